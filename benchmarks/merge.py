@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING
 from benchmarks import report
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.protocol.change import Change
-from tidegate.protocol.documents import KIND
+from tidegate.protocol.documents import WORK
+from tidegate.protocol.follow_ups import WorkRemover, new_work_area
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.store import PositionStore
-from tidegate.protocol.work_areas import WorkRemover, new_work_area
+from tidegate.protocol.position import TableContext
+from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.sink.row_task import Batch, row_task
 from tidegate.spark.frames import columns_of, write_rows
 from tidegate.spark.loading.strategies import load_frame
@@ -75,7 +76,8 @@ def loaded(session: SparkSession, table: Path, source: Path, load: Load, window:
     location = Location(table.as_uri())
     pipeline = PipelineSpec("orders", (), SchemaSpec(infer=True), SinkSpec(location, load=load), column_sources=(read,))
     store = open_store(location)
-    positions = PositionStore(KEY, Identity("column", read.uri), location, store, payers={KIND: WorkRemover(store).pay})
+    identity, delta = Identity("column", read.uri), open_delta(location, store)
+    positions = PositionStore(TableContext(KEY, identity, store, delta, payers={WORK: WorkRemover(store).pay}))
     opened = positions.open()
     area = new_work_area(KEY, location)
     frame = session.read.parquet(str(source))

@@ -26,10 +26,11 @@ import httpx
 
 from benchmarks import report
 from tidegate.protocol.change import Change
-from tidegate.protocol.documents import KIND
+from tidegate.protocol.documents import WORK
+from tidegate.protocol.follow_ups import WorkRemover, new_work_area
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.store import PositionStore
-from tidegate.protocol.work_areas import WorkRemover, new_work_area
+from tidegate.protocol.position import TableContext
+from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.sink.row_task import Batch, row_task
 from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.sources.units.work import UnitWave, UnitWork, UnitWritten
@@ -125,7 +126,8 @@ def replaced_units(session: SparkSession, table: Path, size: int) -> None:
     location = Location(table.as_uri())
     pipeline = PipelineSpec("answers", (), SchemaSpec(infer=True), SinkSpec(location), unit_sources=(source,))
     store = open_store(location)
-    positions = PositionStore(KEY, Identity("unit", source.uri), location, store, payers={KIND: WorkRemover(store).pay})
+    identity, delta = Identity("unit", source.uri), open_delta(location, store)
+    positions = PositionStore(TableContext(KEY, identity, store, delta, payers={WORK: WorkRemover(store).pay}))
     opened = positions.open()
     area = new_work_area(KEY, location)
     frame = answers(session, size, 100)

@@ -19,7 +19,7 @@ from support.long_runs import examples
 from tidegate.spark.jars import S3, TESTED
 from tidegate.spark.session import open_session
 from tidegate.specs.project import SparkSpec
-from tidegate.storage import durability
+from tidegate.storage import local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,9 +61,9 @@ def _unforced() -> Iterator[None]:
 
     Processes that tests start do so, and the tests of it put something else here.
     """
-    real, durability.force = durability.force, lambda descriptor: None
+    real, local.force = local.force, lambda descriptor: None
     yield
-    durability.force = real
+    local.force = real
 
 
 @pytest.fixture(scope="session")

@@ -61,9 +61,9 @@ if TYPE_CHECKING:
     from tidegate.core.columns.replay import ReplayConfig as ReplayConfig
     from tidegate.core.columns.values import WatermarkSerializer as WatermarkSerializer
     from tidegate.core.columns.values import is_watermark_empty as is_watermark_empty
-    from tidegate.protocol.providers.base import BaseMetadataProvider as BaseMetadataProvider
-    from tidegate.protocol.providers.base import WatermarkManager as WatermarkManager
-    from tidegate.protocol.providers.registry import metadata_provider as metadata_provider
+    from tidegate.protocol.providers import BaseMetadataProvider as BaseMetadataProvider
+    from tidegate.protocol.providers import WatermarkManager as WatermarkManager
+    from tidegate.protocol.providers import metadata_provider as metadata_provider
     from tidegate.reports.chaos import ChaosReport as ChaosReport
     from tidegate.reports.correction import ChunkReport as ChunkReport
     from tidegate.reports.correction import ColumnReplayReport as ColumnReplayReport
@@ -220,8 +220,7 @@ _NAMES = {
     "core.columns.predicates": "SourceRuntime",
     "core.columns.replay": "ReplayConfig",
     "core.columns.values": "WatermarkSerializer is_watermark_empty",
-    "protocol.providers.base": "BaseMetadataProvider WatermarkManager",
-    "protocol.providers.registry": "metadata_provider",
+    "protocol.providers": "BaseMetadataProvider WatermarkManager metadata_provider",
     "reports.chaos": "ChaosReport",
     "reports.correction": (
         "ChunkReport ColumnReplayReport FileSet FoundDataFile FoundDataFiles FoundFiles ReconcileReport "

@@ -12,7 +12,7 @@ import pytest
 from support.providers import EVERY, NUMBERED, Settings, opened, settings_of, text
 from support.racing import raced
 from tidegate.errors import CommitLost
-from tidegate.protocol.providers.base import BaseMetadataProvider, NumberedMetadataProvider, WatermarkManager
+from tidegate.protocol.providers import BaseMetadataProvider, NumberedMetadataProvider, WatermarkManager
 
 RACER = Path(__file__).with_name("provider_racer.py")
 IDS = {"job_id": "job-1", "dataflow_run_id": "run-1"}

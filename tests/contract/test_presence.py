@@ -13,7 +13,7 @@ import pytest
 
 from tidegate.errors import RunStopped, StorageError
 from tidegate.observe import events
-from tidegate.protocol import documents, log_contents
+from tidegate.protocol import documents, log
 from tidegate.protocol.identity import SourceKey
 from tidegate.runs.presence import Courtesy, Note, at_work, note_of
 from tidegate.specs.locations import Location
@@ -71,8 +71,8 @@ def test_a_note_is_there_while_a_run_is_at_work_and_gone_afterwards(store: Objec
 def test_nothing_else_takes_the_note_for_something_of_its_own(store: ObjectStore) -> None:
     store.put(KEY.at_work, ELSEWHERE.to_bytes())
     assert list(documents.names(store, KEY)) == []
-    assert log_contents.forgotten(store, KEY, None) is None
-    assert log_contents.sources_of(store) == frozenset()
+    assert log.find_trace(store, KEY, None) is None
+    assert log.sources_of(store) == frozenset()
 
 
 def test_another_run_waits_until_the_first_is_done(store: ObjectStore) -> None:

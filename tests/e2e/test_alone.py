@@ -12,8 +12,7 @@ import pytest
 import tidegate
 from support.lake import FIELDS, Lake
 from tidegate.protocol.delta import DeltaLakeTable
-from tidegate.storage.durability import LOCK
-from tidegate.storage.local import LocalStore
+from tidegate.storage.local import LOCK, LocalStore
 
 
 def watch(monkeypatch: pytest.MonkeyPatch, lock: Path, of: type, method: str) -> list[bool]:

@@ -22,7 +22,7 @@ from tidegate.errors import AccessDenied
 from tidegate.failpoints import arm
 from tidegate.formats.files import Fetcher
 from tidegate.observe.events import DeadLetters
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.runs.dead_letters import DeadLetterSelection
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.schema.dead_letter import Letter

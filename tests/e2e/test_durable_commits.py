@@ -9,7 +9,7 @@ import pytest
 
 from support.lake import Lake
 from tidegate.observe.events import Committed, Event
-from tidegate.storage import durability
+from tidegate.storage import local
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def forced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         path = os.readlink(f"/proc/self/fd/{descriptor}")
         seen.append(os.path.relpath(path, tmp_path))
 
-    monkeypatch.setattr(durability, "force", force)
+    monkeypatch.setattr(local, "force", force)
     return seen
 
 

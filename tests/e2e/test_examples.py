@@ -10,7 +10,7 @@ import pytest
 
 from tidegate import load
 from tidegate.commands.commit import Committing
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location

@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from servers import api as servers
 from servers.api import Answer, Asked
 from tidegate import ProjectSpec, RunReport, load
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Pass

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 import tidegate
 from support.lake import Lake
 from tidegate.errors import UnsupportedTable
-from tidegate.protocol.work_areas import clean_old, new_work_area
+from tidegate.protocol.follow_ups import new_work_area, remove_old_work
 from tidegate.runs.bind import bind
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.lanes import any_frames, as_read, frame_packages
@@ -91,7 +91,7 @@ def test_old_work_areas_are_removed_and_young_ones_are_not(lake: Lake) -> None:
         place.table_store.put(f"{area.directory}/date=1/a.parquet", b"x")
     long_ago = time.time() - 25 * 3600
     os.utime(lake.root / "lake/events" / old.directory / "date=1/a.parquet", (long_ago, long_ago))
-    assert clean_old(place.table_store, place.key, datetime.now(UTC)) == 1
+    assert remove_old_work(place.table_store, place.key, datetime.now(UTC)) == 1
     assert [info.path for info in place.table_store.list(place.key.directory)] == [
         f"{young.directory}/date=1/a.parquet"
     ]

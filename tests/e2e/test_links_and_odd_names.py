@@ -25,12 +25,12 @@ from tidegate.core.files.planner import plan_paths, plan_set
 from tidegate.core.files.state import Active, PathState, RecordsRead, SetState
 from tidegate.errors import SourceError
 from tidegate.observe.events import FileFiltered
+from tidegate.protocol.delta import query
 from tidegate.protocol.path_segments import Known
-from tidegate.protocol.table_rows import query
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.sources.file_discovery import discover, discover_all
-from tidegate.sources.units.fetch import address_of, listed
+from tidegate.sources.units.fetch import address_of, list_files
 from tidegate.sources.units.input_files import input_files
 from tidegate.sources.units.work import Variables
 from tidegate.spark.readers.tables import TableReader
@@ -205,8 +205,8 @@ def test_a_work_unit_with_a_link_is_an_error_unless_links_are_followed(tmp_path:
     (tmp_path / "in/one/u1.csv").symlink_to(tmp_path / "real/a.csv")
     address = address_of(Location(f"file://{tmp_path}/{template}"), Variables({"u": "u1"}))
     with pytest.raises(SourceError, match=r"symbolic link.*follow_links"):
-        listed(address, 0, "auto")
-    assert len(listed(address, 0, "auto", follow_links=True)) == 1
+        list_files(address, 0, "auto")
+    assert len(list_files(address, 0, "auto", follow_links=True)) == 1
 
 
 def test_a_secondary_input_takes_each_file_once_and_refuses_a_broken_link(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import tidegate
 from support.lake import Lake
 from tidegate.failpoints import arm
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.reports.correction import WatermarkMove
 from tidegate.schema.dead_letter import Letter
 from tidegate.specs.locations import Location

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -180,7 +181,7 @@ def test_a_log_with_a_hole_stops_the_comparison(lake: Lake) -> None:
 
 def test_a_stranger_in_the_table_is_named_and_nothing_is_removed(lake: Lake) -> None:
     left = leave_behind(table(lake))
-    stranger = PositionStore(SourceKey("other", "asia"), _place(lake).positions.site.identity, lake.table, _store(lake))
+    stranger = PositionStore(replace(_place(lake).positions.site, key=SourceKey("other", "asia")))
     stranger.commit(stranger.open(), Change({"schema_version": 1}, {"schema_version": 1}))
     before = delta(lake).version()
     report = clean(lake.project)
@@ -300,7 +301,7 @@ def test_a_process_that_sleeps_in_the_middle_of_a_commit_loses_it(lake: Lake, pl
     sleepy = Sleepy(
         lake.table, _store(lake), place, lambda: removed.append(clean(lake.project).tables[0].removed.count)
     )
-    sleeper = PositionStore(real.key, real.positions.site.identity, lake.table, _store(lake), sleepy)
+    sleeper = PositionStore(replace(real.positions.site, delta=sleepy))
     with pytest.raises(CommitLost):
         sleeper.commit(opened, _change(opened, file))
     assert removed == [1]
@@ -316,7 +317,7 @@ def test_without_the_fence_the_sleeper_would_commit_files_that_are_gone(lake: La
     opened = real.positions.open()
     file = _written(lake, 1_000_000)
     sleepy = Sleepy(lake.table, _store(lake), "before the commit", (table(lake) / file.path).unlink)
-    sleeper = PositionStore(real.key, real.positions.site.identity, lake.table, _store(lake), sleepy)
+    sleeper = PositionStore(replace(real.positions.site, delta=sleepy))
     sleeper.commit(opened, _change(opened, file))
     with pytest.raises(Exception, match=r"(?i)not found|no such file"):
         lake.ids()

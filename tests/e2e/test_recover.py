@@ -16,7 +16,7 @@ from tidegate import Check, recover
 from tidegate.cli.doctor import recover as recover_command
 from tidegate.cli.main import cli
 from tidegate.commands.recover import ACCEPTED
-from tidegate.protocol.documents import digest, encoded
+from tidegate.protocol.documents import digest, encode
 
 STATE = "lake/events/_tidegate/events/default"
 
@@ -184,9 +184,9 @@ class TestAStateThatCannotBeRead:
 def rewritten(lake: Lake, state: dict[str, Any], action: str = "run") -> None:
     """Position 3 holds another state, in its document, its note and its log entry alike; its coverage is right."""
     (document,), (note,) = objects(lake, 3, "json"), objects(lake, 3, "won")
-    document.write_bytes(encoded({**json.loads(document.read_bytes()), "state": state, "action": action}))
+    document.write_bytes(encode({**json.loads(document.read_bytes()), "state": state, "action": action}))
     sha256 = digest(document.read_bytes())
-    note.write_bytes(encoded({**json.loads(note.read_bytes()), "sha256": sha256}))
+    note.write_bytes(encode({**json.loads(note.read_bytes()), "sha256": sha256}))
     entry = lake.root / f"lake/events/_delta_log/{2:020d}.json"
     actions = [json.loads(line) for line in entry.read_text().splitlines()]
     for info in (each["commitInfo"] for each in actions if "commitInfo" in each):

@@ -20,8 +20,8 @@ from tidegate.commands.replay import Replay, other_locations
 from tidegate.core.files.edit import Selection
 from tidegate.core.files.plan import FileGroup
 from tidegate.errors import SourceError
+from tidegate.protocol.delta import query
 from tidegate.protocol.position import utc_now
-from tidegate.protocol.table_rows import query
 from tidegate.runs.bind import bind
 from tidegate.runs.bound_source import Clock
 from tidegate.runs.engine import Engine

@@ -14,7 +14,7 @@ from support.lake import FIELDS, assert_same
 from tidegate import discard_letters, list_letters, load, plan, status
 from tidegate.observe.events import Event
 from tidegate.observe.logs import JsonLog, Level
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location

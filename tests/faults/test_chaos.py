@@ -52,8 +52,8 @@ def test_a_writer_that_does_not_look_before_it_commits_is_found_out(
 
 
 def test_a_commit_that_forgets_a_file_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = commit.measured
-    monkeypatch.setattr(commit, "measured", lambda site, files: measured(site, files)[1:])
+    measure = commit.measure
+    monkeypatch.setattr(commit, "measure", lambda site, files: measure(site, files)[1:])
     report = small(tmp_path / "scratch", failures=1000)
     assert not report.ok
     assert report.lost > 0
@@ -65,7 +65,7 @@ def test_an_error_that_no_failure_explains_is_a_finding(tmp_path: Path, monkeypa
     def confused(*_: object) -> object:
         raise KeyError("position")
 
-    monkeypatch.setattr(commit, "prepared", confused)
+    monkeypatch.setattr(commit, "new_document", confused)
     report = small(tmp_path / "scratch")
     assert not report.ok
     assert "round 1 of seed 7: unexpected KeyError: 'position'" in report.problems

@@ -21,7 +21,7 @@ from servers.s3 import Server
 from support.long_runs import chosen
 from support.s3_lake import KEY, PATIENCE, S3Lake
 from tidegate import RunReport
-from tidegate.protocol.mirror import read_recorded
+from tidegate.protocol.documents import read_recorded
 
 pytestmark = [pytest.mark.s3, pytest.mark.slow]
 

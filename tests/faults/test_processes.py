@@ -14,9 +14,9 @@ import pytest
 from faults.racing import polling
 from support import scripts
 from support.lake import Lake
+from tidegate.protocol.delta import query
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.log import DeltaLog
-from tidegate.protocol.table_rows import query
 from tidegate.specs.locations import Location
 from tidegate.storage.stores import open_store
 
@@ -38,7 +38,7 @@ def started(config: Path, failpoints: str = "") -> Iterator[scripts.Process]:
 def moves(lake: Lake, key: SourceKey = KEY) -> list[tuple[int, str]]:
     """Every commit of the source in the table's log: its position and the attempt that made it."""
     entries = DeltaLog(open_store(lake.table)).tail(0)
-    marks = (entry.mark_of(key) for entry in entries)
+    marks = (entry.tag_of(key) for entry in entries)
     return [(mark.version, mark.attempt) for mark in marks if mark is not None]
 
 

@@ -208,7 +208,7 @@ def read_columns(case: Case, url: str) -> int:
     fields = case.schema.fields
     if not fields:
         shapes = Shapes()
-        telling = [told for block in found for line in block.lines.splitlines() if (told := shapes.telling(line))]
+        telling = [told for block in found for line in block.lines.splitlines() if (told := shapes.sample(line))]
         if not telling:
             return 0
         inferred = look([telling], coerce_conflicts_to_utf8=case.coerce, rescued=case.rescued)

@@ -15,9 +15,11 @@ import pytest
 
 from model.explorer import Run, explore, wander
 from model.world import Scene
-from tidegate.protocol import commit, memory, resolve, winner
-from tidegate.protocol.open import position
-from tidegate.protocol.resolve import NotThere, Outcome, lost
+from tidegate.protocol import commit, memory
+from tidegate.protocol import open as open_module
+from tidegate.protocol.commit import NotThere, Outcome, commit_lost
+from tidegate.protocol.documents import Parent
+from tidegate.protocol.open import Winner, WinnerEvidence
 from tidegate.protocol.table import Snapshot
 
 DEEPER = int(os.environ.get("TIDEGATE_MODEL_DEPTH", "0"))
@@ -71,7 +73,7 @@ class TestTheModelCanFail:
 
     def test_without_the_look_at_every_source_of_a_commit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def only_the_lead(self: commit.Attempt, snapshot: Snapshot | None) -> bool:
-            return position(self.site, snapshot) == self.opened.version
+            return self.site.position_in(snapshot) == self.lead.opened.version
 
         monkeypatch.setattr(commit.Attempt, "_unmoved", only_the_lead)
         assert explore(Scene(sources=("s+t", "t"), records=1), {"switches": 3}, MANY).violation is not None
@@ -88,20 +90,20 @@ class TestTheModelCanFail:
 
         def believe(self: commit.Attempt) -> object:
             if self._problem is not None:
-                raise lost(self.site, self.opened.version, "an error")
+                raise commit_lost(self.site, self.lead.opened.version, "an error")
             return believed(self)
 
         monkeypatch.setattr(commit.Attempt, "_resolve", believe)
         assert explore(Scene(records=1), {"switches": 1, "faults": 1}, MANY).violation is not None
 
     def test_when_a_rivals_document_is_taken_for_the_winners(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def greatest(site: object, entry: object, mark: object, evidence: winner.WinnerEvidence) -> winner.Winner:
+        def greatest(site: object, entry: object, tag: object, evidence: WinnerEvidence) -> Winner:
             other = evidence.stored[max(evidence.stored)]
             assert other.document is not None
-            parent = winner.Parent(other.document.version, other.attempt, other.sha256)
-            return winner.Winner(parent, other.document.state, None, other.document, None, 0, 0, 0, False)
+            parent = Parent(other.document.version, other.attempt, other.sha256)
+            return Winner(parent, other.document.state, None, other.document, None, 0, 0, 0, False)
 
-        monkeypatch.setattr(winner, "_from_mark", greatest)
+        monkeypatch.setattr(open_module, "_from_tag", greatest)
         assert explore(Scene(), {"switches": 2, "crashes": 1}, MANY).violation is not None
 
 
@@ -127,7 +129,3 @@ def test_a_run_is_repeated_exactly_by_its_choices() -> None:
     again.execute()
     assert again.taken == first.taken
     assert [actor.history for actor in again.actors] == [actor.history for actor in first.actors]
-
-
-def test_resolve_is_what_the_commit_loop_calls() -> None:
-    assert commit.resolve is resolve.resolve

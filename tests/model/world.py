@@ -99,7 +99,7 @@ class World:
                 if version != positions.get(app, 0) + 1:
                     raise Violation(f"{app} went from {positions.get(app, 0)} to {version}")
                 positions[app] = version
-            for mark in entry.marks:
+            for mark in entry.tags:
                 stored = self._document(mark.key, mark.version, mark.attempt)
                 newest[mark.key] = (mark.version, stored, mark.sha256, mark.state()["next"])
         rows = self.rows()
@@ -119,7 +119,7 @@ class World:
 
     def check_claims(self) -> None:
         """What commits said about themselves is what the log says."""
-        marks = {mark.attempt for number, content in enumerate(self.log()) for mark in entry_of(number, content).marks}
+        marks = {mark.attempt for number, content in enumerate(self.log()) for mark in entry_of(number, content).tags}
         for attempt in self.committed:
             if attempt not in marks:
                 raise Violation(f"attempt {attempt} was reported as committed and is not in the log")

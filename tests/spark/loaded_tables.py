@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.protocol.change import Change
-from tidegate.protocol.documents import KIND
+from tidegate.protocol.documents import WORK
+from tidegate.protocol.follow_ups import WorkRemover, new_work_area
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.position import Position
-from tidegate.protocol.store import PositionStore
-from tidegate.protocol.work_areas import WorkRemover, new_work_area
+from tidegate.protocol.position import Position, TableContext
+from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.sink.row_task import Batch, RowsWritten, row_task
 from tidegate.spark.frames import columns_of, write_rows
 from tidegate.spark.loading.strategies import load_frame
@@ -73,7 +73,13 @@ class LoadedTable:
         self.key = SourceKey("orders", "db")
         self.store = open_store(table)
         self.positions = PositionStore(
-            self.key, Identity("column", self.source.uri), table, self.store, payers={KIND: WorkRemover(self.store).pay}
+            TableContext(
+                self.key,
+                Identity("column", self.source.uri),
+                self.store,
+                open_delta(table, self.store),
+                payers={WORK: WorkRemover(self.store).pay},
+            )
         )
 
     def load(

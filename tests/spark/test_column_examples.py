@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 
 from servers import postgres as postgres_server
 from tidegate import RunReport, run, show_watermarks
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute
 

@@ -67,7 +67,7 @@ def wait_until_stopped(process: subprocess.Popen[bytes]) -> None:
 def positions(lake: ColumnLake) -> list[int]:
     """The positions of the source in the table's log, in order."""
     log = DeltaLog(open_store(Location(absolute("lake/orders", lake.root))))
-    marks = (entry.mark_of(SourceKey("orders", "default")) for entry in log.tail(0))
+    marks = (entry.tag_of(SourceKey("orders", "default")) for entry in log.tail(0))
     return [mark.version for mark in marks if mark is not None]
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from support.column_lake import ColumnLake
 from tidegate import DataFlow, ReplayConfig, replay_range, run, run_replay
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute
 

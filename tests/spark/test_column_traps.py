@@ -20,7 +20,7 @@ from support.column_loads import LOOK_BACK, START, UPSERT, WINDOW, Crash, crash_
 from tidegate import DataFlow, ReplayConfig, failpoints, run, run_replay, show_watermarks
 from tidegate.errors import TidegateError
 from tidegate.observe.events import Event, ReadFixed
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute
 

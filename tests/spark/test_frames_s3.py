@@ -17,7 +17,7 @@ import tidegate
 from servers.fault_proxy import Fault, FaultProxy, Rule, in_front_of
 from servers.s3 import SECRET_KEY, Server
 from tidegate.errors import EnvironmentProblem
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.spark.jars import CLASS
 from tidegate.spark.s3a import check_writing, reach
 from tidegate.specs.locations import Location, Options

@@ -20,7 +20,7 @@ from tidegate import doctor, plan, run, set_watermark, status, widen_table
 from tidegate.errors import WatermarkError
 from tidegate.observe.events import RowsLeftOut
 from tidegate.observe.logs import sentence
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute
 

@@ -61,7 +61,7 @@ def _csv(folder: Path, *values: str) -> Path:
 def _marks(table: Path) -> list[dict[str, Any]]:
     """What the commits of a table say in the log alone, the newest last."""
     log = DeltaLog(open_store(Location(table.as_uri())))
-    return [dict(mark.state()) for entry in log.tail(0) for mark in entry.marks]
+    return [dict(mark.state()) for entry in log.tail(0) for mark in entry.tags]
 
 
 def test_a_watermark_of_a_csv_file_is_kept_as_it_is(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.unit_lake import survey_lake
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.spark.engine import SparkEngine
 from tidegate.specs.locations import Location
 from tidegate.specs.project import SparkSpec

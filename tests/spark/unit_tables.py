@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidegate.protocol.change import Change
-from tidegate.protocol.documents import KIND
+from tidegate.protocol.documents import WORK
+from tidegate.protocol.follow_ups import WorkRemover, new_work_area
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.position import Position
-from tidegate.protocol.store import PositionStore
-from tidegate.protocol.work_areas import WorkRemover, new_work_area
+from tidegate.protocol.position import Position, TableContext
+from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.sink.row_task import Batch, RowsWritten, RowTask, joined, row_task, write_batches
 from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.spark.loading.replaced_units import unit_frame
@@ -65,7 +65,13 @@ class UnitTable:
         self.key = SourceKey("answers", "api")
         store = open_store(table)
         self.positions = PositionStore(
-            self.key, Identity("unit", self.source.uri), table, store, payers={KIND: WorkRemover(store).pay}
+            TableContext(
+                self.key,
+                Identity("unit", self.source.uri),
+                store,
+                open_delta(table, store),
+                payers={WORK: WorkRemover(store).pay},
+            )
         )
 
     def append(self, rows: Rows) -> Position:

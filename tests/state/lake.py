@@ -22,7 +22,7 @@ from tidegate.protocol.change import Change, Coverage, DataFile
 from tidegate.protocol.dead_letters import KIND, DeadLetterTable, debt
 from tidegate.protocol.delta import DeltaLakeTable
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.position import Position
+from tidegate.protocol.position import Pace, Position, TableContext
 from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.schema.dead_letter import Letter, letter_rows
 from tidegate.specs.locations import Location
@@ -64,12 +64,12 @@ class Lake:
         defaults: dict[str, Any] = {
             "identity": IDENTITY,
             "delta": open_delta(self.location, store),
-            "deadline_secs": 20.0,
             "checkpoint_every": 0,
             "emit": self.events.append,
         }
         given = defaults | settings
-        return PositionStore(SourceKey("p", source), given.pop("identity"), self.location, store, **given)
+        pace = Pace(deadline_secs=given.pop("deadline_secs", 20.0))
+        return PositionStore(TableContext(SourceKey("p", source), store=store, **{"pace": pace} | given))
 
     def letters(self) -> DeadLetterTable:
         """The dead-letter table beside it."""

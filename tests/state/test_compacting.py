@@ -24,7 +24,7 @@ from tidegate.protocol.ledger import Compacted, compact, entries, newest_first
 from tidegate.protocol.ledger_blocks import LedgerEntry, block_path, blocks
 from tidegate.protocol.log import DIRECTORY, entry_path
 from tidegate.protocol.memory import MemoryDelta, decode, replay
-from tidegate.protocol.position import Position
+from tidegate.protocol.position import Position, TableContext
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.table import Snapshot
 from tidegate.specs.locations import Location
@@ -352,7 +352,7 @@ class TestOpeningAfterwards:
                 yield found
 
         store.list = watched  # type: ignore[method-assign]  # notes what is taken from listings
-        PositionStore(KEY, IDENTITY, lake.location, store, QuickDelta(store)).open()
+        PositionStore(TableContext(KEY, IDENTITY, store, QuickDelta(store))).open()
         below = {path for path in seen if path.startswith(KEY.directory)}
         own = {f"{KEY.directory}/{COMMITS:020d}-{newest.attempt}.{ending}" for ending in ("json", "won")}
         assert below == own | {BLOCK}

@@ -11,7 +11,7 @@ from support.providers import text
 from tidegate.core.columns.state import ColumnState, encode_columns
 from tidegate.errors import StateError, WatermarkError
 from tidegate.protocol.change import Change
-from tidegate.protocol.providers.delta_log import DeltaLogMetadataProvider
+from tidegate.protocol.providers import DeltaLogMetadataProvider
 
 IDS = {"job_id": None, "dataflow_run_id": None}
 

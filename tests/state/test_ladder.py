@@ -20,9 +20,8 @@ from tidegate.errors import StateError
 from tidegate.protocol import documents
 from tidegate.protocol.change import Change, State
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.open import Accept
+from tidegate.protocol.open import Accept, StateUnreadable
 from tidegate.protocol.recovery import Ladder
-from tidegate.protocol.winner import StateUnreadable
 
 
 @pytest.fixture
@@ -387,9 +386,12 @@ def test_a_source_without_a_position_has_no_ladder(filled: Lake) -> None:
 
 
 def test_a_large_state_is_damaged_when_it_does_not_unpack() -> None:
-    mark = documents.mark(SourceKey("p", "s"), IDENTITY, 1, "a", "h", {"next": "x" * 5000})
-    assert mark.state() == {"next": "x" * 5000}
-    broken = documents.CommitTag(mark.key, 1, "a", "h", IDENTITY, {"schema_version": 1, "state_zlib": "AAAA"})
+    document = documents.Document(
+        SourceKey("p", "s"), IDENTITY, 1, "a", None, None, -1, {}, (), (), 0, "2026-01-28T00:00:00+00:00"
+    )
+    tag = documents.new_tag(document, "h", {"next": "x" * 5000})
+    assert tag.state() == {"next": "x" * 5000}
+    broken = documents.CommitTag(tag.key, 1, "a", "h", IDENTITY, {"schema_version": 1, "state_zlib": "AAAA"})
     with pytest.raises(documents.DamagedCommitTag, match="holds no readable state"):
         broken.state()
 

@@ -17,6 +17,8 @@ from tidegate.errors import AccessDenied, StateError, StorageError, TidegateErro
 from tidegate.protocol.change import Change
 from tidegate.protocol.identity import Identity
 from tidegate.protocol.open import Accept
+from tidegate.protocol.position import TableContext
+from tidegate.protocol.store import open_delta
 from tidegate.protocol.table import TableFacts, TableProtocol
 from tidegate.protocol.table_checks import lane_reasons
 from tidegate.storage.local import LocalStore
@@ -343,8 +345,9 @@ class TestForgottenPositions:
         from tidegate.protocol.identity import SourceKey
         from tidegate.protocol.store import PositionStore
 
-        one = PositionStore(SourceKey("a_b", "c"), IDENTITY, lake.location, lake.store)
-        two = PositionStore(SourceKey("a", "b_c"), IDENTITY, lake.location, lake.store)
+        delta = open_delta(lake.location, lake.store)
+        one = PositionStore(TableContext(SourceKey("a_b", "c"), IDENTITY, lake.store, delta))
+        two = PositionStore(TableContext(SourceKey("a", "b_c"), IDENTITY, lake.store, delta))
         one.commit(one.open(), lake.change(0, 1))
         assert two.open().first_run
 
@@ -375,7 +378,7 @@ class TestForgottenPositions:
         from tidegate.protocol.store import PositionStore
 
         positions = PositionStore(
-            SourceKey("p", "s"), IDENTITY, lake.location, store, DeltaLakeTable(lake.location, store)
+            TableContext(SourceKey("p", "s"), IDENTITY, store, DeltaLakeTable(lake.location, store))
         )
         with pytest.raises(StorageError):
             positions.open()

@@ -16,8 +16,14 @@ from support.providers import text
 from tidegate.errors import AccessDenied, CommitLost, StateError
 from tidegate.observe.events import Notice
 from tidegate.protocol.position import Position
-from tidegate.protocol.providers.base import BaseMetadataProvider, NumberedMetadataProvider
-from tidegate.protocol.providers.copy import KIND, ProviderCopy, check_copy, debt
+from tidegate.protocol.providers import (
+    KIND,
+    BaseMetadataProvider,
+    NumberedMetadataProvider,
+    ProviderCopy,
+    check_copy,
+    copy_debt,
+)
 from tidegate.protocol.store import PositionStore
 
 IDS = {"job_id": None, "dataflow_run_id": None}
@@ -42,7 +48,7 @@ def store(lake: Lake, provider: BaseMetadataProvider | None, **settings: Any) ->
 def commit(lake: Lake, provider: BaseMetadataProvider, number: int) -> Position:
     """One commit with record ``number``; its watermark is ``text(number)``."""
     positions = store(lake, provider)
-    owed = debt(ID, text(number), text(number - 1) if number else None)
+    owed = copy_debt(ID, text(number), text(number - 1) if number else None)
     return positions.commit(positions.open(), lake.change(number, number + 1, debts=(owed,)))
 
 
@@ -103,13 +109,13 @@ def test_a_store_out_of_order_delays_the_copy_and_loses_no_row(tmp_path: Path) -
 
 def test_paying_twice_saves_once(lake: Lake, provider: NumberedMetadataProvider) -> None:
     done = commit(lake, provider, 0)
-    ProviderCopy(provider, lambda: 1).pay(done, debt(ID, text(0), None))
+    ProviderCopy(provider, lambda: 1).pay(done, copy_debt(ID, text(0), None))
     assert len(provider.history(ID)) == 1
 
 
 def test_a_provider_that_was_emptied_gets_the_copy_again(lake: Lake, provider: NumberedMetadataProvider) -> None:
     done = commit(lake, provider, 0)
-    ProviderCopy(provider, lambda: 1).pay(done, debt("p/t", text(5), text(4)))
+    ProviderCopy(provider, lambda: 1).pay(done, copy_debt("p/t", text(5), text(4)))
     assert provider.get_watermark("p/t") == text(5)
 
 
@@ -117,7 +123,7 @@ def test_a_third_value_is_not_overwritten(lake: Lake, provider: NumberedMetadata
     done = commit(lake, provider, 0)
     provider.update_watermark(ID, text(9), **IDS)
     with pytest.raises(StateError, match="watermark set") as caught:
-        ProviderCopy(provider, lambda: 1).pay(done, debt(ID, text(1), text(0)))
+        ProviderCopy(provider, lambda: 1).pay(done, copy_debt(ID, text(1), text(0)))
     assert text(9) in str(caught.value)
     assert text(1) in str(caught.value)
     assert provider.get_watermark(ID) == text(9)
@@ -127,7 +133,7 @@ def test_a_run_that_was_overtaken_pays_nothing(lake: Lake, provider: NumberedMet
     first = commit(lake, provider, 0)
     commit(lake, provider, 1)
     commit(lake, provider, 2)
-    ProviderCopy(provider, lambda: 3).pay(first, debt(ID, text(0), None))
+    ProviderCopy(provider, lambda: 3).pay(first, copy_debt(ID, text(0), None))
     assert provider.get_watermark(ID) == text(2)
 
 
@@ -136,7 +142,7 @@ def test_what_a_person_decides_replaces_whatever_is_there(lake: Lake, provider: 
     for kept in (text(9), "{oops"):
         provider.update_watermark(ID, kept, **IDS)
         positions = store(lake, provider, overwrite=True)
-        change = replace(lake.change(1, 1), debts=(debt(ID, text(3), text(0)),))
+        change = replace(lake.change(1, 1), debts=(copy_debt(ID, text(3), text(0)),))
         positions.commit(positions.open(), change)
         assert provider.get_watermark(ID) == text(3)
 
@@ -144,13 +150,13 @@ def test_what_a_person_decides_replaces_whatever_is_there(lake: Lake, provider: 
 def test_what_a_person_decided_is_completed_by_the_next_start(lake: Lake, provider: NumberedMetadataProvider) -> None:
     done = commit(lake, provider, 0)
     provider.update_watermark(ID, text(9), **IDS)
-    ProviderCopy(provider, lambda: 1).pay(done, debt(ID, text(3), text(0), by_hand=True))
+    ProviderCopy(provider, lambda: 1).pay(done, copy_debt(ID, text(3), text(0), by_hand=True))
     assert provider.get_watermark(ID) == text(3)
 
 
 def test_without_a_provider_an_old_debt_is_nobodys(lake: Lake, provider: NumberedMetadataProvider) -> None:
     done = commit(lake, provider, 0)
-    ProviderCopy(None, lambda: 1).pay(done, debt(ID, text(1), text(0)))
+    ProviderCopy(None, lambda: 1).pay(done, copy_debt(ID, text(1), text(0)))
     assert provider.get_watermark(ID) == text(0)
 
 

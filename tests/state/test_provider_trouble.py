@@ -26,10 +26,14 @@ from tidegate.errors import (
     TidegateError,
     WatermarkError,
 )
-from tidegate.protocol.providers.base import BaseMetadataProvider, WatermarkManager
-from tidegate.protocol.providers.file import FileMetadataProvider
-from tidegate.protocol.providers.registry import metadata_provider, provider_of
-from tidegate.protocol.providers.sql import SqlMetadataProvider
+from tidegate.protocol.providers import (
+    BaseMetadataProvider,
+    FileMetadataProvider,
+    WatermarkManager,
+    metadata_provider,
+    provider_of,
+)
+from tidegate.protocol.sql_provider import SqlMetadataProvider
 from tidegate.specs.columns import ProviderKind, StateSpec
 from tidegate.specs.locations import Location, Secret
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 from state.lake import SCHEMA, Lake
 from tidegate.protocol import documents
 from tidegate.protocol.change import Change
+from tidegate.protocol.follow_ups import WorkRemover, new_work_area
 from tidegate.protocol.table import CommitNote
-from tidegate.protocol.work_areas import WorkRemover, new_work_area
 
 
 class Rows:

@@ -18,9 +18,8 @@ from tidegate.commands.column_replay import ColumnReplay
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate
 from tidegate.core.columns.replay import ReplayConfig
 from tidegate.observe.events import Emit, Event
-from tidegate.protocol.delta import DeltaLakeTable
+from tidegate.protocol.delta import DeltaLakeTable, query
 from tidegate.protocol.table import Add, CommitNote
-from tidegate.protocol.table_rows import query
 from tidegate.reports.correction import ColumnReplayReport
 from tidegate.runs.bind import bind
 from tidegate.runs.engine import WaitingFrame

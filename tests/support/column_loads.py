@@ -8,7 +8,7 @@ from typing import Any
 
 from support.column_lake import ColumnLake
 from tidegate import SourceReport, failpoints, run
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tidegate import ProjectSpec, RunReport, load
 from tidegate.observe.events import Emit, Event
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tidegate.protocol.providers.base import BaseMetadataProvider
-from tidegate.protocol.providers.registry import provider_of
+from tidegate.protocol.providers import BaseMetadataProvider, provider_of
 from tidegate.specs.columns import ProviderKind, StateSpec
 from tidegate.specs.locations import Location, Options, Secret
 from tidegate.storage.options import absolute
@@ -50,7 +49,7 @@ def opened(settings: Settings) -> BaseMetadataProvider:
     found = provider_of(spec)
     if found is not None:
         return found
-    from tidegate.protocol.providers.delta_log import DeltaLogMetadataProvider
+    from tidegate.protocol.providers import DeltaLogMetadataProvider
 
     location = Location(absolute(settings["url"], Path("/")))
     return DeltaLogMetadataProvider(lambda dataflow_id: _positions(location, dataflow_id))
@@ -58,10 +57,13 @@ def opened(settings: Settings) -> BaseMetadataProvider:
 
 def _positions(table: Location, dataflow_id: str) -> PositionStore:
     from tidegate.protocol.identity import Identity, SourceKey
-    from tidegate.protocol.store import PositionStore
+    from tidegate.protocol.position import TableContext
+    from tidegate.protocol.store import PositionStore, open_delta
 
     identity = Identity("column", "jdbc:postgresql://db/shop#orders")
-    return PositionStore(SourceKey(*dataflow_id.split("/")), identity, table, open_store(table), checkpoint_every=0)
+    store = open_store(table)
+    key, delta = SourceKey(*dataflow_id.split("/")), open_delta(table, store)
+    return PositionStore(TableContext(key, identity, store, delta, checkpoint_every=0))
 
 
 def _create_table(path: Path) -> None:

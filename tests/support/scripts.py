@@ -21,7 +21,7 @@ from typing import Any
 
 from tidegate import failpoints
 from tidegate.experiments.workers import Workers
-from tidegate.storage import durability
+from tidegate.storage import local
 
 TESTS = Path(__file__).parents[1]
 
@@ -113,7 +113,7 @@ def work(task: Mapping[str, Any]) -> int:
     os.dup2(output, 1)
     os.dup2(output, 2)
     failpoints.arm(os.environ[failpoints.VARIABLE])
-    durability.force = lambda descriptor: None  # a process that is killed loses nothing that it wrote
+    local.force = lambda descriptor: None  # a process that is killed loses nothing that it wrote
     kind, *words = task["words"]
     try:
         match kind:

@@ -12,7 +12,7 @@ from typing import Any
 from servers import postgres as postgres_server
 from tidegate import ColumnReplayReport, SourceReport, replay_range, run
 from tidegate.observe.events import Event, Notice
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute
 

@@ -29,13 +29,13 @@ from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
 from tidegate.core.columns.predicates import SqlDialect
 from tidegate.observe.events import Event
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.runs.engine import Engine
 from tidegate.runs.loop import Loop
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.row_task import row_task, write_batches
 from tidegate.sink.unit_task import own_columns, with_own
-from tidegate.sources.units.work import UnitWave, UnitWork, UnitWritten, WaveResult, filled, values_of
+from tidegate.sources.units.work import UnitWave, UnitWork, UnitWritten, WaveResult, fill_query, values_of
 from tidegate.specs.columns import JdbcRead
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute
@@ -176,7 +176,7 @@ class DatabaseLane(InProcessUnitEngine):
         assert read.query is not None
         low, high = (f"{datetime.fromtimestamp(each / 1000, UTC):%Y-%m-%d}" for each in segment)
         self.asked.append(f"{work.unit} {low} {high}")
-        statement = filled(read.query, values_of(wave.source, work, segment), SqlDialect.POSTGRESQL)
+        statement = fill_query(read.query, values_of(wave.source, work, segment), SqlDialect.POSTGRESQL)
         found = self.connection.execute(statement.encode()).fetchall()
         values = [dict(zip(records.names, each, strict=True)) for each in found]
         return with_own(pa.RecordBatch.from_pylist(values, records), wave.source, work.unit, segment[0])

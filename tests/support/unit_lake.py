@@ -19,9 +19,8 @@ from servers.api import Answer, Api, Asked
 from support.column_lake import InProcessColumnEngine
 from tidegate import ProjectSpec, RunReport, SourceReport, load
 from tidegate.observe.events import Event
-from tidegate.protocol.delta import DeltaLakeTable
+from tidegate.protocol.delta import DeltaLakeTable, query
 from tidegate.protocol.table import CommitNote
-from tidegate.protocol.table_rows import query
 from tidegate.runs.engine import WaitingFrame
 from tidegate.runs.loop import Loop
 from tidegate.sink.row_task import Batch

@@ -41,7 +41,7 @@ ONLY_IN = {
     "deltalake": {"protocol"},
     "click": {"cli"},
     "prometheus_client": {"web"},
-    "sqlalchemy": {"protocol/providers/sql.py"},
+    "sqlalchemy": {"protocol/sql_provider.py"},
     "httpx": {"sources"},
     "pyiceberg": {"sources/iceberg.py"},
 }

@@ -50,17 +50,17 @@ from tidegate.errors import (
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.protocol.change import Change
-from tidegate.protocol.log_contents import sources_of
+from tidegate.protocol.follow_ups import WorkArea, new_work_area, remove_old_work, remove_work
+from tidegate.protocol.log import sources_of
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.staging import COMMITTER
 from tidegate.protocol.store import PositionStore
-from tidegate.protocol.work_areas import WorkArea, clean_old, new_work_area, remove_work
 from tidegate.reports.correction import ChunkReport, ColumnReplayReport, Fate
 from tidegate.runs.bound_source import Clock, ColumnBound
 from tidegate.runs.engine import Engine
 from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.replay_record import TRIES_AGAINST_OTHERS, ReplayRecord
-from tidegate.sources.reader import Reader, Typed, explained
+from tidegate.sources.reader import Reader, Typed, explain
 from tidegate.specs.columns import LoadType, Value, Watermark
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PipelineSpec
@@ -429,7 +429,7 @@ class ColumnReplay:
         if not self._fresh and self._fit(record.recorded_kind()):
             record = ReplayRecord(self._bound, self._pipeline, self._config, self._clock)
         checks = self._checks(production)
-        predicate = explained(self._bound.source, checks.plan(self._clock()).reads)
+        predicate = explain(self._bound.source, checks.plan(self._clock()).reads)
         checks.check(self._clock())
         checks.check_alone(record.positions)
         resumed, given_up = record.resume(fresh=self._fresh)
@@ -454,7 +454,7 @@ class ColumnReplay:
         if checks.needs_source:
             checks.check_source(self._engine.reader(self._bound.source, self._pipeline.schema, self._clock()))
         with suppress(StorageError):
-            clean_old(record.positions.site.store, record.positions.site.key, self._clock())
+            remove_old_work(record.positions.site.store, record.positions.site.key, self._clock())
         record.hand_over()
         self._carry_out(record, in_order=checks.in_order)
         return replace(self._report(about, record), applied=True, seconds=time.monotonic() - started)

@@ -20,19 +20,32 @@ from tidegate.observe import events
 from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.change import Change
 from tidegate.protocol.identity import SourceKey
-from tidegate.protocol.log_contents import References
+from tidegate.protocol.log import References
 from tidegate.protocol.position import Pace, Position, utc_now
 from tidegate.protocol.staging import COMMITTER, staged_files
 from tidegate.protocol.table_checks import MAX_FILES
 from tidegate.reports.staging import AdoptedFile, CommitReport, FileAdoption, RejectedUnit, StagedSource, TableCommit
 from tidegate.runs.bind import bind, is_files
 from tidegate.runs.bound_source import Clock
-from tidegate.runs.committer import TRIES_AGAINST_OTHERS, TableCommitter, next_state, recorded_positions
-from tidegate.runs.committer_round import FOOTERS_AT_ONCE, CommitterCounts, ForeignFiles, schema_in
+from tidegate.runs.committer import (
+    TRIES_AGAINST_OTHERS,
+    CommitterCounts,
+    TableCommitter,
+    next_state,
+    recorded_positions,
+)
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.orphans import is_ours
-from tidegate.runs.staged_units import ParquetFooter, TableColumns, check_path, examine
+from tidegate.runs.staged_units import (
+    FOOTERS_AT_ONCE,
+    ForeignFiles,
+    ParquetFooter,
+    TableColumns,
+    check_path,
+    examine,
+    schema_in,
+)
 from tidegate.sink.partitions import path_values
 from tidegate.specs.project import Delivery, Maintenance, PathSource, PipelineSpec, ProjectSpec, StagingSpec
 from tidegate.storage.listing_scope import Scope

@@ -22,7 +22,7 @@ from tidegate.commands.setup import load, spark_engine
 from tidegate.commands.status import status
 from tidegate.errors import TidegateError
 from tidegate.observe.events import Emit, ignore
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.reports.run import DemoReport, DemoStep, RunReport, SourceStatus
 from tidegate.specs.locations import Location
 from tidegate.specs.project import SparkSpec

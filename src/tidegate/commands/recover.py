@@ -19,10 +19,9 @@ from tidegate.core.json_shape import is_newer
 from tidegate.errors import StateError, TidegateError
 from tidegate.protocol.change import Change, Coverage
 from tidegate.protocol.ledger import finished_files
-from tidegate.protocol.open import Accept
+from tidegate.protocol.open import Accept, StateUnreadable, Winner
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.recovery import Ladder, Rung
-from tidegate.protocol.winner import StateUnreadable, Winner
 from tidegate.reports.run import Check
 from tidegate.runs.bound_source import Clock
 from tidegate.runs.tracker import TrackedSource

@@ -39,9 +39,9 @@ from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, Coverage, Replacement
+from tidegate.protocol.delta import literal, rows_by_value
+from tidegate.protocol.follow_ups import new_work_area, remove_old_work, remove_work
 from tidegate.protocol.position import Position, utc_now
-from tidegate.protocol.table_rows import literal, rows_by_value
-from tidegate.protocol.work_areas import clean_old, new_work_area, remove_work
 from tidegate.reports.correction import FileSet, ReplayReport
 from tidegate.runs.bound_source import Clock
 from tidegate.runs.dead_letters import DeadLetterSelection as LetterChoice
@@ -414,7 +414,7 @@ class Replay:
     def _work_area(self) -> Iterator[Location]:
         """A place below the table for one replay; removed at its end, like those that were left a day ago."""
         bound = self._bound
-        clean_old(bound.table_store, bound.key, self._clock())
+        remove_old_work(bound.table_store, bound.key, self._clock())
         work = new_work_area(bound.key, bound.pipeline.sink.table)
         try:
             yield work.location

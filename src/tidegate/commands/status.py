@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from tidegate.commands.setup import Config, load, sources_of
 from tidegate.errors import TidegateError
-from tidegate.protocol.mirror import Recorded
+from tidegate.protocol.documents import Recorded
 from tidegate.reports.run import SourceStatus
 from tidegate.runs.presence import attempts_note, who_is_at_work
 from tidegate.runs.tracker import AnyPlan, Backlog, Summary, TrackedSource

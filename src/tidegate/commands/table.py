@@ -24,7 +24,7 @@ from tidegate.schema.evolution import differences, widened
 from tidegate.schema.names import CONTAINERS, SCALARS, decimal_of
 from tidegate.schema.types import scalar_type, type_name
 from tidegate.specs.project import Evolution
-from tidegate.storage.durability import alone
+from tidegate.storage.local import alone
 
 TRIES = 20
 

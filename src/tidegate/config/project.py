@@ -43,7 +43,7 @@ from tidegate.specs.project import (
     SparkSpec,
 )
 from tidegate.storage.options import split_uri
-from tidegate.storage.stores import kept_apart, tables_of
+from tidegate.storage.stores import keep_apart, tables_of
 
 _DATABASES = ("sqlite", "postgresql")
 
@@ -219,7 +219,7 @@ class ProjectModel(Model):
 
 def _kept_apart(pipeline: PipelineSpec, tables: tuple[str, ...]) -> PipelineSpec:
     """The pipeline with sources of files that know where the tables of the whole file are."""
-    sources = (kept_apart(each, tables) if isinstance(each, PathSource) else each for each in pipeline.sources)
+    sources = (keep_apart(each, tables) if isinstance(each, PathSource) else each for each in pipeline.sources)
     return replace(pipeline, sources=tuple(sources))
 
 

@@ -39,10 +39,10 @@ from tidegate import failpoints
 from tidegate.errors import ObjectMissing, OutcomeUnknown, StorageError, StorageUnavailable, TableError
 from tidegate.failpoints import PLACES, InjectedFailure
 from tidegate.observe import events
+from tidegate.protocol.delta import query
 from tidegate.protocol.log import entry_path
 from tidegate.protocol.maintenance import append_foreign_rows, compact_as_stranger
 from tidegate.protocol.position import Pace, utc_now
-from tidegate.protocol.table_rows import query
 from tidegate.reports.chaos import PlaceFailures
 from tidegate.reports.run import RunReport
 from tidegate.runs.in_process import InProcessEngine

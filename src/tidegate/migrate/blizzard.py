@@ -29,14 +29,15 @@ from tidegate.errors import ObjectMissing, StateError, TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change
 from tidegate.protocol.identity import LEGACY_ROOT, SourceKey
-from tidegate.protocol.log import DeltaLog, entry_path
-from tidegate.protocol.log_contents import (
+from tidegate.protocol.log import (
     Contents,
+    DeltaLog,
     checkpoint_actions,
     contents,
+    entry_path,
+    is_legacy_mirror,
     newest_checkpoint,
     unreferenced,
-    written_by_us,
 )
 from tidegate.protocol.open import Accept
 from tidegate.protocol.position import Position, utc_now
@@ -273,7 +274,7 @@ def checkpoint_file(store: ObjectStore, key: SourceKey) -> Trace | None:
 def other_checkpoint_files(store: ObjectStore, key: SourceKey) -> tuple[str, ...]:
     """The checkpoint files of other sources."""
     listed = (item.path for item in store.list(LEGACY_ROOT) if item.path.endswith("_checkpoint.json"))
-    return tuple(path for path in listed if path != key.legacy_mirror and not written_by_us(store, path))
+    return tuple(path for path in listed if path != key.legacy_mirror and not is_legacy_mirror(store, path))
 
 
 def old_commits(store: ObjectStore) -> Iterator[OldCommit]:
@@ -338,7 +339,7 @@ def activity(store: ObjectStore, key: SourceKey, committed: frozenset[str]) -> A
     """The old program as it is now; ``committed`` are the data files that the log names."""
     try:
         info = store.head(key.legacy_mirror)
-        checkpoint = None if written_by_us(store, info.path) else info
+        checkpoint = None if is_legacy_mirror(store, info.path) else info
     except ObjectMissing:
         checkpoint = None
     return Activity(checkpoint, next(old_commits(store), None), tuple(_pending(store, committed)))

@@ -1,6 +1,10 @@
 """The position of every source, kept in the table's own log: OPEN, COMMIT, RESOLVE.
 
-Read in this order: ``identity`` and ``files`` (the values), ``documents`` and ``marks`` (what is written),
-``table`` (the port), ``opening``, ``committing``, ``resolving`` (the protocol), ``store`` (what runs use).
-Then ``chain``, ``blocks``, ``ledger`` and ``compacting``: what all commits brought, and where that is kept.
+The protocol is two chapters, each with its steps at the top: ``open`` and ``commit``; ``follow_ups`` is what comes
+after a commit, ``recovery`` what is left when OPEN stops, and ``store`` what runs use of it all.
+
+Values: ``identity``, ``change``, ``position``. What is written: ``documents``, ``staging``, ``notes``,
+``path_segments``. The table: ``table`` (the port), ``table_checks``, ``delta``, ``memory`` (its twin), ``log``,
+``maintenance``, ``dead_letters``. What all commits brought: ``ledger``, ``ledger_blocks``. Copies for other systems:
+``providers``, ``sql_provider``.
 """

@@ -6,14 +6,16 @@ alone says afterwards what happened. Nothing here knows Spark.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
+
+from tidegate.protocol.table import Add, CommitNote
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from tidegate.protocol.table import CommitNote
 
 State = Mapping[str, Any]
 """A watermark state as JSON; opaque here."""
@@ -32,19 +34,28 @@ class DataFile:
     partition_values: Mapping[str, str | None]
     stats: str | None = None
 
-    def to_json(self) -> dict[str, object]:
-        """As it is kept in the document (statistics live in the log)."""
-        return {
+    def to_add(self, modified: datetime) -> Add:
+        """The action that makes the file visible."""
+        stats = self.stats if self.stats is not None else json.dumps({"numRecords": self.record_count})
+        return Add(self.path, self.size, self.partition_values, int(modified.timestamp() * 1000), stats)
+
+    def to_json(self, *, stats: bool = False) -> dict[str, object]:
+        """As it is kept; documents leave the statistics to the log."""
+        data: dict[str, object] = {
             "path": self.path,
             "size": self.size,
             "record_count": self.record_count,
             "partition_values": dict(self.partition_values),
         }
+        return data | ({"stats": None if self.stats is None else json.loads(self.stats)} if stats else {})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> DataFile:
         """The stored form read back."""
-        return cls(str(data["path"]), int(data["size"]), int(data["record_count"]), dict(data["partition_values"]))
+        values = {str(name): None if value is None else str(value) for name, value in data["partition_values"].items()}
+        stats = data.get("stats")
+        known = str(data["path"]), int(data["size"]), int(data["record_count"])
+        return cls(*known, values, None if stats is None else json.dumps(stats))
 
 
 @dataclass(frozen=True, slots=True)

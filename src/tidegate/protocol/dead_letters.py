@@ -23,10 +23,10 @@ from tidegate.errors import (
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import Emit, Notice, ignore
 from tidegate.protocol.change import DataFile
-from tidegate.protocol.documents import encoded
+from tidegate.protocol.delta import literal
+from tidegate.protocol.documents import encode
 from tidegate.protocol.identity import SourceKey
-from tidegate.protocol.log import sync_entries
-from tidegate.protocol.log_contents import application_ids
+from tidegate.protocol.log import application_ids, sync_entries
 from tidegate.protocol.maintenance import clean_log
 from tidegate.protocol.position import Pace, Position
 from tidegate.protocol.table import Add, CommitNote, DeltaTablePort, arrow_schema
@@ -116,7 +116,7 @@ class DeadLetterTable:
 
     def open_letters(self, pipeline: str, source: str | None = None) -> Iterator[Letter]:
         """The letters of a pipeline that are not answered, oldest first."""
-        mine = f"l.pipeline = {_quoted(pipeline)}" + (f" and l.source = {_quoted(source)}" if source else "")
+        mine = f"l.pipeline = {literal(pipeline)}" + (f" and l.source = {literal(source)}" if source else "")
         columns = ", ".join(f'l."{name}"' for name in LETTER_COLUMNS)
         answered = f"select resolves from t where kind = '{RESOLUTION}' and resolves is not null"
         sql = (
@@ -131,7 +131,7 @@ class DeadLetterTable:
         if snapshot is not None and (snapshot.transaction_version(app_id) or 0) >= version:
             return
         adds = [self._add(file) for file in files]
-        metadata = encoded({"tidegate_letters": {"pipeline": key.pipeline, "source": key.source, "version": version}})
+        metadata = encode({"tidegate_letters": {"pipeline": key.pipeline, "source": key.source, "version": version}})
         note = CommitNote({app_id: version}, self._pace.now_ms(), metadata.decode())
         failpoint("state.letters.before")
         if snapshot is None:
@@ -172,14 +172,9 @@ class DeadLetterTable:
                 f"dead letters that are committed but not yet visible are gone: {self.uri}/{file.path}",
                 "put the file back from a copy; what it held can also be read again by `tidegate replay`",
             ) from error
-        stats = file.stats if file.stats is not None else f'{{"numRecords": {file.record_count}}}'
-        return Add(file.path, file.size, file.partition_values, int(found.modified.timestamp() * 1000), stats)
+        return file.to_add(found.modified)
 
 
 def _app_id(opened: Position) -> str:
     """Whose letters: those of one source of one table, so that another table under the same names is another."""
     return f"{opened.key.app_id}/{opened.table_id}"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-"""The table port over the ``deltalake`` library.
+"""The table port over the ``deltalake`` library, and rows of tables without Spark.
 
 A watermark that a person sets, a fence, a file that failed: such a change adds nothing to the table. Its entry holds
 ``commitInfo`` and ``txn`` and is put at the next version if nobody was first, which is all that the Delta protocol asks
@@ -11,21 +11,22 @@ The library's errors are mapped here, once. They are only ever shown: what a com
 from __future__ import annotations
 
 import json
+import queue
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from tidegate.errors import StateError, StorageError, StorageUnavailable, TableError, TidegateError
-from tidegate.protocol.ledger_blocks import pumped
-from tidegate.protocol.log import DIRECTORY, DeltaLog, entry_path
-from tidegate.protocol.log_contents import newest_checkpoint
-from tidegate.protocol.table import Add, CommitNote, Snapshot, TableFacts, TableProtocol, TableSize
+from tidegate.protocol.log import DIRECTORY, DeltaLog, entry_path, newest_checkpoint
+from tidegate.protocol.table import Add, CommitNote, Snapshot, TableFacts, TableProtocol, TableSize, arrow_schema
 from tidegate.protocol.table_checks import check_protocol
 from tidegate.specs.masking import Mask, shortened
 from tidegate.storage.options import client_settings, of_scheme, retry_options, secrets, split_uri
+from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,44 +35,11 @@ if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore
 
 
-def put(store: ObjectStore, facts: TableFacts, note: CommitNote) -> None:
-    """Write the entry that follows version ``facts.version``; ``ObjectExists`` when there is one."""
-    info: dict[str, Any] = {
-        "timestamp": note.last_updated_ms,
-        "operation": "WRITE",
-        "operationParameters": {"mode": "Append", "partitionBy": "[]"},
-        "isBlindAppend": True,
-        "userMetadata": note.user_metadata,
-        "engineInfo": "tidegate",
-    }
-    if facts.properties.get("delta.enableInCommitTimestamps", "").lower() == "true":
-        info = {"inCommitTimestamp": _next_timestamp(store, facts, note), **info}
-    transactions = [
-        {"txn": {"appId": app_id, "version": version, "lastUpdated": note.last_updated_ms}}
-        for app_id, version in note.transactions.items()
-    ]
-    lines = [{"commitInfo": info}, *transactions]
-    content = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines)
-    store.put_if_absent(entry_path(facts.version + 1), content.encode())
-
-
-def _next_timestamp(store: ObjectStore, facts: TableFacts, note: CommitNote) -> int:
-    """Later than that of the entry before, as the protocol asks."""
-    before = DeltaLog(store).entry(facts.version)
-    if before is None:
-        raise StorageUnavailable(
-            f"{store.location.uri}/{entry_path(facts.version)} is gone, so the time of the next entry is not known",
-            "try again",
-        )
-    if before.in_commit_ms is None:
-        raise TableError(
-            f"{store.location.uri}/{entry_path(facts.version)} has no in-commit timestamp, and the table asks for it",
-            "see the table's history",
-        )
-    return max(note.last_updated_ms, before.in_commit_ms + 1)
-
+Item = TypeVar("Item")
 
 _PROTOCOL_SEARCH = 100
+_AHEAD = 4
+_LOOK_EVERY_SECS = 0.1
 _STORAGE = re.compile(r"Generic \w+ error|Error performing [A-Za-z]+ ")
 """How the library tells of a store that failed, inside any of its errors."""
 
@@ -104,6 +72,21 @@ class DeltaSnapshot:
             rows = adds.column("num_records").to_pylist()
         return TableSize(len(sizes), sum(sizes), sum(each or 0 for each in rows))
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns."""
+        return tuple(arrow_schema(self.facts.schema_json).names)
+
+    def rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Its rows, with these columns only, some thousands at a time; whatever is committed meanwhile."""
+        import pyarrow
+        from deltalake import QueryBuilder
+
+        names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+        with self.mapped("read"):
+            for batch in QueryBuilder().register("t", self.table).execute(f"SELECT {names} FROM t"):
+                yield pyarrow.record_batch(batch)
+
 
 class DeltaLakeTable:
     """The table at ``location``; ``store`` is the same place, for questions the library answers badly."""
@@ -119,7 +102,7 @@ class DeltaLakeTable:
 
     @property
     def _options(self) -> dict[str, str]:
-        return library_options(self._location)
+        return _library_options(self._location)
 
     def snapshot(self) -> Snapshot | None:
         table = self._load()
@@ -177,14 +160,14 @@ class DeltaLakeTable:
                 post_commithook_properties=no_hooks(),
             )
 
-    def rows(self, sql: str) -> Iterator[dict[str, Any]]:
+    def rows(self, sql: str, action: str = "read") -> Iterator[dict[str, Any]]:
         """The rows of ``sql`` over the newest version, which it calls ``t``; none without a table."""
         from deltalake import QueryBuilder
 
         table = self._load()
         if table is None:
             return
-        with self._mapped("read"):
+        with self._mapped(action):
             for batch in QueryBuilder().register("t", table).execute(sql):
                 yield from batch.to_struct_array().to_pylist()
 
@@ -201,43 +184,32 @@ class DeltaLakeTable:
             )
 
     def replace(self, base: Snapshot, predicate: str, rows: pa.RecordBatchReader, note: CommitNote) -> None:
-        from deltalake import write_deltalake
-
-        assert isinstance(base, DeltaSnapshot)
-        with self._mapped("replace rows of"):
-            write_deltalake(
-                base.table,
-                rows,
-                mode="overwrite",
-                predicate=predicate,
-                commit_properties=_properties(note, max_commit_retries=0),
-                post_commithook_properties=no_hooks(),
-            )
+        self._overwrite("replace rows of", base, rows, note, predicate=predicate)
 
     def overwrite(self, base: Snapshot, rows: pa.RecordBatchReader, note: CommitNote) -> None:
+        self._overwrite("replace the columns of", base, rows, note, schema_mode="overwrite")
+
+    def _overwrite(
+        self, action: str, base: Snapshot, rows: pa.RecordBatchReader, note: CommitNote, **what: Any
+    ) -> None:
         from deltalake import write_deltalake
 
         assert isinstance(base, DeltaSnapshot)
-        with self._mapped("replace the columns of"):
+        with self._mapped(action):
             write_deltalake(
                 base.table,
                 rows,
                 mode="overwrite",
-                schema_mode="overwrite",
                 commit_properties=_properties(note, max_commit_retries=0),
                 post_commithook_properties=no_hooks(),
+                **what,
             )
 
     @contextmanager
     def all_rows(self, base: Snapshot) -> Iterator[Iterator[pa.RecordBatch]]:
-        import pyarrow
-        from deltalake import QueryBuilder
-
         assert isinstance(base, DeltaSnapshot)
-        with self._mapped("read"):
-            found = QueryBuilder().register("t", base.table).execute("SELECT * FROM t")
-            with pumped(pyarrow.record_batch(batch) for batch in found) as batches:
-                yield batches
+        with self._mapped("read"), _prefetch(base.rows(base.columns)) as batches:
+            yield batches
 
     def add_columns(self, base: Snapshot, fields: Sequence[pa.Field]) -> None:
         import pyarrow
@@ -276,37 +248,31 @@ class DeltaLakeTable:
         """Everything the library raises as one of ours; a panic of its native code included."""
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
-        problem = f"cannot {action} table {self._location.uri}"
         try:
             yield
         except TidegateError:
             raise
-        except TableNotFoundError as error:
-            raise _Missing(f"{problem}: {said(error, self._location)}") from error
-        except OSError as error:
-            raise StorageUnavailable(
-                f"{problem}: {said(error, self._location)}", "check the storage and try again"
-            ) from error
-        except (DeltaError, ValueError, TypeError) as error:
-            if _STORAGE.search(str(error)):
-                raise StorageUnavailable(
-                    f"{problem}: {said(error, self._location)}", "check the storage and try again"
-                ) from error
-            raise TableError(f"{problem}: {said(error, self._location)}", "see the table's history") from error
         except BaseException as error:
-            if type(error).__name__ != "PanicException":
-                raise
-            raise StorageUnavailable(f"{problem}: {said(error, self._location)}", "try again") from error
+            problem = f"cannot {action} table {self._location.uri}: {self._message(error)}"
+            if isinstance(error, TableNotFoundError):
+                raise _Missing(problem) from error
+            if type(error).__name__ == "PanicException":
+                raise StorageUnavailable(problem, "try again") from error
+            of_library = isinstance(error, (DeltaError, ValueError, TypeError)) or type(error) is Exception
+            if isinstance(error, OSError) or (of_library and _STORAGE.search(str(error))):
+                raise StorageUnavailable(problem, "check the storage and try again") from error
+            if of_library:
+                raise TableError(problem, "see the table's history") from error
+            raise
+
+    def _message(self, error: BaseException) -> str:
+        """A foreign error on one line, without secrets."""
+        masked = Mask.of(*secrets(self._location.options))(str(error))
+        text = " ".join(_DECORATION.sub(" ", masked).split()).replace(" ↳ ", ": ")
+        return f"{shortened(text)} ({type(error).__name__})"
 
 
-def said(error: BaseException, location: Location) -> str:
-    """A foreign error on one line, without secrets."""
-    told = Mask.of(*secrets(location.options))(str(error))
-    text = " ".join(_DECORATION.sub(" ", told).split()).replace(" ↳ ", ": ")
-    return f"{shortened(text)} ({type(error).__name__})"
-
-
-def library_options(location: Location) -> dict[str, str]:
+def _library_options(location: Location) -> dict[str, str]:
     """What the library needs to reach the place: the same names, times, retries and endpoint as the store."""
     scheme = split_uri(location.uri)[0]
     if scheme == "file":
@@ -359,3 +325,130 @@ def no_hooks() -> Any:
     from deltalake import PostCommitHookProperties
 
     return PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+def put_entry(store: ObjectStore, facts: TableFacts, note: CommitNote) -> None:
+    """Write the entry that follows version ``facts.version``; ``ObjectExists`` when there is one."""
+    info: dict[str, Any] = {
+        "timestamp": note.last_updated_ms,
+        "operation": "WRITE",
+        "operationParameters": {"mode": "Append", "partitionBy": "[]"},
+        "isBlindAppend": True,
+        "userMetadata": note.user_metadata,
+        "engineInfo": "tidegate",
+    }
+    if facts.properties.get("delta.enableInCommitTimestamps", "").lower() == "true":
+        info = {"inCommitTimestamp": _next_timestamp(store, facts, note), **info}
+    transactions = [
+        {"txn": {"appId": app_id, "version": version, "lastUpdated": note.last_updated_ms}}
+        for app_id, version in note.transactions.items()
+    ]
+    lines = [{"commitInfo": info}, *transactions]
+    content = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines)
+    store.put_if_absent(entry_path(facts.version + 1), content.encode())
+
+
+def _next_timestamp(store: ObjectStore, facts: TableFacts, note: CommitNote) -> int:
+    """Later than that of the entry before, as the protocol asks."""
+    before = DeltaLog(store).entry(facts.version)
+    if before is None:
+        raise StorageUnavailable(
+            f"{store.location.uri}/{entry_path(facts.version)} is gone, so the time of the next entry is not known",
+            "try again",
+        )
+    if before.in_commit_ms is None:
+        raise TableError(
+            f"{store.location.uri}/{entry_path(facts.version)} has no in-commit timestamp, and the table asks for it",
+            "see the table's history",
+        )
+    return max(note.last_updated_ms, before.in_commit_ms + 1)
+
+
+_LAST = "\U0010ffff"
+"""Sorts behind everything that may follow a prefix."""
+
+
+def pin_table(location: Location) -> DeltaSnapshot | None:
+    """The newest version of the table at ``location``, whose rows stay the same; None where there is no table."""
+    snapshot = DeltaLakeTable(location, open_store(location)).snapshot()
+    assert snapshot is None or isinstance(snapshot, DeltaSnapshot)
+    return snapshot
+
+
+def query(table: Location, sql: str) -> list[dict[str, Any]]:
+    """The rows of ``sql`` over the newest version of ``table``, which it calls ``t``; none without a table."""
+    return list(DeltaLakeTable(table, open_store(table)).rows(sql))
+
+
+def literal(text: str) -> str:
+    """``text`` in SQL.
+
+    >>> print(literal("it's"))
+    'it''s'
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def rows_by_value(table: Location, column: str, prefix: str, *, outside: bool = False) -> Iterator[tuple[str, int]]:
+    """The values of a text column that begin with ``prefix``, with the number of their rows.
+
+    With ``outside``, all others: null comes as the empty text.
+    """
+    inside = f'"{column}" >= {literal(prefix)} AND "{column}" < {literal(prefix + _LAST)}'
+    where = f'NOT ({inside}) OR "{column}" IS NULL' if outside else inside
+    sql = f"SELECT coalesce(\"{column}\", '') AS value, count(*) AS n FROM t WHERE {where} GROUP BY 1"
+    for row in DeltaLakeTable(table, open_store(table)).rows(sql, f"read column {column!r} of"):
+        yield str(row["value"]), int(row["n"])
+
+
+class _Stopped(BaseException):
+    """Nobody listens any more."""
+
+
+class _Prefetch(threading.Thread):
+    """The Delta library cannot read while it writes: both block the same native threads. So reading gets its own.
+
+    Reads ``source`` and hands its items over; what it raised is raised where they are taken."""
+
+    def __init__(self, source: Iterable[object]) -> None:
+        super().__init__(name="prefetch", daemon=True)
+        self.stopped = threading.Event()
+        self.error: Exception | None = None
+        self._source = source
+        self._items: queue.Queue[tuple[object, ...]] = queue.Queue(_AHEAD)
+
+    def run(self) -> None:
+        with suppress(_Stopped):
+            try:
+                for item in self._source:
+                    self._put((item,))
+            except Exception as error:
+                self.error = error
+            self._put(())
+
+    def _put(self, item: tuple[object, ...]) -> None:
+        while not self.stopped.is_set():
+            try:
+                return self._items.put(item, timeout=_LOOK_EVERY_SECS)
+            except queue.Full:
+                continue
+        raise _Stopped
+
+    def items(self) -> Iterator[object]:
+        """What was read, in order."""
+        while item := self._items.get():
+            yield item[0]
+        if self.error is not None:
+            raise self.error
+
+
+@contextmanager
+def _prefetch(source: Iterable[Item]) -> Iterator[Iterator[Item]]:
+    """``source``, read in a thread as long as the block lasts."""
+    thread = _Prefetch(source)
+    thread.start()
+    try:
+        yield thread.items()  # type: ignore[misc]  # the thread hands over what the source gave
+    finally:
+        thread.stopped.set()
+        thread.join()

@@ -1,14 +1,17 @@
-"""Documents, which hold the complete state of a position, and the commit tag that names one in the log.
+"""What is written about a position: its document, the ``.won`` note, the commit tag in the log, and the mirror.
 
-A document precedes its commit, and Spark names its files while it commits. So they are saved afterwards, as a debt, and
-whoever reads such a document is given them with it.
+``{version:020d}-{attempt}.json`` is the **document**: the complete new state, written before its commit, and
+immutable: one plain PUT under a name that only one attempt uses. Many attempts may reach for the same version; the log
+says whose won, and ``….won`` beside the document repeats it. Spark names its data files while it commits, so they are
+saved afterwards, as a debt, and whoever reads such a document is given them with it.
 
-``{version:020d}-{attempt}.json`` is immutable: one plain PUT under a name that only one attempt uses. Many
-attempts may reach for the same version; the log says whose won, and ``….won`` beside the document repeats it.
-
-``{"tidegate": [{pipeline, source, version, attempt, sha256, identity, state}]}`` - one mark per source that
-the commit moves. The state is the one without its late window; above 4 KB it is zlib-compressed and
+``{"tidegate": [{pipeline, source, version, attempt, sha256, identity, state}]}`` in the log entry: one **commit tag**
+per source that the commit moves. The state is the one without its late window; above 4 KB it is zlib-compressed and
 base64-encoded. Debts of the commit and the number of open dead letters stand beside it, where there are any.
+
+The **mirror** shows the newest state in one readable file per source, for people, dashboards and ``status``: the
+state's own fields on top and, under ``tidegate``, whose position it is. It follows the commit and may be older than the
+table; correctness reads only whether it exists. Only OPEN says whether what it shows is the newest.
 """
 
 from __future__ import annotations
@@ -23,47 +26,17 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from tidegate.errors import ObjectMissing, StateError
+from tidegate.failpoints import failpoint
 from tidegate.protocol.change import Coverage, DataFile, State
 from tidegate.protocol.identity import Identity, SourceKey
 
 if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore
 
-KIND = "work"
-"""The debt of every commit that Spark makes."""
-
-
-def save(store: ObjectStore, key: SourceKey, version: int, attempt: str, entry: bytes) -> None:
-    """Keep what that log entry adds."""
-    files = [file.to_json() for file in _added(entry)]
-    store.put(key.written(version, attempt), json.dumps({"data_files": files}).encode())
-
-
-def saved(
-    store: ObjectStore, key: SourceKey, version: int, attempt: str, debts: Sequence[Mapping[str, Any]]
-) -> tuple[DataFile, ...]:
-    """What was kept for a document with these debts; nothing for other documents, and before it is paid."""
-    if not any(debt.get("kind") == KIND for debt in debts):
-        return ()
-    try:
-        data = json.loads(store.get(key.written(version, attempt)))
-        return tuple(map(DataFile.from_json, data["data_files"]))
-    except (ObjectMissing, ValueError, KeyError, TypeError):
-        return ()
-
-
-def _added(entry: bytes) -> Iterator[DataFile]:
-    for line in entry.splitlines():
-        if line.startswith(b'{"add":'):
-            add = json.loads(line)["add"]
-            rows = json.loads(add.get("stats") or "{}").get("numRecords", 0)
-            yield DataFile(unquote(str(add["path"])), int(add["size"]), int(rows), add.get("partitionValues") or {})
-
-
 SCHEMA_VERSION = 1
 
 
-def encoded(data: Mapping[str, Any]) -> bytes:
+def encode(data: Mapping[str, Any]) -> bytes:
     """JSON with one possible form, so that its hash says something."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -128,7 +101,7 @@ class Document:
 
     def to_bytes(self) -> bytes:
         """The object's content."""
-        return encoded(
+        return encode(
             {
                 "schema_version": SCHEMA_VERSION,
                 "pipeline": self.key.pipeline,
@@ -211,7 +184,7 @@ class Won:
 
     def to_bytes(self) -> bytes:
         """The object's content."""
-        return encoded(
+        return encode(
             {
                 "version": self.version,
                 "attempt": self.attempt,
@@ -295,7 +268,7 @@ def read(store: ObjectStore, key: SourceKey, version: int, attempt: str) -> Stor
         document = None
     if document is not None and (document.key, document.version, document.attempt) != (key, version, attempt):
         document = None
-    if document is not None and (files := saved(store, key, version, attempt, document.debts)):
+    if document is not None and (files := _saved_files(store, document)):
         document = replace(document, data_files=files)
     return Stored(attempt, digest(content), document)
 
@@ -307,6 +280,35 @@ def read_won(store: ObjectStore, key: SourceKey, version: int, attempt: str) -> 
     except ObjectMissing:
         return None
     return note if note is not None and (note.version, note.attempt) == (version, attempt) else None
+
+
+WORK = "work"
+"""The debt of every commit that Spark makes."""
+
+
+def save_files(store: ObjectStore, key: SourceKey, version: int, attempt: str, entry: bytes) -> None:
+    """Keep what that log entry adds, for the document of a commit that Spark made."""
+    files = [file.to_json() for file in _added(entry)]
+    store.put(key.written(version, attempt), json.dumps({"data_files": files}).encode())
+
+
+def _added(entry: bytes) -> Iterator[DataFile]:
+    for line in entry.splitlines():
+        if line.startswith(b'{"add":'):
+            add = json.loads(line)["add"]
+            rows = json.loads(add.get("stats") or "{}").get("numRecords", 0)
+            yield DataFile(unquote(str(add["path"])), int(add["size"]), int(rows), add.get("partitionValues") or {})
+
+
+def _saved_files(store: ObjectStore, document: Document) -> tuple[DataFile, ...]:
+    """What was kept for this document; nothing for those that Spark did not write, and before the debt is paid."""
+    if not any(debt.get("kind") == WORK for debt in document.debts):
+        return ()
+    try:
+        data = json.loads(store.get(document.key.written(document.version, document.attempt)))
+        return tuple(map(DataFile.from_json, data["data_files"]))
+    except (ObjectMissing, ValueError, KeyError, TypeError, AttributeError):
+        return ()
 
 
 FIELD = "tidegate"
@@ -330,6 +332,32 @@ class CommitTag:
     identity: Identity | None
     packed: Mapping[str, Any]
 
+    def to_json(self) -> dict[str, object]:
+        """As it stands in the log."""
+        return {
+            "pipeline": self.key.pipeline,
+            "source": self.key.source,
+            "version": self.version,
+            "attempt": self.attempt,
+            "sha256": self.sha256,
+            "identity": None if self.identity is None else self.identity.to_json(),
+            **self.packed,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CommitTag:
+        """The form in the log read back."""
+        known = {"pipeline", "source", "version", "attempt", "sha256", "identity"}
+        identity = data.get("identity")
+        return cls(
+            SourceKey(data["pipeline"], data["source"]),
+            int(data["version"]),
+            str(data["attempt"]),
+            str(data["sha256"]),
+            None if identity is None else Identity.from_json(identity),
+            {name: value for name, value in data.items() if name not in known},
+        )
+
     @property
     def debts(self) -> tuple[Mapping[str, Any], ...]:
         """What the commit left to do, beyond note and mirror."""
@@ -342,7 +370,7 @@ class CommitTag:
 
     def state(self) -> State:
         """The embedded state; ``StateError`` when it is damaged or newer than this program."""
-        what = f"the log's mark of {self.key} at position {self.version}"
+        what = f"the commit tag of {self.key} at position {self.version}"
         check_schema_version(self.packed, what)
         try:
             text = self.packed.get("state_zlib")
@@ -354,72 +382,150 @@ class CommitTag:
         return state
 
 
-def mark(
-    key: SourceKey,
-    identity: Identity,
-    version: int,
-    attempt: str,
-    sha256: str,
-    state: State,
-    *,
-    debts: Sequence[Mapping[str, Any]] = (),
-    letters: int = 0,
-) -> CommitTag:
-    """The mark of one attempt, its state packed."""
-    text = encoded(state)
+def new_tag(document: Document, sha256: str, state: State) -> CommitTag:
+    """The tag of the attempt with that document; ``state`` is the one without its late window."""
+    text = encode(state)
     packed: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
     if len(text) > COMPRESS_ABOVE:
         packed["state_zlib"] = base64.b64encode(zlib.compress(text, 6)).decode()
     else:
         packed["state"] = dict(state)
-    if debts:
-        packed["debts"] = [dict(debt) for debt in debts]
-    if letters:
-        packed["letters"] = letters
-    return CommitTag(key, version, attempt, sha256, identity, packed)
+    if document.debts:
+        packed["debts"] = [dict(debt) for debt in document.debts]
+    if document.letters:
+        packed["letters"] = document.letters
+    return CommitTag(document.key, document.version, document.attempt, sha256, document.identity, packed)
 
 
-def user_metadata(marks: Sequence[CommitTag]) -> str:
-    """The ``userMetadata`` of a commit that holds these marks.
+def user_metadata(tags: Sequence[CommitTag]) -> str:
+    """The ``userMetadata`` of a commit that holds these tags.
 
     A dollar sign is written as JSON's ``\\u0024``, the same text to every reader: Spark gets the note as a setting, and
     in settings it replaces ``${…}`` by variables of its own and of the environment.
     """
-    return encoded({FIELD: [_to_json(item) for item in marks]}).decode().replace("$", "\\u0024")
+    return encode({FIELD: [tag.to_json() for tag in tags]}).decode().replace("$", "\\u0024")
 
 
-def parse(text: object) -> tuple[CommitTag, ...]:
-    """The marks in a commit's ``userMetadata``; none when somebody else wrote it."""
+def parse_tags(text: object) -> tuple[CommitTag, ...]:
+    """The tags in a commit's ``userMetadata``; none when somebody else wrote it."""
     if not isinstance(text, str) or f'"{FIELD}"' not in text:
         return ()
     try:
         items = json.loads(text)[FIELD]
-        return tuple(_from_json(item) for item in items)
+        return tuple(map(CommitTag.from_json, items))
     except (ValueError, KeyError, TypeError, AttributeError):
         return ()
 
 
-def _to_json(item: CommitTag) -> dict[str, object]:
-    identity = None if item.identity is None else item.identity.to_json()
-    return {
-        "pipeline": item.key.pipeline,
-        "source": item.key.source,
-        "version": item.version,
-        "attempt": item.attempt,
-        "sha256": item.sha256,
-        "identity": identity,
-        **item.packed,
-    }
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """One source's newest mirrored state; ``delta_version`` is the table version its commit was based on."""
+
+    key: SourceKey
+    version: int
+    attempt: str
+    table_version: int
+    delta_version: int
+    state: State
+    polls: int
+    written_at: str
+    letters: int = 0
+
+    def to_bytes(self) -> bytes:
+        """The file's content, indented for people."""
+        about = {
+            "pipeline": self.key.pipeline,
+            "source": self.key.source,
+            "version": self.version,
+            "attempt": self.attempt,
+            "table_version": self.table_version,
+            "polls": self.polls,
+            "written_at": self.written_at,
+            "open_letters": self.letters,
+        }
+        import orjson
+
+        content = {**self.state, "delta_version": self.delta_version, "tidegate": about}
+        return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Mirror:
+        """The content read back; ``ValueError``, ``KeyError`` or ``TypeError`` when it is not a mirror."""
+        data: dict[str, Any] = json.loads(content)
+        about = data.pop("tidegate")
+        return cls(
+            SourceKey(about["pipeline"], about["source"]),
+            int(about["version"]),
+            str(about["attempt"]),
+            int(about["table_version"]),
+            int(data.pop("delta_version")),
+            data,
+            int(about["polls"]),
+            str(about["written_at"]),
+            int(about.get("open_letters", 0)),
+        )
 
 
-def _from_json(data: Mapping[str, Any]) -> CommitTag:
-    known = {"pipeline", "source", "version", "attempt", "sha256", "identity"}
-    identity = data.get("identity")
-    return CommitTag(
-        SourceKey(data["pipeline"], data["source"]),
-        int(data["version"]),
-        str(data["attempt"]),
-        str(data["sha256"]),
-        None if identity is None else Identity.from_json(identity),
-        {name: value for name, value in data.items() if name not in known},
-    )
+def write_mirror(store: ObjectStore, mirror: Mirror, *, legacy: bool = False) -> None:
+    """Replace the mirror, in one step; with ``legacy`` also at the place where Blizzard kept its own."""
+    content = mirror.to_bytes()
+    failpoint("state.mirror.before")
+    store.put(mirror.key.mirror, content)
+    if legacy:
+        store.put(mirror.key.legacy_mirror, content)
+    failpoint("state.mirror.after")
+
+
+def read_mirror(store: ObjectStore, key: SourceKey) -> Mirror | None:
+    """The mirror, None when it is missing, damaged or another source's."""
+    try:
+        mirror = Mirror.from_bytes(store.get(key.mirror))
+    except (ObjectMissing, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return mirror if mirror.key == key else None
+
+
+def is_mirror_of(store: ObjectStore, key: SourceKey) -> bool:
+    """Whether a mirror exists and is not plainly that of another source (``a_b``/``c`` and ``a``/``b_c``
+    share a name).
+    """
+    try:
+        content = store.get(key.mirror)
+    except ObjectMissing:
+        return False
+    try:
+        return Mirror.from_bytes(content).key == key
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A recorded position; ``shown_by`` is ``mirror`` or ``document``, ``table_version`` -1 where it is not
+    noted.
+    """
+
+    version: int
+    state: State
+    table_version: int
+    written_at: str
+    polls: int
+    shown_by: str
+    letters: int = 0
+
+
+def read_recorded(store: ObjectStore, key: SourceKey) -> Recorded | None:
+    """The newest recorded position of ``key``, None when nothing was recorded yet."""
+    mirror = read_mirror(store, key)
+    winners = [name for name in names(store, key, 1 if mirror is None else mirror.version + 1) if name.ending == "won"]
+    for name in sorted(winners, key=lambda name: name.version, reverse=True):
+        found = read(store, key, name.version, name.attempt)
+        if found is not None and (document := found.document) is not None:
+            note = read_won(store, key, name.version, name.attempt)
+            table_version = -1 if note is None else note.table_version
+            about = (document.version, document.state, table_version, document.written_at)
+            return Recorded(*about, polls=0, shown_by="document", letters=document.letters)
+    if mirror is None:
+        return None
+    about = (mirror.version, mirror.state, mirror.table_version, mirror.written_at)
+    return Recorded(*about, polls=mirror.polls, shown_by="mirror", letters=mirror.letters)

@@ -1,39 +1,74 @@
-"""What a commit leaves to do once it is durable: the ``.won`` note, further follow-ups, the mirror.
+"""Follow-ups: what a commit leaves to do once it is durable.
 
-Every debt is idempotent and is paid again until it once succeeded: right after the commit, or by the next
-OPEN, and always before the next commit of the source. A debt that cannot be paid never makes the commit
-undone.
+The ``.won`` note, then the debts that its document names, then the mirror. Each is idempotent and is paid again until
+it once succeeded: right after the commit, or by the next OPEN, and always before the next commit of the source. One
+that cannot be paid never undoes the commit. Now and then a Delta checkpoint and a block of the ledger follow; without
+them everything is still right.
+
+Work areas are folders below a table for rows that no commit refers to yet. A replay and the DataFrame lane decode
+source files into one, and rows go from there into the table. It is removed by whoever made it: a replay at its end, the
+DataFrame lane as a debt of its commit. What a killed process left is removed a day later.
 """
 
 from __future__ import annotations
 
-from tidegate.errors import StateError, TidegateError
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from tidegate.errors import ObjectMissing, StateError, TidegateError
 from tidegate.failpoints import InjectedFailure, failpoint
-from tidegate.observe.events import Notice
+from tidegate.observe.events import Notice, TableCared, TableCareFailed
+from tidegate.protocol import ledger
 from tidegate.protocol.change import State
-from tidegate.protocol.documents import Won, read_won
-from tidegate.protocol.mirror import Mirror, read_mirror, write_mirror
+from tidegate.protocol.documents import WORK, Mirror, Won, read_mirror, read_won, save_files, write_mirror
+from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.ledger_blocks import SIZE
+from tidegate.protocol.log import entry_path
+from tidegate.protocol.maintenance import clean_log
 from tidegate.protocol.position import Position, TableContext
+from tidegate.specs.locations import Location
+from tidegate.storage.stores import remove_empty_directories
+
+if TYPE_CHECKING:
+    from tidegate.storage.port import ObjectStore
+
+CLEAN_LOG = "clean_log"
+KEPT = timedelta(hours=24)
+"""How long a work area is left alone that somebody may still be using."""
 
 
-def pay(site: TableContext, opened: Position) -> None:
-    """Pay every debt of the position; raises at the first that cannot be paid."""
-    write_won(site, opened)
-    pay_others(site, opened)
-    refresh_mirror(site, opened)
+def pay(site: TableContext, opened: Position, *, note: bool = True) -> None:
+    """Pay every follow-up of the position, with or without its ``note``; raises at the first that cannot be paid."""
+    if note:
+        write_won(site, opened)
+    _pay_debts(site, opened)
+    shown = read_mirror(site.store, site.key)
+    newer = shown is not None and shown.version > opened.version
+    same = shown is not None and (shown.version, shown.attempt) == (opened.version, opened.attempt)
+    if not (newer or same):
+        show(site, opened, opened.state or {})
 
 
 def pay_if_possible(site: TableContext, opened: Position) -> bool:
-    """The same right after a commit: False, with a notice, when a debt is left."""
+    """The same right after a commit: False, with a notice, when something is left."""
     try:
         write_won(site, opened)
-        pay_others(site, opened)
+        _pay_debts(site, opened)
         show(site, opened, opened.state or {})
     except (TidegateError, InjectedFailure) as error:
-        text = f"position {opened.version} is committed; something is left to do after it: {error}"
-        site.emit(Notice(site.key.pipeline, site.key.source, text))
+        _notify(site, f"position {opened.version} is committed; something is left to do after it: {error}")
         return False
     return True
+
+
+def _notify(site: TableContext, text: str) -> None:
+    site.emit(Notice(site.key.pipeline, site.key.source, text))
 
 
 def write_won(site: TableContext, opened: Position, *, paid: bool = False) -> None:
@@ -46,21 +81,21 @@ def write_won(site: TableContext, opened: Position, *, paid: bool = False) -> No
         return
     checked = max(opened.committed_at, opened.table_version)
     attempt = (opened.version, parent.attempt, parent.sha256)
-    added = () if opened.data_files else _added(site, opened, parent.attempt)
+    added = () if opened.data_files else _added_files(site, opened)
     note = Won(*attempt, opened.committed_at, table_id, checked, opened.unseen, paid or not opened.debts, added)
     failpoint("state.won.before")
     site.store.put(site.key.won(opened.version, parent.attempt), note.to_bytes())
     failpoint("state.won.after")
 
 
-def _added(site: TableContext, opened: Position, attempt: str) -> tuple[str, ...]:
+def _added_files(site: TableContext, opened: Position) -> tuple[str, ...]:
     """The data files of the entry; where the log was cleaned up, those that were noted before."""
     found = site.log.added(opened.committed_at, site.key)
-    before = None if found else read_won(site.store, site.key, opened.version, attempt)
+    before = None if found else read_won(site.store, site.key, opened.version, opened.attempt)
     return found if before is None else before.added
 
 
-def pay_others(site: TableContext, opened: Position) -> None:
+def _pay_debts(site: TableContext, opened: Position) -> None:
     """Pay what the document owes beyond note and mirror."""
     for debt in opened.debts:
         payer = site.payers.get(str(debt.get("kind")))
@@ -75,22 +110,12 @@ def pay_others(site: TableContext, opened: Position) -> None:
         write_won(site, opened, paid=True)
 
 
-def refresh_mirror(site: TableContext, opened: Position) -> None:
-    """Write the mirror unless it shows this position, or a newer one, already."""
-    shown = read_mirror(site.store, site.key)
-    if shown is not None and (
-        shown.version > opened.version or (shown.version, shown.attempt) == (opened.version, _attempt(opened))
-    ):
-        return
-    show(site, opened, opened.state or {})
-
-
 def show(site: TableContext, opened: Position, state: State) -> None:
     """Write the mirror of a position."""
     mirror = Mirror(
         key=site.key,
         version=opened.version,
-        attempt=_attempt(opened),
+        attempt=opened.attempt,
         table_version=opened.table_version,
         delta_version=opened.delta_version,
         state=state,
@@ -101,5 +126,85 @@ def show(site: TableContext, opened: Position, state: State) -> None:
     write_mirror(site.store, mirror, legacy=site.mirror_legacy)
 
 
-def _attempt(opened: Position) -> str:
-    return "" if opened.parent is None else opened.parent.attempt
+def checkpoint(site: TableContext, now: Position, before: int) -> None:
+    """Every so many commits a Delta checkpoint, which keeps loading the table fast; then the log is cleaned."""
+    if not _passed(before, now.version, site.checkpoint_every):
+        return
+    try:
+        failpoint("state.checkpoint.before")
+        site.delta.checkpoint()
+    except Exception as error:
+        _notify(site, f"no Delta checkpoint at table version {now.table_version} ({error}); tried again later")
+        return
+    started = time.monotonic()
+    names = site.key.pipeline, site.key.source
+    try:
+        cleaned = clean_log(site.store, datetime.fromtimestamp(site.pace.now_ms() / 1000, UTC))
+    except Exception as error:
+        site.emit(TableCareFailed(*names, CLEAN_LOG, str(error)))
+        return
+    if cleaned.files:
+        site.emit(TableCared(*names, CLEAN_LOG, cleaned.files, cleaned.bytes, time.monotonic() - started))
+
+
+def compact_ledger(site: TableContext, now: Position, before: int) -> None:
+    """Every so often gather a block of old documents, or as many as the commit moved over."""
+    if now.parent is None or not _passed(before, now.version, ledger.LOOK_EVERY):
+        return
+    try:
+        ledger.compact(site.store, site.key, now.parent, most=1 + (now.version - before) // SIZE)
+    except Exception as error:
+        _notify(site, f"old documents below position {now.version} are not gathered yet ({error}); tried again later")
+
+
+def _passed(before: int, now: int, every: int) -> bool:
+    """Whether a multiple of ``every`` was reached on the way from ``before`` to ``now``."""
+    return every > 0 and now // every > before // every
+
+
+@dataclass(frozen=True, slots=True)
+class WorkArea:
+    """A folder of its own; ``directory`` is relative to the table."""
+
+    directory: str
+    location: Location
+
+    def debt(self) -> dict[str, Any]:
+        """What a commit owes that took its rows from here."""
+        return {"kind": WORK, "directory": self.directory}
+
+
+def new_work_area(key: SourceKey, table: Location) -> WorkArea:
+    """A work area that nobody else has; nothing is written yet."""
+    directory = f"{key.work}/{uuid4()}"
+    return WorkArea(directory, Location(f"{table.uri}/{quote(directory)}", table.options, sync=False))
+
+
+def remove_work(store: ObjectStore, directory: str, modified_by: datetime | None = None) -> int:
+    """Remove a work area, or what is as old as ``modified_by``; how many files that were. Nothing there is fine."""
+    found = [info for info in store.list(directory) if modified_by is None or info.modified <= modified_by]
+    for info in found:
+        store.delete(info.path)
+    if found or modified_by is None:
+        remove_empty_directories(Location(f"{store.location.uri}/{quote(directory)}", store.location.options))
+    return len(found)
+
+
+def remove_old_work(store: ObjectStore, key: SourceKey, now: datetime) -> int:
+    """Remove what was left in work areas of ``key`` a day ago or longer; how many files that were."""
+    return remove_work(store, key.work, now - KEPT)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRemover:
+    """Pays the debt of a commit that took its rows from a work area: its data files are noted, the area goes."""
+
+    store: ObjectStore
+
+    def pay(self, opened: Position, owed: Mapping[str, Any]) -> None:
+        """Note the files that the commit added, unless its entry is gone by now, and remove the area."""
+        if opened.parent is not None and opened.committed_at >= 0:
+            with suppress(ObjectMissing):
+                entry = self.store.get(entry_path(opened.committed_at))
+                save_files(self.store, opened.key, opened.version, opened.parent.attempt, entry)
+        remove_work(self.store, str(owed["directory"]))

@@ -59,6 +59,11 @@ class SourceKey:
         return f"{self.directory}/written/{version:020d}-{attempt}.files"
 
     @property
+    def work(self) -> str:
+        """Where work areas lie."""
+        return f"{self.directory}/work"
+
+    @property
     def ledger(self) -> str:
         """Where the blocks of the ledger lie: what old documents said, 256 positions to a file."""
         return f"{self.directory}/ledger"

@@ -1,11 +1,9 @@
 """The ledger: which records of which files every commit of a source brought in; old documents become blocks.
 
 It is the chain of winning documents; of old positions, the blocks that their documents were gathered into
-(``compacting``). Attempts that lost are not in it; a position whose document is missing or damaged is in it as a
-gap, never left out.
-
-Every document says what its commit covered and names the one before it by hash, so the chain that leads to a
-position holds each finished file once. A link that is missing or damaged stops: half a set would read files again.
+(``ledger_blocks``). Attempts that lost are not in it. Every commit leaves a note, and each document names the winner
+that it builds on by hash; either is enough. A position whose document is missing or damaged, or whose winner nothing
+tells, is in it as a gap, never left out.
 
 A block is due when all of it lies at least 256 positions below the newest: OPEN, recovery and every run that is
 not asleep for 256 commits need only what is above. First the block is written, by put-if-absent, then it is read
@@ -19,7 +17,7 @@ import contextlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -27,7 +25,7 @@ from tidegate.core.files.paths import SourceFile
 from tidegate.errors import ObjectExists, StateError
 from tidegate.failpoints import failpoint
 from tidegate.protocol import documents
-from tidegate.protocol.documents import Parent
+from tidegate.protocol.documents import Document, Parent, Stored, Won
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.ledger_blocks import (
     SIZE,
@@ -40,12 +38,12 @@ from tidegate.protocol.ledger_blocks import (
     entries_in,
     find_block,
     first_of,
+    from_document,
     gap,
     read_batches,
     read_block,
 )
 from tidegate.protocol.position import Position, TableContext
-from tidegate.protocol.winner import ChainLink, entry_of, tell
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +61,7 @@ def entries(
 ) -> Iterator[LedgerEntry]:
     """The winners of ``key`` from position ``start`` on, ascending, one at a time.
 
-    ``newest`` is the position that OPEN found (``Opened.parent``): its winner may have no note yet. Without it
+    ``newest`` is the position that OPEN found (``Position.parent``): its winner may have no note yet. Without it
     the ledger ends at the newest note.
     """
     for segment in _segments(store, key, start, newest):
@@ -114,13 +112,11 @@ def _segments(store: ObjectStore, key: SourceKey, start: int = 1, newest: Parent
             found.append(range(at, block.first))
         found.append(block)
         at = block.last + 1
-    top = _newest_note(store, key, at) if newest is None else newest.version
+    if newest is None:
+        top = max((name.version for name in documents.names(store, key, at) if name.ending == "won"), default=0)
+    else:
+        top = newest.version
     return [*found, range(at, top + 1)] if top >= at else found
-
-
-def _newest_note(store: ObjectStore, key: SourceKey, start: int) -> int:
-    noted = (name.version for name in documents.names(store, key, start) if name.ending == "won")
-    return max(noted, default=0)
 
 
 def _of_segment(store: ObjectStore, key: SourceKey, segment: Segment, newest: Parent | None) -> Iterator[LedgerEntry]:
@@ -150,7 +146,7 @@ def _again(store: ObjectStore, key: SourceKey, entry: LedgerEntry) -> LedgerEntr
 def _still_there(store: ObjectStore, key: SourceKey, positions: range, newest: Parent | None) -> Iterator[LedgerEntry]:
     """The entries of documents; of a block where another process has gathered them in the meantime.
 
-    That is looked for after each run of gaps, so that a document that was removed is never told as missing.
+    That is looked for after each run of gaps, so that a document that was removed never counts as missing.
     """
     at = positions.start
     while at < positions.stop:
@@ -180,22 +176,150 @@ def from_documents(
     store: ObjectStore, key: SourceKey, positions: range, newest: Parent | None
 ) -> Iterator[LedgerEntry]:
     """The entries of these positions by their documents alone; a few are read ahead where a request takes time."""
-    winners = tell(store, key, positions.start, positions.stop - 1, newest)
+    links = chain_links(store, key, positions.start, positions.stop - 1, newest)
     if store.concurrency <= 1:
-        yield from (entry_of(store, key, told) for told in winners)
+        yield from (entry_of(store, key, link) for link in links)
         return
     with ThreadPoolExecutor(store.concurrency, "ledger") as pool:
         ahead: deque[Future[LedgerEntry]] = deque()
-        for told in winners:
-            ahead.append(pool.submit(entry_of, store, key, told))
+        for link in links:
+            ahead.append(pool.submit(entry_of, store, key, link))
             if len(ahead) > store.concurrency:
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
 
 
+@dataclass(frozen=True, slots=True)
+class ChainLink:
+    """The winner of a position; ``attempt`` is None when nothing tells it, and ``reason`` then says why.
+
+    ``sha256`` is None where only a note names the attempt.
+    """
+
+    version: int
+    attempt: str | None
+    sha256: str | None = None
+    noted: bool = False
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class _Found:
+    """What lies there for one position: attempts with a document, and attempts with a note."""
+
+    version: int
+    attempts: set[str] = field(default_factory=set)
+    notes: set[str] = field(default_factory=set)
+
+
+def chain_links(
+    store: ObjectStore, key: SourceKey, first: int, last: int | None = None, newest: Parent | None = None
+) -> Iterator[ChainLink]:
+    """The winners of the positions from ``first`` to ``last``, ascending.
+
+    ``newest`` is the position that OPEN found. Without it, what lies above the newest note is left out, since
+    nothing tells whether it was committed. Keeps in memory only the names of consecutive positions without a note.
+    """
+    waiting: list[_Found] = []
+    for found in _positions(store, key, first, None if newest is None else newest.version):
+        winner = _known_winner(found, newest)
+        if winner is None:
+            waiting.append(found)
+            continue
+        for link in (*_by_parents(store, key, waiting, winner), winner):
+            if last is None or link.version <= last:
+                yield link
+        if last is not None and winner.version >= last:
+            return
+        waiting = []
+
+
+def _positions(store: ObjectStore, key: SourceKey, first: int, last: int | None) -> Iterator[_Found]:
+    """Every position from ``first`` to ``last``, without ``last`` to the newest with an object, in order."""
+    found = _Found(first)
+    for name in documents.names(store, key, first, last):
+        while found.version < name.version:
+            yield found
+            found = _Found(found.version + 1)
+        (found.notes if name.ending == "won" else found.attempts).add(name.attempt)
+    while last is not None and found.version < last:
+        yield found
+        found = _Found(found.version + 1)
+    if last is None or found.version == last:
+        yield found
+
+
+def _known_winner(found: _Found, newest: Parent | None) -> ChainLink | None:
+    if newest is not None and found.version == newest.version:
+        return ChainLink(found.version, newest.attempt, newest.sha256, newest.attempt in found.notes)
+    if len(found.notes) == 1:
+        return ChainLink(found.version, next(iter(found.notes)), noted=True)
+    return None
+
+
+def _by_parents(store: ObjectStore, key: SourceKey, waiting: Sequence[_Found], winner: ChainLink) -> list[ChainLink]:
+    """The winners of positions without a note, from ``winner`` above them downwards; given back ascending."""
+    links: list[ChainLink] = []
+    above = _document(store, key, winner) if waiting else None
+    for found in reversed(waiting):
+        if above is None:
+            links.append(ChainLink(found.version, None, reason=_why_unknown(found)))
+        elif above.parent is not None and above.parent.version == found.version:
+            parent = above.parent
+            links.append(ChainLink(found.version, parent.attempt, parent.sha256, parent.attempt in found.notes))
+            above = _document(store, key, links[-1])
+    return links[::-1]
+
+
+def _why_unknown(found: _Found) -> str:
+    if not found.attempts and not found.notes:
+        return "its document is missing"
+    if len(found.notes) > 1:
+        return f"{len(found.notes)} attempts are noted as its winner"
+    attempts = len(found.attempts)
+    return f"{attempts} {'attempt is' if attempts == 1 else 'attempts are'} there, and nothing tells which one won"
+
+
+def _document(store: ObjectStore, key: SourceKey, link: ChainLink) -> Document | None:
+    """The winner's document, None when it is missing or not the one that was committed."""
+    stored, _, sha256 = _read_winner(store, key, link)
+    return stored.document if stored is not None and sha256 in (None, stored.sha256) else None
+
+
+def _read_winner(store: ObjectStore, key: SourceKey, link: ChainLink) -> tuple[Stored | None, Won | None, str | None]:
+    """The winner's document as found, its note, and the hash that the document must have.
+
+    That is None when only the name of a damaged note tells the winner.
+    """
+    if link.attempt is None:
+        return None, None, None
+    note = documents.read_won(store, key, link.version, link.attempt) if link.noted else None
+    stored = documents.read(store, key, link.version, link.attempt)
+    return stored, note, link.sha256 or (None if note is None else note.sha256)
+
+
+def entry_of(store: ObjectStore, key: SourceKey, link: ChainLink) -> LedgerEntry:
+    """What a winner brought, from its document; a gap when that is missing or damaged."""
+    if link.attempt is None:
+        return gap(link.version, link.reason)
+    path = key.document(link.version, link.attempt)
+    stored, note, sha256 = _read_winner(store, key, link)
+    if stored is None:
+        return gap(link.version, f"document {path} is missing", link.attempt, sha256)
+    if stored.document is None or sha256 not in (None, stored.sha256):
+        return gap(link.version, f"document {path} is damaged", link.attempt, sha256)
+    try:
+        return from_document(stored.document, stored.sha256, note)
+    except ValueError:
+        return gap(link.version, f"document {path} holds no readable time", link.attempt, sha256)
+
+
 def finished_files(site: TableContext, opened: Position) -> Iterator[SourceFile]:
-    """Every file that some commit up to this position read to its end, newest commit first."""
+    """Every file that some commit up to this position read to its end, newest commit first.
+
+    A link of the chain that is missing or damaged stops: half a set would read files again.
+    """
     link = opened.parent
     while link is not None:
         stored = documents.read(site.store, site.key, link.version, link.attempt)

@@ -1,7 +1,5 @@
 """Entries of the ledger, and its blocks: what 256 positions brought, in one immutable Parquet file.
 
-The Delta library cannot read while it writes: both block the same native threads. So one side gets its own.
-
 One row per range of a file that a commit covered, and one without a file for a commit that covered none; what
 belongs to the whole commit is repeated in its rows, except the lists of data files, which its first row has.
 """
@@ -9,16 +7,14 @@ belongs to the whole commit is repeated in its rows, except the lists of data fi
 from __future__ import annotations
 
 import io
-import queue
 import re
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from tidegate.core.units import state as state_module
 from tidegate.core.units.state import unit_watermark_text
@@ -32,63 +28,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.storage.port import ObjectStore
-
-Item = TypeVar("Item")
-
-_AHEAD = 4
-_LOOK_EVERY_SECS = 0.1
-
-
-class _Stopped(BaseException):
-    """Nobody listens any more."""
-
-
-class _Prefetch(threading.Thread):
-    """Reads ``source`` and hands its items over; what it raised is raised where they are taken."""
-
-    def __init__(self, source: Iterable[object]) -> None:
-        super().__init__(name="pump", daemon=True)
-        self.stopped = threading.Event()
-        self.error: Exception | None = None
-        self._source = source
-        self._items: queue.Queue[tuple[object, ...]] = queue.Queue(_AHEAD)
-
-    def run(self) -> None:
-        with suppress(_Stopped):
-            try:
-                for item in self._source:
-                    self._put((item,))
-            except Exception as error:
-                self.error = error
-            self._put(())
-
-    def _put(self, item: tuple[object, ...]) -> None:
-        while not self.stopped.is_set():
-            try:
-                return self._items.put(item, timeout=_LOOK_EVERY_SECS)
-            except queue.Full:
-                continue
-        raise _Stopped
-
-    def items(self) -> Iterator[object]:
-        """What was read, in order."""
-        while item := self._items.get():
-            yield item[0]
-        if self.error is not None:
-            raise self.error
-
-
-@contextmanager
-def pumped(source: Iterable[Item]) -> Iterator[Iterator[Item]]:
-    """``source``, read in a thread as long as the block lasts."""
-    pump = _Prefetch(source)
-    pump.start()
-    try:
-        yield pump.items()  # type: ignore[misc]  # the thread hands over what the source gave
-    finally:
-        pump.stopped.set()
-        pump.join()
-
 
 PASS_OVER_NOTHING = frozenset(
     {

@@ -23,21 +23,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 from uuid import uuid4
 
 from tidegate.errors import ObjectExists, ObjectMissing, StorageUnavailable, TableError, UnsupportedTable
 from tidegate.failpoints import failpoint
 from tidegate.protocol import documents
 from tidegate.protocol.delta import DeltaLakeTable, DeltaSnapshot, no_hooks
-from tidegate.protocol.identity import SourceKey
-from tidegate.protocol.log import DIRECTORY, entry_path
-from tidegate.protocol.log_contents import checkpoint_actions, newest_checkpoint
+from tidegate.protocol.log import DIRECTORY, checkpoint_actions, entry_path, key_of, newest_checkpoint
 from tidegate.protocol.position import Pace
 from tidegate.protocol.table import Add
 from tidegate.protocol.table_checks import check_table
 from tidegate.specs.locations import Location
-from tidegate.storage.durability import alone
+from tidegate.storage.local import alone
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -178,7 +176,7 @@ class Rewrite:
             "txnId": name,
         }
         removes = [_remove(file, now_ms) for file in self.removed]
-        return [{"commitInfo": info}, *removes, *(_add(file) for file in self.added)]
+        return [{"commitInfo": info}, *removes, *(file.to_action(changes_data=False) for file in self.added)]
 
 
 def commit_rewrite(store: ObjectStore, base: int, rewrite: Rewrite, pace: Pace | None = None) -> int:
@@ -197,7 +195,7 @@ def commit_rewrite(store: ObjectStore, base: int, rewrite: Rewrite, pace: Pace |
             failpoint("state.rewrite.after")
             return version
         except ObjectExists:
-            if _settled(store, version, name, touched):
+            if _is_ours(store, version, name, touched):
                 return version
             version += 1
         except StorageUnavailable:
@@ -206,7 +204,7 @@ def commit_rewrite(store: ObjectStore, base: int, rewrite: Rewrite, pace: Pace |
             deadline.pause()
 
 
-def _settled(store: ObjectStore, version: int, name: str, touched: Collection[str]) -> bool:
+def _is_ours(store: ObjectStore, version: int, name: str, touched: Collection[str]) -> bool:
     """Whether the entry at ``version`` is ours; raises when ours may not follow it."""
     try:
         content = store.get(entry_path(version))
@@ -247,19 +245,6 @@ def _remove(file: ActiveFile, now_ms: int) -> Action:
     }
 
 
-def _add(file: Add) -> Action:
-    return {
-        "add": {
-            "path": quote(file.path, safe="/=-_.~"),
-            "partitionValues": dict(file.partition_values),
-            "size": file.size,
-            "modificationTime": file.modified_ms,
-            "dataChange": False,
-            "stats": file.stats,
-        }
-    }
-
-
 RETENTION = timedelta(days=30)
 SHORTEST = timedelta(days=1)
 """Whatever the property says: a process that slept so long still finds what it was about to read."""
@@ -271,7 +256,6 @@ _RETENTION = "delta.logRetentionDuration"
 _ENABLED = "delta.enableExpiredLogCleanup"
 _DURATION = re.compile(r"(?i)\s*(?:interval\s+)?(\d{1,9})\s+(week|day|hour|minute|second)s?\s*")
 _FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint\.parquet)")
-_APP = "tidegate/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +305,7 @@ def _needed(store: ObjectStore, checkpoint: str) -> int | None:
     """The first version that some position still needs; None where a position has no document that tells."""
     first: list[int] = []
     for txn in checkpoint_actions(store, checkpoint, "txn", ("appId", "version")):
-        key = _key(str(txn["appId"]))
+        key = key_of(str(txn["appId"]))
         if key is None:
             continue
         version = int(txn["version"])
@@ -332,14 +316,6 @@ def _needed(store: ObjectStore, checkpoint: str) -> int | None:
             return None
         first.append(min(opened_at) + 1)
     return min(first, default=None)
-
-
-def _key(app_id: str) -> SourceKey | None:
-    pipeline, _, source = app_id.removeprefix(_APP).partition("/")
-    try:
-        return SourceKey(pipeline, source) if app_id.startswith(_APP) else None
-    except ValueError:
-        return None
 
 
 def _removable(store: ObjectStore, before: datetime, needed: int) -> Iterator[tuple[int, ObjectInfo]]:

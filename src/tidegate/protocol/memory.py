@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 from uuid import uuid4
 
 from tidegate.errors import ObjectExists, TableError
@@ -26,6 +26,7 @@ from tidegate.protocol.table import (
     TableProtocol,
     TableSize,
     arrow_schema,
+    log_path,
     schema_json,
 )
 
@@ -145,13 +146,8 @@ class MemoryDelta:
         note: CommitNote,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        metadata = {
-            "id": self._new_id(),
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": schema_json(schema),
-            "partitionColumns": list(partition_columns),
-            "configuration": dict(properties or {}),
-        }
+        facts = TableFacts(0, self._new_id(), TableProtocol(1, 2), "", partition_columns, properties or {})
+        metadata = _metadata(facts, schema)
         protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
         actions: list[Action] = [{"protocol": protocol}, {"metaData": metadata}, *_body(adds, note)]
         version = 0
@@ -191,7 +187,7 @@ class MemoryDelta:
         """New columns without a row: the files of the old ones leave."""
         if any(batch.num_rows for batch in rows):
             raise TableError("a table in memory holds files, not rows", "use a table on disk or in object storage")
-        removed = [{"remove": {"path": _quoted(path), "dataChange": True}} for path in sorted(base.active_paths())]
+        removed = [{"remove": {"path": log_path(path), "dataChange": True}} for path in sorted(base.active_paths())]
         metadata = {"metaData": _metadata(base.facts, rows.schema)}
         self._follow(base, [_info("WRITE", note), metadata, *removed, *_body((), note)])
 
@@ -233,10 +229,6 @@ def _metadata(facts: TableFacts, schema: pa.Schema) -> Action:
     }
 
 
-def _quoted(path: str) -> str:
-    return quote(path, safe="/=-_.~")
-
-
 def _info(operation: str, note: CommitNote) -> Action:
     return {
         "commitInfo": {
@@ -248,19 +240,8 @@ def _info(operation: str, note: CommitNote) -> Action:
 
 
 def _body(adds: Sequence[Add], note: CommitNote) -> list[Action]:
-    actions: list[Action] = [
-        {
-            "add": {
-                "path": _quoted(add.path),
-                "partitionValues": dict(add.partition_values),
-                "size": add.size,
-                "modificationTime": add.modified_ms,
-                "dataChange": True,
-                "stats": add.stats,
-            }
-        }
-        for add in adds
-    ]
-    for app_id, version in note.transactions.items():
-        actions.append({"txn": {"appId": app_id, "version": version, "lastUpdated": note.last_updated_ms}})
-    return actions
+    transactions = (
+        {"txn": {"appId": app_id, "version": version, "lastUpdated": note.last_updated_ms}}
+        for app_id, version in note.transactions.items()
+    )
+    return [*(add.to_action(changes_data=True) for add in adds), *transactions]

@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any
 from tidegate.errors import ObjectExists, ObjectMissing, StateError, StorageError
 from tidegate.failpoints import failpoint
 from tidegate.protocol.change import State
-from tidegate.protocol.documents import SCHEMA_VERSION, check_schema_version, encoded
+from tidegate.protocol.documents import SCHEMA_VERSION, check_schema_version, encode, read_recorded
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.mirror import read_recorded
 from tidegate.protocol.position import TableContext
 from tidegate.schema.inference import Inference
 
@@ -58,7 +57,7 @@ def read_cold_start(site: TableContext) -> State | None:
 
 def put_cold_start(site: TableContext, state: State) -> State:
     """Fix ``state`` unless one is fixed already; returns the one that holds."""
-    content = encoded(
+    content = encode(
         {
             "schema_version": SCHEMA_VERSION,
             "identity": site.identity.to_json(),
@@ -192,7 +191,7 @@ def note_attempt(
             "problem": problem,
             "failures": failures if failures is not None or before is None else before.failures,
         }
-        store.put(key.attempts, encoded(content))
+        store.put(key.attempts, encode(content))
 
 
 def forget_attempts(store: ObjectStore, key: SourceKey) -> None:

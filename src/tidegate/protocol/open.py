@@ -1,29 +1,50 @@
 """OPEN: read the position of a source from the table, or stop and say why it cannot be trusted.
 
-The five steps of the protocol in order: is this a table we may append to; where is the source; whose document
-is that; is it still about this source and this table; what was left to do. Only "no table" or "no position
-and no trace of one" is a first run; every doubt and every storage error stops.
+::
+
+    1  is this a table that some lane may append to?            ``table_checks``
+    2  where is the source: the version of its ``txn``
+    3  whose document is that position: the winner              the log entry, else the ``.won`` note
+    4  is it still about this source and this table?            identity, table id, RESTORE
+    5  what was left to do                                      ``follow_ups``
+
+Only "no table" or "no position and no trace of one" is a first run; every doubt and every storage error stops.
+
+The log decides who won: the entry that holds ``txn(app, version)`` names the attempt and the hash of its document. A
+``.won`` note says where that entry is and stands in for it once the log was cleaned up. A document that is
+missing or, also at a second look, not the one that was hashed is replaced by the state in the same entry, so that
+nothing is read twice. Where neither is left, ``StateUnreadable`` stops: a fresh start would read everything again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from tidegate.errors import StateError
-from tidegate.protocol import log_contents, notes
-from tidegate.protocol.follow_ups import pay_others, refresh_mirror, write_won
+from tidegate.observe.wording import count
+from tidegate.protocol import documents, follow_ups, log, notes
+from tidegate.protocol.change import State
+from tidegate.protocol.documents import CommitTag, DamagedCommitTag, Document, Parent, Stored, Won
+from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.log import LogEntry
 from tidegate.protocol.position import Position, TableContext
 from tidegate.protocol.staging import signals_of
 from tidegate.protocol.table import Snapshot
 from tidegate.protocol.table_checks import lane_reasons
-from tidegate.protocol.winner import StateUnreadable, Winner, find_winner, way_out
 
 _RECHECK_FROM = 50
+"""A note is renewed when that spares the next OPEN so many log entries."""
+
 _SAME_FILES = "the same files lie there under the same names"
 _SAME = {"column": "the same rows are there", "replay": "the same rows are there"}
 """By the kind of a source, when its position is still right although its address is another."""
+
+
+class StateUnreadable(StateError):
+    """The position is known and its state is not: neither a document nor the log gives it."""
 
 
 class Restored(StateError):
@@ -47,21 +68,23 @@ def open_position(
     ``snapshot`` is the newest one, for whoever has it already.
     """
     pending = () if read_only or Accept.PENDING in accept else signals_of(site.store, site.key)
-    snapshot = checked_snapshot(site, snapshot)
-    version = position(site, snapshot)
+    snapshot = check_snapshot(site, snapshot)
+    version = site.position_in(snapshot)
     _check_nothing_pending(site, [signal.seq for signal in pending if signal.seq > version])
-    if version == 0 and (trace := log_contents.forgotten(site.store, site.key, snapshot)):
-        snapshot = checked_snapshot(site)
-        version = position(site, snapshot)
+    if version == 0 and (trace := log.find_trace(site.store, site.key, snapshot)):
+        snapshot = check_snapshot(site)
+        version = site.position_in(snapshot)
         if version == 0:
             raise _forgotten(site, snapshot, trace)
     if snapshot is None or version == 0:
         return _first_run(site, snapshot, accept)
     winner = find_winner(site, version, snapshot.facts.version)
-    opened = known(site, snapshot, winner, accept)
+    opened = open_winner(site, snapshot, winner, accept)
     if read_only:
         return replace(opened, unpaid=True)
-    _settle(site, opened, winner, accept)
+    span = opened.table_version - winner.checked
+    note = Accept.RESTORE not in accept and (not winner.noted or span > _RECHECK_FROM)
+    follow_ups.pay(site, opened, note=note)
     return opened
 
 
@@ -75,12 +98,7 @@ def _check_nothing_pending(site: TableContext, pending: Sequence[int]) -> None:
         )
 
 
-def position(site: TableContext, snapshot: Snapshot | None) -> int:
-    """How often this source has committed, by that snapshot."""
-    return 0 if snapshot is None else snapshot.transaction_version(site.key.app_id) or 0
-
-
-def checked_snapshot(site: TableContext, newest: Snapshot | None = None) -> Snapshot | None:
+def check_snapshot(site: TableContext, newest: Snapshot | None = None) -> Snapshot | None:
     """OPEN 1: the newest snapshot, of a table that some lane may append to."""
     snapshot = newest or site.delta.snapshot()
     if snapshot is not None:
@@ -99,7 +117,7 @@ def _forgotten(site: TableContext, snapshot: Snapshot | None, trace: str) -> Sta
 
 
 def _first_run(site: TableContext, snapshot: Snapshot | None, accept: Collection[Accept]) -> Position:
-    if Accept.BLIZZARD not in accept and (trace := log_contents.blizzard(site.store, site.key, snapshot)):
+    if Accept.BLIZZARD not in accept and (trace := log.find_blizzard(site.store, snapshot)):
         raise StateError(
             f"{site.key}: table {site.uri} was written by Blizzard (found {trace}); reading its source from "
             "the start would double every row",
@@ -121,7 +139,208 @@ def _first_run(site: TableContext, snapshot: Snapshot | None, accept: Collection
     )
 
 
-def known(site: TableContext, snapshot: Snapshot, winner: Winner, accept: Collection[Accept]) -> Position:
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """The state of a position, and how it is known.
+
+    ``committed_at``, ``table_id`` and ``checked`` (no RESTORE up to there) are None or -1 where neither the
+    log nor a note says them.
+    """
+
+    parent: Parent
+    state: State
+    identity: Identity | None
+    document: Document | None
+    table_id: str | None
+    delta_version: int
+    committed_at: int
+    checked: int
+    noted: bool
+    unseen: tuple[int, int] | None = None
+    warnings: tuple[str, ...] = ()
+    debts: tuple[Mapping[str, Any], ...] = ()
+    letters: int = 0
+    paid: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WinnerEvidence:
+    """What is there for one position: documents, and notes, by attempt; None is a note that is damaged."""
+
+    stored: dict[str, Stored] = field(default_factory=dict)
+    notes: dict[str, Won | None] = field(default_factory=dict)
+
+    @property
+    def noted(self) -> str | None:
+        """The attempt that the notes name: that of the only readable one, else of the only one."""
+        readable = [attempt for attempt, note in self.notes.items() if note is not None]
+        named = readable or list(self.notes)
+        return named[0] if len(named) == 1 else None
+
+
+def find_winner(site: TableContext, version: int, table_version: int) -> Winner:
+    """The winner of position ``version`` in a table at ``table_version``; stops when nothing tells."""
+    evidence = gather_evidence(site, version)
+    winner = weigh(site, version, evidence, _entry(site, version, table_version, evidence))
+    if winner is None:
+        raise _nothing_readable(site, version, table_version, evidence)
+    return winner
+
+
+def weigh(site: TableContext, version: int, evidence: WinnerEvidence, entry: LogEntry | None) -> Winner | None:
+    """The winner by its log entry where that is known, else by its note; None when neither tells."""
+    tag = None if entry is None else entry.tag_of(site.key)
+    if entry is not None and tag is not None:
+        return _from_tag(site, entry, tag, evidence)
+    return _from_note(site, version, evidence)
+
+
+def gather_evidence(site: TableContext, version: int) -> WinnerEvidence:
+    """The documents and notes of one position."""
+    evidence = WinnerEvidence()
+    for name in documents.names(site.store, site.key, version, version):
+        if name.ending == "won":
+            evidence.notes[name.attempt] = documents.read_won(site.store, site.key, version, name.attempt)
+        elif (found := documents.read(site.store, site.key, version, name.attempt)) is not None:
+            evidence.stored[name.attempt] = found
+    return evidence
+
+
+def _entry(site: TableContext, version: int, table_version: int, evidence: WinnerEvidence) -> LogEntry | None:
+    """The log entry that moved the source to ``version``, None when it cannot be found any more.
+
+    With a good note and its document there is no need to search for an entry that was cleaned up.
+    """
+    for attempt, note in list(evidence.notes.items()):
+        found = None if note is None else site.log.entry(note.table_version)
+        if found is not None and holds(site, found, version):
+            return found
+        if found is not None:
+            del evidence.notes[attempt]
+    if any(note is not None for note in evidence.notes.values()) and _from_note(site, version, evidence):
+        return None
+    bases = [item.document.delta_version for item in evidence.stored.values() if item.document is not None]
+    entries = site.log.between(min(bases) + 1, table_version + 1) if bases else ()
+    forward = next((found for found in entries if holds(site, found, version)), None)
+    if forward is not None:
+        return forward
+    backward = site.log.backwards(table_version, site.search_commits)
+    return next((found for found in backward if holds(site, found, version)), None)
+
+
+def holds(site: TableContext, entry: LogEntry, version: int) -> bool:
+    """Whether that log entry moved the source to ``version``."""
+    tag = entry.tag_of(site.key)
+    moved = entry.transactions.get(site.key.app_id) == version
+    return moved and tag is not None and tag.version == version
+
+
+def _from_tag(site: TableContext, entry: LogEntry, tag: CommitTag, evidence: WinnerEvidence) -> Winner:
+    stored = evidence.stored.get(tag.attempt)
+    if stored is not None and stored.sha256 != tag.sha256:
+        stored = documents.read(site.store, site.key, tag.version, tag.attempt)
+    document = stored.document if stored is not None and stored.sha256 == tag.sha256 else None
+    note = evidence.notes.get(tag.attempt)
+    table_ids = (each.table_id for each in (entry, document, note) if each is not None)
+    warnings: tuple[str, ...] = ()
+    if document is None:
+        found = "is missing" if stored is None else "is damaged"
+        warnings = (
+            f"document {site.key.document(tag.version, tag.attempt)} {found}; the state comes from table "
+            f"version {entry.version}, without the late window, which starts empty at the watermark",
+        )
+    return Winner(
+        parent=Parent(tag.version, tag.attempt, tag.sha256),
+        state=_embedded(site, entry, tag) if document is None else document.state,
+        identity=tag.identity if document is None else document.identity,
+        document=document,
+        table_id=next((each for each in table_ids if each is not None), None),
+        delta_version=entry.version - 1 if document is None else document.delta_version,
+        committed_at=entry.version,
+        checked=entry.version if note is None else max(entry.version, note.checked),
+        noted=note is not None,
+        unseen=None if note is None else note.unseen,
+        warnings=warnings,
+        debts=tag.debts if document is None else document.debts,
+        letters=tag.letters if document is None else document.letters,
+        paid=note is not None and note.paid,
+    )
+
+
+def _embedded(site: TableContext, entry: LogEntry, tag: CommitTag) -> State:
+    """The state in the log entry; unreadable, it is the last rung that broke."""
+    try:
+        return tag.state()
+    except DamagedCommitTag as error:
+        raise StateUnreadable(
+            f"{site.key}: the table is at position {tag.version}, but its state cannot be read: document "
+            f"{site.key.document(tag.version, tag.attempt)} is missing or damaged, and {error.problem} (table "
+            f"version {entry.version}); nothing was written",
+            way_out(site.key),
+        ) from error
+
+
+def _from_note(site: TableContext, version: int, evidence: WinnerEvidence) -> Winner | None:
+    """The winner by its note alone, when the log entry was cleaned up; None when that does not tell."""
+    attempt = evidence.noted
+    if attempt is None:
+        return None
+    note, stored = evidence.notes[attempt], evidence.stored.get(attempt)
+    if stored is None or stored.document is None or (note is not None and stored.sha256 != note.sha256):
+        return None
+    return winner_of_document(stored.document, stored.sha256, note)
+
+
+def winner_of_document(document: Document, sha256: str, note: Won | None = None) -> Winner:
+    """The winner whose document is known, and its log entry is not."""
+    return Winner(
+        parent=Parent(document.version, document.attempt, sha256),
+        state=document.state,
+        identity=document.identity,
+        document=document,
+        table_id=document.table_id if note is None else note.table_id,
+        delta_version=document.delta_version,
+        committed_at=-1 if note is None else note.table_version,
+        checked=document.delta_version if note is None else note.checked,
+        noted=note is not None,
+        unseen=None if note is None else note.unseen,
+        debts=document.debts,
+        letters=document.letters,
+        paid=note is not None and note.paid,
+    )
+
+
+def _nothing_readable(
+    site: TableContext, version: int, table_version: int, evidence: WinnerEvidence
+) -> StateUnreadable:
+    oldest = max(0, table_version - site.search_commits + 1)
+    limited = oldest > 0 and site.log.entry(oldest) is not None and site.log.entry(oldest - 1) is not None
+    searched = (
+        f"from version {table_version} down to {oldest} (recovery.max_commits is {site.search_commits})"
+        if limited
+        else f"from version {table_version} down to where the log begins"
+    )
+    longer = (
+        f"raise recovery.max_commits above {site.search_commits}: there are older log entries; or " if limited else ""
+    )
+    return StateUnreadable(
+        f"{site.key}: the table is at position {version}, but its state cannot be read: "
+        f"{count(len(evidence.stored), 'document')} and {count(len(evidence.notes), '.won note')} for it in "
+        f"{site.uri}/{site.key.directory}, none of them usable, and no log entry {searched} names the winner; "
+        "nothing was written",
+        f"{longer}{way_out(site.key)}",
+    )
+
+
+def way_out(key: SourceKey) -> str:
+    """What to do about a state that cannot be read."""
+    return (
+        f"put {key.directory} back from a backup; or see with `tidegate recover` what is left of it (pipeline "
+        f"{key.pipeline}, source {key.source}), and go on from there"
+    )
+
+
+def open_winner(site: TableContext, snapshot: Snapshot, winner: Winner, accept: Collection[Accept]) -> Position:
     """OPEN 4: the position that ``winner`` stands for, if it is still about this source and this table."""
     facts, document = snapshot.facts, winner.document
     _check_table_unchanged(site, snapshot, winner)
@@ -134,7 +353,7 @@ def known(site: TableContext, snapshot: Snapshot, winner: Winner, accept: Collec
         _check_identity(site, winner)
     unseen = winner.unseen
     if Accept.RESTORE not in accept:
-        unseen = _spanned(unseen, check_restore(site, winner.checked, facts.version))
+        unseen = _join_spans(unseen, check_restore(site, winner.checked, facts.version))
     return Position(
         key=site.key,
         identity=site.identity,
@@ -155,15 +374,6 @@ def known(site: TableContext, snapshot: Snapshot, winner: Winner, accept: Collec
         warnings=(*winner.warnings, *unseen_warning(unseen), *_moved_warning(site, winner)),
         needs_frames=lane_reasons(facts, site.uri),
     )
-
-
-def _settle(site: TableContext, opened: Position, winner: Winner, accept: Collection[Accept]) -> None:
-    """Pay the debts; a note is renewed when that spares the next OPEN many log entries."""
-    span = opened.table_version - winner.checked
-    if Accept.RESTORE not in accept and (not winner.noted or span > _RECHECK_FROM):
-        write_won(site, opened)
-    pay_others(site, opened)
-    refresh_mirror(site, opened)
 
 
 def _check_table_unchanged(site: TableContext, snapshot: Snapshot, winner: Winner) -> None:
@@ -235,7 +445,7 @@ def unseen_warning(unseen: tuple[int, int] | None) -> tuple[str, ...]:
     )
 
 
-def _spanned(one: tuple[int, int] | None, two: tuple[int, int] | None) -> tuple[int, int] | None:
+def _join_spans(one: tuple[int, int] | None, two: tuple[int, int] | None) -> tuple[int, int] | None:
     """The span that holds both."""
     if one is None or two is None:
         return one or two

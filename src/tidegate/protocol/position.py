@@ -15,7 +15,7 @@ from tidegate.protocol.change import State
 from tidegate.protocol.documents import Parent
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.log import DeltaLog
-from tidegate.protocol.table import DeltaTablePort, arrow_schema
+from tidegate.protocol.table import DeltaTablePort, Snapshot, arrow_schema
 from tidegate.specs.project import Evolution
 
 if TYPE_CHECKING:
@@ -113,6 +113,11 @@ class Position:
     rows: int = 0
 
     @property
+    def attempt(self) -> str:
+        """The attempt that made this position; the empty text where there is none."""
+        return "" if self.parent is None else self.parent.attempt
+
+    @property
     def first_run(self) -> bool:
         """Whether nothing of this source was ever committed."""
         return self.version == 0
@@ -162,6 +167,10 @@ class TableContext:
     def log(self) -> DeltaLog:
         """The table's log."""
         return DeltaLog(self.store)
+
+    def position_in(self, snapshot: Snapshot | None) -> int:
+        """How often this source has committed, by that snapshot."""
+        return 0 if snapshot is None else snapshot.transaction_version(self.key.app_id) or 0
 
     @property
     def uri(self) -> str:

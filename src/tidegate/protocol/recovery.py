@@ -15,13 +15,22 @@ from tidegate.errors import StateError
 from tidegate.observe.wording import count
 from tidegate.protocol import documents
 from tidegate.protocol.change import Coverage, State
-from tidegate.protocol.documents import Document, Parent
+from tidegate.protocol.documents import Document, Mirror, Parent, read_mirror
 from tidegate.protocol.log import LogEntry
-from tidegate.protocol.mirror import Mirror, read_mirror
-from tidegate.protocol.open import Accept, checked_snapshot, known, position
+from tidegate.protocol.open import (
+    Accept,
+    StateUnreadable,
+    Winner,
+    WinnerEvidence,
+    check_snapshot,
+    gather_evidence,
+    holds,
+    open_winner,
+    weigh,
+    winner_of_document,
+)
 from tidegate.protocol.position import Position, TableContext
 from tidegate.protocol.table import Snapshot
-from tidegate.protocol.winner import StateUnreadable, Winner, WinnerEvidence, gather, holds, weighed
 
 Usable = Callable[[State], bool]
 """Whether a state can be gone on from; raises for one that a newer program wrote."""
@@ -72,17 +81,17 @@ class Ladder:
 
 def climb(site: TableContext, usable: Usable) -> Ladder:
     """Look at every rung of the newest position, down to the first usable state; reads only."""
-    snapshot = checked_snapshot(site)
-    version = position(site, snapshot)
+    snapshot = check_snapshot(site)
+    version = site.position_in(snapshot)
     if snapshot is None or version == 0:
         raise StateError(f"{site.key}: {site.uri} knows no position of it", "see the message of `tidegate run`")
-    looking = _Looking(site, snapshot, usable)
+    search = _Search(site, snapshot, usable)
     rungs: list[Rung] = []
-    for number in looking.versions(version):
-        rungs.append(looking.at(number))
+    for number in search.versions(version):
+        rungs.append(search.at(number))
         if rungs[-1].usable:
             break
-    mirror, found = looking.mirror(version)
+    mirror, found = search.mirror(version)
     return Ladder(version, snapshot, tuple(rungs), mirror, found)
 
 
@@ -92,13 +101,13 @@ def open_rebuilt(site: TableContext, ladder: Ladder, winner: Winner, accept: Col
     What the newest position owes is paid by the commit, if its document is known; of those in between it was paid
     before the next one was committed.
     """
-    opened = known(site, ladder.snapshot, winner, accept)
+    opened = open_winner(site, ladder.snapshot, winner, accept)
     newest = ladder.rungs[0].winner if ladder.rungs and ladder.rungs[0].version == ladder.version else None
     debts = () if newest is None or newest.paid else newest.debts
     return replace(opened, version=ladder.version, debts=debts, from_log=True, unpaid=bool(debts))
 
 
-class _Looking:
+class _Search:
     """The whole log, read once, and what each position has."""
 
     def __init__(self, site: TableContext, snapshot: Snapshot, usable: Usable) -> None:
@@ -106,9 +115,9 @@ class _Looking:
         self._entries: dict[int, LogEntry] = {}
         self._active: frozenset[str] | None = None
         for entry in site.log.between(0, snapshot.facts.version + 1):
-            mark = entry.mark_of(site.key)
-            if mark is not None and holds(site, entry, mark.version):
-                self._entries[mark.version] = entry
+            tag = entry.tag_of(site.key)
+            if tag is not None and holds(site, entry, tag.version):
+                self._entries[tag.version] = entry
 
     def versions(self, newest: int) -> list[int]:
         """The positions of which anything is left, and the newest, downwards."""
@@ -117,11 +126,11 @@ class _Looking:
 
     def at(self, version: int) -> Rung:
         """What is left of one position."""
-        evidence = gather(self._site, version)
+        evidence = gather_evidence(self._site, version)
         entry = self._entries.get(version)
         found = _words(self._site, version, evidence, entry)
         try:
-            winner = weighed(self._site, version, evidence, entry) or self._by_its_files(version, evidence)
+            winner = weigh(self._site, version, evidence, entry) or self._by_its_files(version, evidence)
         except StateUnreadable:
             return Rung(version, None, False, f"{found}; the state in the log is damaged too")
         if winner is None:
@@ -138,19 +147,7 @@ class _Looking:
             document = stored.document
             contradicted = evidence.notes.get(attempt) is not None
             if document is not None and not contradicted and self._is_visible(document):
-                return Winner(
-                    parent=Parent(version, attempt, stored.sha256),
-                    state=document.state,
-                    identity=document.identity,
-                    document=document,
-                    table_id=document.table_id,
-                    delta_version=document.delta_version,
-                    committed_at=-1,
-                    checked=document.delta_version,
-                    noted=False,
-                    debts=document.debts,
-                    letters=document.letters,
-                )
+                return winner_of_document(document, stored.sha256)
         return None
 
     def _is_visible(self, document: Document) -> bool:
@@ -165,7 +162,7 @@ class _Looking:
             return None, "missing or damaged"
         if shown.version != version:
             return None, f"shows position {shown.version}, not {version}"
-        evidence = gather(self._site, version)
+        evidence = gather_evidence(self._site, version)
         if evidence.noted not in (None, shown.attempt):
             return None, f"shows attempt {shown.attempt}, and the note names {evidence.noted}"
         if not (shown.state and self._usable(shown.state)):
@@ -200,10 +197,10 @@ def _words(site: TableContext, version: int, evidence: WinnerEvidence, entry: Lo
     else:
         notes = f".won note of attempt {evidence.noted}" if evidence.noted else "several .won notes"
         notes += " (damaged)" if not any(evidence.notes.values()) else ""
-    mark = None if entry is None else entry.mark_of(site.key)
-    if entry is None or mark is None:
+    tag = None if entry is None else entry.tag_of(site.key)
+    if entry is None or tag is None:
         return f"{papers}; {notes}; no log entry"
-    return f"{papers}; {notes}; log entry {entry.version} names attempt {mark.attempt}"
+    return f"{papers}; {notes}; log entry {entry.version} names attempt {tag.attempt}"
 
 
 def _source(winner: Winner, entry: LogEntry | None) -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidegate.errors import ObjectMissing
 from tidegate.protocol.change import Coverage, DataFile
-from tidegate.protocol.documents import SCHEMA_VERSION, check_schema_version, encoded
+from tidegate.protocol.documents import SCHEMA_VERSION, check_schema_version, encode
 from tidegate.protocol.identity import Identity, SourceKey
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class StagedUnit:
 
     def to_bytes(self) -> bytes:
         """The signal's content."""
-        return encoded(
+        return encode(
             {
                 "schema_version": SCHEMA_VERSION,
                 "pipeline": self.key.pipeline,
@@ -99,11 +99,11 @@ class StagedUnit:
                 "base": self.base,
                 "step": dict(self.step),
                 "coverage": [each.to_json() for each in self.coverage],
-                "data_files": [_file_json(each) for each in self.data_files],
+                "data_files": [each.to_json(stats=True) for each in self.data_files],
                 "rows": self.rows,
                 "schema": None if self.schema_json is None else json.loads(self.schema_json),
                 "partition_columns": list(self.partition_columns),
-                "letter_files": [_file_json(each) for each in self.letter_files],
+                "letter_files": [each.to_json(stats=True) for each in self.letter_files],
                 "letters": self.letters,
                 "letters_uri": self.letters_uri,
                 "action": self.action,
@@ -131,11 +131,11 @@ class StagedUnit:
             base=int(data["base"]),
             step=dict(data["step"]),
             coverage=tuple(map(Coverage.from_json, data["coverage"])),
-            data_files=tuple(map(_file, data["data_files"])),
+            data_files=tuple(map(DataFile.from_json, data["data_files"])),
             rows=int(data["rows"]),
             schema_json=None if schema is None else json.dumps(schema),
             partition_columns=tuple(map(str, data["partition_columns"])),
-            letter_files=tuple(map(_file, data["letter_files"])),
+            letter_files=tuple(map(DataFile.from_json, data["letter_files"])),
             letters=int(data["letters"]),
             letters_uri=None if data["letters_uri"] is None else str(data["letters_uri"]),
             action=str(data["action"]),
@@ -186,7 +186,7 @@ class Meta:
                 "stats": None if self.stats is None else json.loads(self.stats),
                 "schema": None if self.schema_json is None else json.loads(self.schema_json),
             }
-        return encoded(data)
+        return encode(data)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Meta:
@@ -213,23 +213,6 @@ class Meta:
             stats=None if stats is None else json.dumps(stats),
             schema_json=None if schema is None else json.dumps(schema),
         )
-
-
-def _file_json(file: DataFile) -> dict[str, object]:
-    """A data file with its statistics, which a document leaves to the log."""
-    return {**file.to_json(), "stats": None if file.stats is None else json.loads(file.stats)}
-
-
-def _file(data: Mapping[str, Any]) -> DataFile:
-    stats = data["stats"]
-    values = {str(name): None if value is None else str(value) for name, value in data["partition_values"].items()}
-    return DataFile(
-        str(data["path"]),
-        int(data["size"]),
-        int(data["record_count"]),
-        values,
-        None if stats is None else json.dumps(stats),
-    )
 
 
 T = TypeVar("T")

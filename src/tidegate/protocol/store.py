@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tidegate.errors import ObjectMissing
-from tidegate.observe.events import Emit, ignore
 from tidegate.protocol import commit as commit_module
 from tidegate.protocol import follow_ups, notes
 from tidegate.protocol import open as open_module
 from tidegate.protocol.change import Change, State
-from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.log import entry_path
-from tidegate.protocol.open import Accept
-from tidegate.protocol.position import Pace, Payer, Position, TableContext, utc_now
+from tidegate.protocol.open import Accept, Winner
+from tidegate.protocol.position import Payer, Position, TableContext
 from tidegate.protocol.recovery import Ladder, Usable, climb, open_rebuilt
 from tidegate.protocol.table import DeltaTablePort, Snapshot, arrow_schema
-from tidegate.protocol.winner import Winner
 from tidegate.specs.locations import Location
-from tidegate.specs.project import Evolution
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +37,7 @@ def open_delta(table: Location, store: ObjectStore) -> DeltaTablePort:
 
 
 class PositionStore:
-    """The position of one source in one table; ``store`` is rooted at the table.
+    """The position of one source in one table.
 
     Not thread-safe; several processes may use the same position, and one of them wins each commit.
     """
@@ -50,39 +45,8 @@ class PositionStore:
     staged = False
     """Whether changes are left to a committer."""
 
-    def __init__(
-        self,
-        key: SourceKey,
-        identity: Identity,
-        table: Location,
-        store: ObjectStore,
-        delta: DeltaTablePort | None = None,
-        *,
-        deadline_secs: float = 120.0,
-        checkpoint_every: int = 10,
-        search_commits: int = 100,
-        evolution: Evolution = Evolution.MERGE,
-        properties: Mapping[str, str] | None = None,
-        mirror_legacy: bool = False,
-        payers: Mapping[str, Payer] | None = None,
-        now: Callable[[], datetime] = utc_now,
-        pace: Pace | None = None,
-        emit: Emit = ignore,
-    ) -> None:
-        self.site = TableContext(
-            key=key,
-            identity=identity,
-            store=store,
-            delta=delta if delta is not None else open_delta(table, store),
-            pace=pace if pace is not None else Pace(deadline_secs=deadline_secs, now=now),
-            evolution=evolution,
-            properties=properties or {},
-            checkpoint_every=checkpoint_every,
-            search_commits=search_commits,
-            mirror_legacy=mirror_legacy,
-            payers=payers or {},
-            emit=emit,
-        )
+    def __init__(self, site: TableContext) -> None:
+        self.site = site
 
     def open(self, accept: Collection[Accept] = (), *, read_only: bool = False) -> Position:
         """OPEN: the position, or ``StateError``/``UnsupportedTable`` with the way out; ``read_only`` writes
@@ -104,7 +68,7 @@ class PositionStore:
 
     def position(self) -> int:
         """How often the source has committed, by a fresh snapshot."""
-        return open_module.position(self.site, self.site.delta.snapshot())
+        return self.site.position_in(self.site.delta.snapshot())
 
     def at_poll(self, polls: int) -> PositionStore:
         """The same store, whose mirror will say that the source was polled ``polls`` times."""

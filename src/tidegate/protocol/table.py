@@ -22,6 +22,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,10 +85,23 @@ class Add:
     modified_ms: int
     stats: str
 
+    def to_action(self, *, changes_data: bool) -> dict[str, Any]:
+        """The line of a log entry that adds the file."""
+        return {
+            "add": {
+                "path": log_path(self.path),
+                "partitionValues": dict(self.partition_values),
+                "size": self.size,
+                "modificationTime": self.modified_ms,
+                "dataChange": changes_data,
+                "stats": self.stats,
+            }
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class CommitNote:
-    """What goes into the log beside the files: application id → version, the time, and the marks."""
+    """What goes into the log beside the files: application id → version, the time, and the commit tags."""
 
     transactions: Mapping[str, int]
     last_updated_ms: int
@@ -133,6 +147,11 @@ class DeltaTablePort(Protocol):
 
     def checkpoint(self) -> None:
         """Write a Delta checkpoint of the newest version."""
+
+
+def log_path(path: str) -> str:
+    """The path of a data file as a log entry writes it."""
+    return quote(path, safe="/=-_.~")
 
 
 @lru_cache(maxsize=64)

@@ -8,12 +8,12 @@ from typing import Any, TypeGuard
 
 from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.dead_letters import DeadLetterTable
-from tidegate.protocol.documents import KIND as WORK
+from tidegate.protocol.documents import WORK as WORK
+from tidegate.protocol.follow_ups import WorkRemover
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.path_segments import RememberedPaths
-from tidegate.protocol.position import Pace
+from tidegate.protocol.position import Pace, TableContext
 from tidegate.protocol.store import PositionStore, open_delta
-from tidegate.protocol.work_areas import WorkRemover
 from tidegate.runs.bound_source import AnySource, BoundSource
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.files import PathTracker, SetTracker
@@ -22,7 +22,7 @@ from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SourceSpec, Tracking
 from tidegate.specs.units import UnitSource
 from tidegate.storage.port import ObjectStore
-from tidegate.storage.stores import kept_apart, open_store, tables_of
+from tidegate.storage.stores import keep_apart, open_store, tables_of
 
 SLOTS_PER_CORE = 2
 
@@ -46,7 +46,7 @@ class Binding:
 
 def _files(binding: Binding) -> Tracker:
     pipeline, table_store = binding.pipeline, binding.table_store
-    source = kept_apart(binding.source, tables_of(binding.project))
+    source = keep_apart(binding.source, tables_of(binding.project))
     letter_store = open_store(pipeline.dead_letters)
     letters = DeadLetterTable(
         letter_store,
@@ -65,7 +65,7 @@ def _files(binding: Binding) -> Tracker:
 
 
 def _columns(binding: Binding) -> Tracker:
-    from tidegate.protocol.providers.registry import provider_of
+    from tidegate.protocol.providers import provider_of
     from tidegate.runs.columns import ColumnTracker
 
     return ColumnTracker(binding.key, binding.source, provider_of(binding.project.state))
@@ -102,11 +102,11 @@ def bind(
     table_store = open_store(pipeline.sink.table)
     pace = pace or Pace(deadline_secs=project.commit_deadline_secs)
     tracker = TRACKERS[type(source)](Binding(project, pipeline, source, table_store, pace, emit))
-    positions = PositionStore(
+    site = TableContext(
         SourceKey(pipeline.name, source.name),
         tracker.identity,
-        pipeline.sink.table,
         table_store,
+        open_delta(pipeline.sink.table, table_store),
         checkpoint_every=pipeline.sink.delta_checkpoint_interval,
         search_commits=project.recovery_max_commits,
         evolution=pipeline.schema.evolution,
@@ -116,6 +116,7 @@ def bind(
         pace=pace,
         emit=emit,
     )
+    positions = PositionStore(site)
     positions = positions.paying(tracker.payers(positions))
     limits = [limit for limit in (pipeline.max_concurrent_files, project.total_concurrency) if limit]
     slots = min(limits) if limits and min(limits) < parallelism else parallelism * SLOTS_PER_CORE

@@ -15,13 +15,13 @@ from tidegate.config.problems import nearest, sentence
 from tidegate.core.json_shape import is_newer
 from tidegate.errors import ConfigError, StateError, StorageError
 from tidegate.protocol.change import State
+from tidegate.protocol.documents import Recorded, read_recorded
+from tidegate.protocol.follow_ups import WorkArea, new_work_area, remove_old_work, remove_work
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.mirror import Recorded, read_recorded
 from tidegate.protocol.notes import Attempts, read_attempts
+from tidegate.protocol.open import StateUnreadable, way_out
 from tidegate.protocol.position import Payer, Position
 from tidegate.protocol.store import PositionStore
-from tidegate.protocol.winner import StateUnreadable, way_out
-from tidegate.protocol.work_areas import WorkArea, clean_old, new_work_area, remove_work
 from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import PipelineSpec, SourceSpec
 from tidegate.specs.units import UnitSource
@@ -131,7 +131,7 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
     def clean_work(self, now: datetime) -> None:
         """Remove old work areas of this source, if that is possible now."""
         with suppress(StorageError):
-            clean_old(self.table_store, self.key, now)
+            remove_old_work(self.table_store, self.key, now)
 
     def new_work(self) -> WorkArea:
         """A work area for rows that no commit refers to yet."""

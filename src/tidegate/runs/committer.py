@@ -4,13 +4,19 @@ One round opens the committer's own position, which pays what the commit before 
 once, repeats the units of each source on top of its state, and makes one Delta commit of everything: one ``txn`` per
 source, and one for the committer itself, so that of two committers one is first and the other begins again. Nothing
 leaves the pending folder except as a debt of such a commit.
+
+That debt is paid right after the commit, or by whoever opens the committer's position next and before anything new is
+listed. Of each unit the metas go first and the signal last, so that a kill in between leaves a signal that still names
+them; paying twice changes nothing.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from tidegate.errors import (
@@ -27,29 +33,43 @@ from tidegate.observe import events
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, DataFile, Written
 from tidegate.protocol.commit import Member, commit_together
-from tidegate.protocol.documents import SCHEMA_VERSION
+from tidegate.protocol.documents import SCHEMA_VERSION, encode
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.open import Accept, Restored
-from tidegate.protocol.position import Position, utc_now
-from tidegate.protocol.staging import COMMITTER, COMMITTER_IDENTITY, Pending, list_pending
+from tidegate.protocol.position import Position, TableContext, utc_now
+from tidegate.protocol.staging import (
+    ARCHIVE,
+    COMMITTER,
+    COMMITTER_IDENTITY,
+    PENDING,
+    REJECTED,
+    Pending,
+    StagedUnit,
+    list_pending,
+    signals_of,
+)
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.table import Snapshot
 from tidegate.runs.bound_source import Clock
-from tidegate.runs.committer_round import (
-    KIND,
-    CommitBatch,
-    CommitterCounts,
-    CommitterFollowUps,
-    ForeignFiles,
-    PendingBatch,
-    debt,
-)
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.lanes import first_columns
 from tidegate.runs.staged import DEFAULT, retention
-from tidegate.runs.staged_units import SourceSteps, TableColumns, since_version
+from tidegate.runs.staged_units import (
+    ForeignFiles,
+    PendingBatch,
+    Rejection,
+    SourceSteps,
+    TableColumns,
+    metas_of,
+    since_version,
+)
 from tidegate.specs.project import Evolution
+from tidegate.storage.port import ObjectStore
 
+KIND = "staging"
+REASON = ".reason.json"
+Settle = Callable[[SourceKey], None]
+"""Pays what a source owes of its own, if it is known here."""
 TRIES_AGAINST_OTHERS = 20
 YOUNG = timedelta(minutes=10)
 """Nobody needs to worry about units that wait for less."""
@@ -85,16 +105,17 @@ class TableCommitter:
         self._clearing = CommitterFollowUps(self._store, self._settle)
         site = first.positions.site
         self.positions = PositionStore(
-            COMMITTER,
-            COMMITTER_IDENTITY,
-            first.pipeline.sink.table,
-            self._store,
-            site.delta,
-            checkpoint_every=first.pipeline.sink.delta_checkpoint_interval,
-            search_commits=site.search_commits,
-            payers={KIND: self._clearing.pay},
-            pace=site.pace,
-            emit=self._tell_about_committer,
+            TableContext(
+                COMMITTER,
+                COMMITTER_IDENTITY,
+                self._store,
+                site.delta,
+                checkpoint_every=first.pipeline.sink.delta_checkpoint_interval,
+                search_commits=site.search_commits,
+                payers={KIND: self._clearing.pay},
+                pace=site.pace,
+                emit=self._tell_about_committer,
+            )
         )
         self._opened: Position | None = None
         self._sources: dict[SourceKey, Position] = {}
@@ -317,3 +338,211 @@ def _stale(pending: Pending, folds: Mapping[SourceKey, SourceSteps]) -> dict[Sou
         for key, fold in folds.items()
     }
     return {key: found for key, found in numbers.items() if found[1]}
+
+
+def debt(
+    units: Mapping[SourceKey, tuple[int, int]],
+    metas: Iterable[str],
+    rejected: Iterable[Rejection],
+    *,
+    archive: bool,
+) -> dict[str, Any]:
+    """What a commit owes: per source, every unit up to the second number is done with, and taken from the first on."""
+    return {
+        "kind": KIND,
+        "archive": archive,
+        "units": [
+            {"pipeline": key.pipeline, "source": key.source, "first": first, "upto": upto}
+            for key, (first, upto) in units.items()
+        ],
+        "metas": sorted(metas),
+        "rejected": [each.to_json() for each in rejected],
+    }
+
+
+class CommitterFollowUps:
+    """Pays these debts of one table; ``metas_of`` remembers the metas of units that were read in this process."""
+
+    def __init__(self, store: ObjectStore, settle: Settle) -> None:
+        self._store, self._settle = store, settle
+        self.metas_of: dict[str, tuple[str, ...]] = {}
+
+    def pay(self, opened: Position, owed: Mapping[str, Any]) -> None:
+        """Everything of one commit; idempotent."""
+        failpoint("staging.clear.before")
+        for each in owed["units"]:
+            self._settle(SourceKey(str(each["pipeline"]), str(each["source"])))
+        rejected = {str(each["path"]): str(each["reason"]) for each in owed["rejected"]}
+        self._each(lambda path: self._reject(path, rejected[path], opened), rejected)
+        archive = bool(owed["archive"])
+        for each in owed["units"]:
+            key = SourceKey(str(each["pipeline"]), str(each["source"]))
+            done = [signal for signal in signals_of(self._store, key) if signal.seq <= int(each["upto"])]
+            taken = [signal.path for signal in done if signal.seq >= int(each["first"])]
+            self._clear(taken, keep=archive)
+            self._clear([signal.path for signal in done if signal.path not in taken], keep=False)
+        self._each(lambda path: self._put_away(path, ARCHIVE if archive else None), [str(m) for m in owed["metas"]])
+        failpoint("staging.clear.after")
+
+    def _clear(self, units: Sequence[str], *, keep: bool) -> None:
+        """Take units and their metas away, the signals last."""
+        target = ARCHIVE if keep else None
+        metas = [meta for path in units for meta in self._metas(path)]
+        self._each(lambda path: self._put_away(path, target), metas)
+        if units:
+            failpoint("staging.clear.metas")
+        self._each(lambda path: self._put_away(path, target), units)
+
+    def _reject(self, path: str, reason: str, opened: Position) -> None:
+        """Keep what was rejected where it is out of the way, with the reason beside it."""
+        metas = self._metas(path) if not path.endswith(".meta.json") else ()
+        at = {"position": opened.version, "table_version": opened.committed_at}
+        target = f"{REJECTED}{path.removeprefix(PENDING)}"
+        self._store.put(f"{target.removesuffix('.json')}{REASON}", encode({"reason": reason, "path": path, **at}))
+        for meta in metas:
+            self._put_away(meta, REJECTED)
+        failpoint("staging.clear.rejected")
+        self._put_away(path, REJECTED)
+
+    def _metas(self, unit: str) -> tuple[str, ...]:
+        """The metas of a unit; none where the unit is gone or says nothing."""
+        if unit in self.metas_of:
+            return self.metas_of.pop(unit)
+        try:
+            found = StagedUnit.from_bytes(self._store.get(unit))
+        except (ObjectMissing, StateError, ValueError, KeyError, TypeError, AttributeError):
+            return ()
+        return metas_of(found)
+
+    def _put_away(self, path: str, target: str | None) -> None:
+        """Remove an object of the pending folder; with ``target`` it is kept there."""
+        if target is not None:
+            try:
+                self._store.put(f"{target}{path.removeprefix(PENDING)}", self._store.get(path))
+            except ObjectMissing:
+                return
+        self._store.delete(path)
+
+    def _each(self, act: Callable[[str], None], paths: Iterable[str]) -> None:
+        with ThreadPoolExecutor(max(1, self._store.concurrency), "clear") as pool:
+            list(pool.map(act, paths))
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBatch:
+    """What goes into one commit; ``stale`` has the position of a source and how many of its units are below it."""
+
+    sources: tuple[tuple[SourceSteps, Member], ...]
+    stale: Mapping[SourceKey, tuple[int, int]]
+    foreign: ForeignFiles
+    gathering: PendingBatch
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there is nothing to commit."""
+        foreign = self.foreign
+        return not (self.sources or self.stale or foreign.taken or foreign.duplicates or foreign.rejected)
+
+
+@dataclass(slots=True)
+class CommitterCounts:
+    """What a committer did for one table, so far."""
+
+    emit: events.Emit = events.ignore
+    commits: int = 0
+    files: int = 0
+    foreign: int = 0
+    duplicates: int = 0
+    dropped: int = 0
+    waiting: int = 0
+    unknown: int = 0
+    aging: int = 0
+    rows: int = 0
+    table_version: int | None = None
+    rejected: list[Rejection] = field(default_factory=list)
+    units: dict[SourceKey, int] = field(default_factory=dict)
+    source_rows: dict[SourceKey, int] = field(default_factory=dict)
+    positions: dict[SourceKey, int] = field(default_factory=dict)
+    left: dict[SourceKey, int] = field(default_factory=dict)
+    errors: dict[SourceKey, TidegateError] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
+
+    def count(self, taken: CommitBatch, after: Sequence[Position]) -> None:
+        """Everything of one commit; ``after`` are the positions that it made, the committer's last."""
+        foreign = taken.foreign
+        self.commits += 1
+        self.table_version = after[-1].table_version
+        self.foreign += len(foreign.files)
+        self.duplicates += len(foreign.duplicates)
+        self.dropped += sum(number for _, number in taken.stale.values())
+        self.files += len(foreign.files)
+        self.rows += sum(file.record_count for file in foreign.data_files)
+        for (fold, member), now in zip(taken.sources, after, strict=False):
+            key = fold.opened.key
+            self.positions[key] = now.version
+            self.units[key] = self.units.get(key, 0) + len(fold.taken)
+            self.source_rows[key] = self.source_rows.get(key, 0) + fold.rows
+            self.files += len(member.change.data_files)
+            self.rows += fold.rows
+            self._reject(fold.rejected, key)
+        self._reject(foreign.rejected, COMMITTER)
+        if foreign.duplicates:
+            self._refuse(COMMITTER, len(foreign.duplicates), foreign.duplicates[0])
+        for key, (position, number) in taken.stale.items():
+            self._refuse(key, number, f"units up to number {position}, which were committed before")
+
+    def _refuse(self, key: SourceKey, number: int, example: str) -> None:
+        self.emit(events.DuplicatesRefused(key.pipeline, key.source, number, example))
+
+    def _reject(self, rejected: Sequence[Rejection], key: SourceKey) -> None:
+        self.rejected.extend(rejected)
+        for each in rejected:
+            self.emit(events.UnitRejected(key.pipeline, key.source, each.path, each.reason))
+
+    def count_what_waits(
+        self, pending: Pending, folds: Mapping[SourceKey, SourceSteps], gathering: PendingBatch, known: set[SourceKey]
+    ) -> None:
+        """What is left after a look, and why; ``known`` are the sources of the configuration."""
+        self.errors.update(gathering.errors)
+        self.unknown = 0
+        self.left.clear()
+        for key, signals in pending.units.items():
+            if key not in known:
+                self.unknown += len(signals)
+                self.tell_once(f"units of {key} wait, and this configuration does not have that source", key)
+                continue
+            fold = folds.get(key)
+            if fold is None:
+                self.left[key] = len(signals)
+                continue
+            self.positions.setdefault(key, fold.opened.version)
+            left = [signal.seq for signal in signals if signal.seq > fold.seq]
+            self.left[key] = len(left)
+            if left and fold.open and not gathering.full and left[0] != fold.seq + 1:
+                self.tell_once(f"unit {left[0]} waits for unit {fold.seq + 1}, which is not there yet", key)
+        self.waiting = sum(self.left.values())
+        for path in pending.strays:
+            self.tell_once(f"{path} is neither a unit nor a meta; it is left alone")
+
+    def count_what_ages(self, pending: Pending, now: datetime, kept_for: timedelta) -> None:
+        """Units that wait for so long that a VACUUM could soon take their files."""
+        for signals in pending.units.values():
+            for signal in signals:
+                if now - signal.since > kept_for / 2:
+                    self.aging += self.tell_once(
+                        f"unit {signal.path} waits since {signal.since:%Y-%m-%d %H:%M} UTC, longer than half of the "
+                        f"time ({kept_for}) after which a VACUUM takes files that are not committed: commit now",
+                        signal.key,
+                    )
+
+    def tell_once(self, text: str, key: SourceKey = COMMITTER) -> bool:
+        """A notice that is not repeated; whether it is new."""
+        if text in self._told:
+            return False
+        self._told.add(text)
+        self.tell(text, key)
+        return True
+
+    def tell(self, text: str, key: SourceKey = COMMITTER) -> None:
+        """A notice."""
+        self.emit(events.Notice(key.pipeline, key.source, text))

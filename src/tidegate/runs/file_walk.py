@@ -25,7 +25,7 @@ from tidegate.runs.staged import step_json
 from tidegate.schema.inference import Inference
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sink.read_task import GroupResult, ReadTask
-from tidegate.storage.uploads import UploadCounts
+from tidegate.storage.port import UploadCounts
 
 ADDS_PER_COMMIT = 10_000
 ROUNDS_FOR_CHANGED_FILES = 3

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, matches, predicate
 from tidegate.core.files.plan import FileGroup
 from tidegate.errors import EnvironmentProblem, SourceError
+from tidegate.protocol.delta import pin_table
 from tidegate.protocol.table import arrow_schema
-from tidegate.protocol.table_rows import pinned
 from tidegate.runs.engine import WaitingFrame
 from tidegate.schema.inference import agreeing, look
 from tidegate.schema.types import arrow_schema as arrow_schema_of
@@ -197,7 +197,7 @@ class HttpArrowReader(_BatchReader):
         """Columns that hold every record; each watermark column is there, also where it has no value."""
         shapes = Shapes()
         lines = [line for block in found for line in block.lines.splitlines()]
-        telling = [each for line in lines if (each := shapes.telling(line)) is not None]
+        telling = [each for line in lines if (each := shapes.sample(line)) is not None]
         fields: tuple[FieldSpec, ...] = ()
         if telling:
             fields = agreeing(
@@ -253,10 +253,10 @@ def _checked(source: ColumnSource, rows: pa.Table) -> pa.Table:
 
 def _delta_table(location: Location) -> pa.Table:
     """All rows of the newest version of a table."""
-    found = pinned(location)
+    found = pin_table(location)
     if found is None:
         raise SourceError(f"{location.uri} is not a Delta table", "correct source_uri")
-    schema = arrow_schema(found.snapshot.facts.schema_json)
+    schema = arrow_schema(found.facts.schema_json)
     return pa.Table.from_batches([each.cast(schema) for each in found.rows(found.columns)], schema)
 
 

@@ -39,7 +39,7 @@ from tidegate.sink.read_task import ReadTask, read_task
 from tidegate.sink.row_task import WorkRows
 from tidegate.spark.jars import S3
 from tidegate.specs.project import FieldSpec, PathSource, PipelineSpec
-from tidegate.storage.durability import announce
+from tidegate.storage.local import announce
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from typing import Any
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
 from tidegate.observe.logs import masked
+from tidegate.protocol.documents import read_mirror
 from tidegate.protocol.identity import SourceKey
-from tidegate.protocol.mirror import read_mirror
 from tidegate.protocol.position import Pace, utc_now
 from tidegate.reports.run import RunReport, SourceReport
 from tidegate.runs.bind import bind

@@ -25,8 +25,8 @@ from tidegate.errors import StateError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import Emit
 from tidegate.protocol import documents
-from tidegate.protocol.log_contents import References
-from tidegate.protocol.mirror import read_mirror
+from tidegate.protocol.documents import read_mirror
+from tidegate.protocol.log import References
 from tidegate.protocol.staging import list_pending, meta_path, staged_files
 from tidegate.reports.correction import NAMES, FoundDataFile, FoundDataFiles
 from tidegate.runs.comparison import fill, teller
@@ -73,7 +73,7 @@ def _states(bound: TrackedSource) -> Iterator[Mapping[str, Any]]:
                 yield stored.document.state
     newest = site.log.versions()[-1:]
     for entry in site.log.backwards(newest[0], site.search_commits) if newest else ():
-        mark = entry.mark_of(key)
+        mark = entry.tag_of(key)
         if mark is not None:
             yield mark.state()
 

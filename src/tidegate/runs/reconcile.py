@@ -27,8 +27,8 @@ from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
 from tidegate.observe.wording import count, duration, size
 from tidegate.protocol.change import Change
+from tidegate.protocol.follow_ups import remove_old_work
 from tidegate.protocol.position import Position, utc_now
-from tidegate.protocol.work_areas import clean_old
 from tidegate.reports.correction import FoundFiles, ReconcileReport, SourceComparison, TableComparison
 from tidegate.reports.run import FailedFile
 from tidegate.runs.bound_source import AnySource, Clock
@@ -285,7 +285,7 @@ class Reconciling:
 
     def _without_old_work(self, found: TableComparison, writers: Sequence[TrackedSource]) -> TableComparison:
         """What killed processes left in work areas goes, too; no commit refers to those, so it needs no fence."""
-        removed = sum(clean_old(writer.table_store, writer.key, self.clock()) for writer in writers)
+        removed = sum(remove_old_work(writer.table_store, writer.key, self.clock()) for writer in writers)
         if not removed:
             return found
         return replace(found, notes=(*found.notes, f"{count(removed, 'file')} of old work areas removed"))

@@ -29,13 +29,13 @@ from tidegate.core.columns.values import kind_of
 from tidegate.errors import CommitLost, StateError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.protocol.change import Change, State
-from tidegate.protocol.documents import KIND as WORK
+from tidegate.protocol.documents import WORK as WORK
+from tidegate.protocol.follow_ups import WorkRemover
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.log_contents import sources_of
+from tidegate.protocol.log import sources_of
 from tidegate.protocol.position import Position
 from tidegate.protocol.staging import COMMITTER
-from tidegate.protocol.store import PositionStore
-from tidegate.protocol.work_areas import WorkRemover
+from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.runs.bound_source import AnySource, BoundSource, Clock, ColumnBound, StateKind
 from tidegate.runs.pass_ import against_others
 from tidegate.specs.columns import ColumnSource
@@ -213,20 +213,17 @@ def replay_source(bound: ColumnBound, pipeline: PipelineSpec) -> BoundSource[Col
     site = bound.positions.site
     store = open_store(pipeline.sink.table)
     states = ReplayStates(bound.source)
-    positions = PositionStore(
-        SourceKey(site.key.pipeline, f"{site.key.source}~{KIND}"),
-        states.identity,
-        pipeline.sink.table,
-        store,
-        checkpoint_every=site.checkpoint_every,
-        search_commits=site.search_commits,
-        evolution=site.evolution,
-        properties=site.properties,
+    replays = replace(
+        site,
+        key=SourceKey(site.key.pipeline, f"{site.key.source}~{KIND}"),
+        identity=states.identity,
+        store=store,
+        delta=open_delta(pipeline.sink.table, store),
+        mirror_legacy=False,
+        polls=0,
         payers={WORK: WorkRemover(store).pay},
-        pace=site.pace,
-        emit=site.emit,
     )
-    return BoundSource(pipeline, bound.source, store, positions, states, 1, 1)
+    return BoundSource(pipeline, bound.source, store, PositionStore(replays), states, 1, 1)
 
 
 FENCE_TRIES = 20

@@ -24,10 +24,9 @@ from tidegate.errors import ObjectMissing, OutcomeUnknown, StateError, StorageUn
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import CommitContested, Staged
 from tidegate.protocol.change import Change, Coverage, DataFile, State
-from tidegate.protocol.commit import measured
+from tidegate.protocol.commit import commit_lost, measure
 from tidegate.protocol.open import Accept
 from tidegate.protocol.position import Deadline, Position, TableContext
-from tidegate.protocol.resolve import lost
 from tidegate.protocol.staging import Meta, StagedUnit, meta_path, pending_of, signals_of, unit_path
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.table import schema_json
@@ -221,7 +220,7 @@ class StagedPositions(PositionStore):
         check_changes([(change, opened.data_files)])
         deadline = self.site.pace.start()
         unit = self._unit(opened, change)
-        measured(self.site, change.data_files)
+        measure(self.site, change.data_files)
         for file in change.data_files:
             failpoint("staging.meta.before")
             meta = _meta(unit, file, change.ranges.get(file.path, ()))
@@ -292,7 +291,7 @@ class StagedPositions(PositionStore):
     def _lost(self, unit: StagedUnit, by: str) -> TidegateError:
         detail = f"position {unit.seq} was taken by {by}"
         self.site.emit(CommitContested(unit.key.pipeline, unit.key.source, detail))
-        return lost(self.site, unit.seq - 1, by)
+        return commit_lost(self.site, unit.seq - 1, by)
 
     def _exists(self, path: str) -> bool:
         try:

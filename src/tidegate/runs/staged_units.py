@@ -1,7 +1,12 @@
-"""Staged units of one source on their way into a commit: checked, and repeated on top of the state.
+"""What of the pending folder goes into one commit: staged units, checked and repeated on top of their states, then
+foreign files.
 
-For metas of foreign writers, which hold five fields and no columns, and for files that are adopted. A wrong
-statistic hides rows, so bounds of floats are left out: a footer does not tell whether there was a NaN.
+The first units of all sources come before the second ones, so that a source with a long queue does not keep the
+others waiting. A commit takes whole units, up to a number of files. Foreign files carry no position, so a second commit
+is kept off by the path: of what is visible in the table, and of what was committed last.
+
+Metas of foreign writers hold five fields and no columns, so footers tell of their files, and of those that are
+adopted. A wrong statistic hides rows, so bounds of floats are left out: a footer does not tell whether there was a NaN.
 
 The columns that a unit brings along count for those after it, so that two units which fit the table and not each
 other are told apart. The commit itself checks again, against the snapshot that it builds on.
@@ -15,20 +20,22 @@ table version that they were planned on, and their writer plans again from what 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import date, datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidegate.errors import ObjectMissing, StateError, TableError
+from tidegate.errors import ObjectChanged, ObjectMissing, StateError, TableError, TidegateError
 from tidegate.protocol.change import Change, DataFile, Written
-from tidegate.protocol.commit import Member
+from tidegate.protocol.commit import Member, measure
+from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.position import Position
-from tidegate.protocol.staging import STAGING, Signal, StagedUnit
+from tidegate.protocol.staging import STAGING, Meta, Pending, Signal, StagedUnit, meta_path
 from tidegate.protocol.table import TableFacts, TableProtocol, arrow_schema, schema_json
 from tidegate.protocol.table_checks import columns_to_add
 from tidegate.runs.dead_letters import WrittenLetters
@@ -41,6 +48,10 @@ from tidegate.sink.statistics import delta_statistics, float_columns
 from tidegate.specs.project import Evolution
 from tidegate.storage.port import ObjectStore, SeekableInput
 
+FOOTERS_AT_ONCE = 16
+READ_AT_ONCE = 64
+SETTLED_AFTER = timedelta(minutes=1)
+"""An object that cannot be read and is younger than this may still be growing."""
 _RESERVED = ("_delta_log", "_tidegate", "_blizzard", STAGING)
 
 
@@ -197,15 +208,8 @@ class TableColumns:
         if fields:
             table = arrow_schema(self._facts.schema_json)
             kept = [fields.pop(field.name, field) for field in table]
-            self._facts = replace(self._facts, schema_json=schema_json(table_of([*kept, *fields.values()])))
+            self._facts = replace(self._facts, schema_json=schema_json(pa.schema([*kept, *fields.values()])))
             self._fitting.clear()
-
-
-def table_of(fields: Sequence[pa.Field]) -> pa.Schema:
-    """Columns as a schema."""
-    import pyarrow
-
-    return pyarrow.schema(fields)
 
 
 def _facts(schema: str, keys: tuple[str, ...]) -> TableFacts:
@@ -385,3 +389,200 @@ def since_version(opened: Position, recorded: Mapping[str, Sequence[int]]) -> in
     """
     version, since = recorded.get(str(opened.key), (0, -1))
     return since if version == opened.version else max(opened.committed_at, opened.delta_version)
+
+
+@dataclass(slots=True)
+class ForeignFiles:
+    """Files to commit by their columns, and what became of each meta."""
+
+    files: list[tuple[DataFile, pa.Schema]] = field(default_factory=list)
+    taken: list[str] = field(default_factory=list)
+    duplicates: list[str] = field(default_factory=list)
+    rejected: list[Rejection] = field(default_factory=list)
+
+    @property
+    def data_files(self) -> tuple[DataFile, ...]:
+        """What becomes visible."""
+        return tuple(file for file, _ in self.files)
+
+    def written(self, keys: tuple[str, ...]) -> tuple[Written, ...]:
+        """The same by columns."""
+        groups: list[tuple[pa.Schema, list[DataFile]]] = []
+        for file, schema in self.files:
+            for known, files in groups:
+                if known.equals(schema):
+                    files.append(file)
+                    break
+            else:
+                groups.append((schema, [file]))
+        return tuple(Written(schema, keys, tuple(files)) for schema, files in groups)
+
+    def add(
+        self,
+        store: ObjectStore,
+        metas: Mapping[str, Meta],
+        visible: frozenset[str],
+        columns: TableColumns,
+        mode: Evolution,
+    ) -> None:
+        """Take every meta whose file is there, fits, and is not ``visible`` yet."""
+        new: dict[str, tuple[str, Meta]] = {}
+        for path, meta in metas.items():
+            if meta.filename in visible or meta.filename in new:
+                self.duplicates.append(path)
+            else:
+                new[meta.filename] = (path, meta)
+        found = looked_at(store, [meta for _, meta in new.values()])
+        for (path, _), examined in zip(new.values(), found, strict=True):
+            try:
+                if isinstance(examined, StateError):
+                    raise examined
+                schema = schema_in(examined, columns, mode)
+            except (StateError, TableError) as error:
+                self.rejected.append(Rejection(path, error.problem))
+                continue
+            self.files.append((examined.file, schema))
+            self.taken.append(path)
+
+
+def schema_in(examined: ParquetFooter, columns: TableColumns, mode: Evolution) -> pa.Schema:
+    """The columns of a file in a table that has ``columns``; they count from now on. Raises when they do not fit."""
+    table = columns.schema()
+    assert table is not None
+    schema = fitted(examined, table, columns.partition_columns)
+    columns.add_files(schema, columns.partition_columns, [examined.file], mode)
+    return schema
+
+
+def looked_at(store: ObjectStore, metas: Sequence[Meta]) -> list[ParquetFooter | StateError]:
+    """The footers of the files, or what is wrong with each; several at once."""
+
+    def look(meta: Meta) -> ParquetFooter | StateError:
+        try:
+            return examine(store, meta.filename, meta.partition_values, meta.size, meta.record_count)
+        except StateError as error:
+            return error
+
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE, "footer") as pool:
+        return list(pool.map(look, metas))
+
+
+def metas_of(unit: StagedUnit) -> tuple[str, ...]:
+    """The metas that a unit comes with."""
+    return tuple(meta_path(file.path) for file in unit.data_files)
+
+
+@dataclass(slots=True)
+class PendingBatch:
+    """Fills the folds of one commit; ``careful`` asks for every data file before it is taken.
+
+    ``paths`` are the data files of this commit and of the one before it: none of them is committed twice.
+    """
+
+    store: ObjectStore
+    folds: Mapping[SourceKey, SourceSteps]
+    columns: TableColumns
+    max_files: int
+    careful: bool = False
+    files: int = 0
+    full: bool = False
+    paths: set[str] = field(default_factory=set)
+    metas_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    errors: dict[SourceKey, TidegateError] = field(default_factory=dict)
+
+    def units(self, pending: Pending) -> None:
+        """Take the units that follow the position of their source, as many as fit."""
+        queue = self._queue(pending)
+        for signal, (_, content) in zip(queue, self.read([each.path for each in queue]), strict=False):
+            fold = self.folds[signal.key]
+            if not fold.open:
+                continue
+            if content is None:
+                fold.open = False
+                continue
+            try:
+                unit = fold.read(signal, content)
+            except StateError as error:
+                self.errors[signal.key] = error
+                fold.open = False
+                continue
+            if unit is not None and not self._take(fold, signal, unit):
+                self.full = True
+                return
+
+    def _queue(self, pending: Pending) -> list[Signal]:
+        waiting = [
+            (signal.seq - fold.opened.version, str(key), signal)
+            for key, fold in self.folds.items()
+            for signal in fold.waiting(pending.units.get(key, ()))
+        ]
+        return [signal for *_, signal in sorted(waiting, key=lambda item: item[:2])]
+
+    def _take(self, fold: SourceSteps, signal: Signal, unit: StagedUnit) -> bool:
+        """False when there is no room for the unit any more; one that is too large for any commit goes alone."""
+        weight = len(unit.data_files) or 1
+        if self.files and self.files + weight > self.max_files:
+            return False
+        self.metas_of[signal.path] = metas_of(unit)
+        fold.take(signal, unit, self.columns, self._damage(fold, unit))
+        self.paths.update(file.path for file in unit.data_files)
+        self.files += weight
+        return True
+
+    def _damage(self, fold: SourceSteps, unit: StagedUnit) -> str | None:
+        again = next((file.path for file in unit.data_files if file.path in self.paths), None)
+        if again is not None:
+            return f"data file {again} belongs to another unit"
+        try:
+            measure(fold.bound.positions.site, unit.data_files if self.careful else ())
+        except (ObjectMissing, ObjectChanged) as error:
+            return error.problem
+        return None
+
+    def read(self, paths: Sequence[str]) -> Iterator[tuple[str, bytes | None]]:
+        """Each path with its content, None where it is gone by now; a few are read ahead, several at once."""
+
+        def content(path: str) -> bytes | None:
+            try:
+                return self.store.get(path)
+            except ObjectMissing:
+                return None
+
+        with ThreadPoolExecutor(max(1, self.store.concurrency), "staged") as pool:
+            for begin in range(0, len(paths), READ_AT_ONCE):
+                some = paths[begin : begin + READ_AT_ONCE]
+                yield from zip(some, pool.map(content, some), strict=True)
+
+    def foreign(self, metas: Mapping[str, datetime], known: set[str], now: datetime) -> ForeignMetas:
+        """The metas that no unit will name, as many as fit; those that belong to units are added to ``known``."""
+        named = {meta for found in self.metas_of.values() for meta in found}
+        paths = [path for path in metas if path not in named and path not in known]
+        found = ForeignMetas()
+        for path, content in self.read(paths):
+            if len(found.metas) >= self.max_files - self.files:
+                break
+            try:
+                meta = None if content is None else Meta.from_bytes(content)
+            except StateError:
+                known.add(path)
+                continue
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                if abs(now - metas[path]) > SETTLED_AFTER:
+                    found.unreadable.append(Rejection(path, f"the meta cannot be read ({error!r})"))
+                else:
+                    found.growing.append(path)
+                continue
+            if meta is not None and meta.foreign:
+                found.metas[path] = meta
+            elif meta is not None:
+                known.add(path)
+        return found
+
+
+@dataclass(slots=True)
+class ForeignMetas:
+    """Metas that no unit will name, by path, those that cannot be read, and those that may still be growing."""
+
+    metas: dict[str, Meta] = field(default_factory=dict)
+    unreadable: list[Rejection] = field(default_factory=list)
+    growing: list[str] = field(default_factory=list)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from tidegate.core.files.paths import SourceFile
 from tidegate.protocol.change import Coverage
 from tidegate.protocol.dead_letters import DeadLetterTable
-from tidegate.protocol.mirror import Recorded
+from tidegate.protocol.documents import Recorded
 from tidegate.protocol.notes import Attempts
 from tidegate.protocol.position import Position
 from tidegate.reports.correction import WatermarkMove

@@ -15,8 +15,8 @@ from tidegate.core.units.state import Units, UnitState, decode_units, encode_uni
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.change import State
+from tidegate.protocol.documents import Recorded
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.mirror import Recorded
 from tidegate.protocol.notes import Attempts, read_attempts
 from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.correction import WatermarkMove

@@ -46,9 +46,8 @@ from tidegate.specs.project import (
     SchemaSpec,
     SinkSpec,
 )
-from tidegate.storage.port import Upload
+from tidegate.storage.port import Upload, UploadCounts
 from tidegate.storage.stores import open_store
-from tidegate.storage.uploads import UploadCounts
 
 HELD_BYTES = 64 * 1024 * 1024
 """Arrow bytes of a file up to which it is held until its end; a larger one is written as it is read."""

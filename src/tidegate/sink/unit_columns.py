@@ -136,7 +136,7 @@ class UnitColumnReport:
         try:
             match self._read.format:
                 case FileFormat.NDJSON | FileFormat.JSON:
-                    told = (self._shapes.telling(line) for line in _lines(self._read, file))
+                    told = (self._shapes.sample(line) for line in _lines(self._read, file))
                     return [record for record in told if record is not None]
                 case FileFormat.CSV:
                     return list(self._rows(file))
@@ -230,7 +230,7 @@ def wave_columns(wave: UnitWave, fetched: Sequence[Fetched]) -> tuple[tuple[Fiel
     source, schema = wave.source, wave.pipeline.schema
     if schema.fields:
         return (*schema.fields, *_rescued(schema)), {}
-    told = {each.index: each.telling for each in fetched if each.telling}
+    told = {each.index: each.samples for each in fetched if each.samples}
     format = source.read.format if isinstance(source.read, FileRead) else None
     is_json = format in (None, FileFormat.NDJSON, FileFormat.JSON)
     found, refused = _of_records(schema, told) if is_json else _of_files(format, schema, told)

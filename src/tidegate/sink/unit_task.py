@@ -223,7 +223,7 @@ def fetch(task: FetchTask, work: UnitWork, index: int, senders: Senders | None =
         told = [each for file in fetched.files for each in telling.of(file)]
     except Exception as error:
         return failure_of(error)
-    return replace(fetched, telling=tuple(told))
+    return replace(fetched, samples=tuple(told))
 
 
 def write_wave(

@@ -131,7 +131,7 @@ def is_of_database(text: str) -> bool:
     return REFUSED in text or _DRIVERS.search(text) is not None
 
 
-def telling_cause(text: str) -> str | None:
+def innermost_cause(text: str) -> str | None:
     """The line that tells most of an error with Java's causes in it: the innermost that a driver has thrown."""
     lines = [line.strip().removeprefix("Caused by: ") for line in text.splitlines()]
     thrown = [line for line in lines if _CLASS.match(line) and _DRIVERS.match(line)]

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, dialect_of, predicate
 from tidegate.errors import EnvironmentProblem
-from tidegate.sources.http.bounds import described
+from tidegate.sources.http.bounds import describe
 from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableRead, Value
 from tidegate.specs.locations import Secret
 
@@ -65,7 +65,7 @@ def jdbc_address(url: str) -> Address | None:
 EVERYTHING = "every row"
 
 
-def explained(source: ColumnSource, rows: RowFilter) -> str:
+def explain(source: ColumnSource, rows: RowFilter) -> str:
     """The condition that is sent to ``source``: SQL, request parameters, or what Spark filters after a full scan."""
     match source.read:
         case JdbcRead(url=url):
@@ -77,7 +77,7 @@ def explained(source: ColumnSource, rows: RowFilter) -> str:
         case FunctionRead(function=function):
             return f"{function}, filtered in Spark: {_where(rows, SqlDialect.SPARK)}"
         case HttpRead():
-            return described(source, rows)
+            return describe(source, rows)
 
 
 def _where(rows: RowFilter, dialect: SqlDialect) -> str:

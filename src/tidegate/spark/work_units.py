@@ -35,7 +35,7 @@ from tidegate.sources.units.work import (
     UnitWritten,
     WaveResult,
     failure_of,
-    filled,
+    fill_query,
     moment_of,
     values_of,
 )
@@ -103,7 +103,7 @@ class JdbcUnits:
         if self._read.query is None:
             return self._read
         values = values_of(self._wave.source, work, (low, high))
-        return replace(self._read, query=filled(self._read.query, values, self._connection.dialect))
+        return replace(self._read, query=fill_query(self._read.query, values, self._connection.dialect))
 
 
 class FunctionUnits:

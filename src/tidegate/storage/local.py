@@ -3,46 +3,56 @@
 Listing reads names first and asks for size and time only of names that are wanted, so that a directory of
 many finished files stays cheap. An etag is made of inode, modification time and size. Whole objects appear by
 renaming or linking a finished temporary file; such temporary files are never listed.
+
+A file is forced to disk before it gets its name, and the directory after that: a name without content would be worse
+than neither. A directory that was just made is forced into the one above it.
+
+Spark replaces a log entry that appears between its look and its rename, on local disks only: it counts on the file
+system to refuse, and that one does not. So commits by Spark take a lock that every process of Tidegate respects.
+Other programs do not know it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import io
 import os
 import shutil
 import stat
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from tidegate.core.files.discovery import Reason
 from tidegate.specs.locations import Location
-from tidegate.storage import durability, failures
+from tidegate.storage import failures
 from tidegate.storage.listing_scope import Links, Scope
+from tidegate.storage.options import split_uri
 from tidegate.storage.port import (
     Directory,
+    Known,
     ObjectInfo,
     Output,
     Requests,
-    UndoableOutput,
     Upload,
+    Uploads,
     below,
-    checked,
-    checked_prefix,
+    check_path,
+    check_prefix,
     is_text,
     may_hold_after,
 )
-from tidegate.storage.uploads import Uploads
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _BUFFER = 1024 * 1024
+_CANNOT = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
+"""What file systems answer that keep names by themselves and cannot force a directory."""
 
 
 def etag_of(found: os.stat_result) -> str:
@@ -90,7 +100,7 @@ class LocalInput(io.RawIOBase):
         super().close()
 
 
-class LocalOutput(UndoableOutput):
+class LocalOutput(Output):
     """A new file written in place and, with ``sync``, forced to disk when it is closed; ``abort`` removes it."""
 
     def __init__(self, path: str, uri: str, *, sync: bool) -> None:
@@ -104,22 +114,26 @@ class LocalOutput(UndoableOutput):
         return self._file.closed
 
     def write(self, data: bytes, /) -> int:
-        with self._mapped():
+        try:
             return self._file.write(data)
+        except OSError as error:
+            raise failures.from_os(error, self._uri, "write") from error
 
     def tell(self) -> int:
         return self._file.tell()
 
     def flush(self) -> None:
-        with self._mapped():
+        try:
             self._file.flush()
+        except OSError as error:
+            raise failures.from_os(error, self._uri, "write") from error
 
     def close(self) -> None:
         try:
             if self._sync and not self.closed:
                 self._file.flush()
-                durability.force(self._file.fileno())
-                durability.force_path(os.path.dirname(self._path))
+                force(self._file.fileno())
+                force_path(os.path.dirname(self._path))
             self._file.close()
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -133,38 +147,17 @@ class LocalOutput(UndoableOutput):
             self._remove()
 
     def _remove(self) -> None:
-        with self._mapped(), contextlib.suppress(FileNotFoundError):
+        try:
             os.unlink(self._path)
-
-    def _mapped(self) -> _Mapped:
-        return _Mapped(self._uri)
-
-
-class _Mapped:
-    """Operating system errors while writing to a URI, as Tidegate's; cheap enough for every ``write``."""
-
-    __slots__ = ("_uri",)
-
-    def __init__(self, uri: str) -> None:
-        self._uri = uri
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, OSError):
+        except FileNotFoundError:
+            return
+        except OSError as error:
             raise failures.from_os(error, self._uri, "write") from error
 
 
 _TEMPORARY = (".tidegate-", ".tmp")
 
 Paths = list[str]
-
-
-def _is_temporary(name: str) -> bool:
-    return name.startswith(_TEMPORARY[0]) and name.endswith(_TEMPORARY[1])
 
 
 class LocalStore:
@@ -182,20 +175,13 @@ class LocalStore:
         return os.path.isdir(self._root)
 
     def list(
-        self,
-        prefix: str = "",
-        after: str | None = None,
-        *,
-        known: Callable[[str], bool] | None = None,
-        scope: Scope | None = None,
+        self, prefix: str = "", after: str | None = None, *, known: Known | None = None, scope: Scope | None = None
     ) -> Iterator[ObjectInfo]:
-        checked_prefix(self.location.uri, prefix)
+        check_prefix(self.location.uri, prefix)
         if scope is None or scope.reaches(self._root, prefix):
             yield from self._below(prefix, after, known, scope)
 
-    def _below(
-        self, prefix: str, after: str | None, known: Callable[[str], bool] | None, scope: Scope | None
-    ) -> Iterator[ObjectInfo]:
+    def _below(self, prefix: str, after: str | None, known: Known | None, scope: Scope | None) -> Iterator[ObjectInfo]:
         directories, names = self._scan(prefix, after, scope)
         keys = [*names, *(f"{each}/" for each in directories if may_hold_after(each, after))]
         for key in sorted(keys):
@@ -205,14 +191,9 @@ class LocalStore:
                 yield info
 
     def list_directory(
-        self,
-        prefix: str = "",
-        after: str | None = None,
-        *,
-        known: Callable[[str], bool] | None = None,
-        scope: Scope | None = None,
+        self, prefix: str = "", after: str | None = None, *, known: Known | None = None, scope: Scope | None = None
     ) -> Directory:
-        checked_prefix(self.location.uri, prefix)
+        check_prefix(self.location.uri, prefix)
         if scope is not None and not scope.reaches(self._root, prefix):
             return Directory((), ())
         directories, names = self._scan(prefix, after, scope)
@@ -302,7 +283,7 @@ class LocalStore:
                 is_wanted = bound is not None and name > bound
                 if not is_wanted and not is_link and not entry.is_dir():
                     continue
-                if _is_temporary(name):
+                if name.startswith(_TEMPORARY[0]) and name.endswith(_TEMPORARY[1]):
                     continue
                 path = below(prefix, name)
                 reason = _why_not(name, path, is_link, links)
@@ -337,17 +318,16 @@ class LocalStore:
         return None
 
     @contextlib.contextmanager
-    def _temporary(self, path: str, data: bytes | None = None) -> Iterator[str]:
-        """The name of a file beside ``path`` that is gone at the end of the block; without ``data`` it is free."""
+    def _temporary(self, path: str, data: bytes) -> Iterator[str]:
+        """The name of a file beside ``path`` with ``data`` in it; it is gone at the end of the block."""
         self._make_directory(path)
         temporary = os.path.join(os.path.dirname(self._at(path)), uuid.uuid4().hex.join(_TEMPORARY))
         try:
-            if data is not None:
-                with open(temporary, "xb") as file:
-                    file.write(data)
-                    if self.location.sync:
-                        file.flush()
-                        durability.force(file.fileno())
+            with open(temporary, "xb") as file:
+                file.write(data)
+                if self.location.sync:
+                    file.flush()
+                    force(file.fileno())
             yield temporary
         finally:
             with contextlib.suppress(FileNotFoundError):
@@ -355,22 +335,22 @@ class LocalStore:
 
     def _sync_content(self, path: str) -> None:
         if self.location.sync:
-            durability.force_path(path)
+            force_path(path)
 
     def _sync_name(self, path: str) -> None:
         """The name of ``path``, which was made in its directory."""
         if self.location.sync:
-            durability.force_path(os.path.dirname(self._at(path)))
+            force_path(os.path.dirname(self._at(path)))
 
     def _make_directory(self, path: str) -> None:
         """The directory that is to hold ``path``; a file in its place is not taken for an existing object."""
         try:
-            durability.make_directories(os.path.dirname(self._at(path)), sync=self.location.sync)
+            _make_directories(os.path.dirname(self._at(path)), sync=self.location.sync)
         except FileExistsError as error:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from error
 
     def _at(self, path: str) -> str:
-        return os.path.join(self._root, checked(self.location.uri, path))
+        return os.path.join(self._root, check_path(self.location.uri, path))
 
     def _uri(self, path: str) -> str:
         return below(self.location.uri, path) if path else self.location.uri
@@ -403,3 +383,74 @@ def _bound(prefix: str, after: str | None) -> str | None:
 def _info(path: str, found: os.stat_result) -> ObjectInfo:
     modified = datetime.fromtimestamp(found.st_mtime, UTC)
     return ObjectInfo(path, found.st_size, etag_of(found), modified)
+
+
+def force(descriptor: int) -> None:
+    """Everything written to an open file or directory is on disk when this returns."""
+    os.fsync(descriptor)
+
+
+def force_path(path: str) -> None:
+    """The same for the file or the directory at ``path``."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        force(descriptor)
+    except OSError as error:
+        if error.errno not in _CANNOT or not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _make_directories(path: str, *, sync: bool) -> None:
+    """The directory and those above it, as far as they are missing; ``FileExistsError`` for a file in its place."""
+    made: list[str] = []
+    above = path
+    while sync and above and not os.path.lexists(above):
+        made.append(above)
+        above = os.path.dirname(above)
+    os.makedirs(path, exist_ok=True)
+    for each in reversed(made):
+        force_path(os.path.dirname(each))
+
+
+LOCK = "_tidegate/commit.lock"
+"""Relative to the table; it stays there, and only its being locked means something."""
+
+
+def announce(location: Location) -> None:
+    """Spark is going to write the table at ``location``: whoever commits from now on takes the lock."""
+    descriptor = _open_lock(location, always=True)
+    if descriptor is not None:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def alone(location: Location, *, always: bool) -> Iterator[None]:
+    """While inside, no other process of Tidegate writes the log of the table at ``location``.
+
+    Waits for those that do. Without ``always`` that holds only where Spark has announced itself: elsewhere every writer
+    creates entries so that one of two is refused. Object stores need no lock: there Spark does so, too.
+    """
+    descriptor = _open_lock(location, always=always)
+    if descriptor is None:
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _open_lock(location: Location, *, always: bool) -> int | None:
+    scheme, _, path = split_uri(location.uri)
+    if scheme != "file":
+        return None
+    lock = f"/{path}/{LOCK}"
+    if always:
+        os.makedirs(os.path.dirname(lock), exist_ok=True)
+    try:
+        return os.open(lock, os.O_RDWR | (os.O_CREAT if always else 0), 0o644)
+    except FileNotFoundError:
+        return None

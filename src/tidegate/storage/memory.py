@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
@@ -21,17 +21,18 @@ from tidegate.storage import failures
 from tidegate.storage.listing_scope import Scope
 from tidegate.storage.port import (
     PAGE,
+    BufferedOutput,
     Directory,
+    Known,
     ObjectInfo,
     Output,
     Requests,
-    UndoableOutput,
     Upload,
+    Uploads,
     below,
-    checked,
-    checked_prefix,
+    check_path,
+    check_prefix,
 )
-from tidegate.storage.uploads import Uploads
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +81,7 @@ class MemoryStore:
         return True
 
     def list(
-        self,
-        prefix: str = "",
-        after: str | None = None,
-        *,
-        known: Callable[[str], bool] | None = None,
-        scope: Scope | None = None,
+        self, prefix: str = "", after: str | None = None, *, known: Known | None = None, scope: Scope | None = None
     ) -> Iterator[ObjectInfo]:
         found = [path for path in self._paths(prefix) if after is None or path > after]
         self.requests.listed(len(found), pages=max(1, -(-len(found) // PAGE)))
@@ -95,12 +91,7 @@ class MemoryStore:
                     yield self._info(path)
 
     def list_directory(
-        self,
-        prefix: str = "",
-        after: str | None = None,
-        *,
-        known: Callable[[str], bool] | None = None,
-        scope: Scope | None = None,
+        self, prefix: str = "", after: str | None = None, *, known: Known | None = None, scope: Scope | None = None
     ) -> Directory:
         depth = prefix.count("/") + 1 if prefix else 0
         paths = [(path, path.split("/")) for path in self._paths(prefix)]
@@ -150,7 +141,8 @@ class MemoryStore:
             self._space.objects[key] = _entry(data)
 
     def open_output(self, path: str, upload: Upload | None = None) -> Output:
-        return _MemoryOutput(self, checked(self.location.uri, path))
+        check_path(self.location.uri, path)
+        return BufferedOutput(io.BytesIO(), lambda content, size: self.put(path, content.read()))
 
     def put_file(self, path: str, local_path: str, upload: Upload | None = None) -> None:
         try:
@@ -168,7 +160,7 @@ class MemoryStore:
             self._space.objects.pop(self._key(path), None)
 
     def _paths(self, prefix: str) -> Paths:
-        inside = self._inside + (f"{checked_prefix(self.location.uri, prefix)}/" if prefix else "")
+        inside = self._inside + (f"{check_prefix(self.location.uri, prefix)}/" if prefix else "")
         with self._space.lock:
             return sorted(key[len(self._inside) :] for key in self._space.objects if key.startswith(inside))
 
@@ -183,7 +175,7 @@ class MemoryStore:
         return ObjectInfo(path, len(entry.data), entry.etag, entry.modified)
 
     def _key(self, path: str) -> str:
-        return self._inside + checked(self.location.uri, path)
+        return self._inside + check_path(self.location.uri, path)
 
     def _uri(self, path: str) -> str:
         return below(self.location.uri, path)
@@ -191,33 +183,3 @@ class MemoryStore:
 
 def _entry(data: bytes) -> _Entry:
     return _Entry(bytes(data), f'"{next(_etags)}"', datetime.now(UTC))
-
-
-class _MemoryOutput(UndoableOutput):
-    """Bytes that become an object when closed."""
-
-    def __init__(self, store: MemoryStore, path: str) -> None:
-        self._store = store
-        self._path = path
-        self._buffer = io.BytesIO()
-
-    @property
-    def closed(self) -> bool:
-        return self._buffer.closed
-
-    def write(self, data: bytes, /) -> int:
-        return self._buffer.write(data)
-
-    def tell(self) -> int:
-        return self._buffer.tell()
-
-    def flush(self) -> None:
-        """Does nothing: the object appears as a whole."""
-
-    def close(self) -> None:
-        if not self.closed:
-            self._store.put(self._path, self._buffer.getvalue())
-            self._buffer.close()
-
-    def abort(self) -> None:
-        self._buffer.close()

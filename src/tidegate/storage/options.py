@@ -108,7 +108,7 @@ def of_scheme(options: Options, scheme: str) -> dict[str, str]:
     return {name: value for name, value in mine.items() if not name.startswith(_ELSEWHERE)}
 
 
-def unknown(uri: str, scheme: str, config: Mapping[str, str], error: Exception) -> StorageError:
+def unknown_option(uri: str, scheme: str, config: Mapping[str, str], error: Exception) -> StorageError:
     """The error for an option that the client of ``scheme`` does not have."""
     name = next((name for name in config if f"'{name}'" in str(error)), "?")
     near = get_close_matches(name, _KNOWN[scheme], n=1)

@@ -8,9 +8,11 @@ full URI. Names compare in UTF-8 byte order, which is the order of Python's ``st
 from __future__ import annotations
 
 import io
+import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
@@ -19,27 +21,26 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol, Self
 from tidegate.specs.locations import Location
 from tidegate.storage import failures
 from tidegate.storage.listing_scope import Scope
-from tidegate.storage.uploads import Uploads
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 
-def checked(uri: str, path: str) -> str:
+def check_path(uri: str, path: str) -> str:
     """``path``, if it can name an object below the store at ``uri``; otherwise raises ``StorageError``."""
     if not path:
         raise failures.unusable_path(uri, path, "it is empty")
-    return checked_prefix(uri, path)
+    return check_prefix(uri, path)
 
 
-def checked_prefix(uri: str, path: str) -> str:
-    """Like ``checked``, for a directory: the empty path is the store's root."""
-    if path and (reason := why_not(path)):
+def check_prefix(uri: str, path: str) -> str:
+    """Like ``check_path``, for a directory: the empty path is the store's root."""
+    if path and (reason := path_problem(path)):
         raise failures.unusable_path(uri, path, reason)
     return path
 
 
-def why_not(path: str) -> str | None:
+def path_problem(path: str) -> str | None:
     """Why nothing can be named ``path``; None for a path as it should be."""
     segments = path.split("/")
     if "" in segments:
@@ -72,6 +73,9 @@ def may_hold_after(directory: str, after: str | None) -> bool:
     inside = f"{directory}/"
     return after is None or inside > after or after.startswith(inside)
 
+
+Known = Callable[[str], bool]
+"""Says of a path whether it is known already, and need not be listed."""
 
 PAGE = 1000
 """Entries per page of a listing, on every object store."""
@@ -131,7 +135,78 @@ class Requests:
             setattr(self, verb, getattr(self, verb) + 1)
 
 
-class Output(Protocol):
+@dataclass(frozen=True, slots=True)
+class UploadCounts:
+    """Files that arrived whole, those of them that went in parts, and the most of either that were under way at once.
+
+    Parts are counted by the places that uploads hold for them, so ``most_parts`` is never too low.
+    """
+
+    files: int = 0
+    multipart: int = 0
+    most_files: int = 0
+    most_parts: int = 0
+
+    def __add__(self, other: UploadCounts) -> UploadCounts:
+        """Both together; what was under way in two places at once is not known, so the greater is kept."""
+        return UploadCounts(
+            self.files + other.files,
+            self.multipart + other.multipart,
+            max(self.most_files, other.most_files),
+            max(self.most_parts, other.most_parts),
+        )
+
+
+class Uploads:
+    """What a store is uploading; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self.active_files = 0
+        self.active_parts = 0
+        self._counts = UploadCounts()
+        self._changed = threading.Condition()
+
+    @property
+    def counts(self) -> UploadCounts:
+        """Everything so far."""
+        return self._counts
+
+    @contextmanager
+    def file(self) -> Iterator[None]:
+        """While one file is uploaded."""
+        with self._changed:
+            self.active_files += 1
+            self._counts += UploadCounts(most_files=self.active_files)
+        try:
+            yield
+            with self._changed:
+                self._counts += UploadCounts(files=1)
+        finally:
+            with self._changed:
+                self.active_files -= 1
+
+    @contextmanager
+    def parts(self, wanted: int, most: int) -> Iterator[int]:
+        """While a file is uploaded in parts: how many of them at once, at least one and at most ``wanted``.
+
+        The parts of all uploads of the store stay within ``most`` together; waits until one more fits.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self.active_parts < most)
+            granted = min(wanted, most - self.active_parts)
+            self.active_parts += granted
+            self._counts += UploadCounts(most_parts=self.active_parts)
+        try:
+            yield granted
+            with self._changed:
+                self._counts += UploadCounts(multipart=1)
+        finally:
+            with self._changed:
+                self.active_parts -= granted
+                self._changed.notify_all()
+
+
+class Output(ABC):
     """A file being written: it may be visible while it grows, and is complete and visible after ``close``.
 
     As a context manager it closes at the end of the block and aborts when the block raises. One that is
@@ -139,19 +214,38 @@ class Output(Protocol):
     """
 
     @property
+    @abstractmethod
     def closed(self) -> bool: ...
-    def writable(self) -> bool: ...
+
+    @abstractmethod
     def write(self, data: bytes, /) -> int: ...
+
+    @abstractmethod
     def tell(self) -> int: ...
-    def flush(self) -> None: ...
+
+    @abstractmethod
     def close(self) -> None: ...
+
+    @abstractmethod
     def abort(self) -> None:
         """Give up: nothing of this file stays behind. Does nothing after ``close``."""
 
-    def __enter__(self) -> Self: ...
+    def writable(self) -> bool:
+        return True
+
+    def flush(self) -> None:  # noqa: B027 - most stores have nothing to do: the object appears as a whole
+        """Make what was written so far visible, where a file grows in its place."""
+
+    def __enter__(self) -> Self:
+        return self
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
 
 
 class ObjectStore(Protocol):
@@ -171,12 +265,7 @@ class ObjectStore(Protocol):
         """Whether the place itself is there: false for a missing local directory only."""
 
     def list(
-        self,
-        prefix: str = "",
-        after: str | None = None,
-        *,
-        known: Callable[[str], bool] | None = None,
-        scope: Scope | None = None,
+        self, prefix: str = "", after: str | None = None, *, known: Known | None = None, scope: Scope | None = None
     ) -> Iterator[ObjectInfo]:
         """Every object below directory ``prefix``, at any depth, whose full path is greater than ``after``.
 
@@ -189,12 +278,7 @@ class ObjectStore(Protocol):
         """
 
     def list_directory(
-        self,
-        prefix: str = "",
-        after: str | None = None,
-        *,
-        known: Callable[[str], bool] | None = None,
-        scope: Scope | None = None,
+        self, prefix: str = "", after: str | None = None, *, known: Known | None = None, scope: Scope | None = None
     ) -> Directory:
         """One level: all directories directly in ``prefix``, and its own objects greater than ``after``."""
 
@@ -240,28 +324,44 @@ class ObjectStore(Protocol):
         """Remove the object; nothing there is fine."""
 
 
-class UndoableOutput(ABC):
-    """An output that closes at the end of a ``with`` block, and aborts when the block raises."""
+class BufferedOutput(Output):
+    """Bytes in ``file`` that ``close`` hands to ``upload``, with their number."""
 
-    @abstractmethod
-    def close(self) -> None: ...
+    def __init__(self, file: BinaryIO, upload: Callable[[BinaryIO, int], None]) -> None:
+        self._file = file
+        self._upload = upload
 
-    @abstractmethod
-    def abort(self) -> None: ...
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
 
-    def writable(self) -> bool:
-        return True
+    def write(self, data: bytes, /) -> int:
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            raise failures.from_os(error, tempfile.gettempdir(), "write a temporary file in") from error
 
-    def __enter__(self) -> Self:
-        return self
+    def tell(self) -> int:
+        return self._file.tell()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
+    def close(self) -> None:
+        if self.closed:
+            return
+        try:
+            size = self._file.tell()
+            self._file.seek(0)
+            self._upload(self._file, size)
+        except OSError as error:
+            raise failures.from_os(error, tempfile.gettempdir(), "write a temporary file in") from error
+        finally:
             self.abort()
+
+    def abort(self) -> None:
+        with suppress(OSError):  # what could not be written is not wanted any more
+            self._file.close()
+
+    def __del__(self) -> None:
+        self.abort()
 
 
 class SeekableInput(io.RawIOBase):

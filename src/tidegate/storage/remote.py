@@ -32,18 +32,19 @@ from tidegate.storage.listing_scope import Scope
 from tidegate.storage.options import of_scheme, secrets, split_uri
 from tidegate.storage.port import (
     PAGE,
+    BufferedOutput,
     Directory,
+    Known,
     ObjectInfo,
     Output,
     Requests,
-    UndoableOutput,
     Upload,
+    Uploads,
     below,
-    checked,
-    checked_prefix,
-    why_not,
+    check_path,
+    check_prefix,
+    path_problem,
 )
-from tidegate.storage.uploads import Uploads
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -75,7 +76,7 @@ def _sorted(names: Iterable[str]) -> list[str]:
 
 def is_odd(key: str) -> bool:
     """Whether the object store client refuses ``key``."""
-    return why_not(key) is not None or any(ord(char) < 0x20 or ord(char) == 0x7F for char in key)
+    return path_problem(key) is not None or any(ord(char) < 0x20 or ord(char) == 0x7F for char in key)
 
 
 def _client(location: Location) -> S3FileSystem:
@@ -132,50 +133,6 @@ class RangedInput(io.RawIOBase):
         return count
 
 
-class RemoteOutput(UndoableOutput):
-    """A temporary local file that ``close`` uploads. It has no name, so nothing of it outlives this process."""
-
-    def __init__(self, upload: Callable[[BinaryIO, int], None]) -> None:
-        self._upload = upload
-        self._file = tempfile.TemporaryFile(buffering=_BUFFER)  # noqa: SIM115 - closed by close() and abort()
-
-    @property
-    def closed(self) -> bool:
-        return self._file.closed
-
-    def write(self, data: bytes, /) -> int:
-        try:
-            return self._file.write(data)
-        except OSError as error:
-            raise failures.from_os(error, tempfile.gettempdir(), "write a temporary file in") from error
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def flush(self) -> None:
-        """Does nothing: the object appears as a whole."""
-
-    def close(self) -> None:
-        if self.closed:
-            return
-        try:
-            size = self._file.tell()
-            self._file.seek(0)
-            self._upload(cast(BinaryIO, self._file), size)
-        except OSError as error:
-            raise failures.from_os(error, tempfile.gettempdir(), "write a temporary file in") from error
-        finally:
-            self.abort()
-
-    def abort(self) -> None:
-        with contextlib.suppress(OSError):  # what could not be written is not wanted any more
-            self._file.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_file"):
-            self.abort()
-
-
 BLOCK = 8 * 1024 * 1024
 """Bytes per ranged read of a stream."""
 
@@ -199,14 +156,9 @@ class RemoteStore:
         return True
 
     def list(
-        self,
-        prefix: str = "",
-        after: str | None = None,
-        *,
-        known: Callable[[str], bool] | None = None,
-        scope: Scope | None = None,
+        self, prefix: str = "", after: str | None = None, *, known: Known | None = None, scope: Scope | None = None
     ) -> Iterator[ObjectInfo]:
-        checked_prefix(self.location.uri, prefix)
+        check_prefix(self.location.uri, prefix)
         page_open = False
         for chunk in self._chunks(prefix, after, known, scope):
             self.requests.listed(len(chunk), pages=1)
@@ -216,7 +168,7 @@ class RemoteStore:
             self.requests.listed(0, pages=1)
 
     def _chunks(
-        self, prefix: str, after: str | None, known: Callable[[str], bool] | None, scope: Scope | None
+        self, prefix: str, after: str | None, known: Known | None, scope: Scope | None
     ) -> Iterator[Sequence[ObjectMeta]]:
         with self._mapped(prefix, "list"):
             try:
@@ -251,7 +203,7 @@ class RemoteStore:
                 scope.leave_out(Reason.NAME, each)
         return [each for each in directories if not is_odd(each)], [each for each in keys if not is_odd(each)]
 
-    def _heads(self, keys: Iterable[str], known: Callable[[str], bool] | None) -> Iterator[Sequence[ObjectMeta]]:
+    def _heads(self, keys: Iterable[str], known: Known | None) -> Iterator[Sequence[ObjectMeta]]:
         """What is at ``keys``, asked one by one, page by page; what is gone by now is left out."""
         wanted = (key for key in keys if not (known and known(key)))
         with ThreadPoolExecutor(self.concurrency, "head") as pool:
@@ -266,14 +218,9 @@ class RemoteStore:
             return None
 
     def list_directory(
-        self,
-        prefix: str = "",
-        after: str | None = None,
-        *,
-        known: Callable[[str], bool] | None = None,
-        scope: Scope | None = None,
+        self, prefix: str = "", after: str | None = None, *, known: Known | None = None, scope: Scope | None = None
     ) -> Directory:
-        checked_prefix(self.location.uri, prefix)
+        check_prefix(self.location.uri, prefix)
         with self._mapped(prefix, "list"):
             try:
                 found = obstore.list_with_delimiter(self._client, prefix or None)
@@ -288,7 +235,7 @@ class RemoteStore:
         return Directory(tuple(sorted(directories)), tuple(wanted))
 
     def _wanted(
-        self, chunk: Sequence[ObjectMeta], prefix: str, after: str | None, known: Callable[[str], bool] | None
+        self, chunk: Sequence[ObjectMeta], prefix: str, after: str | None, known: Known | None
     ) -> Iterator[ObjectInfo]:
         for meta in chunk:
             path = meta["path"]
@@ -310,7 +257,7 @@ class RemoteStore:
     def head(self, path: str) -> ObjectInfo:
         self.requests.count("head")
         with self._mapped(path, "read"):
-            return _info(obstore.head(self._client, checked(self.location.uri, path)))
+            return _info(obstore.head(self._client, check_path(self.location.uri, path)))
 
     def get(self, path: str) -> bytes:
         with self._mapped(path, "read"):
@@ -365,24 +312,28 @@ class RemoteStore:
 
     def _get(self, path: str, options: GetOptions) -> GetResult:
         self.requests.count("get")
-        return obstore.get(self._client, checked(self.location.uri, path), options=options)
+        return obstore.get(self._client, check_path(self.location.uri, path), options=options)
 
     def put(self, path: str, data: bytes) -> None:
         self.requests.count("put")
         with self._mapped(path, "write"):
-            obstore.put(self._client, checked(self.location.uri, path), data, use_multipart=False)
+            obstore.put(self._client, check_path(self.location.uri, path), data, use_multipart=False)
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         self.requests.count("put")
         with self._mapped(path, "create"):
-            obstore.put(self._client, checked(self.location.uri, path), data, mode="create")
+            obstore.put(self._client, check_path(self.location.uri, path), data, mode="create")
 
     def open_output(self, path: str, upload: Upload | None = None) -> Output:
-        checked(self.location.uri, path)
+        check_path(self.location.uri, path)
         try:
-            return RemoteOutput(lambda content, size: self._put_content(path, content, size, upload or Upload()))
+            # The temporary file has no name, so nothing of it outlives this process.
+            file = tempfile.TemporaryFile(buffering=_BUFFER)  # noqa: SIM115 - closed by the output
         except OSError as error:
             raise failures.from_os(error, tempfile.gettempdir(), "write a temporary file in") from error
+        return BufferedOutput(
+            cast(BinaryIO, file), lambda content, size: self._put_content(path, content, size, upload or Upload())
+        )
 
     def put_file(self, path: str, local_path: str, upload: Upload | None = None) -> None:
         with self._mapped(path, "write"):
@@ -392,7 +343,7 @@ class RemoteStore:
     def _put_content(self, path: str, content: Path | BinaryIO, size: int, way: Upload) -> None:
         """One request, or parts of which no more are under way than may be, whatever else is uploaded."""
         self.requests.count("put")
-        key = checked(self.location.uri, path)
+        key = check_path(self.location.uri, path)
         with self._mapped(path, "write"):
             if size < way.multipart_from:
                 obstore.put(self._client, key, content, use_multipart=False)
@@ -407,7 +358,7 @@ class RemoteStore:
     def delete(self, path: str) -> None:
         self.requests.count("delete")
         with self._mapped(path, "delete"), contextlib.suppress(FileNotFoundError):
-            obstore.delete(self._client, checked(self.location.uri, path))
+            obstore.delete(self._client, check_path(self.location.uri, path))
 
     def _uri(self, path: str) -> str:
         return below(self.location.uri, path) if path else self.location.uri

@@ -10,14 +10,14 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import StorageError
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PathSource, ProjectSpec
 from tidegate.storage.local import LocalStore
 from tidegate.storage.memory import MemoryStore, space
-from tidegate.storage.options import client_settings, of_scheme, retries, split_uri, unknown
+from tidegate.storage.options import client_settings, of_scheme, retries, split_uri, unknown_option
 from tidegate.storage.port import ObjectStore
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _remote(location: Location, scheme: str, authority: str, path: str) -> Objec
     try:
         client = _client(location, scheme, authority, path, config)
     except UnknownConfigurationKeyError as error:
-        raise unknown(location.uri, scheme, config, error) from None
+        raise unknown_option(location.uri, scheme, config, error) from None
     except (BaseError, ValueError) as error:
         raise StorageError(
             f"{location.uri}: the storage options make no {scheme}:// client ({type(error).__name__})",
@@ -67,35 +67,21 @@ def _remote(location: Location, scheme: str, authority: str, path: str) -> Objec
 def _client(location: Location, scheme: str, bucket: str, path: str, config: dict[str, str]) -> Client:
     from obstore.store import AzureStore, GCSStore, S3Store
 
-    http, again = client_settings(location.options), retries(location.options)
-    prefix = path or None
+    settings: dict[str, Any] = {  # names in ``config`` are checked by the client itself
+        "config": config,
+        "prefix": path or None,
+        "client_options": client_settings(location.options),
+        "retry_config": retries(location.options),
+    }
     match scheme:
         case "s3":
-            return S3Store(
-                bucket,
-                prefix=prefix,
-                config=config,  # type: ignore[arg-type]  # names are checked by the client itself
-                client_options=http,
-                retry_config=again,
-            )
+            return S3Store(bucket, **settings)
         case "gs":
-            return GCSStore(
-                bucket,
-                prefix=prefix,
-                config=config,  # type: ignore[arg-type]  # names are checked by the client itself
-                client_options=http,
-                retry_config=again,
-            )
+            return GCSStore(bucket, **settings)
         case _:
             container, _, host = bucket.partition("@")
             account = {"azure_storage_account_name": host.partition(".")[0]} if host else {}
-            return AzureStore(
-                container,
-                prefix=prefix,
-                config={**account, **config},  # type: ignore[arg-type]  # names are checked by the client itself
-                client_options=http,
-                retry_config=again,
-            )
+            return AzureStore(container, **settings | {"config": account | config})
 
 
 def comparable(uri: str) -> str:
@@ -129,7 +115,7 @@ def tables_of(project: ProjectSpec) -> tuple[str, ...]:
     return tuple(uri for pipeline in project.pipelines for uri in (pipeline.sink.table.uri, pipeline.dead_letters.uri))
 
 
-def kept_apart(source: PathSource, tables: Iterable[str]) -> PathSource:
+def keep_apart(source: PathSource, tables: Iterable[str]) -> PathSource:
     """The source, whose listings leave the tables alone that lie in it.
 
     Where links are followed also those that lie elsewhere on this machine: a link may lead there.

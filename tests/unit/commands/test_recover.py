@@ -10,8 +10,8 @@ from tidegate.commands.recover import _since
 from tidegate.protocol.change import Coverage
 from tidegate.protocol.documents import Document, Parent
 from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.open import Winner
 from tidegate.protocol.recovery import Rung
-from tidegate.protocol.winner import Winner
 
 KEY = SourceKey("p", "s")
 IDENTITY = Identity("path", "file:///x")

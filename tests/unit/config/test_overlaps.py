@@ -12,7 +12,7 @@ from tidegate.config import load
 from tidegate.errors import ConfigError
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PathSource
-from tidegate.storage.stores import comparable, inside, kept_apart
+from tidegate.storage.stores import comparable, inside, keep_apart
 
 Pipeline = str
 
@@ -128,6 +128,6 @@ def test_places_compare_whatever_their_spelling(tmp_path: Path) -> None:
 def test_listings_leave_tables_alone_and_links_do_not_lead_to_others(tmp_path: Path) -> None:
     source = PathSource("s", Location(f"file://{tmp_path}/in"))
     tables = (f"file://{tmp_path}/in/table", f"file://{tmp_path}/lake")
-    assert kept_apart(source, tables).apart == ("table",)
+    assert keep_apart(source, tables).apart == ("table",)
     linked = PathSource("s", Location(f"file://{tmp_path}/in"), follow_links=True)
-    assert kept_apart(linked, tables).apart == ("table", f"{tmp_path}/in/table", f"{tmp_path}/lake")
+    assert keep_apart(linked, tables).apart == ("table", f"{tmp_path}/in/table", f"{tmp_path}/lake")

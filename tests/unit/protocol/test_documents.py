@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -13,11 +14,19 @@ from hypothesis import strategies as st
 
 from tidegate.errors import StateError
 from tidegate.protocol import documents
-from tidegate.protocol import documents as documents_module
 from tidegate.protocol.change import Coverage, DataFile
-from tidegate.protocol.documents import Document, Name, Parent, Won, parse_name
+from tidegate.protocol.documents import (
+    Document,
+    Mirror,
+    Name,
+    Parent,
+    Won,
+    parse_name,
+    read_mirror,
+    read_recorded,
+    write_mirror,
+)
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.mirror import Mirror, read_mirror, read_recorded, write_mirror
 from tidegate.specs.locations import Location
 from tidegate.storage.memory import forget
 from tidegate.storage.port import ObjectStore
@@ -140,47 +149,45 @@ def test_a_note_is_read_back_and_a_damaged_one_says_nothing() -> None:
 
 
 @given(states)
-def test_a_mark_brings_its_state_back_from_the_log(state: dict[str, Any]) -> None:
-    text = documents_module.user_metadata([documents_module.mark(KEY, IDENTITY, 2, "a", "00", state)])
-    (found,) = documents_module.parse(text)
+def test_a_tag_brings_its_state_back_from_the_log(state: dict[str, Any]) -> None:
+    text = documents.user_metadata([documents.new_tag(document(), "00", state)])
+    (found,) = documents.parse_tags(text)
     assert (found.key, found.identity, found.version, found.attempt, found.sha256) == (KEY, IDENTITY, 2, "a", "00")
     assert found.state() == state
 
 
 @given(states)
-def test_a_mark_has_nothing_that_spark_replaces(state: dict[str, Any]) -> None:
+def test_a_tag_has_nothing_that_spark_replaces(state: dict[str, Any]) -> None:
     """Spark gets it as a setting, and replaces ``${…}`` in settings."""
     hostile = {**state, "${env:HOME}": "$$ \\${system:line.separator} ${a}", "debts": ["$"]}
-    text = documents_module.user_metadata([documents_module.mark(KEY, IDENTITY, 2, "a", "00", hostile)])
+    text = documents.user_metadata([documents.new_tag(document(), "00", hostile)])
     assert "$" not in text
-    assert documents_module.parse(text)[0].state() == hostile
+    assert documents.parse_tags(text)[0].state() == hostile
 
 
-def test_a_mark_of_an_earlier_version_is_read_as_it_is() -> None:
-    text = documents_module.user_metadata([documents_module.mark(KEY, IDENTITY, 2, "a", "00", {"x": "${a}"})]).replace(
-        "\\u0024", "$"
-    )
+def test_a_tag_of_an_earlier_version_is_read_as_it_is() -> None:
+    text = documents.user_metadata([documents.new_tag(document(), "00", {"x": "${a}"})]).replace("\\u0024", "$")
     assert "${a}" in text
-    assert documents_module.parse(text)[0].state() == {"x": "${a}"}
+    assert documents.parse_tags(text)[0].state() == {"x": "${a}"}
 
 
 def test_large_states_are_compressed() -> None:
     small, large = {"x": "a" * 100}, {"x": "a" * 10_000}
-    assert "state" in documents_module.mark(KEY, IDENTITY, 2, "a", "00", small).packed
-    packed = documents_module.mark(KEY, IDENTITY, 2, "a", "00", large)
+    assert "state" in documents.new_tag(document(), "00", small).packed
+    packed = documents.new_tag(document(), "00", large)
     assert "state" not in packed.packed
-    assert len(documents_module.user_metadata([packed])) < 1000
+    assert len(documents.user_metadata([packed])) < 1000
     assert packed.state() == large
 
 
-def test_several_sources_may_be_marked_in_one_commit() -> None:
+def test_several_sources_may_be_tagged_in_one_commit() -> None:
     other = SourceKey("events", "europe")
     pair = [
-        documents_module.mark(KEY, IDENTITY, 2, "a", "0", {}),
-        documents_module.mark(other, IDENTITY, 9, "b", "1", {}),
+        documents.new_tag(document(), "0", {}),
+        documents.new_tag(replace(document(9, "b"), key=other), "1", {}),
     ]
-    found = documents_module.parse(documents_module.user_metadata(pair))
-    assert [(mark.key, mark.version) for mark in found] == [(KEY, 2), (other, 9)]
+    found = documents.parse_tags(documents.user_metadata(pair))
+    assert [(tag.key, tag.version) for tag in found] == [(KEY, 2), (other, 9)]
 
 
 @pytest.mark.parametrize(
@@ -197,19 +204,19 @@ def test_several_sources_may_be_marked_in_one_commit() -> None:
         '"tidegate"',
     ],
 )
-def test_what_others_write_into_the_log_is_no_mark(text: object) -> None:
-    assert documents_module.parse(text) == ()
+def test_what_others_write_into_the_log_is_no_tag(text: object) -> None:
+    assert documents.parse_tags(text) == ()
 
 
 @pytest.mark.parametrize("packed", [{}, {"state": 5}, {"state_zlib": "!"}, {"state_zlib": "aGFsbG8="}])
-def test_a_mark_without_a_readable_state_stops(packed: dict[str, Any]) -> None:
+def test_a_tag_without_a_readable_state_stops(packed: dict[str, Any]) -> None:
     with pytest.raises(StateError, match="holds no readable state"):
-        documents_module.CommitTag(KEY, 2, "a", "00", None, packed).state()
+        documents.CommitTag(KEY, 2, "a", "00", None, packed).state()
 
 
-def test_a_mark_of_a_newer_version_stops() -> None:
+def test_a_tag_of_a_newer_version_stops() -> None:
     with pytest.raises(StateError, match="schema_version 9"):
-        documents_module.CommitTag(KEY, 2, "a", "00", None, {"schema_version": 9, "state": {}}).state()
+        documents.CommitTag(KEY, 2, "a", "00", None, {"schema_version": 9, "state": {}}).state()
 
 
 def mirror(version: int = 2, key: SourceKey = KEY) -> Mirror:

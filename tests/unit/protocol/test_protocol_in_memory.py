@@ -14,8 +14,8 @@ from tidegate.errors import ObjectExists, StateError, StorageUnavailable
 from tidegate.protocol.change import Change, DataFile
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.log import DeltaLog, LogEntry, entry_path, parse_entry
-from tidegate.protocol.position import Pace
-from tidegate.protocol.store import PositionStore
+from tidegate.protocol.position import Pace, TableContext
+from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.specs.locations import Location
 from tidegate.storage.memory import forget
 from tidegate.storage.stores import open_store
@@ -33,7 +33,9 @@ def table() -> Iterator[Location]:
 
 
 def positions(table: Location, uri: str = "s3://landing") -> PositionStore:
-    return PositionStore(KEY, Identity("path", uri), table, open_store(table), now=lambda: NOW)
+    store = open_store(table)
+    site = TableContext(KEY, Identity("path", uri), store, open_delta(table, store), pace=Pace(now=lambda: NOW))
+    return PositionStore(site)
 
 
 def commit_something(store: PositionStore, value: int = 1) -> None:

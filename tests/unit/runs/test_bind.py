@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tidegate.api.opening import bound_files, sources_of
 
+from tidegate.commands.setup import bound_files, sources_of
 from tidegate.errors import ConfigError
-from tidegate.protocol.table_rows import query
+from tidegate.protocol.delta import query
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.specs.columns import ColumnSource, FunctionRead, ProviderKind, StateSpec

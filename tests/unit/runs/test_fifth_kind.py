@@ -14,9 +14,9 @@ from deltalake import DeltaTable
 import tidegate
 from tidegate.errors import StateError, TidegateError
 from tidegate.protocol.change import Change, State
+from tidegate.protocol.delta import query
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.position import Position
-from tidegate.protocol.table_rows import query
 from tidegate.reports.correction import FileSet, WatermarkMove
 from tidegate.reports.run import Check, ColumnSourcePlan, RunReport
 from tidegate.runs import bind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
-from tidegate.sources.reader import explained
+from tidegate.sources.reader import explain
 from tidegate.specs.columns import (
     ColumnSource,
     FunctionRead,
@@ -23,7 +23,7 @@ ROWS = RowFilter((ColumnRange("updated_at", Bound(MARCH)),), extra="status <> 'd
 
 
 def shown(read: Read, rows: RowFilter = ROWS) -> str:
-    return explained(ColumnSource("orders", read, ("updated_at",)), rows)
+    return explain(ColumnSource("orders", read, ("updated_at",)), rows)
 
 
 def test_a_database_is_sent_its_own_language() -> None:

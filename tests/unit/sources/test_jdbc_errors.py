@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.sources.jdbc import CAUSES, OTHER, VALUE, is_of_database, refusal, telling_cause
+from tidegate.sources.jdbc import CAUSES, OTHER, VALUE, innermost_cause, is_of_database, refusal
 
 SAID = [
     ('org.postgresql.util.PSQLException: FATAL: password authentication failed for user "x"', "user and password"),
@@ -62,6 +62,6 @@ Caused by: java.sql.SQLException: HOUR_OF_DAY: 2 -> 3
 \tat com.mysql.cj.jdbc.exceptions.SQLError.createSQLException(SQLError.java:130)
 Caused by: com.mysql.cj.exceptions.DataReadException: Zero date value prohibited
 \t... 47 more"""
-    assert telling_cause(trace) == "com.mysql.cj.exceptions.DataReadException: Zero date value prohibited"
-    assert telling_cause("org.apache.spark.SparkException: no database here") is None
+    assert innermost_cause(trace) == "com.mysql.cj.exceptions.DataReadException: Zero date value prohibited"
+    assert innermost_cause("org.apache.spark.SparkException: no database here") is None
     assert not is_of_database("org.apache.spark.SparkException: no database here")

@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.core.columns.predicates import SqlDialect
 from tidegate.errors import SourceError
-from tidegate.sources.units.work import UnitWork, bound, filled, values_of
+from tidegate.sources.units.work import UnitWork, bound, fill_query, values_of
 from tidegate.specs.columns import JdbcRead, Value
 from tidegate.specs.units import Bounding, RangeParam, UnitSource, UnitWatermark
 
@@ -29,7 +29,7 @@ MORNING = 1_771_662_600_123  # 2026-02-21 08:30:00.123 in UTC
 
 @pytest.mark.parametrize("value", HOSTILE)
 def test_a_value_reaches_the_database_as_it_is(value: str) -> None:
-    query = filled("select {{ id }} as v, '{' as braces -- all of it", {"id": value}, SqlDialect.SQLITE)
+    query = fill_query("select {{ id }} as v, '{' as braces -- all of it", {"id": value}, SqlDialect.SQLITE)
     assert sqlite3.connect(":memory:").execute(query).fetchone() == (value, "{")
 
 
@@ -55,18 +55,18 @@ def test_a_value_reaches_the_database_as_it_is(value: str) -> None:
 )
 def test_a_variable_that_would_be_no_value_is_refused(query: str, dialect: SqlDialect) -> None:
     with pytest.raises(SourceError, match=r"has \{\{id\}\} inside.*leave out the quotes"):
-        filled(query, {"id": "harmless"}, dialect)
+        fill_query(query, {"id": "harmless"}, dialect)
 
 
 def test_what_stands_beside_quotes_and_comments_is_filled() -> None:
     query = "select '--' as a, 'it''s' /* x */ from t where u = {{id}} and n in ({{n}}, 'b') -- end"
     expected = "select '--' as a, 'it''s' /* x */ from t where u = 'o''b' and n in (7, 'b') -- end"
-    assert filled(query, {"id": "o'b", "n": 7}, SqlDialect.POSTGRESQL) == expected
+    assert fill_query(query, {"id": "o'b", "n": 7}, SqlDialect.POSTGRESQL) == expected
 
 
 def test_a_variable_without_a_value_is_named() -> None:
     with pytest.raises(SourceError, match=r"uses \{\{idd\}\}, which has no value - its variables are: id"):
-        filled("select {{idd}}", {"id": "a"}, SqlDialect.ANSI)
+        fill_query("select {{idd}}", {"id": "a"}, SqlDialect.ANSI)
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_a_bound_has_the_type_of_its_format(format: str, zone: str | None, expec
     assert bound(source, param, (MORNING, MORNING + 1)) == expected
     values = values_of(source, UnitWork("a", 0, (), {"id": "b"}), (MORNING, MORNING + 1))
     assert values == {"survey": "a", "id": "b", "low": expected}
-    assert filled("{{low}}", values, SqlDialect.POSTGRESQL).startswith(literal)
+    assert fill_query("{{low}}", values, SqlDialect.POSTGRESQL).startswith(literal)

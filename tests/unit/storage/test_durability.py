@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.errors import StorageError
 from tidegate.specs.locations import Location
-from tidegate.storage import durability
+from tidegate.storage import local
 from tidegate.storage.options import absolute
 from tidegate.storage.stores import open_store
 
@@ -37,7 +37,7 @@ def steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         real(source, target)  # type: ignore[operator]
         seen.append(f"name {named(target)}")
 
-    monkeypatch.setattr(durability, "force", force)
+    monkeypatch.setattr(local, "force", force)
     monkeypatch.setattr(os, "replace", renamed)
     monkeypatch.setattr(os, "link", linked)
     return seen
@@ -88,7 +88,7 @@ def test_a_disk_that_fails_is_an_error_and_leaves_no_object(tmp_path: Path, monk
     def broken(descriptor: int) -> None:
         raise OSError(errno.EIO, "broken")
 
-    monkeypatch.setattr(durability, "force", broken)
+    monkeypatch.setattr(local, "force", broken)
     (tmp_path / "t").mkdir()
     store = open_store(Location(absolute("t", tmp_path)))
     with pytest.raises(StorageError, match="EIO"):
@@ -105,7 +105,7 @@ def test_a_file_system_that_cannot_force_directories_is_fine(tmp_path: Path, mon
         if os.path.isdir(f"/proc/self/fd/{descriptor}"):
             raise OSError(errno.EINVAL, "no")
 
-    monkeypatch.setattr(durability, "force", unable)
+    monkeypatch.setattr(local, "force", unable)
     store = open_store(Location(absolute("t", tmp_path)))
     store.put("d/doc", b"1")
     assert store.get("d/doc") == b"1"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.specs.locations import Location
-from tidegate.storage.durability import LOCK, alone, announce
+from tidegate.storage.local import LOCK, alone, announce
 
 
 def is_held(table: Path) -> bool:

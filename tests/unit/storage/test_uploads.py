@@ -22,9 +22,8 @@ from tidegate.sink.writer import WriterSettings
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, PartitionBy
 from tidegate.storage.failures import from_client
-from tidegate.storage.port import ObjectStore, Upload
+from tidegate.storage.port import ObjectStore, Upload, UploadCounts, Uploads
 from tidegate.storage.stores import open_store
-from tidegate.storage.uploads import UploadCounts, Uploads
 
 MEGABYTE = 1024 * 1024
 LONG = bool(os.environ.get("TIDEGATE_LONG"))

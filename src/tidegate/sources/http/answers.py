@@ -26,7 +26,7 @@ from tidegate.errors import SourceError
 from tidegate.formats.json import are_inside, text_quotes
 from tidegate.schema.inference import MOST_KEYS, number_kind
 from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse
-from tidegate.sources.http.client import TryAgain, shown
+from tidegate.sources.http.client import TryAgain, public_url
 from tidegate.specs.columns import HttpRead
 
 LONGEST_RECORD = 64 * 1024 * 1024
@@ -214,15 +214,15 @@ class Page:
         return value_at(self.rest, path)
 
 
-def page_of(response: httpx.Response, read: HttpRead, told: Callable[[object, int], str]) -> Page:
-    """The page in an answer with a good status; ``told`` gives the beginning of what a server sent, for messages.
+def page_of(response: httpx.Response, read: HttpRead, excerpt: Callable[[object, int], str]) -> Page:
+    """The page in an answer with a good status; ``excerpt`` gives the beginning of what a server sent, for messages.
 
     Raises :class:`TryAgain` for an answer that ends in the middle, :class:`SourceError` for one that is none.
     """
-    where = shown(str(response.url))
+    where = public_url(str(response.url))
     if response.status_code == _NO_CONTENT:
         return Page(0, {}, _next_link(response), b"", 0, io.BytesIO())
-    _check_type(response, where, told)
+    _check_type(response, where, excerpt)
     lines = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115  # the page closes it
     digest = hashlib.sha256()
 
@@ -239,12 +239,12 @@ def page_of(response: httpx.Response, read: HttpRead, told: Callable[[object, in
         if isinstance(error, CutOff):
             raise TryAgain("the answer ends in the middle") from error
         if isinstance(error, NotAnswer):
-            excerpt = f": {told(error.found, 60)!r}" if error.found else ""
-            raise SourceError(f"{where}: {error.why}{excerpt}", "see what the server sends") from None
+            found_there = f": {excerpt(error.found, 60)!r}" if error.found else ""
+            raise SourceError(f"{where}: {error.why}{found_there}", "see what the server sends") from None
         raise
     page = Page(scanner.count, rest, _next_link(response), digest.digest(), size, lines)
     try:
-        _check_content(page, scanner, read, where, told)
+        _check_content(page, scanner, read, where, excerpt)
     except SourceError:
         page.close()
         raise
@@ -275,24 +275,24 @@ def _scanned(response: httpx.Response, scanner: Scanner, read: HttpRead, where: 
     return size
 
 
-def _check_type(response: httpx.Response, where: str, told: Callable[[object, int], str]) -> None:
+def _check_type(response: httpx.Response, where: str, excerpt: Callable[[object, int], str]) -> None:
     kind = response.headers.get("content-type", "").split(";")[0].strip()
     if kind and not (kind.lower().endswith(("/json", "+json"))):
         raise SourceError(
-            f"{where}: the answer is {told(kind, 100)}, not JSON",
+            f"{where}: the answer is {excerpt(kind, 100)}, not JSON",
             "check url and path; a page for people often tells of a login",
         )
 
 
 def _check_content(
-    page: Page, scanner: Scanner, read: HttpRead, where: str, told: Callable[[object, int], str]
+    page: Page, scanner: Scanner, read: HttpRead, where: str, excerpt: Callable[[object, int], str]
 ) -> None:
     """An answer that tells an error, or has no list of records, is none, whatever its status."""
     for path in (read.error,) if read.error else _ERRORS:
         problem = value_at(page.rest, path)
         if problem:
             raise SourceError(
-                f"{where}: the answer tells an error in {path!r}: {told(problem, 200)}", "see what it says"
+                f"{where}: the answer tells an error in {path!r}: {excerpt(problem, 200)}", "see what it says"
             )
     if scanner.is_found:
         return
@@ -300,8 +300,8 @@ def _check_content(
     value = value_at(page.rest, read.records)
     if value is None and read.pagination.total and page.value(read.pagination.total) == 0:
         return
-    keys = f"; its keys are {told(', '.join(map(str, page.rest)), 300)}" if isinstance(page.rest, Mapping) else ""
-    found = "an object" if isinstance(value, Mapping) else f"the value {told(value, 200)}"
+    keys = f"; its keys are {excerpt(', '.join(map(str, page.rest)), 300)}" if isinstance(page.rest, Mapping) else ""
+    found = "an object" if isinstance(value, Mapping) else f"the value {excerpt(value, 200)}"
     raise SourceError(
         f"{where}: the answer has no list of records {name} but {'nothing' if value is None else found}{keys}",
         "name the path of the list in `records`",
@@ -320,7 +320,7 @@ class Shapes:
         self._seen: set[tuple[str, str]] = set()
         self._members: dict[str, int] = {}
 
-    def telling(self, record: bytes) -> bytes | None:
+    def sample(self, record: bytes) -> bytes | None:
         """The record without what tells nothing, if the rest tells something new; of those without JSON, the first."""
         try:
             value = _filled(parse(record))

@@ -27,10 +27,10 @@ _STEPS = (timedelta(milliseconds=1), _SECOND, timedelta(minutes=1), timedelta(ho
 _LONGEST_DAYS = 367
 
 
-def written(value: Value, format: str, zone: str = "UTC") -> str | int:
+def format_value(value: Value, format: str, zone: str = "UTC") -> str | int:
     """``value`` as a request carries it; moments are told in ``zone``, where times without one belong too.
 
-    >>> written(datetime(2026, 4, 3, 9, 15, tzinfo=UTC), "timestamp")
+    >>> format_value(datetime(2026, 4, 3, 9, 15, tzinfo=UTC), "timestamp")
     1775207700
     """
     match value:
@@ -48,28 +48,28 @@ def written(value: Value, format: str, zone: str = "UTC") -> str | int:
             return _moment_text(value, format, zone)
 
 
-def rounded_up(value: Value, format: str, zone: str = "UTC") -> str | int:
+def round_up(value: Value, format: str, zone: str = "UTC") -> str | int:
     """The first text that is not below ``value``."""
     if not isinstance(value, date):
-        return written(value, format, zone)
+        return format_value(value, format, zone)
     moment = instant(value, zone)
-    text = written(value, format, zone)
+    text = format_value(value, format, zone)
     if _begins(moment, format, zone):
         return text
     days = (timedelta(days=count) for count in range(1, _LONGEST_DAYS))
-    later = (written(moment + step, format, zone) for step in (*_STEPS, *days))
+    later = (format_value(moment + step, format, zone) for step in (*_STEPS, *days))
     return next((each for each in later if each != text), text)
 
 
-def rounded_down(now: datetime, format: str, zone: str = "UTC") -> datetime:
+def round_down(now: datetime, format: str, zone: str = "UTC") -> datetime:
     """The last whole second, not after ``now``, at which the text of ``now`` begins."""
     local = now.astimezone(ZoneInfo(zone)).replace(microsecond=0)
-    text = written(local, format, zone)
+    text = format_value(local, format, zone)
     minute = local.replace(second=0)
     hour = minute.replace(minute=0)
     day = hour.replace(hour=0)
     candidates = (local, minute, hour, day, day.replace(day=1), day.replace(month=1, day=1))
-    fitting = (each for each in candidates if written(each, format, zone) == text and _begins(each, format, zone))
+    fitting = (each for each in candidates if format_value(each, format, zone) == text and _begins(each, format, zone))
     return next(fitting, local).astimezone(UTC)
 
 
@@ -83,7 +83,7 @@ def instant(value: date, zone: str) -> datetime:
 def _begins(moment: datetime, format: str, zone: str) -> bool:
     """Whether ``moment`` is the first with its text."""
     before = moment.astimezone(UTC) - TINY
-    return written(before, format, zone) != written(moment.astimezone(UTC), format, zone)
+    return format_value(before, format, zone) != format_value(moment.astimezone(UTC), format, zone)
 
 
 def _moment_text(value: date, format: str, zone: str) -> str | int:
@@ -153,7 +153,7 @@ def parts(source: ColumnSource, rows: RowFilter, now: datetime) -> tuple[Part, .
         return (whole,)
     column = ranges[0].column
     name, first = lower[0]
-    begins = [first, *(written(cut, params.format, zone) for cut in cuts)]
+    begins = [first, *(format_value(cut, params.format, zone) for cut in cuts)]
     ends = [*(_above(cut, params, zone) for cut in cuts), last]
     inner = [None, *cuts, None]
     return tuple(
@@ -172,7 +172,7 @@ def upper(source: ColumnSource, schema: SchemaSpec, now: datetime) -> dict[str, 
     read = http_read(source)
     if read.watermark.to_param is None:
         return {}
-    sent = rounded_down(now, read.watermark.format, source.source_timezone)
+    sent = round_down(now, read.watermark.format, source.source_timezone)
     declared = {field.name: field.type for field in schema.fields}
     caps: dict[str, Value] = {}
     for column in read.watermark.mapping:
@@ -185,10 +185,10 @@ def upper(source: ColumnSource, schema: SchemaSpec, now: datetime) -> dict[str, 
 
 def written_day(moment: datetime, zone: str) -> date:
     """The day of ``moment`` in ``zone``."""
-    return date.fromisoformat(str(written(moment, "date", zone)))
+    return date.fromisoformat(str(format_value(moment, "date", zone)))
 
 
-def described(source: ColumnSource, rows: RowFilter) -> str:
+def describe(source: ColumnSource, rows: RowFilter) -> str:
     """The request in words, for plans: nothing secret is in it."""
     read = http_read(source)
     known = parts(source, rows, datetime.now(UTC))
@@ -240,7 +240,7 @@ def _can_be_sent(rows: RowFilter) -> bool:
 
 def _lower(params: WatermarkParams, ranges: list[ColumnRange], zone: str) -> tuple[tuple[str, str | int], ...]:
     return tuple(
-        (params.mapping[each.column], written(each.lower.value, params.format, zone))
+        (params.mapping[each.column], format_value(each.lower.value, params.format, zone))
         for each in ranges
         if each.lower is not None
     )
@@ -252,29 +252,29 @@ def _sent_upper(
     if bound is not None and bound.inclusive:
         return _above(bound.value, params, zone)
     if bound is not None:
-        return rounded_up(bound.value, params.format, zone)
+        return round_up(bound.value, params.format, zone)
     counted = any(each.lower is not None and isinstance(each.lower.value, int | float | Decimal) for each in ranges)
     if counted and not params.format.startswith("timestamp"):
         return None
-    return written(rounded_down(now, params.format, zone), params.format, zone)
+    return format_value(round_down(now, params.format, zone), params.format, zone)
 
 
 def _above(value: Value, params: WatermarkParams, zone: str) -> str | int:
     """A text above ``value``, so that a record exactly there is given also where the server leaves out the bound."""
     match value:
         case bool() | str():
-            return written(value, params.format, zone)
+            return format_value(value, params.format, zone)
         case datetime():
             next_second = value + TINY
             if next_second.microsecond:
                 next_second = next_second.replace(microsecond=0) + timedelta(seconds=1)
-            return rounded_up(next_second, params.format, zone)
+            return round_up(next_second, params.format, zone)
         case date():
-            return rounded_up(value + _DAY, params.format, zone)
+            return round_up(value + _DAY, params.format, zone)
         case int() | float() | Decimal():
-            return written(value + 1, params.format, zone)
+            return format_value(value + 1, params.format, zone)
         case _:
-            return written(value, params.format, zone)
+            return format_value(value, params.format, zone)
 
 
 def _cuts(

@@ -52,7 +52,7 @@ class Request:
 
     def following(self, link: str) -> Request:
         """The request of a link in the answer to this one; it carries its own parameters."""
-        return replace(self, url=joined(self.url, link), params={})
+        return replace(self, url=resolve_link(self.url, link), params={})
 
 
 def request_of(read: HttpRead, part: Part) -> Request:
@@ -68,7 +68,9 @@ def home_of(read: HttpRead) -> Origin:
     try:
         parsed = urlsplit(read.url)
         if parsed.username or parsed.password:
-            raise ConfigError((f"url: {shown(read.url)!r} holds credentials; give them as `auth: {{type: basic, …}}`",))
+            raise ConfigError(
+                (f"url: {public_url(read.url)!r} holds credentials; give them as `auth: {{type: basic, …}}`",)
+            )
         return origin_of(read.url)
     except ValueError as error:
         why = str(error) if isinstance(error, NotOrigin) else "it cannot be read"
@@ -76,27 +78,27 @@ def home_of(read: HttpRead) -> Origin:
         raise ConfigError((text,)) from None
 
 
-def joined(url: str, link: str) -> str:
+def resolve_link(url: str, link: str) -> str:
     """Where a link leads that was found at ``url``; raises where that is no address of an HTTP server."""
     try:
         target = urljoin(url, link)
         origin_of(target)
     except NotOrigin as error:
-        raise leads_nowhere(url, str(error)) from None
+        raise bad_link(url, str(error)) from None
     except ValueError:
-        raise leads_nowhere(url) from None
+        raise bad_link(url) from None
     return target
 
 
-def leads_nowhere(url: str, why: str = "it is no address of an HTTP server") -> SourceError:
+def bad_link(url: str, why: str = "it is no address of an HTTP server") -> SourceError:
     """A link or a redirect that cannot be followed."""
     return SourceError(
-        f"{shown(url)} leads to something that is no address of an HTTP server, or none to be followed: {why}",
+        f"{public_url(url)} leads to something that is no address of an HTTP server, or none to be followed: {why}",
         "see what the server does",
     )
 
 
-def shown(url: str) -> str:
+def public_url(url: str) -> str:
     """An address for messages: without user, password, parameters and fragment."""
     parsed = urlsplit(url)
     port = f":{parsed.port}" if parsed.port else ""
@@ -282,13 +284,13 @@ class Sender:
         """Close the connections."""
         self._client.close()
 
-    def fetched(self, request: Request, receive: Callable[[httpx.Response], Received]) -> Received:
+    def fetch(self, request: Request, receive: Callable[[httpx.Response], Received]) -> Received:
         """What ``receive`` makes of the answer; :class:`SourceError` when every try failed."""
-        with self.masked():
-            return self._trying(request.method, shown(request.url), lambda: self._once(request, receive))
+        with self.mask_errors():
+            return self._trying(request.method, public_url(request.url), lambda: self._once(request, receive))
 
     @contextmanager
-    def masked(self) -> Iterator[None]:
+    def mask_errors(self) -> Iterator[None]:
         """Errors inside tell nothing secret, whatever the server repeats."""
         try:
             yield
@@ -298,7 +300,7 @@ class Sender:
                 raise
             raise clean from clean.__cause__
 
-    def told(self, value: object, longest: int) -> str:
+    def excerpt(self, value: object, longest: int) -> str:
         """The beginning of what a server sent, for messages; secrets are hidden before it is cut."""
         try:
             text = str(value)
@@ -342,7 +344,7 @@ class Sender:
                 self._check(response, request)
                 return receive(response)
         except httpx.InvalidURL as error:
-            raise leads_nowhere(request.url) from error
+            raise bad_link(request.url) from error
         except httpx.TimeoutException as error:
             raise TryAgain(f"no answer within {self._read.timeout_secs:g} s") from error
         except (httpx.TransportError, httpx.DecodingError) as error:
@@ -367,7 +369,7 @@ class Sender:
                 return
             finally:
                 response.close()
-        raise SourceError(f"{shown(request.url)} redirects in a circle", "check the address")
+        raise SourceError(f"{public_url(request.url)} redirects in a circle", "check the address")
 
     def _sent(self, request: Request, url: str, params: dict[str, str | int]) -> httpx.Response:
         address = httpx.URL(url)
@@ -380,8 +382,8 @@ class Sender:
             built = self._client.build_request(request.method, address, headers=headers, json=request.body)
         except UnicodeError:
             raise SourceError(
-                f"{request.method} {shown(request.url)} cannot be sent: a credential, a parameter or the body holds "
-                "something that is no text",
+                f"{request.method} {public_url(request.url)} cannot be sent: a credential, a parameter or the body "
+                "holds something that is no text",
                 "see that the values, those of environment variables too, are UTF-8",
             ) from None
         if not at_home:
@@ -399,9 +401,9 @@ class Sender:
             target = origin_of(url)
             sent = origin_of(f"{address.scheme}://{address.netloc.decode('ascii')}")
         except NotOrigin as error:
-            raise leads_nowhere(request.url, str(error)) from None
+            raise bad_link(request.url, str(error)) from None
         if target != sent or address.username or address.password:
-            raise leads_nowhere(request.url, "its host can be read in two ways")
+            raise bad_link(request.url, "its host can be read in two ways")
         refused = refusal(self._home, target, self._allowed)
         if refused is not None:
             raise SourceError(f"the server at {self._home} leads elsewhere: {refused[0]}; nothing was sent", refused[1])
@@ -414,11 +416,11 @@ class Sender:
         return target
 
     def _redirected(self, request: Request, response: httpx.Response, url: str) -> str:
-        target = joined(url, response.headers["location"])
+        target = resolve_link(url, response.headers["location"])
         if request.method in _HARMLESS or (response.status_code in (307, 308) and origin_of(target) == self._home):
             return target
         raise SourceError(
-            f"{request.method} {shown(url)} is redirected to {shown(target)}",
+            f"{request.method} {public_url(url)} is redirected to {public_url(target)}",
             "name the address where the server takes the request",
         )
 
@@ -428,7 +430,7 @@ class Sender:
         if status < 200 or status >= 300:
             kind = SourceMissing if status == _NOT_FOUND else SourceError
             raise kind(
-                f"{request.method} {shown(str(response.url))} answered {status}: {self._excerpt(response)}",
+                f"{request.method} {public_url(str(response.url))} answered {status}: {self._beginning(response)}",
                 _REMEDIES.get(status, "see what the server says"),
             )
 
@@ -453,11 +455,11 @@ class Sender:
         found = response.headers.get("content-encoding", "").strip()
         if found.lower() not in ("", "identity", *_ENCODINGS):
             raise SourceError(
-                f"{shown(str(response.url))}: the answer is encoded with {self.told(found, 100)!r}",
+                f"{public_url(str(response.url))}: the answer is encoded with {self.excerpt(found, 100)!r}",
                 f"let the server answer plainly, or with one of {', '.join(_ENCODINGS)}",
             )
 
-    def _excerpt(self, response: httpx.Response) -> str:
+    def _beginning(self, response: httpx.Response) -> str:
         """The beginning of an answer, for messages; secrets that it repeats are hidden before it is cut."""
         taken = b""
         for chunk in response.iter_bytes(_EXCERPT * 4):
@@ -486,14 +488,14 @@ class Sender:
             except (httpx.TransportError, httpx.DecodingError) as error:
                 raise TryAgain(f"the connection failed ({type(error).__name__})") from error
 
-        status, content = self._trying("GET", shown(url), attempt)
+        status, content = self._trying("GET", public_url(url), attempt)
         try:
             token = json.loads(content)["access_token"] if status == 200 else None
         except (ValueError, KeyError, TypeError, RecursionError):
             token = None
         if not isinstance(token, str):
             raise SourceError(
-                f"{shown(url)} gave no token (status {status})", "check client_id, client_secret and scope"
+                f"{public_url(url)} gave no token (status {status})", "check client_id, client_secret and scope"
             )
         return token
 
@@ -504,7 +506,8 @@ def _token_answer(response: httpx.Response) -> bytes:
         taken += chunk
         if len(taken) > _LONGEST_TOKEN:
             raise SourceError(
-                f"{shown(str(response.url))}: the answer with the token has more than {_LONGEST_TOKEN // 1024**2} MB",
+                f"{public_url(str(response.url))}: the answer with the token has more than "
+                f"{_LONGEST_TOKEN // 1024**2} MB",
                 "check token_url",
             )
     return bytes(taken)
@@ -529,7 +532,7 @@ _REMEDIES = {
 def _look_at_redirect(response: httpx.Response) -> None:
     """A redirect that cannot be followed is told as one; the library would take it for a broken connection."""
     if response.status_code in _REDIRECTS and "location" in response.headers:
-        joined(str(response.request.url), response.headers["location"])
+        resolve_link(str(response.request.url), response.headers["location"])
 
 
 def _quiet_logs() -> None:

@@ -9,140 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tidegate.errors import ConfigError, SourceError, TidegateError
 from tidegate.sources.http.answers import Page, page_of
 from tidegate.sources.http.bounds import Part
-from tidegate.sources.http.client import Request, RequestPace, Sender, request_of, shown, slot_count
-from tidegate.specs.columns import HttpRead, Pagination, PaginationKind
+from tidegate.sources.http.client import Request, RequestPace, Sender, public_url, request_of, slot_count
+from tidegate.specs.columns import HttpRead, PaginationKind
 
 _STARTS = {PaginationKind.OFFSET: 0, PaginationKind.PAGE: 1}
 _PARAMS = {PaginationKind.OFFSET: "offset", PaginationKind.PAGE: "page", PaginationKind.CURSOR: "cursor"}
-
-
-@dataclass(slots=True)
-class _Walk:
-    """What was seen so far."""
-
-    where: str
-    told: Callable[[object, int], str]
-    records: int = 0
-    pages: int = 0
-    total: int | None = None
-    cursors: set[str] = field(default_factory=set)
-    digests: set[bytes] = field(default_factory=set)
-
-    def problem(self, what: str) -> SourceError:
-        return SourceError(
-            f"{self.where}, page {self.pages}: {what}", "nothing of this read is kept; see what the server does"
-        )
-
-
-def pages(
-    first: Request,
-    paging: Pagination,
-    location: str,
-    fetch: Callable[[Request], Page],
-    told: Callable[[object, int], str],
-) -> Iterator[Page]:
-    """Every page of a read; ``fetch`` gives the page of one request, ``told`` the beginning of what a server sent.
-
-    Raises :class:`SourceError` for a repeated page or cursor, a changed or missed total, and more pages than allowed.
-    """
-    walk = _Walk(shown(first.url), told)
-    request: Request | None = _paged(first, paging, location, walk)
-    while request is not None:
-        if walk.pages == paging.max_pages:
-            raise SourceError(
-                f"{walk.where}: there are more than {paging.max_pages} pages",
-                "nothing of this read is kept; ask for less, for larger pages, or raise pagination.max_pages",
-            )
-        page = fetch(request)
-        try:
-            _note(page, paging, walk)
-            request = _next(request, page, paging, location, walk)
-        except TidegateError:
-            page.close()
-            raise
-        yield page
-    if walk.total is not None and walk.records != walk.total:
-        raise walk.problem(f"{walk.records} records came of the {walk.total} that the server tells")
-
-
-def _note(page: Page, paging: Pagination, walk: _Walk) -> None:
-    """Count a page in; raises where it does not go with the ones before."""
-    walk.pages += 1
-    walk.records += page.count
-    _check_total(page, paging, walk)
-    if page.count and page.digest in walk.digests:
-        raise walk.problem("its records are those of an earlier page")
-    walk.digests.add(page.digest)
-
-
-def _paged(request: Request, paging: Pagination, location: str, walk: _Walk) -> Request:
-    """The request with the parameters of its page; a cursor and a link have none before the first answer."""
-    values: dict[str, str | int] = {}
-    if paging.size_param is not None and paging.size is not None:
-        values[paging.size_param] = paging.size
-    if paging.kind is PaginationKind.OFFSET:
-        values[_param(paging)] = _start(paging) + walk.records
-    elif paging.kind is PaginationKind.PAGE:
-        values[_param(paging)] = _start(paging) + walk.pages
-    return request.with_values(values, location)
-
-
-def _param(paging: Pagination) -> str:
-    return paging.param or _PARAMS[paging.kind]
-
-
-def _start(paging: Pagination) -> int:
-    return _STARTS[paging.kind] if paging.start is None else paging.start
-
-
-def _next(request: Request, page: Page, paging: Pagination, location: str, walk: _Walk) -> Request | None:
-    match paging.kind:
-        case PaginationKind.NONE:
-            return None
-        case PaginationKind.OFFSET | PaginationKind.PAGE:
-            at_end = page.count == 0 or (walk.total is not None and walk.records >= walk.total)
-            return None if at_end else _paged(request, paging, location, walk)
-        case PaginationKind.CURSOR:
-            if paging.next is None:
-                raise ConfigError(("pagination: cursor needs `next`, the path of the cursor in the answer",))
-            cursor = _once(page.value(paging.next), walk, "cursor")
-            return None if cursor is None else request.with_values({_param(paging): cursor}, location)
-        case PaginationKind.NEXT_LINK:
-            link = page.link if paging.next is None else page.value(paging.next)
-            target = _once(link, walk, "next link")
-            return None if target is None else request.following(target)
-
-
-def _once(value: Any, walk: _Walk, what: str) -> str | None:
-    """The cursor or link to go on with, None at the end; one that was there before is an error."""
-    if value is None or value is False or value == "":
-        return None
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise walk.problem(f"the {what} is no text but {walk.told(value, 80)!r}")
-    text = str(value)
-    if text in walk.cursors:
-        seen = walk.told(shown(text) if what == "next link" else text, 80)
-        raise walk.problem(f"the {what} {seen!r} came before")
-    walk.cursors.add(text)
-    return text
-
-
-def _check_total(page: Page, paging: Pagination, walk: _Walk) -> None:
-    if paging.total is None:
-        return
-    total = page.value(paging.total)
-    if isinstance(total, bool) or not isinstance(total, int):
-        raise walk.problem(f"no number of all records at {paging.total!r} but {walk.told(total, 80)!r}")
-    if walk.total is not None and total != walk.total:
-        raise walk.problem(f"the number of all records changed from {walk.total} to {total} during the read")
-    walk.total = total
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,19 +72,117 @@ def blocks(
 
 def part_blocks(read: HttpRead, part: Part, sender: Sender, counts: Counts, number: int = 0) -> Iterator[LineBlock]:
     """All records of one part, page after page; counts pages and records."""
-    for place, page in enumerate(_pages(read, part, sender), 1):
-        counts.pages += 1
-        counts.records += page.count
-        counts.largest = max(counts.largest, page.size)
-        first = 1
-        for lines in page.blocks():
-            yield LineBlock(number, place, first, lines)
-            first += lines.count(b"\n")
+    with sender.mask_errors():
+        for place, page in enumerate(_PageWalk(read, part, sender).pages(), 1):
+            counts.pages += 1
+            counts.records += page.count
+            counts.largest = max(counts.largest, page.size)
+            first = 1
+            for lines in page.blocks():
+                yield LineBlock(number, place, first, lines)
+                first += lines.count(b"\n")
 
 
-def _pages(read: HttpRead, part: Part, sender: Sender) -> Iterator[Page]:
-    def page(request: Request) -> Page:
-        return sender.fetched(request, partial(page_of, read=read, told=sender.told))
+class _PageWalk:
+    """The pages of one part, one after the other; remembers what it has seen.
 
-    with sender.masked():
-        yield from pages(request_of(read, part), read.pagination, read.watermark.location, page, sender.told)
+    Raises :class:`SourceError` for a repeated page or cursor, a changed or missed total, and more pages than allowed.
+    """
+
+    def __init__(self, read: HttpRead, part: Part, sender: Sender) -> None:
+        self._read = read
+        self._paging = read.pagination
+        self._sender = sender
+        self._first = request_of(read, part)
+        self._pages = 0
+        self._records = 0
+        self._total: int | None = None
+        self._cursors: set[str] = set()
+        self._digests: set[bytes] = set()
+
+    def pages(self) -> Iterator[Page]:
+        """Every page."""
+        request: Request | None = self._with_page(self._first)
+        while request is not None:
+            if self._pages == self._paging.max_pages:
+                raise SourceError(
+                    f"{public_url(self._first.url)}: there are more than {self._paging.max_pages} pages",
+                    "nothing of this read is kept; ask for less, for larger pages, or raise pagination.max_pages",
+                )
+            page = self._sender.fetch(request, partial(page_of, read=self._read, excerpt=self._sender.excerpt))
+            try:
+                self._note(page)
+                request = self._next(request, page)
+            except TidegateError:
+                page.close()
+                raise
+            yield page
+        if self._total is not None and self._records != self._total:
+            raise self._problem(f"{self._records} records came of the {self._total} that the server tells")
+
+    def _problem(self, what: str) -> SourceError:
+        return SourceError(
+            f"{public_url(self._first.url)}, page {self._pages}: {what}",
+            "nothing of this read is kept; see what the server does",
+        )
+
+    def _note(self, page: Page) -> None:
+        """Count a page in; raises where it does not go with the ones before."""
+        self._pages += 1
+        self._records += page.count
+        if self._paging.total is not None:
+            self._check_total(page.value(self._paging.total))
+        if page.count and page.digest in self._digests:
+            raise self._problem("its records are those of an earlier page")
+        self._digests.add(page.digest)
+
+    def _check_total(self, total: Any) -> None:
+        if isinstance(total, bool) or not isinstance(total, int):
+            found = self._sender.excerpt(total, 80)
+            raise self._problem(f"no number of all records at {self._paging.total!r} but {found!r}")
+        if self._total is not None and total != self._total:
+            raise self._problem(f"the number of all records changed from {self._total} to {total} during the read")
+        self._total = total
+
+    def _with_page(self, request: Request) -> Request:
+        """The request with the parameters of its page; a cursor and a link have none before the first answer."""
+        paging = self._paging
+        values: dict[str, str | int] = {}
+        if paging.size_param is not None and paging.size is not None:
+            values[paging.size_param] = paging.size
+        if paging.kind in _STARTS:
+            start = _STARTS[paging.kind] if paging.start is None else paging.start
+            done = self._records if paging.kind is PaginationKind.OFFSET else self._pages
+            values[paging.param or _PARAMS[paging.kind]] = start + done
+        return request.with_values(values, self._read.watermark.location)
+
+    def _next(self, request: Request, page: Page) -> Request | None:
+        paging = self._paging
+        match paging.kind:
+            case PaginationKind.NONE:
+                return None
+            case PaginationKind.OFFSET | PaginationKind.PAGE:
+                at_end = page.count == 0 or (self._total is not None and self._records >= self._total)
+                return None if at_end else self._with_page(request)
+            case PaginationKind.CURSOR:
+                if paging.next is None:
+                    raise ConfigError(("pagination: cursor needs `next`, the path of the cursor in the answer",))
+                cursor = self._once(page.value(paging.next), "cursor")
+                given = {paging.param or _PARAMS[paging.kind]: cursor or ""}
+                return None if cursor is None else request.with_values(given, self._read.watermark.location)
+            case PaginationKind.NEXT_LINK:
+                target = self._once(page.link if paging.next is None else page.value(paging.next), "next link")
+                return None if target is None else request.following(target)
+
+    def _once(self, value: Any, what: str) -> str | None:
+        """The cursor or link to go on with, None at the end; one that was there before is an error."""
+        if value is None or value is False or value == "":
+            return None
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise self._problem(f"the {what} is no text but {self._sender.excerpt(value, 80)!r}")
+        text = str(value)
+        if text in self._cursors:
+            seen = self._sender.excerpt(public_url(text) if what == "next link" else text, 80)
+            raise self._problem(f"the {what} {seen!r} came before")
+        self._cursors.add(text)
+        return text

@@ -1,10 +1,9 @@
-"""Fetches a work unit: every segment of it, or nothing.
+"""Fetches a work unit into files: every segment of it, or nothing.
 
-They are read where they lie, as they were listed: one that changed since then is an error.
-
-No more than a page is held, and a large one on disk.
-
-What is asked is made up for all segments before anything is sent, so that a variable without a value costs nothing.
+The requests of all segments are made up before anything is sent, so that a variable without a value costs nothing.
+Pages of an API become one file of JSON lines per segment; no more than a page is held, and a large one on disk. A
+download becomes a file as it is. Files of a store are read where they lie, as they were listed: one that changed since
+then is an error.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 from urllib.parse import quote
@@ -30,7 +29,7 @@ from tidegate.formats.files import compression_by_content
 from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.sources.http.answers import Shapes
 from tidegate.sources.http.bounds import Part
-from tidegate.sources.http.client import RequestPace, Sender, check_headers, request_of, shown
+from tidegate.sources.http.client import RequestPace, Sender, check_headers, public_url, request_of
 from tidegate.sources.http.read import Counts, LineBlock, part_blocks
 from tidegate.sources.units.work import (
     Fetched,
@@ -41,7 +40,7 @@ from tidegate.sources.units.work import (
     Variables,
     failure_of,
     names_in,
-    sent,
+    sent_params,
     variables_of,
 )
 from tidegate.specs.columns import HttpAuth, HttpRead
@@ -53,20 +52,182 @@ from tidegate.storage.options import split_uri
 from tidegate.storage.port import ObjectInfo, ObjectStore, Output, below
 from tidegate.storage.stores import open_store
 
+_LEVEL = 1
+_CHUNK_BYTES = 1024 * 1024
+_NO_CONTENT = 204
+_ENDING = re.compile(r"(?:\.[A-Za-z0-9]{1,8}){1,3}$")
+_HOUR = 3_600_000
+_LENGTHS = {
+    PartitionKind.HOURLY: _HOUR,
+    PartitionKind.DAILY: 25 * _HOUR,
+    PartitionKind.WEEKLY: (7 * 24 + 1) * _HOUR,
+    PartitionKind.MONTHLY: (31 * 24 + 1) * _HOUR,
+    PartitionKind.YEARLY: (366 * 24 + 1) * _HOUR,
+}
+"""Milliseconds from the start of a partition to a moment that surely lies in the next one."""
+
+
+def fetch_unit(task: FetchTask, work: UnitWork, index: int, senders: Senders | None = None) -> Fetched | UnitFailure:
+    """Fetch every segment of a work unit; a failure says why, and nothing of the unit counts."""
+    if senders is None:
+        with closing(Senders(task.slots)) as own:
+            return fetch_unit(task, work, index, own)
+    mask = Variables(secrets=work.secrets).mask
+    fetch = _UnitFetch(task, index, senders)
+    before = senders.requests
+    try:
+        for segment, request in enumerate(_requests(task.source, work)):
+            fetch.take(request, segment)
+    except Exception as error:
+        return failure_of(error, mask, not_found=isinstance(error, SourceMissing) and fetch.is_empty)
+    files = tuple(replace(file, where=mask(file.where)) for file in fetch.files)
+    return Fetched(index, work.unit, work.segments, files, senders.requests - before, tuple(fetch.samples))
+
+
+class _UnitFetch:
+    """One work unit on its way into files; ``samples`` are records that show what its columns are."""
+
+    def __init__(self, task: FetchTask, index: int, senders: Senders) -> None:
+        self.files: list[FetchedFile] = []
+        self.samples: list[bytes] = []
+        self._task = task
+        self._index = index
+        self._senders = senders
+        self._counts = Counts()
+        self._shapes = Shapes()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was found of the work unit so far."""
+        return not self.files and not self._counts.pages
+
+    def take(self, request: SegmentRequest | FileAddress, segment: int) -> None:
+        """Fetch one segment; raises, and leaves no file of it, where that fails."""
+        read = self._task.source.read
+        name = f"{self._index:06d}-{segment:03d}-{uuid4()}"
+        match request, read:
+            case FileAddress(), FileRead():
+                self.files += list_files(request, segment, read.compression, follow_links=read.follow_links)
+            case SegmentRequest(), FileRead():
+                self._download(request, Compression(read.compression), segment, name)
+            case SegmentRequest(), _:
+                self._take_pages(request, segment, f"{name}.ndjson.zst")
+
+    def _download(self, asked: SegmentRequest, compression: Compression, segment: int, name: str) -> None:
+        """One file, or none where the server has no content for it.
+
+        Without a declared compression the first bytes tell it: a server may compress, or not, whatever the name says.
+        """
+        request = request_of(asked.read, asked.part)
+        ending = _ENDING.search(request.url.rpartition("/")[2].partition("?")[0])
+        path = f"{name}{ending[0].lower() if ending else ''}"
+        found = self._senders.of(asked.read).fetch(request, partial(self._receive, path=path))
+        if found is None:
+            return
+        size, first = found
+        if compression is Compression.AUTO:
+            compression = compression_by_content(first)
+        where, file = public_url(request.url), FileSlice(path, size)
+        self.files.append(FetchedFile(segment, where, self._task.scratch, file, compression))
+
+    def _receive(self, response: httpx.Response, path: str) -> tuple[int, bytes] | None:
+        """Size and first bytes of what arrived; httpx raises where it does not arrive as a whole."""
+        if response.status_code == _NO_CONTENT:
+            return None
+        kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
+        if kind == "text/html":
+            raise SourceError(
+                f"{public_url(str(response.url))}: the answer is a page for people ({kind}), no file",
+                "check url and path; such a page often tells of a login",
+            )
+        size, first = 0, b""
+        with open_store(self._task.scratch).open_output(path) as output:
+            for chunk in response.iter_bytes(_CHUNK_BYTES):
+                first = first or chunk[:4]
+                size += output.write(chunk)
+        return size, first
+
+    def _take_pages(self, asked: SegmentRequest, segment: int, path: str) -> None:
+        """All pages of one segment as one file; none where they have no record."""
+        store = open_store(self._task.scratch)
+        with store.open_output(path) as output:
+            blocks = part_blocks(asked.read, asked.part, self._senders.of(asked.read), self._counts)
+            size, pages = self._write(blocks, output)
+        if not pages:
+            store.delete(path)
+            return
+        where = public_url(request_of(asked.read, asked.part).url)
+        file = FileSlice(path, size)
+        self.files.append(FetchedFile(segment, where, self._task.scratch, file, Compression.ZSTD, pages))
+
+    def _write(self, blocks: Iterator[LineBlock], output: Output) -> tuple[int, tuple[int, ...]]:
+        """How many bytes the blocks became, and how many records there were up to the end of each page."""
+        squeezed = zstandard.ZstdCompressor(level=_LEVEL).compressobj()
+        ends: list[int] = []
+        size = records = 0
+        for block in blocks:
+            ends += [records] * (block.page - 1 - len(ends))
+            records += block.lines.count(b"\n")
+            ends[block.page - 1 :] = [records]
+            size += output.write(squeezed.compress(block.lines))
+            if self._task.infers:
+                samples = map(self._shapes.sample, block.lines.splitlines())
+                self.samples += [record for record in samples if record is not None]
+        return size + output.write(squeezed.flush()), tuple(ends)
+
+
+def _requests(source: UnitSource, work: UnitWork) -> Sequence[SegmentRequest | FileAddress]:
+    """What is asked for each segment; raises where two of them, or two partitions, would get the same rows."""
+    found = [_request(source, variables_of(source, work, segment)) for segment in work.segments]
+    if source.time_column is not None or source.replace is Replace.MERGE_KEYS:
+        return found
+    if any(each in found[:place] for place, each in enumerate(found)):
+        raise SourceError(
+            f"source {source.name!r}: the {len(found)} segments of a work unit would all get the same rows",
+            "use the range in the request or the address (params), or set replace: unit, or time_column",
+        )
+    length = _LENGTHS.get(source.work.partition)
+    if source.params and length is not None and not source.work.sub_ranges:
+        first, second = work.start, work.start + length
+        around = [(first, second), (second, second + length)]
+        one, other = (_request(source, variables_of(source, work, each)) for each in around)
+        if one == other:
+            raise SourceError(
+                f"source {source.name!r}: two {source.work.partition} partitions that follow each other would get the"
+                " same rows",
+                "write the range in a finer format (params), or set larger partitions, or time_column",
+            )
+    return found
+
+
+def _request(source: UnitSource, variables: Variables) -> SegmentRequest | FileAddress:
+    match source.read:
+        case HttpRead() as read:
+            return _fill_read(source, read, variables)
+        case FileRead(http=HttpRead() as read):
+            if "accept" not in map(str.lower, read.headers):
+                read = replace(read, headers=Options({**read.headers, "Accept": "*/*"}))
+            return _fill_read(source, read, variables)
+        case FileRead(location=Location() as template):
+            return address_of(template, variables)
+        case _:
+            raise SourceError(f"source {source.name!r} is neither an HTTP API nor files", "correct its type")
+
+
 _OF_AUTH = ("token", "user", "password", "client_id", "client_secret", "scope")
 """What of the credentials a unit may bring; where they are sent it does not decide."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class SegmentRequest:
     """The read of one segment without variables, and the parameters of its range."""
 
     read: HttpRead
     part: Part
 
 
-def asked(source: UnitSource, read: HttpRead, variables: Variables) -> Ask:
-    """What is asked for one segment; raises before anything is sent."""
+def _fill_read(source: UnitSource, read: HttpRead, variables: Variables) -> SegmentRequest:
+    """The request of one segment; raises before anything is sent."""
     if any(names_in(read.url)):
         raise SourceError(
             f"source {source.name!r}: the address of the server has a variable",
@@ -74,23 +235,15 @@ def asked(source: UnitSource, read: HttpRead, variables: Variables) -> Ask:
         )
     filled = replace(
         read,
-        path=variables.filled(read.path, _in_path),
-        params={name: variables.filled(str(value)) for name, value in read.params.items()},
-        headers=Options({name: variables.filled(value) for name, value in read.headers.items()}),
-        body=None if read.body is None else cast(Mapping[str, object], variables.filled_deep(read.body)),
+        path=variables.fill(read.path, _in_path),
+        params={name: variables.fill(str(value)) for name, value in read.params.items()},
+        headers=Options({name: variables.fill(value) for name, value in read.headers.items()}),
+        body=None if read.body is None else cast(Mapping[str, object], variables.fill_deep(read.body)),
         auth=_auth(read.auth, variables),
     )
     check_headers(filled.headers)
-    return Ask(filled, Part(sent(source, variables, used_names(read))))
-
-
-def used_names(read: HttpRead) -> Iterator[str]:
-    """The variables that a read uses."""
-    yield from names_in(read.path)
-    yield from names_in(dict(read.params))
-    yield from names_in(dict(read.headers))
-    yield from names_in(read.body)
-    yield from names_in(_auth_texts(read.auth))
+    texts = [read.path, dict(read.params), dict(read.headers), read.body, _auth_texts(read.auth)]
+    return SegmentRequest(filled, Part(sent_params(source, variables, names_in(texts))))
 
 
 def _in_path(value: str) -> str:
@@ -110,7 +263,7 @@ def _auth(auth: HttpAuth, variables: Variables) -> HttpAuth:
     changed: dict[str, str | Secret] = {}
     for name, text in _auth_texts(auth).items():
         if any(names_in(text)):
-            filled = variables.filled(text)
+            filled = variables.fill(text)
             changed[name] = Secret(filled) if isinstance(getattr(auth, name), Secret) else filled
     return replace(auth, **changed)  # type: ignore[arg-type]  # each has the type it had
 
@@ -171,7 +324,7 @@ class FileAddress:
     root: Location
     folder: Location
     levels: tuple[str, ...]
-    shown: str
+    display: str
 
     @property
     def is_literal(self) -> bool:
@@ -184,12 +337,12 @@ def address_of(template: Location, variables: Variables) -> FileAddress:
     scheme, authority, path = split_uri(template.uri.replace("?", "%3F").replace("#", "%23"))
     if any(names_in(authority)):
         raise SourceError(f"{template.uri}: variables belong behind the bucket", "give each bucket a source of its own")
-    shown = variables.filled(path)
-    pattern = variables.filled(re.sub(r"\[", "[[]", path), lambda value: _SPECIAL.sub(r"[\g<0>]", value))
+    display = variables.fill(path)
+    pattern = variables.fill(re.sub(r"\[", "[[]", path), lambda value: _SPECIAL.sub(r"[\g<0>]", value))
     levels = pattern.split("/")
     if {"", ".", ".."} & set(levels):
         raise SourceError(
-            f"{scheme}://{authority}/{shown}: a value makes an empty part, '.' or '..' of the address",
+            f"{scheme}://{authority}/{display}: a value makes an empty part, '.' or '..' of the address",
             "leave such units out by a filter",
         )
     first = next((place for place, each in enumerate(levels) if _WILD.search(_unclassed(each))), len(levels) - 1)
@@ -198,10 +351,10 @@ def address_of(template: Location, variables: Variables) -> FileAddress:
     root, place = (
         Location(f"{scheme}://{authority}/{quote(each)}".rstrip("/"), template.options) for each in (fixed, folder)
     )
-    return FileAddress(root, place, tuple(levels[first:]), f"{scheme}://{authority}/{shown}")
+    return FileAddress(root, place, tuple(levels[first:]), f"{scheme}://{authority}/{display}")
 
 
-def listed(
+def list_files(
     address: FileAddress, segment: int, compression: str, *, follow_links: bool = False
 ) -> tuple[FetchedFile, ...]:
     """The files at an address, by name; raises :class:`SourceMissing` where there are none.
@@ -215,11 +368,11 @@ def listed(
         found = _once(address, sorted(_found(store, address, None), key=lambda each: each.path))
     else:
         found = sorted(_found(store, address, scope), key=lambda each: each.path) if _is_reached(address, scope) else []
-    refuse_left_out(scope, address.shown, "set follow_links: true, or put the files themselves there")
+    refuse_left_out(scope, address.display, "set follow_links: true, or put the files themselves there")
     if not found and not open_store(address.root).exists():
         raise SourceError(f"{address.root.uri} is not there", "check source_uri, and whether the folder is mounted")
     if not found:
-        raise SourceMissing(f"{address.shown}: there is no such file", "check the address; it may not be there yet")
+        raise SourceMissing(f"{address.display}: there is no such file", "check the address; it may not be there yet")
     return tuple(
         FetchedFile(
             segment,
@@ -283,188 +436,3 @@ def _fits(pattern: str, path: str) -> bool:
 def _unclassed(pattern: str, *, plain: bool = False) -> str:
     """A pattern without signs that stand for themselves or, ``plain``, with them as they are."""
     return re.sub(r"\[(.)\]", r"\1" if plain else "", pattern)
-
-
-_CHUNK_BYTES = 1024 * 1024
-_NO_CONTENT = 204
-_ENDING = re.compile(r"(?:\.[A-Za-z0-9]{1,8}){1,3}$")
-
-
-def downloaded(
-    task: FetchTask, read: FileRead, senders: Senders, ask: Ask, segment: int, name: str
-) -> FetchedFile | None:
-    """The file of one segment; None where the server has no content for it. Raises, and leaves nothing, otherwise.
-
-    Without a declared compression the first bytes tell it: a server may compress, or not, whatever the name says.
-    """
-    request = request_of(ask.read, ask.part)
-    ending = _ENDING.search(request.url.rpartition("/")[2].partition("?")[0])
-    path = f"{name}{ending[0].lower() if ending else ''}"
-    found = senders.of(ask.read).fetched(request, partial(_received, task=task, path=path))
-    if found is None:
-        return None
-    size, first = found
-    compression = Compression(read.compression)
-    if compression is Compression.AUTO:
-        compression = compression_by_content(first)
-    return FetchedFile(segment, shown(request.url), task.scratch, FileSlice(path, size), compression)
-
-
-def any_kind(read: HttpRead) -> HttpRead:
-    """The same read, to which the server may answer with anything."""
-    told = {name.lower() for name in read.headers}
-    return read if "accept" in told else replace(read, headers=Options({**read.headers, "Accept": "*/*"}))
-
-
-def _received(response: httpx.Response, task: FetchTask, path: str) -> tuple[int, bytes] | None:
-    """Size and first bytes of what arrived; httpx raises where it does not arrive as a whole."""
-    if response.status_code == _NO_CONTENT:
-        return None
-    kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
-    if kind == "text/html":
-        raise SourceError(
-            f"{shown(str(response.url))}: the answer is a page for people ({kind}), no file",
-            "check url and path; such a page often tells of a login",
-        )
-    size, first = 0, b""
-    with open_store(task.scratch).open_output(path) as output:
-        for chunk in response.iter_bytes(_CHUNK_BYTES):
-            first = first or chunk[:4]
-            size += output.write(chunk)
-    return size, first
-
-
-_LEVEL = 1
-
-
-@dataclass(slots=True)
-class Pages:
-    """Takes the segments of one work unit; ``telling`` are the records that tell what its columns are."""
-
-    task: FetchTask
-    senders: Senders
-    counts: Counts = field(default_factory=Counts)
-    telling: list[bytes] = field(default_factory=list)
-    _shapes: Shapes = field(default_factory=Shapes)
-
-    def taken(self, ask: Ask, segment: int, name: str) -> FetchedFile | None:
-        """All pages of one segment; None where they have no record. Raises, and leaves no file, where one fails."""
-        store = open_store(self.task.scratch)
-        path = f"{name}.ndjson.zst"
-        with store.open_output(path) as output:
-            sender = self.senders.of(ask.read)
-            size, pages = self._written(part_blocks(ask.read, ask.part, sender, self.counts), output)
-        if not pages:
-            store.delete(path)
-            return None
-        where = shown(request_of(ask.read, ask.part).url)
-        return FetchedFile(segment, where, self.task.scratch, FileSlice(path, size), Compression.ZSTD, pages)
-
-    def _written(self, blocks: Iterator[LineBlock], output: Output) -> tuple[int, tuple[int, ...]]:
-        """How many bytes the blocks became, and how many records there were up to the end of each page."""
-        squeezed = zstandard.ZstdCompressor(level=_LEVEL).compressobj()
-        ends: list[int] = []
-        size = records = 0
-        for block in blocks:
-            ends += [records] * (block.page - 1 - len(ends))
-            records += block.lines.count(b"\n")
-            ends[block.page - 1 :] = [records]
-            size += output.write(squeezed.compress(block.lines))
-            if self.task.infers:
-                told = map(self._shapes.telling, block.lines.splitlines())
-                self.telling += [record for record in told if record is not None]
-        return size + output.write(squeezed.flush()), tuple(ends)
-
-
-_HOUR = 3_600_000
-_LENGTHS = {
-    PartitionKind.HOURLY: _HOUR,
-    PartitionKind.DAILY: 25 * _HOUR,
-    PartitionKind.WEEKLY: (7 * 24 + 1) * _HOUR,
-    PartitionKind.MONTHLY: (31 * 24 + 1) * _HOUR,
-    PartitionKind.YEARLY: (366 * 24 + 1) * _HOUR,
-}
-"""Milliseconds from the start of a partition to a moment that surely lies in the next one."""
-
-
-def fetch_unit(task: FetchTask, work: UnitWork, index: int, senders: Senders | None = None) -> Fetched | UnitFailure:
-    """Fetch every segment of a work unit; what fails tells why, and nothing of it counts."""
-    if senders is None:
-        with closing(Senders(task.slots)) as own:
-            return fetch_unit(task, work, index, own)
-    hidden = Variables(secrets=work.secrets).hidden
-    walk = _Walk(task, index, senders)
-    before = senders.requests
-    try:
-        for segment, ask in enumerate(_asks(task.source, work)):
-            walk.take(ask, segment)
-    except Exception as error:
-        return failure_of(error, hidden, not_found=isinstance(error, SourceMissing) and walk.is_empty)
-    files = tuple(file.renamed(hidden(file.where)) for file in walk.files)
-    return Fetched(index, work.unit, work.segments, files, senders.requests - before, tuple(walk.pages.telling))
-
-
-def _asks(source: UnitSource, work: UnitWork) -> Sequence[Ask | FileAddress]:
-    """What is asked for each segment; raises where two of them, or two partitions, would get the same rows."""
-    asks = [_ask(source, variables_of(source, work, segment)) for segment in work.segments]
-    if source.time_column is not None or source.replace is Replace.MERGE_KEYS:
-        return asks
-    if any(each in asks[:place] for place, each in enumerate(asks)):
-        raise SourceError(
-            f"source {source.name!r}: the {len(asks)} segments of a work unit would all get the same rows",
-            "use the range in the request or the address (params), or set replace: unit, or time_column",
-        )
-    length = _LENGTHS.get(source.work.partition)
-    if source.params and length is not None and not source.work.sub_ranges:
-        first, second = work.start, work.start + length
-        around = [(first, second), (second, second + length)]
-        one, other = (_ask(source, variables_of(source, work, each)) for each in around)
-        if one == other:
-            raise SourceError(
-                f"source {source.name!r}: two {source.work.partition} partitions that follow each other would get the"
-                " same rows",
-                "write the range in a finer format (params), or set larger partitions, or time_column",
-            )
-    return asks
-
-
-def _ask(source: UnitSource, variables: Variables) -> Ask | FileAddress:
-    match source.read:
-        case HttpRead() as read:
-            return asked(source, read, variables)
-        case FileRead(http=HttpRead() as read):
-            return asked(source, any_kind(read), variables)
-        case FileRead(location=Location() as template):
-            return address_of(template, variables)
-        case _:
-            raise SourceError(f"source {source.name!r} is neither an HTTP API nor files", "correct its type")
-
-
-class _Walk:
-    """One work unit on its way into files."""
-
-    def __init__(self, task: FetchTask, index: int, senders: Senders) -> None:
-        self.files: list[FetchedFile] = []
-        self.pages = Pages(task, senders)
-        self._task = task
-        self._index = index
-        self._senders = senders
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was found of the work unit so far."""
-        return not self.files and not self.pages.counts.pages
-
-    def take(self, ask: Ask | FileAddress, segment: int) -> None:
-        """Fetch one segment."""
-        read = self._task.source.read
-        name = f"{self._index:06d}-{segment:03d}-{uuid4()}"
-        if isinstance(read, FileRead) and isinstance(ask, FileAddress):
-            self.files += listed(ask, segment, read.compression, follow_links=read.follow_links)
-            return
-        assert isinstance(ask, Ask)
-        if isinstance(read, FileRead):
-            found = downloaded(self._task, read, self._senders, ask, segment, name)
-        else:
-            found = self.pages.taken(ask, segment, name)
-        self.files += [] if found is None else [found]

@@ -19,7 +19,7 @@ from tidegate.specs.locations import Secret
 from tidegate.specs.units import InputFormat, SecondaryInput, UnitSource
 
 if TYPE_CHECKING:
-    from tidegate.protocol.table_rows import TableVersion
+    from tidegate.protocol.delta import DeltaSnapshot
     from tidegate.sources.units.input_files import Columns
 
 _CACHED = 65536
@@ -181,7 +181,7 @@ def _check_alike(inputs: Sequence[SecondaryInput]) -> None:
 
 def _opened(input: SecondaryInput) -> tuple[str, Iterator[Columns]]:
     """Which version of an input there is, and its rows with every field that is needed."""
-    from tidegate.protocol.table_rows import pinned
+    from tidegate.protocol.delta import pin_table
     from tidegate.sources.units.input_files import input_files, rows_of
 
     fields = tuple(dict.fromkeys((*input.fields, *input.filters, *input.auth_fields)))
@@ -189,16 +189,16 @@ def _opened(input: SecondaryInput) -> tuple[str, Iterator[Columns]]:
         found = input_files(input.location)
         return found.version, rows_of(input, found, fields)
     try:
-        table = pinned(input.location)
+        table = pin_table(input.location)
     except TableError as error:
         raise SourceError(f"secondary input {input.location.uri}: {error.problem}", error.remedy) from error
     if table is None:
         remedy = f"run pipeline {input.pipeline!r} first" if input.pipeline else "check `path` and `format`"
         raise SourceError(f"secondary input {input.location.uri}: there is no Delta table", remedy)
-    return f"version {table.version}", _table_rows(input, table, fields)
+    return f"version {table.facts.version}", _table_rows(input, table, fields)
 
 
-def _table_rows(input: SecondaryInput, table: TableVersion, fields: Sequence[str]) -> Iterator[Columns]:
+def _table_rows(input: SecondaryInput, table: DeltaSnapshot, fields: Sequence[str]) -> Iterator[Columns]:
     from tidegate.sources.units.input_files import NoText, check_fields, columns_of
 
     place = f"secondary input {input.location.uri}"

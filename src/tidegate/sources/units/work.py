@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -21,7 +21,7 @@ from tidegate.core.columns.predicates import SqlDialect, literal
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError, TidegateError
 from tidegate.protocol.change import DataFile
-from tidegate.sources.http.bounds import rounded_up, written
+from tidegate.sources.http.bounds import format_value, round_up
 from tidegate.specs.columns import ParamFormat, Value
 from tidegate.specs.locations import Location, Secret
 from tidegate.specs.masking import Mask
@@ -130,24 +130,24 @@ class Variables:
             "correct its name, name the unit watermark or a field of the secondary input like it, or add it to params",
         )
 
-    def filled(self, text: str, written: Callable[[str], str] = str) -> str:
-        """``text`` with every variable replaced; ``written`` makes what stands there of a value."""
-        return VARIABLE.sub(lambda found: written(str(self.value(found[1]))), text)
+    def fill(self, text: str, write: Callable[[str], str] = str) -> str:
+        """``text`` with every variable replaced; ``write`` makes what stands there of a value."""
+        return VARIABLE.sub(lambda found: write(str(self.value(found[1]))), text)
 
-    def filled_deep(self, value: object) -> object:
+    def fill_deep(self, value: object) -> object:
         """A JSON value with every variable in its texts replaced; one that is the whole text may become a number."""
         match value:
             case str():
                 alone = VARIABLE.fullmatch(value)
-                return self.filled(value) if alone is None else self.value(alone[1])
+                return self.fill(value) if alone is None else self.value(alone[1])
             case Mapping():
-                return {name: self.filled_deep(each) for name, each in value.items()}
+                return {name: self.fill_deep(each) for name, each in value.items()}
             case list() | tuple():
-                return [self.filled_deep(each) for each in value]
+                return [self.fill_deep(each) for each in value]
             case _:
                 return value
 
-    def hidden(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         """A message without secrets, in whichever way they are written."""
         return Mask.of(*(each.value for each in self.secrets.values()))(text)
 
@@ -173,8 +173,8 @@ def range_text(source: UnitSource, param: RangeParam, segment: Segment) -> str |
     zone = param.timezone or source.timezone
     moment = moment_of(segment[param.bound is Bounding.HIGH]).astimezone(ZoneInfo(zone))
     if param.bound is Bounding.HIGH and source.time_column is not None:
-        return rounded_up(moment, param.format, zone)
-    return written(moment, param.format, zone)
+        return round_up(moment, param.format, zone)
+    return format_value(moment, param.format, zone)
 
 
 def moment_of(milliseconds: int) -> datetime:
@@ -193,7 +193,7 @@ def names_in(value: object) -> Iterator[str]:
             yield from (name for each in value for name in names_in(each))
 
 
-def sent(source: UnitSource, variables: Variables, used: Iterable[str]) -> tuple[tuple[str, str | int], ...]:
+def sent_params(source: UnitSource, variables: Variables, used: Iterable[str]) -> tuple[tuple[str, str | int], ...]:
     """The parameters of the range that are sent as such: those that are not used as variables."""
     elsewhere = set(used)
     return tuple((each.name, variables.value(each.name)) for each in source.params if each.name not in elsewhere)
@@ -229,10 +229,6 @@ class FetchedFile:
     pages: tuple[int, ...] = ()
     is_scratch: bool = True
 
-    def renamed(self, where: str) -> FetchedFile:
-        """The same under another name for messages."""
-        return replace(self, where=where)
-
     def place(self, record: int, noun: str) -> str:
         """The record with this number, from 1, for messages."""
         if not self.pages:
@@ -246,7 +242,7 @@ class FetchedFile:
 class Fetched:
     """All files of the work unit number ``index`` of a wave, in their order; there may be none.
 
-    ``telling`` are records that tell what its columns are, where columns are inferred.
+    ``samples`` are records that show what its columns are, where columns are inferred.
     """
 
     index: int
@@ -254,14 +250,14 @@ class Fetched:
     segments: tuple[Segment, ...]
     files: tuple[FetchedFile, ...] = ()
     requests: int = 0
-    telling: tuple[bytes, ...] = field(default=(), repr=False)
+    samples: tuple[bytes, ...] = field(default=(), repr=False)
 
 
-def failure_of(error: Exception, hidden: Callable[[str], str] = str, *, not_found: bool = False) -> UnitFailure:
+def failure_of(error: Exception, mask: Callable[[str], str] = str, *, not_found: bool = False) -> UnitFailure:
     """An error as what became of the work unit, without secrets."""
     if isinstance(error, TidegateError):
-        return UnitFailure(hidden(error.problem), hidden(error.remedy), not_found)
-    return UnitFailure(hidden(f"{type(error).__name__}: {error}"), "nothing of this work unit is kept; it runs again")
+        return UnitFailure(mask(error.problem), mask(error.remedy), not_found)
+    return UnitFailure(mask(f"{type(error).__name__}: {error}"), "nothing of this work unit is kept; it runs again")
 
 
 _DOUBLED = "{0}(?:[^{0}]|{0}{0})*(?:{0}|\\Z)"
@@ -274,7 +270,7 @@ _ORACLE = r"\b[nN]?[qQ]'.*"
 """A comment inside a comment, and Oracle's own quotes, are taken to reach to the end: no variable may follow them."""
 
 
-def filled(query: str, values: Mapping[str, Value], dialect: SqlDialect) -> str:
+def fill_query(query: str, values: Mapping[str, Value], dialect: SqlDialect) -> str:
     """``query`` with a literal for each of its variables; ``SourceError`` for one that has no value or no place."""
     parts = []
     for text, is_variable in _pieces(query, dialect):

@@ -174,7 +174,7 @@ def _tell_shapes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
     shapes = Shapes()
     for block in _blocks(batches, None):
-        telling = [found for line in block.lines.splitlines() if (found := shapes.telling(line)) is not None]
+        telling = [found for line in block.lines.splitlines() if (found := shapes.sample(line)) is not None]
         yield pa.record_batch([pa.array(telling, pa.binary())], names=["line"])
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, dialect_of
 from tidegate.core.columns.values import is_finite
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
-from tidegate.sources.jdbc import REFUSED, FetchedColumns, JdbcStatements, Refusal, refusal, telling_cause
+from tidegate.sources.jdbc import REFUSED, FetchedColumns, JdbcStatements, Refusal, innermost_cause, refusal
 from tidegate.sources.reader import GreatestValues
 from tidegate.spark.filters import collected, column_named, count_in, fitted, kinds_of_times, named
 from tidegate.spark.jars import driver_of
@@ -153,7 +153,7 @@ def database_refusal(error: Exception, mask: Mask) -> Refusal:
     trace = mask(str(getattr(error, "_stackTrace", None) or ""))
     text = f"{mask(str(error))}\n{trace}"
     causes = re.findall(r"^Caused by: (.+)$", trace, re.MULTILINE)
-    return refusal(text, telling_cause(text) or (causes[-1] if causes else telling_line(error, mask)))
+    return refusal(text, innermost_cause(text) or (causes[-1] if causes else telling_line(error, mask)))
 
 
 EXACT_UP_TO = 1_000_000

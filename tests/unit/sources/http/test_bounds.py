@@ -14,7 +14,7 @@ from servers.api import Api, between
 from support.http_reads import fetched, read_of
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, matches
 from tidegate.errors import SourceError
-from tidegate.sources.http.bounds import Part, described, parts, upper
+from tidegate.sources.http.bounds import Part, describe, parts, upper
 from tidegate.sources.http.client import body_of, request_of
 from tidegate.sources.http.read import Counts, Fetch, blocks
 from tidegate.specs.columns import ColumnSource, HttpRead, Value, WatermarkMode, WatermarkParams
@@ -184,7 +184,7 @@ def test_a_range_without_room_for_a_record_is_not_asked_for(api: Api, end: datet
     rows = above("at", STORED, upper=Bound(end, inclusive=True))
     assert parts(flow, rows, NOW) == ()
     assert list(blocks(Fetch(read_of(api), ()), 0, Counts())) == api.asked == []
-    assert described(flow, rows) == "no request: nothing can be new"
+    assert describe(flow, rows) == "no request: nothing can be new"
 
 
 def test_a_range_of_one_value_or_of_another_column_is_asked_for() -> None:
@@ -199,11 +199,11 @@ def test_a_range_of_one_value_or_of_another_column_is_asked_for() -> None:
 
 def test_a_plan_tells_the_request() -> None:
     flow = source("at", mapping={"at": "since"}, to_param="until")
-    assert described(flow, above("at", STORED)) == (
+    assert describe(flow, above("at", STORED)) == (
         "GET https://a.example/v1: since=2026-04-02T07:00:00+00:00 until=<now> in the query"
     )
-    assert described(source(), RowFilter()) == "GET https://a.example/v1: everything"
+    assert describe(source(), RowFilter()) == "GET https://a.example/v1: everything"
     body = source("id", mapping={"id": "since"}, to_param="until", location="body", split=2)
-    assert described(body, above("id", 2, upper=Bound(8))) == (
+    assert describe(body, above("id", 2, upper=Bound(8))) == (
         "GET https://a.example/v1: since=2 until=6 | since=5 until=8 in the body"
     )

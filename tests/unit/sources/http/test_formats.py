@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from tidegate.errors import SourceError
-from tidegate.sources.http.bounds import rounded_down, rounded_up, written
+from tidegate.sources.http.bounds import format_value, round_down, round_up
 
 MOMENT = datetime(2026, 4, 3, 9, 15, 30, 123456, tzinfo=UTC)
 
@@ -26,7 +26,7 @@ MOMENT = datetime(2026, 4, 3, 9, 15, 30, 123456, tzinfo=UTC)
     ],
 )
 def test_a_moment_in_every_format(format: str, text: str | int) -> None:
-    assert written(MOMENT, format) == text
+    assert format_value(MOMENT, format) == text
 
 
 @pytest.mark.parametrize(
@@ -47,20 +47,20 @@ def test_a_moment_in_every_format(format: str, text: str | int) -> None:
     ],
 )
 def test_other_values(value: object, format: str, text: str | int) -> None:
-    assert written(value, format) == text  # type: ignore[arg-type]  # every kind of value
+    assert format_value(value, format) == text  # type: ignore[arg-type]  # every kind of value
 
 
 def test_text_that_is_no_moment_is_not_bent() -> None:
     with pytest.raises(SourceError, match="'A-7'"):
-        written("A-7", "timestamp")
+        format_value("A-7", "timestamp")
 
 
 def test_times_are_told_in_the_zone_of_the_source() -> None:
-    assert written(datetime(2026, 4, 3, 22, 30, tzinfo=UTC), "date", "Europe/Berlin") == "2026-04-04"
-    assert written(datetime(2026, 4, 3, 9, 15), "timestamp", "Asia/Bangkok") == 1775182500
+    assert format_value(datetime(2026, 4, 3, 22, 30, tzinfo=UTC), "date", "Europe/Berlin") == "2026-04-04"
+    assert format_value(datetime(2026, 4, 3, 9, 15), "timestamp", "Asia/Bangkok") == 1775182500
     shifted = MOMENT.astimezone(timezone(timedelta(hours=7)))
-    assert written(shifted, "datetime") == "2026-04-03 09:15:30"
-    assert written(shifted, "iso") == "2026-04-03T16:15:30.123456+07:00"
+    assert format_value(shifted, "datetime") == "2026-04-03 09:15:30"
+    assert format_value(shifted, "iso") == "2026-04-03T16:15:30.123456+07:00"
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ def test_times_are_told_in_the_zone_of_the_source() -> None:
     ],
 )
 def test_upper_bounds_are_rounded_up(format: str, text: str | int) -> None:
-    assert rounded_up(MOMENT, format) == text
+    assert round_up(MOMENT, format) == text
 
 
 def test_what_a_format_can_tell_is_not_rounded() -> None:
-    assert rounded_up(datetime(2026, 4, 3, tzinfo=UTC), "date") == "2026-04-03"
-    assert rounded_up(datetime(2026, 4, 1, tzinfo=UTC), "%Y-%m") == "2026-04"
-    assert rounded_up(date(2026, 4, 3), "date") == "2026-04-03"
-    assert rounded_up(5, "iso") == 5
+    assert round_up(datetime(2026, 4, 3, tzinfo=UTC), "date") == "2026-04-03"
+    assert round_up(datetime(2026, 4, 1, tzinfo=UTC), "%Y-%m") == "2026-04"
+    assert round_up(date(2026, 4, 3), "date") == "2026-04-03"
+    assert round_up(5, "iso") == 5
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_what_a_format_can_tell_is_not_rounded() -> None:
     ],
 )
 def test_now_is_rounded_down_to_what_the_server_is_told(format: str, moment: datetime) -> None:
-    assert rounded_down(MOMENT, format) == moment
-    assert written(moment, format) == written(MOMENT.replace(microsecond=0), format)
+    assert round_down(MOMENT, format) == moment
+    assert format_value(moment, format) == format_value(MOMENT.replace(microsecond=0), format)
 
 
 def test_a_day_begins_in_the_zone_of_the_source() -> None:
-    assert rounded_down(MOMENT, "date", "Asia/Bangkok") == datetime(2026, 4, 2, 17, tzinfo=UTC)
+    assert round_down(MOMENT, "date", "Asia/Bangkok") == datetime(2026, 4, 2, 17, tzinfo=UTC)

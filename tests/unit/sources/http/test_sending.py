@@ -373,7 +373,7 @@ def test_every_request_is_paced_also_repeated_ones_redirects_and_those_for_token
     api.faults["/start"].append(BUSY)
     pace = CountingPace(None, 1)
     sender = Sender(read_of(api, "/start", auth=auth), pace)
-    sender.fetched(request_of(read_of(api, "/start"), Part()), lambda response: response.read())
+    sender.fetch(request_of(read_of(api, "/start"), Part()), lambda response: response.read())
     sender.close()
     assert [each.path for each in api.asked] == ["/token", "/start", "/start", "/items"]
     assert pace.asked == sender.requests == len(api.asked)

@@ -22,7 +22,7 @@ RECORDS = st.lists(st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3), 
 
 def telling(records: list[Any]) -> list[bytes]:
     shapes = Shapes()
-    found = [shapes.telling(json.dumps(record).encode()) for record in records]
+    found = [shapes.sample(json.dumps(record).encode()) for record in records]
     return [each for each in found if each is not None]
 
 
@@ -58,11 +58,11 @@ def test_only_what_is_new_is_kept() -> None:
 
 def test_an_object_with_keys_without_end_does_not_fill_the_memory() -> None:
     shapes = Shapes()
-    kept = [shapes.telling(json.dumps({"map": {f"key {number}": number}}).encode()) for number in range(5000)]
+    kept = [shapes.sample(json.dumps({"map": {f"key {number}": number}}).encode()) for number in range(5000)]
     lines = [each for each in kept if each is not None]
     assert 1000 < len(lines) < 1100
     assert look([lines]).fields[0].type == "json"
 
 
 def test_what_is_no_record_is_left_for_who_reads_it() -> None:
-    assert Shapes().telling(b"{oops") == b"{oops"
+    assert Shapes().sample(b"{oops") == b"{oops"

@@ -19,7 +19,7 @@ from support.format_files import ENDINGS, written
 from support.unit_waves import carried_out, failure, inferred, rows, source, surveys, wave, work
 from tidegate.errors import SourceMissing
 from tidegate.sink.unit_task import carry_out_here, fetch, fetch_task, plan_write, write
-from tidegate.sources.units.fetch import address_of, listed
+from tidegate.sources.units.fetch import address_of, list_files
 from tidegate.sources.units.work import Fetched, UnitFailure, UnitWritten, Variables
 from tidegate.specs.columns import AuthKind, CsvOptions, HttpAuth, HttpRead, Retries
 from tidegate.specs.locations import Location, Secret
@@ -208,7 +208,7 @@ def test_files_that_tell_nothing_tell_little_and_fail(tmp_path: Path, format: st
     of = from_folder(f"{(tmp_path / 'in').as_uri()}/{{{{surveyId}}}}", format)
     given = wave(tmp_path, of, [work("a", 1, 2), work("b", 1, 2)], inferred())
     told = fetch(fetch_task(given), given.works[0], 0)
-    assert isinstance(told, UnitFailure) or len(told.telling) == 1
+    assert isinstance(told, UnitFailure) or len(told.samples) == 1
     results = carried_out(given)
     assert failure(results[0]).problem
     assert ids(tmp_path, results[1]) == [1, 2]
@@ -261,13 +261,13 @@ def test_signs_in_values_stand_for_themselves(tmp_path: Path) -> None:
     template = Location(f"{folder.as_uri()}/{{{{u}}}}.?")
 
     def found(value: str) -> list[str]:
-        return [each.slice.path for each in listed(address_of(template, Variables({"u": value})), 0, "auto")]
+        return [each.slice.path for each in list_files(address_of(template, Variables({"u": value})), 0, "auto")]
 
     assert (found("a*"), found("[q]"), found("ab")) == (["a*.x"], ["[q].x"], ["ab.x"])
     with pytest.raises(SourceMissing):
         found("*")
     literal = Location(f"{folder.as_uri()}/%7B%7Bu%7D%7D.x")
-    assert [each.slice.path for each in listed(address_of(literal, Variables({"u": "a*"})), 0, "auto")] == ["a*.x"]
+    assert [each.slice.path for each in list_files(address_of(literal, Variables({"u": "a*"})), 0, "auto")] == ["a*.x"]
 
 
 @pytest.mark.parametrize("value", ["..", "../../etc", "a/../b", "", "/etc"])

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tidegate.errors import SourceError
-from tidegate.sources.units.work import UnitWork, Variables, names_in, range_text, sent, variables_of
+from tidegate.sources.units.work import UnitWork, Variables, names_in, range_text, sent_params, variables_of
 from tidegate.specs.columns import HttpRead
 from tidegate.specs.locations import Secret
 from tidegate.specs.units import Bounding, RangeParam, UnitSource, UnitWatermark
@@ -62,26 +62,26 @@ def test_the_variables_of_a_unit() -> None:
     )
     work = UnitWork("u1", 0, ((LOW, HIGH),), {"region": "eu"}, {"key": Secret("canary")})
     found = variables_of(source, work, (LOW, HIGH))
-    assert found.filled("{{id}}/{{ region }}/{{day}}/{{key}}{}{x}") == "u1/eu/2026-02-21/canary{}{x}"
+    assert found.fill("{{id}}/{{ region }}/{{day}}/{{key}}{}{x}") == "u1/eu/2026-02-21/canary{}{x}"
     assert "canary" not in repr(found)
-    assert sent(source, found, ["day"]) == (("to", "2026-03-01T00:00:00+00:00"),)
+    assert sent_params(source, found, ["day"]) == (("to", "2026-03-01T00:00:00+00:00"),)
 
 
 def test_a_variable_without_a_value_is_named_with_those_that_have_one() -> None:
     known = Variables({"b": 1}, {"a": Secret("canary")})
     with pytest.raises(SourceError, match=r"\{\{c\}\} has no value; known are: a, b") as caught:
-        known.filled("x{{ c }}")
+        known.fill("x{{ c }}")
     assert "canary" not in str(caught.value)
     with pytest.raises(SourceError, match="known are: none"):
-        Variables().filled_deep({"a": [{"b": "{{}}"}]})
+        Variables().fill_deep({"a": [{"b": "{{}}"}]})
 
 
 def test_values_are_not_looked_at_again() -> None:
-    assert Variables({"a": "{{b}}", "b": "x"}).filled("{{a}}") == "{{b}}"
+    assert Variables({"a": "{{b}}", "b": "x"}).fill("{{a}}") == "{{b}}"
 
 
 def test_numbers_stay_numbers_where_they_stand_alone() -> None:
-    filled = Variables({"n": 5, "t": "x"}).filled_deep({"a": ["{{n}}", "{{n}}!", "{{t}}", 1, None, True]})
+    filled = Variables({"n": 5, "t": "x"}).fill_deep({"a": ["{{n}}", "{{n}}!", "{{t}}", 1, None, True]})
     assert filled == {"a": [5, "5!", "x", 1, None, True]}
 
 
@@ -91,4 +91,4 @@ def test_every_use_is_found() -> None:
 
 def test_secrets_are_hidden_in_every_form_the_longest_first() -> None:
     known = Variables(secrets={"a": Secret("pass"), "b": Secret("pass word/1"), "c": Secret("")})
-    assert known.hidden("pass word/1, pass%20word%2F1, pass%20word/1, pass") == "***, ***, ***, ***"
+    assert known.mask("pass word/1, pass%20word%2F1, pass%20word/1, pass") == "***, ***, ***, ***"

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
 from tidegate.errors import AccessDenied, ConfigError, EnvironmentProblem, StateError, StorageUnavailable, TidegateError
-from tidegate.protocol.providers.base import NumberedMetadataProvider, Saved, checked_id, moved
+from tidegate.protocol.providers import NumberedMetadataProvider, Saved, check_id, saved_by_another
 from tidegate.specs.locations import Secret
 from tidegate.specs.masking import Mask
 
@@ -85,25 +85,25 @@ class SqlMetadataProvider(NumberedMetadataProvider):
         return self._address.render_as_string(hide_password=True)
 
     def last(self, dataflow_id: str) -> Saved | None:
-        rows = self._rows(sa.select(_watermarks).where(_watermarks.c.dataflow_id == checked_id(dataflow_id)))
+        rows = self._rows(sa.select(_watermarks).where(_watermarks.c.dataflow_id == check_id(dataflow_id)))
         return rows[0] if rows else None
 
     def history(self, dataflow_id: str) -> tuple[Saved, ...]:
-        wanted = sa.select(_history).where(_history.c.dataflow_id == checked_id(dataflow_id))
+        wanted = sa.select(_history).where(_history.c.dataflow_id == check_id(dataflow_id))
         return tuple(self._rows(wanted.order_by(_history.c.number)))
 
     def save(self, dataflow_id: str, saved: Saved) -> None:
         if saved.number == 1:
             self._make_tables()
-        values = saved.facts(checked_id(dataflow_id))
+        values = saved.facts(check_id(dataflow_id))
         with self._mapped():
             try:
                 with self._engine.begin() as connection:
                     if not _saved_over(connection, values):
-                        raise moved(dataflow_id)
+                        raise saved_by_another(dataflow_id)
                     connection.execute(sa.insert(_history), values)
             except IntegrityError:
-                raise moved(dataflow_id) from None
+                raise saved_by_another(dataflow_id) from None
 
     def _rows(self, query: sa.Select[Any]) -> list[Saved]:
         """What the query gives; nothing where there is no table yet."""

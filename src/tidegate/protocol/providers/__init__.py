@@ -1,1 +1,0 @@
-"""Metadata providers: who else keeps the watermarks of column sources, as text."""
