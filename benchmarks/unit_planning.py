@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from benchmarks.report import machine, medians, store, table
-from tidegate.core.units.planner import plan_units, progressed
+from tidegate.core.units.planner import advance_units, plan_units
 from tidegate.core.units.state import Coverage, UnitEntry, Units, UnitState, decode_units, encode_units
 from tidegate.specs.columns import FunctionRead
 from tidegate.specs.units import PartitionKind, TimeRange, TimeWatermark, UnitSource, WorkUnits
@@ -46,7 +46,7 @@ def done_of(source: UnitSource, units: Units) -> UnitState:
     plan = plan_units("p", source, None, units, 0, START)
     first, last = plan.partitions[0].start, plan.partitions[-1].start
     covered: Coverage = ((first, last),) if first < last else ((first, last + 1),)
-    return replace(progressed(None, plan, []), entries=dict.fromkeys(units.values, UnitEntry(covered)))
+    return replace(advance_units(None, plan, []), entries=dict.fromkeys(units.values, UnitEntry(covered)))
 
 
 def apart(state: UnitState) -> UnitState:

@@ -63,14 +63,14 @@ class MergeOverwriteStrategy:
         strategy.save(fitted(kept, table), Target(path, table))
 
     def _strategy(self, columns: Sequence[str]) -> KeyOverwrite:
-        from tidegate.schema.names import spelled
+        from tidegate.schema.names import spell
         from tidegate.spark.loading.strategies import KeyOverwrite
         from tidegate.spark.loading.target import Guard, Keys, TableWindow
 
-        bounds = {spelled(name, columns): each for name, each in (self._window or {}).items()}
+        bounds = {spell(name, columns): each for name, each in (self._window or {}).items()}
         window = TableWindow.of_bounds(bounds, _OWNER) if bounds else None
         guard = Guard(_OWNER, self._max_delete_fraction, self._allow_empty_window)
-        return KeyOverwrite(Keys(tuple(spelled(name, columns) for name in self._keys), _OWNER), window, guard)
+        return KeyOverwrite(Keys(tuple(spell(name, columns) for name in self._keys), _OWNER), window, guard)
 
 
 Window = dict[str, tuple[Value, Value]]

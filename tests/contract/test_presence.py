@@ -15,7 +15,7 @@ from tidegate.errors import RunStopped, StorageError
 from tidegate.observe import events
 from tidegate.protocol import documents, log
 from tidegate.protocol.identity import SourceKey
-from tidegate.runs.presence import Courtesy, Note, at_work, note_of
+from tidegate.runs.presence import Courtesy, Note, claim_source, note_of
 from tidegate.specs.locations import Location
 from tidegate.specs.project import OnConflict
 from tidegate.storage import memory
@@ -49,7 +49,7 @@ class Run:
         self.told: list[events.Event] = []
         self.heard = threading.Event()
         self.stop = threading.Event()
-        self.entered = at_work(store, KEY, policy, self._hear, self.stop, courtesy)
+        self.entered = claim_source(store, KEY, policy, self._hear, self.stop, courtesy)
 
     def _hear(self, event: events.Event) -> None:
         self.told.append(event)

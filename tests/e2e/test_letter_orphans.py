@@ -14,7 +14,7 @@ from tidegate.errors import CommitLost
 from tidegate.failpoints import arm
 from tidegate.protocol.change import Change
 from tidegate.reports.correction import TableComparison
-from tidegate.runs.dead_letters import answered
+from tidegate.runs.dead_letters import write_answers
 from tidegate.schema.dead_letter import DISCARDED
 from tidegate.sink.parquet_file import uuid7
 
@@ -81,7 +81,7 @@ def test_who_slept_with_letters_cannot_commit_them_after_the_fence(lake: Lake) -
     opened = place.positions.open()
     (letter,) = tidegate.list_letters(lake.config, "events")
     state = dict(opened.state or {})
-    sleeping = answered(place, [letter], DISCARDED, uuid7())
+    sleeping = write_answers(place, [letter], DISCARDED, uuid7())
     change = Change(state, place.tracker.embedded(state), debts=sleeping.debts(place, opened), letters=-1)
     age(letters(lake))
     assert of_letters(clean(lake.project).tables).removed.count == 1

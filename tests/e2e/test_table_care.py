@@ -21,7 +21,7 @@ from tidegate.protocol.maintenance import ActiveFile, MaintainedTable, Rewrite, 
 from tidegate.runs import maintenance
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
-from tidegate.runs.maintenance import bins, merged
+from tidegate.runs.maintenance import bins, merge_files
 from tidegate.storage.stores import open_store
 
 FIELDS = [
@@ -175,7 +175,7 @@ def rewrite_of(lake: Lake) -> tuple[int, Rewrite]:
     table = MaintainedTable(lake.table, store)
     snapshot = table.snapshot("OPTIMIZE")
     files = table.active_files(snapshot)
-    return snapshot.facts.version, merged(store, snapshot.facts, [files], lake.project.pipelines[0].sink)
+    return snapshot.facts.version, merge_files(store, snapshot.facts, [files], lake.project.pipelines[0].sink)
 
 
 def test_two_at_once_double_nothing(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_care_that_fails_never_fails_a_run(tmp_path: Path, monkeypatch: pytest.M
     def fails(*arguments: object) -> Rewrite:
         raise StorageUnavailable("no answer", "try again")
 
-    monkeypatch.setattr(maintenance, "merged", fails)
+    monkeypatch.setattr(maintenance, "merge_files", fails)
     filled(lake, 1)
     lake.arrive("date=2026-01-28/9999.ndjson")
     assert lake.run().ok

@@ -11,7 +11,7 @@ import pytest
 from support.lake import Lake
 from tidegate import optimize_table, reconcile
 from tidegate.protocol.maintenance import MaintainedTable, RewriteOvertaken, commit_rewrite
-from tidegate.runs.maintenance import bins, merged
+from tidegate.runs.maintenance import bins, merge_files
 from tidegate.storage.stores import open_store
 
 
@@ -24,7 +24,7 @@ def test_files_that_were_cleaned_up_before_their_commit_are_not_committed(tmp_pa
     store = open_store(lake.table)
     table = MaintainedTable(lake.table, store)
     snapshot = table.snapshot("")
-    rewrite = merged(store, snapshot.facts, bins(table.active_files(snapshot), 1 << 27), pipeline.sink)
+    rewrite = merge_files(store, snapshot.facts, bins(table.active_files(snapshot), 1 << 27), pipeline.sink)
     written = tmp_path / "lake/events" / rewrite.added[0].path
     two_days_ago = time.time() - 2 * 24 * 3600
     os.utime(written, (two_days_ago, two_days_ago))

@@ -17,8 +17,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from support.long_runs import examples
-from tidegate.core.columns.look_back import lowered
-from tidegate.core.columns.planner import fixed, plan_columns
+from tidegate.core.columns.look_back import lower
+from tidegate.core.columns.planner import fix_bounds, plan_columns
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, literal, matches, predicate
 from tidegate.core.columns.replay import (
     UNITS,
@@ -29,7 +29,7 @@ from tidegate.core.columns.replay import (
     check_handover,
     chunk_columns,
     chunks,
-    handed_over,
+    hand_over,
 )
 from tidegate.core.columns.state import ColumnState, decode_columns, encode_columns
 from tidegate.core.columns.values import WatermarkSerializer, greatest, is_above, kind_of
@@ -186,7 +186,7 @@ class World:
         """A run, with rows that come between the question how far the source goes and the read."""
         plan = plan_columns("p", self.source, Load(), self.state, 0, NOW)
         seen = self.greatest(plan.reads)
-        end = fixed(plan, self.state, seen)
+        end = fix_bounds(plan, self.state, seen)
         if not is_last:
             self.add_later()
         if not end.nothing:
@@ -208,11 +208,11 @@ class World:
         check_handover("p/s", self.source, Load(), self.state, replay, skip_gap=len(stored) < len(levels))
         for chunk in replay.chunks():
             plan = plan_columns("p", self.source, Load(), self.state, 0, NOW, chunk=chunk)
-            window = fixed(plan, self.state, {}).rows
+            window = fix_bounds(plan, self.state, {}).rows
             for row in [row for row in self.table if matches(window, as_values(row))]:
                 del self.table[row]
             self.table.update(self.found(window))
-        self.state = handed_over(self.source, self.state, None, replay.end, NOW)
+        self.state = hand_over(self.source, self.state, None, replay.end, NOW)
 
 
 @settings(deadline=None, max_examples=examples(150))
@@ -260,7 +260,7 @@ def test_rows_that_are_late_by_less_than_the_safety_lag_are_read_once(data: st.D
         now += timedelta(hours=data.draw(st.integers(0, 4)))
         plan = plan_columns("p", source, Load(), state, 0, now)
         reads = [each for each in rows if matches(plan.reads, {"u": each})]
-        end = fixed(plan, state, {"u": max(reads, default=None)})
+        end = fix_bounds(plan, state, {"u": max(reads, default=None)})
         found = [each for each in rows if matches(end.rows, {"u": each})]
         if found:
             table.update(found)
@@ -283,7 +283,7 @@ def test_a_replaced_window_holds_what_the_source_holds_in_it(data: st.DataObject
         world = World(data, source, rows=[(key, *found) for key, found in data.draw(sources).items()])
         plan = plan_columns("p", source, load, state, 0, NOW)
         seen = world.greatest(plan.reads)
-        end = fixed(plan, state, seen)
+        end = fix_bounds(plan, state, seen)
         if end.nothing:
             continue
         if end.window is not None and None not in plan.stored.values():
@@ -446,7 +446,7 @@ def test_look_back_never_begins_above_the_stored_value_and_keeps_its_kind(
 ) -> None:
     if isinstance(stored, date):
         look_back = replace(look_back, days=look_back.days + 1)
-    low = lowered(stored, look_back, NOW, zone)
+    low = lower(stored, look_back, NOW, zone)
     assert kind_of(low) == kind_of(stored)
     assert not is_above(low, stored)
     assert greatest(low, stored) == stored

@@ -16,7 +16,7 @@ from servers.raw import RawServer
 from support.long_runs import examples
 from support.unit_waves import FIELDS, source, wave, work
 from tidegate.errors import TidegateError
-from tidegate.schema.inference import agreeing, look
+from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.sink.unit_columns import RecordBlocks
 from tidegate.sink.unit_task import carry_out_here
 from tidegate.sources.http.answers import Shapes
@@ -211,8 +211,8 @@ def read_columns(case: Case, url: str) -> int:
         telling = [told for block in found for line in block.lines.splitlines() if (told := shapes.sample(line))]
         if not telling:
             return 0
-        inferred = look([telling], coerce_conflicts_to_utf8=case.coerce, rescued=case.rescued)
-        fields = agreeing(inferred).fields
+        inferred = infer_json([telling], coerce_conflicts_to_utf8=case.coerce, rescued=case.rescued)
+        fields = check_agreement(inferred).fields
     if case.rescued:
         fields = (*fields, FieldSpec("rescued", "string"))
     decoder = RecordBlocks(fields, case.schema, fetch.parts, url)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.long_runs import examples
 from tidegate.core.files.codec import decode, encode
 from tidegate.core.files.discovery import is_new
-from tidegate.core.files.edit import knows, moved_to, without
+from tidegate.core.files.edit import forget_partition, knows, move_watermark
 from tidegate.core.files.paths import join, sort_key, split
 from tidegate.core.files.state import Active, Failed, Finished, Idle, LateWindow, PathState, RecordsRead, greatest_path
 from tidegate.specs.locations import Location
@@ -82,7 +82,7 @@ def rest(state: PathState, partition: str) -> tuple[object, ...]:
 def test_setting_a_watermark_changes_its_partition_only_and_leaves_a_valid_state(
     state: PathState, partition: str, name: str
 ) -> None:
-    after = moved_to(SOURCE, state, partition, name, NOW)
+    after = move_watermark(SOURCE, state, partition, name, NOW)
     assert_is_valid(after)
     assert rest(after, partition) == rest(state, partition)
     assert after.partition_watermarks[partition] == name
@@ -93,7 +93,7 @@ def test_setting_a_watermark_changes_its_partition_only_and_leaves_a_valid_state
 def test_below_a_set_watermark_nothing_becomes_due_and_above_it_nothing_is_lost(
     state: PathState, partition: str, name: str
 ) -> None:
-    after = moved_to(SOURCE, state, partition, name, NOW)
+    after = move_watermark(SOURCE, state, partition, name, NOW)
     was_due, is_due = is_new(SOURCE, state), is_new(SOURCE, after)
     for other in NAMES:
         path = join(partition, other)
@@ -108,7 +108,7 @@ def test_below_a_set_watermark_nothing_becomes_due_and_above_it_nothing_is_lost(
 def test_forgetting_a_partition_makes_all_its_files_due_and_no_other(state: PathState, partition: str) -> None:
     if not knows(state, partition):
         return
-    after = without(SOURCE, state, partition, NOW)
+    after = forget_partition(SOURCE, state, partition, NOW)
     assert_is_valid(after)
     assert rest(after, partition) == rest(state, partition)
     was_due, is_due = is_new(SOURCE, state), is_new(SOURCE, after)

@@ -14,7 +14,7 @@ from support.long_runs import examples
 from tidegate.core.files.discovery import PathListing
 from tidegate.core.files.paths import sort_key, split
 from tidegate.core.files.plan import FileSlice, Plan
-from tidegate.core.files.planner import OPENING, Sizing, grouped, plan_paths
+from tidegate.core.files.planner import OPENING, Sizing, group_files, plan_paths
 from tidegate.core.files.state import PathState
 from tidegate.specs.project import LateFiles, Lateness, PathSource
 
@@ -85,7 +85,7 @@ SIZINGS = st.builds(Sizing, st.integers(1, 10_000_000), st.integers(1, 8), st.in
 @settings(deadline=None)
 @given(SLICES, SIZINGS)
 def test_units_hold_every_slice_once_and_in_order(slices: list[FileSlice], sizing: Sizing) -> None:
-    units = grouped(slices, sizing)
+    units = group_files(slices, sizing)
     assert [each for unit in units for each in unit.slices] == slices
     assert [unit.number for unit in units] == list(range(1, len(units) + 1))
 
@@ -93,7 +93,7 @@ def test_units_hold_every_slice_once_and_in_order(slices: list[FileSlice], sizin
 @settings(deadline=None)
 @given(SLICES, SIZINGS)
 def test_units_keep_to_their_limits_unless_one_file_is_larger(slices: list[FileSlice], sizing: Sizing) -> None:
-    for unit in grouped(slices, sizing):
+    for unit in group_files(slices, sizing):
         assert unit.files <= sizing.max_files
         assert unit.files == 1 or unit.bytes + unit.files * OPENING <= sizing.target_bytes
 
@@ -101,7 +101,7 @@ def test_units_keep_to_their_limits_unless_one_file_is_larger(slices: list[FileS
 @settings(deadline=None)
 @given(SLICES, SIZINGS)
 def test_a_unit_begins_a_further_partition_only_to_take_it_whole(slices: list[FileSlice], sizing: Sizing) -> None:
-    units = grouped(slices, sizing)
+    units = group_files(slices, sizing)
     for unit, following in pairwise(units):
         partitions = {split(each.path)[0] for each in unit.slices}
         shared = split(unit.slices[-1].path)[0] == split(following.slices[0].path)[0]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from laws.unit_world import BEGIN, UnitWorld
 from support.long_runs import examples
 from support.work_units import time_source
-from tidegate.core.calendar import milliseconds, shifted, zone_named
+from tidegate.core.calendar import milliseconds, shift, zone_named
 from tidegate.core.units.plan import UnitPlan
 from tidegate.core.units.planner import failure_start
 from tidegate.core.units.state import (
@@ -24,10 +24,10 @@ from tidegate.core.units.state import (
     Failure,
     UnitEntry,
     UnitState,
+    add_range,
     decode_units,
     encode_units,
-    joined,
-    without,
+    remove_range,
 )
 from tidegate.core.units.time_range import cut
 from tidegate.errors import WatermarkError
@@ -219,10 +219,10 @@ def test_more_to_add_is_never_earlier_and_more_to_take_away_never_later(
     moment: int, zone: str, later: Span, earlier: Span, more: Span
 ) -> None:
     where = zone_named(zone)
-    middle = shifted(moment, where, later=later, earlier=earlier)
+    middle = shift(moment, where, later=later, earlier=earlier)
     longer, shorter = (Span(span.days + more.days, span.elapsed + more.elapsed) for span in (later, earlier))
-    assert shifted(moment, where, later=longer, earlier=earlier) >= middle
-    assert shifted(moment, where, later=later, earlier=shorter) <= middle
+    assert shift(moment, where, later=longer, earlier=earlier) >= middle
+    assert shift(moment, where, later=later, earlier=shorter) <= middle
 
 
 pieces = st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 20)), max_size=6)
@@ -231,7 +231,7 @@ pieces = st.lists(st.tuples(st.integers(-50, 50), st.integers(0, 20)), max_size=
 def united(parts: list[tuple[int, int]], tick: int = 1) -> Coverage:
     coverage: Coverage = ()
     for low, length in parts:
-        coverage = joined(coverage, low * tick, (low + length) * tick)
+        coverage = add_range(coverage, low * tick, (low + length) * tick)
     return coverage
 
 
@@ -242,7 +242,7 @@ def test_coverage_is_a_set_of_times(parts: list[tuple[int, int]], low: int, leng
     coverage = united(parts)
     assert {each for begin, end in coverage for each in range(begin, end)} == covered
     assert all(one[1] < other[0] for one, other in pairwise(coverage))
-    rest = without(coverage, low, low + length)
+    rest = remove_range(coverage, low, low + length)
     assert {each for begin, end in rest for each in range(begin, end)} == covered - cut_out
     assert united([(begin, end - begin) for begin, end in reversed(coverage)]) == coverage
 

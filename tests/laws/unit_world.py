@@ -7,20 +7,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from tidegate.core.calendar import milliseconds, shifted, zone_named
+from tidegate.core.calendar import milliseconds, shift, zone_named
 from tidegate.core.units.plan import UnitPlan, WorkUnit
-from tidegate.core.units.planner import plan_units, progressed
+from tidegate.core.units.planner import advance_units, plan_units
 from tidegate.core.units.state import (
     Coverage,
     UnitEntry,
     Units,
     UnitState,
+    add_range,
     decode_units,
     encode_units,
     high_of,
     interval_at,
-    joined,
-    without,
+    remove_range,
 )
 from tidegate.specs.units import Replace, UnitSource
 
@@ -73,15 +73,15 @@ class UnitWorld:
             self._write(source, work, milliseconds(plan.now))
         failed = [(work, "refused") for work, bad in zip(works, fails, strict=True) if bad]
         half = len(done) // 2
-        self.state = progressed(self.state, plan, done[:half], failed)
-        self.state = progressed(self.state, plan, done[half:])
+        self.state = advance_units(self.state, plan, done[:half], failed)
+        self.state = advance_units(self.state, plan, done[half:])
         return not failed
 
     def reset(self, units: tuple[str, ...], low: int, high: int) -> None:
         """Forget what was read."""
         assert self.state is not None
         self.state = self.state.without_units(units, low, high)
-        self.covered |= {unit: without(self.covered.get(unit, ()), low, high) for unit in units}
+        self.covered |= {unit: remove_range(self.covered.get(unit, ()), low, high) for unit in units}
 
     def _write(self, source: UnitSource, work: WorkUnit, now: int) -> None:
         assert work.low < work.high
@@ -100,7 +100,7 @@ class UnitWorld:
             read = [row for row in self._between(work.unit, low, high) if row.arrival <= now]
             table.setdefault(low, []).extend(read)
             self.returned.update(read)
-        self.covered[work.unit] = joined(self.covered.get(work.unit, ()), work.low, work.high)
+        self.covered[work.unit] = add_range(self.covered.get(work.unit, ()), work.low, work.high)
 
     def check(self) -> None:
         """Coverage is what succeeded; what it covers and was read is in the table, and nothing is there twice."""
@@ -121,7 +121,7 @@ class UnitWorld:
             for partition in plan.partitions:
                 low, own = partition.start, high_of(entry.coverage, partition.start, partition.nominal_end)
                 if own is not None and plan.job_cutoff is not None:
-                    low = max(low, plan.job_cutoff, shifted(own, zone, earlier=source.grace))
+                    low = max(low, plan.job_cutoff, shift(own, zone, earlier=source.grace))
                 if settled is not None and source.replace in (Replace.SEGMENTS, Replace.UNIT):
                     if partition.start < settled and (own is None or own < settled):
                         continue

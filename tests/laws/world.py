@@ -24,7 +24,7 @@ from tidegate.core.files.discovery import (
     is_new,
     is_sealed,
     list_after,
-    opened,
+    seal_cold_start,
     survey,
 )
 from tidegate.core.files.paths import Layout, SourceFile, sort_key, split
@@ -56,12 +56,12 @@ def read(*paths: str) -> tuple[Covered, ...]:
 
 def is_open(of: PathSource, state: PathState, directory: str, now: datetime = NOW) -> bool:
     """Whether ``directory`` or anything below it may hold files to read."""
-    return not is_directory_sealed(Layout.of(of), opened(of, state, now), directory)
+    return not is_directory_sealed(Layout.of(of), seal_cold_start(of, state, now), directory)
 
 
 def is_partition_open(of: PathSource, state: PathState, partition: str, now: datetime = NOW) -> bool:
     """Whether the files that lie directly in ``partition`` are looked at."""
-    return not is_sealed(Layout.of(of), opened(of, state, now), partition)
+    return not is_sealed(Layout.of(of), seal_cold_start(of, state, now), partition)
 
 
 def listing(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tidegate.core.units.plan import UnitPlan, WorkUnit
-from tidegate.core.units.planner import plan_units, progressed
+from tidegate.core.units.planner import advance_units, plan_units
 from tidegate.protocol.change import Change
 from tidegate.runs.bind import bind
 from tidegate.runs.bound_source import UnitBound
@@ -78,7 +78,7 @@ class UnitLake:
         done = [work for work in works if work.unit not in (*failing, *retiring)]
         failed = [(work, "the server answered 500") for work in works if work.unit in failing]
         retired = {work.unit: "the server answered 404" for work in works if work.unit in retiring}
-        state = place.tracker.encode(progressed(place.state_of(opened), plan, done, failed, retired))
+        state = place.tracker.encode(advance_units(place.state_of(opened), plan, done, failed, retired))
         schema = COLUMNS if opened.table_version < 0 else None
         place.positions.commit(opened, Change(state=state, embedded=state, schema=schema))
         return works

@@ -7,7 +7,7 @@ from typing import Any
 
 from tidegate.core.calendar import iso, milliseconds, zone_named
 from tidegate.core.units.plan import UnitPlan, WorkUnit
-from tidegate.core.units.planner import plan_units, progressed
+from tidegate.core.units.planner import advance_units, plan_units
 from tidegate.core.units.state import Units, UnitState
 from tidegate.specs.columns import FunctionRead
 from tidegate.specs.units import PartitionKind, TimeRange, TimeWatermark, UnitSource, WorkUnits
@@ -49,7 +49,7 @@ def after(
         plan = planned(source, now, state, units)
         failed = {(unit, at(start)) for run, unit, start in failing if run == now}
         works = list(plan.works())
-        state = progressed(
+        state = advance_units(
             state,
             plan,
             [work for work in works if (work.unit, work.start) not in failed],

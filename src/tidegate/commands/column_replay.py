@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.commands.setup import Config, agreed, load, replayed_source, spark_engine
 from tidegate.core.columns.look_back import as_moment
-from tidegate.core.columns.planner import ColumnPlan, ReadBounds, fixed, plan_columns
+from tidegate.core.columns.planner import ColumnPlan, ReadBounds, fix_bounds, plan_columns
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.core.columns.replay import (
     Chunk,
@@ -32,12 +32,12 @@ from tidegate.core.columns.replay import (
     check_reached,
     chunk_columns,
     chunk_zone,
-    doubled_by_production,
-    fitted_bounds,
+    columns_read_twice,
+    fit_bounds,
     is_number,
 )
 from tidegate.core.columns.state import ColumnState, text_of
-from tidegate.core.columns.values import are_comparable, described, is_above, value_of
+from tidegate.core.columns.values import are_comparable, describe, is_above, value_of
 from tidegate.errors import (
     ConfigError,
     RowsRefused,
@@ -232,7 +232,7 @@ class ReplayChecks:
         if self.elsewhere:
             return ()
         source, load = self.bound.source, self.bound.pipeline.sink.load
-        return doubled_by_production(source, load, self.state, self.config)
+        return columns_read_twice(source, load, self.state, self.config)
 
     def _check_overlap(self) -> None:
         """Refuse to append what the next run would append again."""
@@ -483,7 +483,7 @@ class ColumnReplay:
         if kind is None:
             return False
         before, zone = self._config, self._bound.source.source_timezone
-        self._config = fitted_bounds(before, kind, zone)
+        self._config = fit_bounds(before, kind, zone)
         return self._config is not before
 
     def _checks(self, production: ColumnState | None) -> ReplayChecks:
@@ -539,7 +539,7 @@ class ColumnReplay:
         source, now, chunk = self._bound.source, self._clock(), record.chunks[number]
         load, column = self._pipeline.sink.load, self._config.chunk_column
         plan = plan_columns(self._names[0], source, load, None, 0, now, chunk=chunk, chunk_column=column)
-        bounds = fixed(plan, None, {})
+        bounds = fix_bounds(plan, None, {})
         since = self._since(chunk)
         reader = self._engine.reader(source, self._pipeline.schema, now)
         frame = reader.read(bounds.rows)
@@ -571,8 +571,8 @@ class ColumnReplay:
             value = seen.get(column)
             if value is not None and not are_comparable(value, self._config.end):
                 raise WatermarkError(
-                    f"{'/'.join(self._names)}: the replay ends at {described(self._config.end)}, and {column!r} has "
-                    f"values such as {described(value)}",
+                    f"{'/'.join(self._names)}: the replay ends at {describe(self._config.end)}, and {column!r} has "
+                    f"values such as {describe(value)}",
                     "give bounds of that kind; times as 2026-04-03T09:15:00+00:00",
                 )
 

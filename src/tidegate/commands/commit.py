@@ -326,9 +326,9 @@ class Committing:
             staged = pipeline.sink.table.uri == uri and pipeline.delivery is Delivery.STAGED
             if not staged or pipeline.sink.maintenance == Maintenance() or self.stop.is_set():
                 continue
-            from tidegate.runs.maintenance import care_after
+            from tidegate.runs.maintenance import maintain_after
 
-            care_after(pipeline, pipeline.sources[0].name, position - commits, position, self.emit)
+            maintain_after(pipeline, pipeline.sources[0].name, position - commits, position, self.emit)
 
     def _report(self, uris: Sequence[str], started: float) -> CommitReport:
         tables = tuple(self._told(uri) for uri in uris)

@@ -21,7 +21,7 @@ from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.run import LettersReport
-from tidegate.runs.dead_letters import DeadLetterSelection, WrittenLetters, answered, chosen
+from tidegate.runs.dead_letters import DeadLetterSelection, WrittenLetters, select_letters, write_answers
 from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.file_walk import coverage_of, deal, raise_failures
@@ -46,13 +46,13 @@ def list_letters(
     reason: str | None = None,
     limit: int | None = None,
 ) -> tuple[Letter, ...]:
-    """The dead letters of a pipeline that nobody has answered, oldest first.
+    """The dead letters of a pipeline that nobody has write_answers, oldest first.
 
     ``ids`` may be beginnings of ids, ``file`` is a glob over the path in the source, ``reason`` a part of the reason.
     """
     choice = DeadLetterSelection(tuple(ids), file, reason)
     sources = file_sources(config, pipeline, source)
-    return tuple(islice(chain.from_iterable(chosen(bound, choice) for bound in sources), limit))
+    return tuple(islice(chain.from_iterable(select_letters(bound, choice) for bound in sources), limit))
 
 
 def retry_letters(
@@ -128,11 +128,11 @@ def _committed(bound: FileSource, answer: Callable[[Position], _Answer]) -> Lett
 
 
 def _discarded(bound: FileSource, opened: Position, choice: DeadLetterSelection) -> _Answer:
-    letters = list(chosen(bound, choice))
+    letters = list(select_letters(bound, choice))
     report = _report(bound, len(letters))
     if not letters:
         return _Answer(None, report)
-    answers = answered(bound, letters, DISCARDED, uuid7())
+    answers = write_answers(bound, letters, DISCARDED, uuid7())
     change = _change(opened, bound, answers, -len(letters), "dlq discard")
     return _Answer(change, replace(report, answered=len(letters)))
 
@@ -140,7 +140,7 @@ def _discarded(bound: FileSource, opened: Position, choice: DeadLetterSelection)
 def _retried(
     bound: FileSource, opened: Position, choice: DeadLetterSelection, lane: Callable[[], Engine], emit: Emit
 ) -> _Answer:
-    letters = list(chosen(bound, choice))
+    letters = list(select_letters(bound, choice))
     report = _report(bound, len(letters))
     if not letters:
         return _Answer(None, report)
@@ -159,7 +159,7 @@ def _retried(
     if not good:
         return _Answer(None, told)
     new = WrittenLetters.of(whole.results)
-    answers = answered(bound, good, RETRIED, run, fingerprint(columns.fields))
+    answers = write_answers(bound, good, RETRIED, run, fingerprint(columns.fields))
     together = WrittenLetters((*new.files, *answers.files), new.count)
     change = replace(
         _change(opened, bound, together, new.count - len(good), "dlq retry"),

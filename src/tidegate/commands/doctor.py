@@ -12,7 +12,7 @@ from tidegate.commands.setup import Config, load, sources_of
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.observe.wording import count
 from tidegate.reports.run import Check
-from tidegate.runs.checks import guarded, space, writable
+from tidegate.runs.checks import collect_checks, space, writable
 from tidegate.runs.tracker import TrackedSource
 from tidegate.spark.jars import S3, fetched, find_java, java_version
 from tidegate.specs.project import ProjectSpec
@@ -94,4 +94,4 @@ def _table(bound: TrackedSource) -> list[Check]:
         yield from bound.tracker.table_checks(bound, name, opened, state)
         yield from writable(name, bound.table_uri)
 
-    return guarded(name, look)
+    return collect_checks(name, look)

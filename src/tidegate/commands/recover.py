@@ -84,7 +84,7 @@ def _accepted(source: TrackedSource, choices: frozenset[Acceptance]) -> Check:
             return Check(name, "fail", "there is no recorded state to go on from", "see the message of `tidegate run`")
         state = source.state_of(opened)
         if Acceptance.SET in choices:
-            state = tracker.rebuilt(state, finished_files(source.positions.site, opened))
+            state = tracker.rebuild(state, finished_files(source.positions.site, opened))
         else:
             tracker.check(state)
         after = _record(source, opened, tracker.encode(state))
@@ -169,7 +169,7 @@ class _Unreadable:
         tracker = self._source.tracker
         state = tracker.decode(base.winner.state)
         commits = list(_since(ladder.rungs, base.version))
-        carried = tracker.carried_forward(self._source, state, [coverage for _, coverage in commits], self._clock())
+        carried = tracker.carry_forward(self._source, state, [coverage for _, coverage in commits], self._clock())
         added = () if carried is None else tuple(version for version, _ in commits)
         unknown = tuple(range(max((base.version, *added)) + 1, ladder.version + 1))
         return _Rebuilt(base.winner, carried or state, added, unknown)

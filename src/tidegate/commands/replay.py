@@ -24,7 +24,7 @@ from tidegate.core.files.discovery import EXAMPLES, Skipped, accepts, is_behind
 from tidegate.core.files.edit import Selection
 from tidegate.core.files.paths import SourceFile, sort_key
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
-from tidegate.core.files.planner import grouped
+from tidegate.core.files.planner import group_files
 from tidegate.core.files.state import Changed, FileOutcome, Refused
 from tidegate.errors import (
     CommitLost,
@@ -45,7 +45,7 @@ from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.correction import FileSet, ReplayReport
 from tidegate.runs.bound_source import Clock
 from tidegate.runs.dead_letters import DeadLetterSelection as LetterChoice
-from tidegate.runs.dead_letters import WrittenLetters, answered, chosen
+from tidegate.runs.dead_letters import WrittenLetters, select_letters, write_answers
 from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FileSource, SourceState, sizing_of
 from tidegate.runs.file_walk import coverage_of, deal, left_of, raise_failures
@@ -188,7 +188,7 @@ def choose(
     listed = bound.tracker.store.list(selection.prefix, scope=scope)
     there = {info.path: info for info in listed if selection.takes(info.path)}
     files = [SourceFile(path, there[path].size, there[path].etag) for path in sorted(there, key=sort_key)]
-    by_state = bound.tracker.sorted(state, [file for file in files if accepts(source, file.path) is None], now)
+    by_state = bound.tracker.sort_files(state, [file for file in files if accepts(source, file.path) is None], now)
     rows = {
         value.removeprefix(base): number
         for value, number in rows_by_value(bound.pipeline.sink.table, FILE_COLUMN, f"{base}{selection.prefix}")
@@ -333,7 +333,7 @@ class Replay:
 
     def _units(self, files: Sequence[SourceFile]) -> tuple[FileGroup, ...]:
         slices = [FileSlice(file.path, file.size, file.etag) for file in files]
-        return grouped(slices, sizing_of(self._bound))
+        return group_files(slices, sizing_of(self._bound))
 
     def _task(self, columns: TableColumnsPlan, work: Location) -> ReadTask:
         """The task of a run, but for where it writes: whole files, in pieces that are read back one at a time."""
@@ -388,8 +388,8 @@ class Replay:
         """The change with the letters that the files bring now, and answers to those they brought before."""
         new = WrittenLetters.of(results)
         paths = {*(file.path for file in choice.files), *choice.dropped}
-        before = [letter for letter in chosen(self._bound, LetterChoice()) if letter.file in paths]
-        answers = answered(self._bound, before, REPLAYED, self._run)
+        before = [letter for letter in select_letters(self._bound, LetterChoice()) if letter.file in paths]
+        answers = write_answers(self._bound, before, REPLAYED, self._run)
         together = WrittenLetters((*new.files, *answers.files), new.count)
         return replace(
             change,
@@ -401,7 +401,7 @@ class Replay:
     def _still_finished(self, state: Any, choice: ReplaySelection) -> dict[str, object]:
         """The state as it is now, unless it says by now that one of the files is to be read."""
         now = self._clock()
-        due = self._bound.tracker.sorted(state, choice.files, now).due
+        due = self._bound.tracker.sort_files(state, choice.files, now).due
         if due:
             raise TidegateError(
                 f"{self._bound.key}: {due[0].path} was finished when the replay began, and now waits to be read: the "

@@ -54,7 +54,7 @@ from tidegate.runs.lanes import (
     sample as sample_files,
 )
 from tidegate.schema.evolution import Difference, Kind, differences
-from tidegate.schema.inference import FieldReport, Inference, agreeing
+from tidegate.schema.inference import FieldReport, Inference, check_agreement
 from tidegate.schema.names import field_to_json
 from tidegate.schema.types import arrow_schema, merged_fields, paths_of
 from tidegate.specs.project import Evolution, FieldSpec
@@ -104,7 +104,7 @@ def _updated(bound: FileSource, lines: int, confirm: Callable[[SchemaInference],
     report = _reported(bound, (found, files), before)
     if not report.new and before is not None:
         return report
-    agreeing(found)
+    check_agreement(found)
     whole_columns(bound.pipeline, with_rescued(bound.pipeline, found.fields))
     if not confirm(report):
         return report

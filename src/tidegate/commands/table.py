@@ -20,7 +20,7 @@ from tidegate.reports.run import TableCareReport
 from tidegate.reports.schema import SchemaChange, TableRewrite
 from tidegate.runs.bound_source import AnySource
 from tidegate.runs.maintenance import TableMaintenance
-from tidegate.schema.evolution import differences, widened
+from tidegate.schema.evolution import differences, widen
 from tidegate.schema.names import CONTAINERS, SCALARS, decimal_of
 from tidegate.schema.types import scalar_type, type_name
 from tidegate.specs.project import Evolution
@@ -111,7 +111,7 @@ class _Widening:
 
     def target(self, snapshot: Snapshot) -> pa.Schema:
         """The columns that the table gets."""
-        return widened(arrow_schema(snapshot.facts.schema_json), self.column, self.kind)
+        return widen(arrow_schema(snapshot.facts.schema_json), self.column, self.kind)
 
     def report(self) -> TableRewrite:
         """What there is to do."""

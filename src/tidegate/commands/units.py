@@ -14,7 +14,7 @@ from tidegate.commands.setup import Config, agreed, unit_sources
 from tidegate.config.problems import nearest
 from tidegate.core.units.plan import TimePartition, UnitPlan, WhySkipped, WorkUnit
 from tidegate.core.units.planner import failure_start
-from tidegate.core.units.state import Failure, UnitEntry, UnitState, high_of, within
+from tidegate.core.units.state import Failure, UnitEntry, UnitState, clip, high_of
 from tidegate.core.units.time_range import cut
 from tidegate.errors import TidegateError
 from tidegate.observe.wording import count
@@ -350,7 +350,7 @@ def _moved(
 
 def _forgotten(state: UnitState, unit: str, chosen: Chosen) -> tuple[tuple[int, int], ...]:
     coverage, one = state.entries[unit].coverage, chosen.partition
-    return coverage if one is None else within(coverage, one.start, one.nominal_end)
+    return coverage if one is None else clip(coverage, one.start, one.nominal_end)
 
 
 def _remarks(

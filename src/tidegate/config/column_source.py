@@ -18,7 +18,7 @@ from pydantic import BeforeValidator
 from tidegate.config import values as v
 from tidegate.config.document import Absolute, Block, Loc, Scalar, Spot, find, problem
 from tidegate.config.file_source import CsvModel
-from tidegate.config.models import Context, Model, dump, duration, entry, fields, fill, section, values_for
+from tidegate.config.models import Context, Model, dump, duration, entry, fields, fill, kinds_of, section, values_for
 from tidegate.config.normal_form import TABLES
 from tidegate.config.problems import Notes, Problem
 from tidegate.config.values import refusal, text, texts
@@ -33,24 +33,18 @@ from tidegate.specs.columns import (
     TableRead,
     WatermarkMode,
 )
-from tidegate.specs.locations import Location, Options, holds_credentials, shown_address
+from tidegate.specs.locations import Location, Options, holds_credentials, public_address
 
 _TIME = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?)?")
 NEEDS_COLUMNS = ("watermark_mode", "safety_lag", "future_tolerance", "null_watermark", "backward")
 """Keys of a source that mean something only with ``watermark_columns``."""
-FOLLOWED = (
+COLUMN_KEYS = (
     ("watermark_columns", "filter_expression", "source_timezone", "poll_interval_secs"),
     (*NEEDS_COLUMNS, "timezone"),
 )
 """Keys of every column source in the order of ``config show``; the second half is for those with columns."""
 
-_OF_FORMATS = {
-    "csv": ("csv",),
-    "sheet": ("excel",),
-    "lines": ("json",),
-    "pattern": ("parquet", "csv", "json", "excel"),
-    "follow_links": ("parquet", "csv", "json", "excel"),
-}
+_SCANS = ("parquet", "csv", "json", "excel")
 TIMES = ("timestamp", "date")
 
 
@@ -175,21 +169,21 @@ class ColumnSourceModel(LookBackModel):
         """What is read."""
 
     @classmethod
-    def shown_source(cls, source: ColumnSource) -> dict[str, Any]:
+    def show_source(cls, source: ColumnSource) -> dict[str, Any]:
         """The source with every key of its kind; those of watermarks only where there are some."""
         given = {
             "safety_lag": duration(source.safety_lag),
             "future_tolerance": duration(source.future_tolerance),
-            "backward": BackwardModel.shown(source.look_back),
+            "backward": BackwardModel.show(source.look_back),
             "timezone": source.look_back.timezone,
         }
-        always, with_columns = FOLLOWED
+        always, with_columns = COLUMN_KEYS
         keys = (*always, *with_columns) if source.watermark_columns else always
-        return {**cls.shown_read(source.read), **dump(cls, source, keys, given)}
+        return {**cls.show_read(source.read), **dump(cls, source, keys, given)}
 
     @classmethod
     @abstractmethod
-    def shown_read(cls, read: Any) -> dict[str, Any]:
+    def show_read(cls, read: Any) -> dict[str, Any]:
         """What is read, in the words of the file."""
 
 
@@ -206,12 +200,12 @@ class TableSourceModel(ColumnSourceModel):
     step: ClassVar[str] = "<table source>"
     type: TableFormat = entry("What the table or the files are.")
     source_uri: v.Address = entry("Where the table or the files are.")
-    csv: CsvModel = section(CsvModel, "How CSV files are written.")
-    sheet: v.Text | None = entry("The sheet of Excel files; the first one when unset.", None)
-    lines: v.Flag = entry("Whether JSON files have one object per line.", True)
-    pattern: v.Glob | None = entry("Only files whose names fit this glob are read.", None)
+    csv: CsvModel = section(CsvModel, "How CSV files are written.", kinds=("csv",))
+    sheet: v.Text | None = entry("The sheet of Excel files; the first one when unset.", None, kinds=("excel",))
+    lines: v.Flag = entry("Whether JSON files have one object per line.", True, kinds=("json",))
+    pattern: v.Glob | None = entry("Only files whose names fit this glob are read.", None, kinds=_SCANS)
     follow_links: v.Flag = entry(
-        "Follow symbolic links below source_uri; without it, one is an error. Local only.", False
+        "Follow symbolic links below source_uri; without it, one is an error. Local only.", False, kinds=_SCANS
     )
     storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
 
@@ -219,9 +213,9 @@ class TableSourceModel(ColumnSourceModel):
         return fill(TableRead, self, location=Location(context.absolute(self.source_uri), self.storage_options))
 
     @classmethod
-    def shown_read(cls, read: TableRead) -> dict[str, Any]:
-        keys = ("type", "source_uri", *_OF_FORMATS, "storage_options")
-        return dump(cls, read, [key for key in keys if read.format.value in _OF_FORMATS.get(key, TABLES)])
+    def show_read(cls, read: TableRead) -> dict[str, Any]:
+        fits = [key for key, kinds in kinds_of(cls).items() if read.format in kinds.allowed]
+        return dump(cls, read, ("type", "source_uri", *fits, "storage_options"))
 
 
 class FunctionModel(Model):
@@ -235,7 +229,7 @@ class FunctionModel(Model):
         return fill(FunctionRead, self)
 
     @classmethod
-    def shown_read(cls, read: FunctionRead) -> dict[str, Any]:
+    def show_read(cls, read: FunctionRead) -> dict[str, Any]:
         return dump(cls, read, ("type", "function", "options"))
 
 
@@ -249,9 +243,10 @@ class PythonSourceModel(FunctionModel, ColumnSourceModel):
 def column_source_problems(source: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:
     """Problems of one column source, whatever it reads; ``declared`` is type by column."""
     kind = str(source.text("type"))
-    for key, kinds in _OF_FORMATS.items():
-        if source.has(key) and kind not in kinds and kind in TABLES:
-            yield source.problem(f"the type of this source is {kind}; allowed: with {', '.join(kinds)} only", key)
+    for key, kinds in kinds_of(TableSourceModel).items() if kind in TABLES else ():
+        if source.has(key) and kind not in kinds.allowed:
+            allowed = ", ".join(kinds.allowed)
+            yield source.problem(f"the type of this source is {kind}; allowed: with {allowed} only", key)
     yield from _configure_problems(source, kind)
     columns = [str(word) for word in source.words("watermark_columns")]
     leading = columns[:1] if source.text("watermark_mode") == "tuple" else columns
@@ -410,10 +405,10 @@ class JdbcConnectionModel(Model):
     configure: LookBackModel = section(LookBackModel, "Look-back of sources that have none of their own.")
 
     @classmethod
-    def shown(cls, spec: JdbcRead) -> dict[str, Any]:
+    def show(cls, spec: JdbcRead) -> dict[str, Any]:
         """The connection of a read; its look-back is shown with the sources."""
         keys = [key for key in fields(cls) if key != "configure"]
-        return dump(cls, spec, keys, {"url": shown_address(spec.url)})
+        return dump(cls, spec, keys, {"url": public_address(spec.url)})
 
 
 class JdbcReadModel(Model):
@@ -449,7 +444,7 @@ class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
     read = JdbcReadModel.read
 
     @classmethod
-    def shown_read(cls, read: JdbcRead) -> dict[str, Any]:
+    def show_read(cls, read: JdbcRead) -> dict[str, Any]:
         return dump(
             cls, read, ("type", "connection", "table", "query", "partition_column", "parallelism", "fetch_size")
         )

@@ -17,8 +17,8 @@ from typing import Self, TypeAlias
 import yaml
 from yaml import events as ev
 
-from tidegate.config.problems import Problem, masked, masked_address
-from tidegate.specs.locations import looks_secret, shown_address
+from tidegate.config.problems import Problem, mask, mask_address
+from tidegate.specs.locations import looks_secret, public_address
 
 Node: TypeAlias = "Scalar | Block | Items | None"
 Loc: TypeAlias = Sequence[str | int]
@@ -169,15 +169,15 @@ def problem(root: Block, loc: Loc, text: str) -> Problem:
     return Problem(line_of(root, loc), path_of(root, loc), text)
 
 
-def shown(root: Block, loc: Loc) -> str:
+def quote(root: Block, loc: Loc) -> str:
     """The value at ``loc`` as the file has it, quoted; empty for secrets and for what is not a scalar."""
     node = find(root, loc)
     if not isinstance(node, Scalar) or any(_hidden(part) for part in loc) or tuple(loc) == ("state", "url"):
         return ""
     if loc[-1] in ("url", "token_url"):
-        text = shown_address(node.raw) if node.raw.lstrip().startswith("jdbc:") else masked_address(node.raw)
+        text = public_address(node.raw) if node.raw.lstrip().startswith("jdbc:") else mask_address(node.raw)
     else:
-        text = masked(node.raw)
+        text = mask(node.raw)
     return repr(text if len(text) <= 60 else text[:57] + "…")
 
 

@@ -135,7 +135,7 @@ class CsvModel(Model):
         return fill(CsvOptions, self, quote=None if self.quote == "none" else self.quote)
 
     @classmethod
-    def shown(cls, spec: CsvOptions) -> dict[str, Any]:
+    def show(cls, spec: CsvOptions) -> dict[str, Any]:
         """Every key; without quotes there is a word."""
         return dump(cls, spec, given={"quote": spec.quote or "none"})
 
@@ -218,12 +218,12 @@ class SourceModel(Model):
         )
 
     @classmethod
-    def shown(cls, spec: PathSource) -> dict[str, Any]:
+    def show(cls, spec: PathSource) -> dict[str, Any]:
         """The keys that mean something for the format and the tracking of the source."""
         followed = spec.tracking is Tracking.WATERMARK
         left_out = {"csv"} if spec.format is not Format.CSV else set()
         left_out |= set() if followed else {"partition_filter", *WATERMARK_ONLY}
-        given = {"use_watermark": followed, "checkpoint": CheckpointModel.shown(spec)}
+        given = {"use_watermark": followed, "checkpoint": CheckpointModel.show(spec)}
         return dump(cls, spec, [key for key in fields(cls) if key not in left_out], given)
 
 

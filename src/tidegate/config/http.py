@@ -11,8 +11,8 @@ from pydantic import BeforeValidator, WithJsonSchema
 from tidegate.config import values as v
 from tidegate.config.column_source import ColumnSourceModel, LookBackModel, WatermarkParamModel
 from tidegate.config.document import Block, Items, Node, Scalar, Spot
-from tidegate.config.models import Context, Model, dump, entry, fields, fill, section, values_for
-from tidegate.config.problems import Problem, masked, nearest, sentence
+from tidegate.config.models import Context, Model, choices, dump, entry, fields, fill, kinds_of, section, values_for
+from tidegate.config.problems import Problem, mask, nearest, sentence
 from tidegate.config.values import names_to_texts, refusal, text, texts
 from tidegate.specs.columns import (
     AuthKind,
@@ -30,27 +30,7 @@ from tidegate.specs.masking import MASK
 
 _PATH = re.compile(r"[^.\s]+(?:\.[^.\s]+)*")
 _WORDS = {"true": True, "false": False}
-_AUTH = {
-    "none": (),
-    "bearer": ("token",),
-    "basic": ("user", "password"),
-    "api_key": ("token",),
-    "oauth2": ("token_url", "client_id", "client_secret"),
-}
-_MORE_AUTH = {"api_key": ("name", "place"), "oauth2": ("scope",)}
-_PAGES = {
-    "none": (),
-    "offset": (),
-    "page": (),
-    "cursor": ("next",),
-    "next_link": (),
-}
-_MORE_PAGES = {
-    "offset": ("param", "size_param", "size", "start", "total", "max_pages"),
-    "page": ("param", "size_param", "size", "start", "total", "max_pages"),
-    "cursor": ("param", "size_param", "size", "total", "max_pages"),
-    "next_link": ("size_param", "size", "next", "total", "max_pages"),
-}
+_PAGED = ("offset", "page", "cursor", "next_link")
 
 
 def http_url(value: object) -> str:
@@ -157,20 +137,20 @@ class AuthModel(Model):
     at: ClassVar = {"type": "kind"}
     spec: ClassVar = HttpAuth
     type: AuthKind = entry("How the server is told who asks.", AuthKind.NONE)
-    token: v.SecretText | None = entry("The token, or the API key; never shown.", None)
-    user: v.Text | None = entry("The user, for basic.", None)
-    password: v.SecretText | None = entry("The password, for basic; never shown.", None)
-    name: v.Text = entry("The header or parameter that takes an API key.", "X-API-Key")
-    place: Literal["header", "params"] = entry("Where an API key goes.", "header")
-    token_url: HttpUrl | None = entry("Where OAuth2 tokens are asked for.", None)
-    client_id: v.Text | None = entry("The client, for OAuth2.", None)
-    client_secret: v.SecretText | None = entry("The client's secret; never shown.", None)
-    scope: v.Text | None = entry("What the token is for, for OAuth2.", None)
+    token: v.SecretText | None = entry("The token, or the API key; never shown.", None, needed=("bearer", "api_key"))
+    user: v.Text | None = entry("The user, for basic.", None, needed=("basic",))
+    password: v.SecretText | None = entry("The password, for basic; never shown.", None, needed=("basic",))
+    name: v.Text = entry("The header or parameter that takes an API key.", "X-API-Key", kinds=("api_key",))
+    place: Literal["header", "params"] = entry("Where an API key goes.", "header", kinds=("api_key",))
+    token_url: HttpUrl | None = entry("Where OAuth2 tokens are asked for.", None, needed=("oauth2",))
+    client_id: v.Text | None = entry("The client, for OAuth2.", None, needed=("oauth2",))
+    client_secret: v.SecretText | None = entry("The client's secret; never shown.", None, needed=("oauth2",))
+    scope: v.Text | None = entry("What the token is for, for OAuth2.", None, kinds=("oauth2",))
 
     @classmethod
-    def shown(cls, spec: HttpAuth) -> dict[str, Any]:
+    def show(cls, spec: HttpAuth) -> dict[str, Any]:
         """The keys of the kind."""
-        own = (*_AUTH[spec.kind], *_MORE_AUTH.get(spec.kind, ()))
+        own = [key for key, kinds in kinds_of(cls).items() if spec.kind in kinds.allowed]
         return dump(cls, spec, ("type", *own))
 
 
@@ -206,10 +186,10 @@ class HttpConnectionModel(Model):
     configure: LookBackModel = section(LookBackModel, "Look-back of sources that have none of their own.")
 
     @classmethod
-    def shown(cls, spec: HttpRead) -> dict[str, Any]:
+    def show(cls, spec: HttpRead) -> dict[str, Any]:
         """The connection of a read; its headers and its look-back are shown with the sources."""
         keys = [key for key in fields(cls) if key not in ("headers", "configure")]
-        return dump(cls, spec, keys, {"url": masked(spec.url)})
+        return dump(cls, spec, keys, {"url": mask(spec.url)})
 
 
 class PaginationModel(Model):
@@ -218,16 +198,23 @@ class PaginationModel(Model):
     at: ClassVar = {"type": "kind"}
     spec: ClassVar = Pagination
     type: PaginationKind = entry("The kind of pages.", PaginationKind.NONE)
-    param: v.Text | None = entry("The parameter of the offset, page number or cursor.", None)
-    size_param: v.Text | None = entry("The parameter of the page's size.", None)
-    size: v.Count | None = entry("Records per page.", None)
-    start: v.CountOrNone | None = entry("The first offset or page; 0, for pages 1.", None)
-    next: Place | None = entry("Where the answer has the cursor or the link; links also come in a header.", None)
-    total: Place | None = entry("Where the answer has the number of all records.", None)
-    max_pages: v.Count = entry("More pages than this are an error.", 10_000)
+    param: v.Text | None = entry(
+        "The parameter of the offset, page number or cursor.", None, kinds=("offset", "page", "cursor")
+    )
+    size_param: v.Text | None = entry("The parameter of the page's size.", None, kinds=_PAGED)
+    size: v.Count | None = entry("Records per page.", None, kinds=_PAGED)
+    start: v.CountOrNone | None = entry("The first offset or page; 0, for pages 1.", None, kinds=("offset", "page"))
+    next: Place | None = entry(
+        "Where the answer has the cursor or the link; links also come in a header.",
+        None,
+        kinds=("next_link",),
+        needed=("cursor",),
+    )
+    total: Place | None = entry("Where the answer has the number of all records.", None, kinds=_PAGED)
+    max_pages: v.Count = entry("More pages than this are an error.", 10_000, kinds=_PAGED)
 
     @classmethod
-    def shown(cls, spec: Pagination) -> dict[str, Any]:
+    def show(cls, spec: Pagination) -> dict[str, Any]:
         """The keys that have a value, where there are pages."""
         if spec.kind is PaginationKind.NONE:
             return {"type": "none"}
@@ -287,8 +274,8 @@ class HttpSourceModel(ColumnSourceModel, WatermarkParamModel, HttpRequestModel):
         return self.records_read(self.path, self.params, context, watermark=bounds)
 
     @classmethod
-    def shown_read(cls, read: HttpRead) -> dict[str, Any]:
-        return {**shown_request(cls, read), **WatermarkParamModel.shown(read.watermark)}
+    def show_read(cls, read: HttpRead) -> dict[str, Any]:
+        return {**show_request(cls, read), **WatermarkParamModel.show(read.watermark)}
 
 
 REQUEST_KEYS = (
@@ -309,7 +296,7 @@ REQUEST_KEYS = (
 """Keys of a request in the order of ``config show``."""
 
 
-def shown_request(model: type[Model], read: HttpRead) -> dict[str, Any]:
+def show_request(model: type[Model], read: HttpRead) -> dict[str, Any]:
     """What each request has, as far as ``model`` has keys for it."""
     about_post = ("body", "idempotent") if read.method == "GET" else ()
     keys = [key for key in REQUEST_KEYS if key in fields(model) and key not in about_post]
@@ -328,19 +315,19 @@ def shown_request(model: type[Model], read: HttpRead) -> dict[str, Any]:
 
 
 def _without_secrets(body: Mapping[str, object]) -> dict[str, Any]:
-    return {name: MASK if looks_secret(name) else _shown(value) for name, value in body.items()}
+    return {name: MASK if looks_secret(name) else _show(value) for name, value in body.items()}
 
 
-def _shown(value: object) -> object:
+def _show(value: object) -> object:
     if isinstance(value, Mapping):
         return _without_secrets(value)
-    return [_shown(each) for each in value] if isinstance(value, list | tuple) else value
+    return [_show(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def connection_problems(connection: Spot) -> Iterator[Problem]:
     """Problems of one HTTP connection; origins that no link would be followed to, although they are named."""
     if connection.has("auth"):
-        yield from _kind_problems(connection.below("auth"), _AUTH, _MORE_AUTH)
+        yield from _kind_problems(connection.below("auth"), AuthModel)
     try:
         home = origin_of(str(connection.text("url") or ""))
         named = [origin_of(str(word)) for word in connection.words("allowed_origins")]
@@ -356,7 +343,7 @@ def connection_problems(connection: Spot) -> Iterator[Problem]:
 def request_problems(source: Spot) -> Iterator[Problem]:
     """Problems of one HTTP source."""
     pages = source.below("pagination")
-    yield from _kind_problems(pages, _PAGES, _MORE_PAGES)
+    yield from _kind_problems(pages, PaginationModel)
     if pages.has("size") and not pages.has("size_param"):
         yield pages.problem("is missing; it carries the size to the server", "size_param")
     posts = source.text("method") == "POST"
@@ -366,19 +353,13 @@ def request_problems(source: Spot) -> Iterator[Problem]:
     yield from _bound_problems(source, posts=posts)
 
 
-def _kind_problems(
-    block: Spot, needs: Mapping[str, tuple[str, ...]], more: Mapping[str, tuple[str, ...]]
-) -> Iterator[Problem]:
-    """Keys that a kind needs and does not have, and keys of other kinds."""
+def _kind_problems(block: Spot, model: type[Model]) -> Iterator[Problem]:
+    """Keys that the kind of a block needs and does not have, and keys of other kinds."""
     kind = str(block.text("type") or "none")
-    if kind not in needs:
-        return
-    for key in needs[kind]:
-        if not block.has(key):
+    for key, kinds in kinds_of(model).items() if kind in choices(fields(model)["type"]) else ():
+        if kind in kinds.needed and not block.has(key):
             yield block.problem(f"is missing; {kind} needs it", key)
-    others = {key for keys in (*needs.values(), *more.values()) for key in keys}
-    for key in block.block:
-        if key in others and key not in (*needs[kind], *more.get(kind, ())) and block.has(key):
+        if kind not in kinds.allowed and block.has(key):
             yield block.problem(f"means nothing with type {kind}; remove it, or set another type", key)
 
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from tidegate.config.document import Block, Loc, Scalar, find, problem, shown
+from tidegate.config.document import Block, Loc, Scalar, find, problem, quote
 from tidegate.config.models import Model, choices, fields, models_in
 from tidegate.config.normal_form import ALIASES, MS_KEYS, PIPELINE_KEYS, STRUCTURED, Alias
 from tidegate.config.problems import Problem, nearest, sentence
@@ -144,7 +144,7 @@ def kind_of_alias(old: str) -> str:
     return {"": "pipeline", "sources.*": "source"}.get(old.rpartition(".")[0], old.rpartition(".")[0])
 
 
-def reported(error: ValidationError, root: Block) -> Iterator[tuple[tuple[str | int, ...], Problem]]:
+def describe(error: ValidationError, root: Block) -> Iterator[tuple[tuple[str | int, ...], Problem]]:
     """Each complaint with its place; those about values whose variables are missing are left out."""
     for detail in error.errors(include_url=False, include_input=False):
         loc = _place(root, detail["loc"])
@@ -165,7 +165,7 @@ def _place(root: Block, loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
 
 def _text(detail: ErrorDetails, loc: tuple[str | int, ...], root: Block) -> str:
     kind, facts = detail["type"], detail.get("ctx", {})
-    value = shown(root, loc) or "the value"
+    value = quote(root, loc) or "the value"
     if detail["loc"][-1:] == ("[key]",):
         return f"{str(loc[-1])!r} {facts['text']}"
     match kind:

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from tidegate.config.document import parse
-from tidegate.config.normal_form import normal_form, with_kinds
+from tidegate.config.normal_form import normal_form, set_types
 from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.errors import ConfigError
 from tidegate.specs.project import ProjectSpec
@@ -43,7 +43,7 @@ def load(
     else:
         path = Path(config)
         found = _load(_read(path), str(path), path.stem, base or path.absolute().parent, env)
-    return _selected(found, pipelines) if pipelines else found
+    return _select(found, pipelines) if pipelines else found
 
 
 def show(project: ProjectSpec) -> str:
@@ -53,7 +53,7 @@ def show(project: ProjectSpec) -> str:
     """
     from tidegate.config.project import ProjectModel
 
-    return yaml.safe_dump(ProjectModel.shown(project), sort_keys=False, allow_unicode=True, width=100)
+    return yaml.safe_dump(ProjectModel.show(project), sort_keys=False, allow_unicode=True, width=100)
 
 
 def json_schema() -> dict[str, Any]:
@@ -91,16 +91,16 @@ def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str])
     from tidegate.config.project import ProjectModel, project_problems, take_notes
 
     root, more = normal_form(written, stem)
-    kinds = list(with_kinds(root))
+    kinds = list(set_types(root))
     notes = take_notes(root, [where for where, _ in kinds])
     problems += [*more, *(each for _, each in kinds), *notes.problems]
     problems += project_problems(root, resolve, notes.covers)
     try:
         model = ProjectModel.model_validate(root)
     except ValidationError as exc:
-        from tidegate.config.keys import reported
+        from tidegate.config.keys import describe
 
-        problems += [problem for loc, problem in reported(exc, root) if not notes.covers(loc)]
+        problems += [problem for loc, problem in describe(exc, root) if not notes.covers(loc)]
         raise _error(origin, problems) from None
     if problems:
         raise _error(origin, problems)
@@ -112,7 +112,7 @@ def _error(origin: str, problems: list[Problem]) -> ConfigError:
     return ConfigError(tuple(ordered) or (f"{origin}: cannot be used",))
 
 
-def _selected(project: ProjectSpec, names: Sequence[str]) -> ProjectSpec:
+def _select(project: ProjectSpec, names: Sequence[str]) -> ProjectSpec:
     known = [pipeline.name for pipeline in project.pipelines]
     wrong = [
         sentence(f"{project.origin}: no pipeline {name!r}", f"allowed: {', '.join(known)}", nearest(name, known))

@@ -21,7 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from tidegate.config.document import Absolute, Block, Scalar
-from tidegate.config.problems import masked
+from tidegate.config.problems import mask
 from tidegate.specs.locations import Location, Options, Secret
 from tidegate.specs.masking import MASK
 from tidegate.specs.project import Lateness, SinkSpec
@@ -73,21 +73,48 @@ class Model(BaseModel):
         return fill(self.spec, self)
 
     @classmethod
-    def shown(cls, spec: Any) -> dict[str, Any]:
+    def show(cls, spec: Any) -> dict[str, Any]:
         """The block that ``spec`` was made from, with every default and without secrets."""
         return dump(cls, spec)
 
 
-def entry(description: str, default: Any = PydanticUndefined, **more: Any) -> Any:
-    """One key: the sentence about it, its default or what makes one, its limits; without a default it is needed."""
-    if isinstance(default, type):
-        return Field(default_factory=default, description=description, **more)
-    return Field(default, description=description, **more)
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The kinds of a block for which a key means something, and those that need it."""
+
+    allowed: tuple[str, ...]
+    needed: tuple[str, ...]
+
+
+def entry(
+    description: str,
+    default: Any = PydanticUndefined,
+    *,
+    kinds: tuple[str, ...] = (),
+    needed: tuple[str, ...] = (),
+    **more: Any,
+) -> Any:
+    """One key: the sentence about it, its default or what makes one, its limits; without a default it is needed.
+
+    ``kinds`` and ``needed`` are kinds of its block: those with which it means something, those that need it.
+    """
+    made: FieldInfo = Field(
+        description=description, **{"default_factory" if callable(default) else "default": default}, **more
+    )
+    if kinds or needed:
+        made.metadata.append(Kinds((*needed, *kinds), needed))
+    return made
+
+
+def kinds_of(model: type[Model]) -> dict[str, Kinds]:
+    """The keys of a block that mean something for some of its kinds only."""
+    found = {key: [each for each in info.metadata if isinstance(each, Kinds)] for key, info in fields(model).items()}
+    return {key: each[0] for key, each in found.items() if each}
 
 
 def section(model: type[Model], description: str, **more: Any) -> Any:
     """A key that holds a block of its own; all its defaults count where it is not given."""
-    return Field(default_factory=model.model_construct, description=description, **more)
+    return entry(description, model.model_construct, **more)
 
 
 def short_for(key: str) -> BeforeValidator:
@@ -156,7 +183,7 @@ def dump(
             name, info = names[key], model.model_fields[names[key]]
             only, inner = choices(info), models_in(info.annotation)
             value = only[0] if len(only) == 1 else attrgetter(model.at.get(name, name))(spec)
-            found[key] = inner[0].shown(value) if inner and value is not None else plain(value)
+            found[key] = inner[0].show(value) if inner and value is not None else plain(value)
     return {key: found[key] for key in keys}
 
 
@@ -168,7 +195,7 @@ def plain(value: Any) -> Any:
         case Secret():
             return MASK
         case Location():
-            return masked(value.uri)
+            return mask(value.uri)
         case Options():
             return dict.fromkeys(value, MASK)
         case timedelta():

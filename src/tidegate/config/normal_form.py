@@ -78,13 +78,13 @@ UNIT_MARKS = ("watermark", "secondary_input", "work_unit")
 
 def normal_form(root: Block, stem: str) -> tuple[Block, list[Problem]]:
     """A copy of the file's tree with the names of today; ``stem`` names the pipeline of a short file."""
-    top, problems = _with_pipelines(root, stem)
+    top, problems = _add_pipelines(root, stem)
     pipelines = top.get("pipelines")
     if isinstance(pipelines, Block):
         fresh = pipelines.copy()
         for name, pipeline in pipelines.items():
             if isinstance(pipeline, Block):
-                fresh[name] = copied = _copied(pipeline)
+                fresh[name] = copied = _copy(pipeline)
                 top["pipelines"] = fresh
                 where = ("pipelines", name)
                 for alias in ALIASES:
@@ -99,7 +99,7 @@ def normal_form(root: Block, stem: str) -> tuple[Block, list[Problem]]:
     return top, problems
 
 
-def _with_pipelines(root: Block, stem: str) -> tuple[Block, list[Problem]]:
+def _add_pipelines(root: Block, stem: str) -> tuple[Block, list[Problem]]:
     """The root with ``pipelines:``, made from a short file if need be."""
     top = root.copy()
     given = [key for key in OPENS_A_PIPELINE if key in root]
@@ -121,7 +121,7 @@ def _with_pipelines(root: Block, stem: str) -> tuple[Block, list[Problem]]:
     return top, []
 
 
-def _copied(pipeline: Block) -> Block:
+def _copy(pipeline: Block) -> Block:
     """The pipeline with those blocks copied that renames write to."""
     fresh = pipeline.copy()
     for key, node in pipeline.items():
@@ -259,7 +259,7 @@ def _is_given(source: Block, key: str) -> bool:
     return value is not None and not (isinstance(value, Scalar) and value.lower() in ("false", "no", "off"))
 
 
-def with_kinds(root: Block) -> Iterator[tuple[tuple[str, ...], Problem]]:
+def set_types(root: Block) -> Iterator[tuple[tuple[str, ...], Problem]]:
     """Give each source of a connection its type; yields the places of unknown kind, with what is wrong there.
 
     The source blocks of ``root`` are changed.

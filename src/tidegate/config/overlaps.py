@@ -70,7 +70,7 @@ def _readings(pipeline: Spot, absolute: Absolute) -> Iterator[_Reading]:
         loc = (*source.loc, "source_uri")
         if uri is not None and kind in ("files", "table"):
             by_log = str(source.text("type") or "") in _LOGGED
-            yield _Reading(loc, comparable(absolute(uri)), by_log, _taken_by(source))
+            yield _Reading(loc, comparable(absolute(uri)), by_log, _path_filter(source))
         elif uri is not None and kind == DOWNLOAD:
             yield _download(loc, uri, absolute)
         for each in inputs(source) if is_unit_source(source.block) else ():
@@ -88,7 +88,7 @@ def _download(loc: Loc, uri: str, absolute: Absolute) -> _Reading:
     return _Reading(loc, comparable(absolute(fixed)), False, lambda path: accepts(source, path) is None)
 
 
-def _taken_by(source: Spot) -> Callable[[str], bool]:
+def _path_filter(source: Spot) -> Callable[[str], bool]:
     """Whether a file source takes a path; one that reads a scan of files goes by its pattern, if it has one."""
     pattern, exclude = source.text("pattern"), tuple(str(each) for each in source.words("exclude"))
     kind = str(source.text("format" if is_file_source(source.block) else "type") or "ndjson")
@@ -224,17 +224,17 @@ def _overwrite_problems(pipelines: Mapping[str, Spot], sources: Mapping[tuple[st
 def _agreement_problems(pipelines: Mapping[str, Spot]) -> Iterator[Problem]:
     """Pipelines of one table partition it alike and want the same properties."""
     first, *others = pipelines
-    properties, keys = _wanted(pipelines[first].below("sink"))
+    properties, keys = _table_settings(pipelines[first].below("sink"))
     for name in others:
         sink = pipelines[name].below("sink")
-        other_properties, other_keys = _wanted(sink)
+        other_properties, other_keys = _table_settings(sink)
         if other_properties != properties:
             yield sink.problem(f"pipeline {first!r} writes this table with other table_properties; allowed: the same")
         if other_keys != keys:
             yield sink.problem(f"pipeline {first!r} writes this table with other partition columns; allowed: the same")
 
 
-def _wanted(sink: Spot) -> tuple[dict[str, str], tuple[str, ...]]:
+def _table_settings(sink: Spot) -> tuple[dict[str, str], tuple[str, ...]]:
     """The properties and the partition columns that a pipeline wants."""
     block, template = sink.below("table_properties").block, sink.below("partition_by").get("prefix_template")
     properties = {str(key): str(value) for key, value in block.items() if isinstance(value, Scalar)}

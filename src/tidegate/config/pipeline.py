@@ -154,13 +154,13 @@ class PipelineModel(Model):
         )
 
     @classmethod
-    def shown(cls, spec: PipelineSpec) -> dict[str, Any]:
+    def show(cls, spec: PipelineSpec) -> dict[str, Any]:
         """The pipeline with every default."""
         given = {
-            "sources": {each.name: _shown_source(each) for each in spec.sources},
+            "sources": {each.name: _show_source(each) for each in spec.sources},
             "schema_evolution": spec.schema.evolution.value,
-            "transform": TransformModel.shown(spec.transform or TransformSpec()),
-            "sink": SinkModel.shown_of(spec),
+            "transform": TransformModel.show(spec.transform or TransformSpec()),
+            "sink": SinkModel.show_of(spec),
         }
         return dump(cls, spec, given=given)
 
@@ -177,26 +177,26 @@ def _source(
             return model.source(name, context, context.sinks[pipeline])
 
 
-def _shown_source(source: SourceSpec) -> dict[str, Any]:
+def _show_source(source: SourceSpec) -> dict[str, Any]:
     match source:
         case ColumnSource():
-            return next(each for each in COLUMN_SOURCES if isinstance(source.read, each.reads)).shown_source(source)
+            return next(each for each in COLUMN_SOURCES if isinstance(source.read, each.reads)).show_source(source)
         case UnitSource():
-            return next(each for each in UNIT_SOURCES if isinstance(source.read, each.reads)).shown_source(source)
+            return next(each for each in UNIT_SOURCES if isinstance(source.read, each.reads)).show_source(source)
         case _:
             assert isinstance(source, PathSource)
-            return SourceModel.shown(source)
+            return SourceModel.show(source)
 
 
-def shown_connections(pipelines: tuple[PipelineSpec, ...]) -> dict[str, Any]:
+def show_connections(pipelines: tuple[PipelineSpec, ...]) -> dict[str, Any]:
     """The connections that the pipelines use, by name."""
     found: dict[str, Any] = {}
     for source in (source for pipeline in pipelines for source in pipeline.sources):
         match read := request_of(source):
             case JdbcRead():
-                found[read.connection] = JdbcConnectionModel.shown(read)
+                found[read.connection] = JdbcConnectionModel.show(read)
             case HttpRead():
-                found[read.connection] = HttpConnectionModel.shown(read)
+                found[read.connection] = HttpConnectionModel.show(read)
     return found
 
 

@@ -46,21 +46,21 @@ class Notes:
         return any(tuple(loc[: len(done)]) == done for done in self.settled)
 
 
-def masked(text: str) -> str:
+def mask(text: str) -> str:
     """``text`` without the passwords and tokens inside addresses and assignments.
 
-    >>> masked("sc://spark:15002/;token=abc;use_ssl=true")
+    >>> mask("sc://spark:15002/;token=abc;use_ssl=true")
     'sc://spark:15002/;token=***;use_ssl=true'
     """
     return _ASSIGNED.sub(rf"\1{MASK}", _IN_ADDRESS.sub(MASK, text))
 
 
-def masked_address(url: str) -> str:
+def mask_address(url: str) -> str:
     """``url`` with all that may be secret masked: what is before the last ``@``, and parameters.
 
-    >>> masked_address("postgresql://me:p@ss/w@host/state?sslmode=require")
+    >>> mask_address("postgresql://me:p@ss/w@host/state?sslmode=require")
     'postgresql://***@host/state?***'
-    >>> masked_address("jdbc:oracle:thin:scott/tiger@//host/service")
+    >>> mask_address("jdbc:oracle:thin:scott/tiger@//host/service")
     'jdbc:oracle:thin:***@//host/service'
     """
     plain = re.sub(r"^((?:[\w+.-]+:)+(?://)?).*@", rf"\1{MASK}@", url)

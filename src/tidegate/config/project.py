@@ -24,8 +24,8 @@ from tidegate.config.normal_form import (
     tag_of_connection,
 )
 from tidegate.config.overlaps import in_order, order_problems, overlap_problems, table_problems
-from tidegate.config.pipeline import PipelineModel, name_connections, pipeline_problems, shown_connections
-from tidegate.config.problems import Notes, Problem, masked, masked_address, nearest, sentence
+from tidegate.config.pipeline import PipelineModel, name_connections, pipeline_problems, show_connections
+from tidegate.config.problems import Notes, Problem, mask, mask_address, nearest, sentence
 from tidegate.config.sink import STRATEGY_KEYS, WHOLE
 from tidegate.config.values import refusal, text
 from tidegate.config.work_units import unit_notices
@@ -106,7 +106,7 @@ class ReconcileModel(Model):
         return fill(ReconcileSpec, self, every=self.every.fixed)
 
     @classmethod
-    def shown(cls, spec: ReconcileSpec) -> dict[str, Any]:
+    def show(cls, spec: ReconcileSpec) -> dict[str, Any]:
         """How often; never is a word."""
         return dump(cls, spec, given={"every": duration(spec.every)})
 
@@ -129,17 +129,15 @@ class SparkModel(Model):
     config: v.SecretOptions = entry("Settings of the Spark session.", Options)
 
     @classmethod
-    def shown(cls, spec: SparkSpec) -> dict[str, Any]:
+    def show(cls, spec: SparkSpec) -> dict[str, Any]:
         """Where tasks run; settings and addresses without secrets."""
-        remote = masked(spec.remote) if spec.remote is not None else None
+        remote = mask(spec.remote) if spec.remote is not None else None
         return dump(cls, spec, given={"remote": remote, "config": _settings(spec.config)})
 
 
 def _settings(config: Mapping[str, str]) -> dict[str, str]:
     """Spark settings; one whose name or value looks like a secret is masked whole."""
-    return {
-        name: MASK if looks_secret(name) or looks_secret(value) else masked(value) for name, value in config.items()
-    }
+    return {name: MASK if looks_secret(name) or looks_secret(value) else mask(value) for name, value in config.items()}
 
 
 class StateModel(Model):
@@ -162,9 +160,9 @@ class StateModel(Model):
         return fill(StateSpec, self, url=url)
 
     @classmethod
-    def shown(cls, spec: StateSpec) -> dict[str, Any]:
+    def show(cls, spec: StateSpec) -> dict[str, Any]:
         """The state provider, without user, password and parameters in its address."""
-        return dump(cls, spec, given={"url": masked_address(spec.url.value) if spec.url is not None else None})
+        return dump(cls, spec, given={"url": mask_address(spec.url.value) if spec.url is not None else None})
 
 
 Connection = Annotated[
@@ -204,15 +202,15 @@ class ProjectModel(Model):
         return replace(spec, pipelines=tuple(_kept_apart(each, tables) for each in spec.pipelines))
 
     @classmethod
-    def shown(cls, spec: ProjectSpec) -> dict[str, Any]:
+    def show(cls, spec: ProjectSpec) -> dict[str, Any]:
         """The file that the specs mean: every default, and no secret."""
         pipelines = tuple(map(name_connections, spec.pipelines))
-        connections = shown_connections(pipelines)
+        connections = show_connections(pipelines)
         given = {
             "connections": connections,
-            "pipelines": {each.name: PipelineModel.shown(each) for each in pipelines},
-            "global": GlobalModel.shown(spec),
-            "recovery": RecoveryModel.shown(spec),
+            "pipelines": {each.name: PipelineModel.show(each) for each in pipelines},
+            "global": GlobalModel.show(spec),
+            "recovery": RecoveryModel.show(spec),
         }
         return dump(cls, spec, [key for key in fields(cls) if key != "connections" or connections], given)
 

@@ -84,11 +84,11 @@ class ElementModel(Model):
         return FieldSpec(name, self.type, self.nullable, tuple(each.field(each.name) for each in self.fields), **inner)
 
     @classmethod
-    def shown(cls, spec: FieldSpec) -> dict[str, Any]:
+    def show(cls, spec: FieldSpec) -> dict[str, Any]:
         """The type; of its children only those it has."""
         inner = {key: child for key in ("items", "keys", "values") if (child := getattr(spec, key)) is not None}
-        given: dict[str, Any] = {"fields": [FieldModel.shown(child) for child in spec.fields]} if spec.fields else {}
-        given |= {key: ElementModel.shown(child) for key, child in inner.items()}
+        given: dict[str, Any] = {"fields": [FieldModel.show(child) for child in spec.fields]} if spec.fields else {}
+        given |= {key: ElementModel.show(child) for key, child in inner.items()}
         return dump(cls, spec, (*(("name",) if cls is FieldModel else ()), "type", "nullable", *given), given)
 
 
@@ -120,9 +120,9 @@ class SchemaModel(Model):
         return fill(SchemaSpec, self, fields=declared, infer=not declared, evolution=evolution)
 
     @classmethod
-    def shown(cls, spec: SchemaSpec) -> dict[str, Any]:
+    def show(cls, spec: SchemaSpec) -> dict[str, Any]:
         """The columns, if they are declared, and how values become them."""
-        given = {"fields": [FieldModel.shown(each) for each in spec.fields]}
+        given = {"fields": [FieldModel.show(each) for each in spec.fields]}
         return dump(cls, spec, [key for key in fields(cls) if key != "fields" or spec.fields], given)
 
 

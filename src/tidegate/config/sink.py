@@ -273,7 +273,7 @@ class SinkModel(LoadModel):
         return fill(SinkSpec, self, table=table, load=fill(Load, self))
 
     @classmethod
-    def shown_of(cls, pipeline: PipelineSpec) -> dict[str, Any]:
+    def show_of(cls, pipeline: PipelineSpec) -> dict[str, Any]:
         """The sink of a pipeline; of its load strategy the keys that mean something."""
         spec = pipeline.sink
         loading = keys_of(pipeline)

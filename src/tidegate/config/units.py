@@ -117,7 +117,7 @@ class SecondaryInputModel(Model):
         )
 
     @classmethod
-    def shown(cls, spec: SecondaryInput) -> dict[str, Any]:
+    def show(cls, spec: SecondaryInput) -> dict[str, Any]:
         """Where the rows are, and the keys that have a value."""
         fits = {"csv": spec.format is InputFormat.CSV, "auth_fields": spec.auth_fields, "as": spec.variable is not None}
         keys = ("pipeline" if spec.pipeline else "path", "format", "fields", "filters", "category", "storage_options")
@@ -136,7 +136,7 @@ class ParamModel(Model):
     timezone: v.Zone | None = entry("The zone it is written in; the source's when unset.", None)
 
     @classmethod
-    def shown_of(cls, watermark: str, param: RangeParam) -> dict[str, Any]:
+    def show_of(cls, watermark: str, param: RangeParam) -> dict[str, Any]:
         """A bound of the range of ``watermark``."""
         return dump(cls, param, ("watermark", "bound", "format", "timezone"), {"watermark": watermark})
 
@@ -480,7 +480,7 @@ class RangeModel(Model):
         return fill(TimeRange, self, start_round=start, end_round=end)
 
     @classmethod
-    def shown(cls, spec: TimeRange) -> dict[str, Any]:
+    def show(cls, spec: TimeRange) -> dict[str, Any]:
         """The range, with the rounding of each end."""
         return dump(cls, spec, ("from", "to", "from_round", "to_round", "allow_future"))
 
@@ -494,7 +494,7 @@ class WatermarkModel(Model):
     units: UnitValues = entry("The values, for unit; unset: a secondary input has them.", ())
 
     @classmethod
-    def shown(cls, spec: TimeWatermark | UnitWatermark) -> dict[str, Any]:
+    def show(cls, spec: TimeWatermark | UnitWatermark) -> dict[str, Any]:
         """The range, or the units where there are some."""
         if isinstance(spec, TimeWatermark):
             return dump(cls, spec, ("name", "type", "range"), {"type": "datetime"})
@@ -528,7 +528,7 @@ class WorkUnitModel(Model):
         return fill(WorkUnits, self, partition=PartitionKind.NONE, sub_ranges=self.partition)
 
     @classmethod
-    def shown_of(cls, source: UnitSource) -> dict[str, Any]:
+    def show_of(cls, source: UnitSource) -> dict[str, Any]:
         """The keys that mean something for the source."""
         work, read = source.work, source.read
         parts = [{"partition": each.kind.value, "from": each.start, "to": each.end} for each in work.sub_ranges]

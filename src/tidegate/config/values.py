@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from tidegate.config.document import Items, Scalar
 from tidegate.config.problems import nearest, sentence
-from tidegate.core.files.paths import compiled
+from tidegate.core.files.paths import compile_glob
 from tidegate.specs.columns import ParamFormat
 from tidegate.specs.locations import Options, Secret
 
@@ -156,7 +156,7 @@ def glob(value: object) -> str:
     """A glob over paths below a source."""
     pattern = text(value)
     try:
-        compiled(pattern)
+        compile_glob(pattern)
     except re.error:
         raise refusal("is not a glob", "allowed: text with *, **, ?, [a-z]") from None
     if pattern.startswith("/"):

@@ -14,7 +14,7 @@ from tidegate.config import values as v
 from tidegate.config.column_source import TIMES, FunctionModel, JdbcReadModel, rows_problems, table_or_query_problems
 from tidegate.config.document import Absolute, Scalar, Spot
 from tidegate.config.file_source import CsvModel
-from tidegate.config.http import HttpRequestModel, RequestModel, request_problems, shown_request
+from tidegate.config.http import HttpRequestModel, RequestModel, request_problems, show_request
 from tidegate.config.models import Context, Model, dump, entry, fill, section
 from tidegate.config.normal_form import is_unit_source
 from tidegate.config.problems import Problem, nearest, sentence
@@ -141,7 +141,7 @@ class UnitSourceModel(Model):
             params=tuple(
                 fill(RangeParam, param, name=each) for each, param in self.params.items() if param.watermark is not None
             ),
-            replace=self._replaced(sink, followed=time is not None),
+            replace=self._replacement(sink, followed=time is not None),
         )
 
     def _unit(self, inputs: Iterable[SecondaryInput]) -> UnitWatermark | None:
@@ -152,7 +152,7 @@ class UnitSourceModel(Model):
             return given
         return UnitWatermark(made.variable or ".".join(made.fields))
 
-    def _replaced(self, sink: SinkSpec, *, followed: bool) -> Replace:
+    def _replacement(self, sink: SinkSpec, *, followed: bool) -> Replace:
         """What gives way: rows with equal keys, else what the source says, else what it can tell apart."""
         if sink.load.type is LoadType.MERGE_UPSERT:
             return Replace.MERGE_KEYS
@@ -169,17 +169,17 @@ class UnitSourceModel(Model):
         """What is read for each work unit."""
 
     @classmethod
-    def shown_source(cls, source: UnitSource) -> dict[str, Any]:
+    def show_source(cls, source: UnitSource) -> dict[str, Any]:
         """The source with every key of its kind that means something."""
         bounds = {
-            each.name: ParamModel.shown_of(source.time.name if source.time else "", each) for each in source.params
+            each.name: ParamModel.show_of(source.time.name if source.time else "", each) for each in source.params
         }
         given = {
-            "watermark": [WatermarkModel.shown(each) for each in (source.time, source.unit) if each],
-            "secondary_input": [SecondaryInputModel.shown(each) for each in source.inputs],
-            "work_unit": WorkUnitModel.shown_of(source),
+            "watermark": [WatermarkModel.show(each) for each in (source.time, source.unit) if each],
+            "secondary_input": [SecondaryInputModel.show(each) for each in source.inputs],
+            "work_unit": WorkUnitModel.show_of(source),
         }
-        data = cls.shown_read(source.read)
+        data = cls.show_read(source.read)
         data |= dump(cls, source, (*given, "timezone", "poll_interval_secs"), given)
         data["params"] = data.get("params", {}) | bounds
         keys: tuple[str, ...] = ("grace_period", "abstinent_period", "catch_up", "time_column") if source.time else ()
@@ -189,7 +189,7 @@ class UnitSourceModel(Model):
 
     @classmethod
     @abstractmethod
-    def shown_read(cls, read: Any) -> dict[str, Any]:
+    def show_read(cls, read: Any) -> dict[str, Any]:
         """What is read, in the words of the file."""
 
 
@@ -205,8 +205,8 @@ class UnitHttpModel(UnitSourceModel, HttpRequestModel):
         return self.records_read(self.path, self.plain_params(), context)
 
     @classmethod
-    def shown_read(cls, read: HttpRead) -> dict[str, Any]:
-        return shown_request(cls, read)
+    def show_read(cls, read: HttpRead) -> dict[str, Any]:
+        return show_request(cls, read)
 
 
 class UnitJdbcModel(UnitSourceModel, JdbcReadModel):
@@ -219,7 +219,7 @@ class UnitJdbcModel(UnitSourceModel, JdbcReadModel):
     read = JdbcReadModel.read
 
     @classmethod
-    def shown_read(cls, read: JdbcRead) -> dict[str, Any]:
+    def show_read(cls, read: JdbcRead) -> dict[str, Any]:
         return dump(cls, read, ("type", "connection", "table", "query", "fetch_size"))
 
 
@@ -258,7 +258,7 @@ class DownloadModel(UnitSourceModel, RequestModel):
         return fill(FileRead, self, location=location, compression=self.compression.value)
 
     @classmethod
-    def shown_read(cls, read: FileRead) -> dict[str, Any]:
+    def show_read(cls, read: FileRead) -> dict[str, Any]:
         fits = {
             "type": True,
             "format": True,
@@ -268,7 +268,7 @@ class DownloadModel(UnitSourceModel, RequestModel):
         data = dump(cls, read, [key for key in fits if fits[key]])
         if read.http is None:
             return data | dump(cls, read, ("source_uri", "follow_links", "storage_options"))
-        asked = shown_request(cls, read.http)
+        asked = show_request(cls, read.http)
         del asked["max_response_mb"]
         return data | asked
 

@@ -60,7 +60,7 @@ def iso(moment: int, zone: ZoneInfo) -> str:
     return local.isoformat(" ", "milliseconds" if local.microsecond else "seconds")
 
 
-def shifted(moment: int, zone: ZoneInfo, *, later: Span | None = None, earlier: Span | None = None) -> int:
+def shift(moment: int, zone: ZoneInfo, *, later: Span | None = None, earlier: Span | None = None) -> int:
     """``moment`` moved by the difference of both: so many days at the same local time, then so much elapsed time.
 
     More to add never gives an earlier moment, more to take away never a later one.
@@ -75,7 +75,7 @@ def shifted(moment: int, zone: ZoneInfo, *, later: Span | None = None, earlier: 
     return moment + (plus.elapsed - minus.elapsed) // MILLISECOND
 
 
-def rounded(moment: int, rounding: Rounding, zone: ZoneInfo) -> int:
+def round_down(moment: int, rounding: Rounding, zone: ZoneInfo) -> int:
     """The last moment that is not after ``moment`` and begins a day, an hour or a minute in ``zone``."""
     if rounding is Rounding.NONE:
         return moment
@@ -98,17 +98,17 @@ def next_after(moment: int, rounding: Rounding, zone: ZoneInfo) -> int:
         case Rounding.DAY:
             return moment_at(_midnight(local_time(moment, zone)) + timedelta(days=1), zone)
         case Rounding.HOUR:
-            return rounded(moment, rounding, zone) + HOUR
+            return round_down(moment, rounding, zone) + HOUR
         case Rounding.MINUTE:
-            return rounded(moment, rounding, zone) + HOUR // 60
+            return round_down(moment, rounding, zone) + HOUR // 60
 
 
-def floored(moment: int, kind: PartitionKind, zone: ZoneInfo) -> int:
+def floor_to(moment: int, kind: PartitionKind, zone: ZoneInfo) -> int:
     """The beginning of the calendar's own hour, day, week (Monday), month or year that has ``moment`` in it."""
     if kind is PartitionKind.NONE:
         return moment
     if kind is PartitionKind.HOURLY:
-        return rounded(moment, Rounding.HOUR, zone)
+        return round_down(moment, Rounding.HOUR, zone)
     day = _midnight(local_time(moment, zone))
     match kind:
         case PartitionKind.WEEKLY:
@@ -180,10 +180,10 @@ class Period(StrEnum):
         if self in (Period.YEAR, Period.MONTH):
             months = 12 * count if self is Period.YEAR else count
             return months_later(start, months) or (EARLIEST if months < 0 else LATEST)
-        return earlier(start, -count * timedelta(**{f"{self}s": 1}))
+        return subtract(start, -count * timedelta(**{f"{self}s": 1}))
 
 
-def earlier(moment: datetime, duration: timedelta) -> datetime:
+def subtract(moment: datetime, duration: timedelta) -> datetime:
     """``moment - duration``, or the end of the calendar that lies in that direction."""
     try:
         return moment - duration

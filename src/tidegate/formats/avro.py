@@ -28,7 +28,7 @@ from tidegate.formats.columnar import MIXED, ColumnarFormat
 from tidegate.formats.files import LARGEST_WINDOW
 from tidegate.formats.json_decoder import Decoded
 from tidegate.formats.port import check_start
-from tidegate.schema.names import reading_library
+from tidegate.schema.names import avro_library
 from tidegate.schema.types import TIMESTAMP
 
 Shape = Callable[[Any], Any]
@@ -340,7 +340,7 @@ class AvroFile:
         self._path = path
         self.records = 0
         with self._guarded():
-            self._blocks = reading_library().block_reader(_Plain(raw, path))
+            self._blocks = avro_library().block_reader(_Plain(raw, path))
             kind, self._shape = Types().of(self._blocks.writer_schema)
         if not pa.types.is_struct(kind):
             raise SourceError(f"{path}: its schema is not a record", "write the file with a record schema")

@@ -33,7 +33,7 @@ from tidegate.formats.json_decoder import Decoded, Rejected
 from tidegate.formats.json_parsing import INTEGER, doubtful_rows, settle, text_bytes
 from tidegate.formats.port import RowDecoder, check_start
 from tidegate.formats.strict_lines import NUMBER, BadLine, RecordRules, Suspicious
-from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse, shortened
+from tidegate.schema.literals import Literal, NotJson, Pairs, compact, excerpt, parse
 from tidegate.schema.names import decimal_of, table_names
 from tidegate.schema.types import arrow_type
 from tidegate.specs.columns import CsvOptions
@@ -351,11 +351,11 @@ def _cell_value(cell: bytes, field: FieldSpec) -> Any:
         raise BadLine(f"{field.name!r}: {error}") from error
     if field.type == "boolean":
         if text.lower() not in _BOOLEANS:
-            raise BadLine(f"{field.name!r}: {shortened(text)} is neither true nor false")
+            raise BadLine(f"{field.name!r}: {excerpt(text)} is neither true nor false")
         return _BOOLEANS[text.lower()]
     if field.type in ("int32", "int64", "float32", "float64") or decimal_of(field.type):
         if not NUMBER.fullmatch(text):
-            raise BadLine(f"{field.name!r}: {shortened(text)} is not a number, the column is {field.type}")
+            raise BadLine(f"{field.name!r}: {excerpt(text)} is not a number, the column is {field.type}")
         return Literal(text)
     return text
 

@@ -23,7 +23,7 @@ from tidegate.formats.json import LineTooLong, line_blocks
 from tidegate.formats.parquet import open_parquet, own_schema
 from tidegate.formats.strict_lines import BadLine
 from tidegate.observe.wording import count
-from tidegate.schema.inference import Inference, Row, infer_cells, look
+from tidegate.schema.inference import Inference, Row, infer_cells, infer_json
 from tidegate.schema.types import infer_types
 from tidegate.specs.project import Format, PathSource
 from tidegate.storage.port import ObjectStore, SeekableInput
@@ -65,7 +65,7 @@ class Sampler:
                 case Format.PARQUET | Format.AVRO:
                     return infer_types(self._schemas(slices), forbidden=forbidden)
                 case _:
-                    return look(
+                    return infer_json(
                         (self._first_lines(each) for each in slices),
                         coerce_conflicts_to_utf8=coerce_conflicts_to_utf8,
                         forbidden=forbidden,

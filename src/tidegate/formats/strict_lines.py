@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.schema.literals import Literal, NotJson, Pairs, compact, kind_of, parse, rescued_text, shortened
+from tidegate.schema.literals import Literal, NotJson, Pairs, compact, excerpt, kind_of, parse, rescued_text
 from tidegate.schema.names import decimal_of
 from tidegate.schema.types import TIMESTAMP
 from tidegate.specs.project import FieldSpec, Numbers
@@ -305,7 +305,7 @@ class StrictLineReader:
         except InvalidOperation as error:
             raise _misfit(path, value, column) from error
         if not number.is_finite() or number.adjusted() > 400:
-            raise BadLine(f"{path!r}: {shortened(value)} is too large for {column}")
+            raise BadLine(f"{path!r}: {excerpt(value)} is too large for {column}")
         return number
 
     def _integer(self, bits: int) -> Convert:
@@ -315,9 +315,9 @@ class StrictLineReader:
             number = self._number(value, path, column, quoted=False)
             whole = int(number)
             if not -(2**bits) <= whole < 2**bits:
-                raise BadLine(f"{path!r}: {shortened(value)} is too large for {column}")
+                raise BadLine(f"{path!r}: {excerpt(value)} is too large for {column}")
             if number != whole and not self._lenient:
-                raise BadLine(f"{path!r}: {shortened(value)} has a fraction, the column is {column}")
+                raise BadLine(f"{path!r}: {excerpt(value)} has a fraction, the column is {column}")
             return whole
 
         return convert
@@ -332,11 +332,11 @@ class StrictLineReader:
             if self._lenient:
                 return result
             if not np.isfinite(result):
-                raise BadLine(f"{path!r}: {shortened(value)} is too large for {column}")
+                raise BadLine(f"{path!r}: {excerpt(value)} is too large for {column}")
             if number and not result:
-                raise BadLine(f"{path!r}: {shortened(value)} is too small for {column}, it would become 0")
+                raise BadLine(f"{path!r}: {excerpt(value)} is too small for {column}, it would become 0")
             if _is_whole(value) and Decimal(result) != number:
-                raise BadLine(f"{path!r}: {shortened(value)} is a whole number that {column} cannot hold exactly")
+                raise BadLine(f"{path!r}: {excerpt(value)} is a whole number that {column} cannot hold exactly")
             return result
 
         return convert
@@ -348,10 +348,10 @@ class StrictLineReader:
         def convert(value: Any, path: str) -> Decimal:
             number = self._number(value, path, column, quoted=True)
             if number.adjusted() >= precision - scale and number:
-                raise BadLine(f"{path!r}: {shortened(value)} is too large for {column}")
+                raise BadLine(f"{path!r}: {excerpt(value)} is too large for {column}")
             kept = number.quantize(unit, rounding="ROUND_DOWN", context=_EXACT)
             if kept != number and not self._lenient:
-                raise BadLine(f"{path!r}: {shortened(value)} has more than {scale} digits behind the point")
+                raise BadLine(f"{path!r}: {excerpt(value)} has more than {scale} digits behind the point")
             return kept
 
         return convert
@@ -367,7 +367,7 @@ class StrictLineReader:
             try:
                 return read(pa.array([value], pa.string()))[0].as_py()
             except (pa.ArrowInvalid, UnicodeEncodeError) as error:
-                raise BadLine(f"{path!r}: {shortened(value)} is not {expected}") from error
+                raise BadLine(f"{path!r}: {excerpt(value)} is not {expected}") from error
 
         return convert
 
@@ -376,7 +376,7 @@ class StrictLineReader:
         try:
             return _EPOCH + timedelta(microseconds=microseconds)
         except OverflowError as error:
-            raise BadLine(f"{path!r}: {shortened(value)} lies outside the years 1 to 9999") from error
+            raise BadLine(f"{path!r}: {excerpt(value)} lies outside the years 1 to 9999") from error
 
 
 def _is_whole(literal: str) -> bool:
@@ -407,7 +407,7 @@ def _nearest(number: Decimal, kind: type[np.floating[Any]]) -> float:
 
 
 def _misfit(path: str, value: Any, column: str) -> BadLine:
-    return BadLine(f"{path!r}: {kind_of(value)} ({shortened(value)}) does not fit {column}")
+    return BadLine(f"{path!r}: {kind_of(value)} ({excerpt(value)}) does not fit {column}")
 
 
 _NOT_CSV = re.compile(

@@ -104,16 +104,16 @@ class Given:
         if name not in self.properties:
             return None
         self.used[name] = None
-        return self.written(self.properties[name].value) or None
+        return self.as_text(self.properties[name].value) or None
 
-    def written(self, value: str, depth: int = _DEPTH) -> str:
+    def as_text(self, value: str, depth: int = _DEPTH) -> str:
         """A text as a configuration file has it."""
 
         def put(found: re.Match[str]) -> str:
             other = self.properties.get(found[1].strip())
             if other is not None and depth and not is_secret(other.name, other.value):
                 self.used[other.name] = None
-                return self.written(other.value, depth - 1)
+                return self.as_text(other.value, depth - 1)
             return self.variable(found[1])
 
         parts = _REFERENCE.split(value)
@@ -178,12 +178,12 @@ class Given:
         return left, not_needed
 
 
-def listed(value: object) -> list[Any]:
+def as_list(value: object) -> list[Any]:
     """A list as it is; an empty one for anything else."""
     return value if isinstance(value, list) else []
 
 
-def mapped(value: object) -> dict[str, Any]:
+def as_mapping(value: object) -> dict[str, Any]:
     """A mapping with names that are text; an empty one for anything else."""
     return {str(name): below for name, below in value.items()} if isinstance(value, dict) else {}
 

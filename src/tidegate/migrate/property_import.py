@@ -10,14 +10,14 @@ from typing import Any
 import yaml
 
 from tidegate.errors import ConfigError
-from tidegate.migrate.properties import Given, is_secret, listed, properties
+from tidegate.migrate.properties import Given, as_list, is_secret, properties
 from tidegate.migrate.property_requests import (
     PAGES,
     Address,
     Parameter,
     address_of,
     connection,
-    filled,
+    fill_in,
     names_in,
     parameters,
     request,
@@ -169,7 +169,7 @@ def _files(given: Given, address: Address, known: dict[str, Parameter]) -> tuple
         return {"type": "download", **asked, **form}, server
     made: dict[str, Any] = {
         "type": "download",
-        "source_uri": f"s3://{found[1]}/{filled(address.path, known).strip('/')}",
+        "source_uri": f"s3://{found[1]}/{fill_in(address.path, known).strip('/')}",
     }
     bounds = {name: known[name].bound for name in names_in(made["source_uri"]) if name in known}
     made |= {"params": bounds} if any(bounds.values()) else {}
@@ -180,7 +180,7 @@ def _files(given: Given, address: Address, known: dict[str, Parameter]) -> tuple
 
 def _other_files(given: Given, address: Address, known: dict[str, Parameter]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Files at a place that has no equal: it is for a person to say where they are now."""
-    raw = filled(given.text("ms.source.uri") or "", known)
+    raw = fill_in(given.text("ms.source.uri") or "", known)
     where = raw
     if address.scheme not in ("s3", "file", "") or not raw:
         where = given.secret("source_uri", "in/*")
@@ -214,7 +214,7 @@ def _database(given: Given, address: Address, known: dict[str, Parameter]) -> tu
         given.used["source.conn.password"] = None
         server["password"] = given.secret("password")
     statement = given.text("ms.jdbc.statement") or ""
-    query = " ".join(filled(_PAGES.sub("", statement), known).split())
+    query = " ".join(fill_in(_PAGES.sub("", statement), known).split())
     for word in {*names_in(query)}:
         if word in known and known[word].kind in PAGES:
             given.leave("ms.jdbc.statement", f"{{{{{word}}}}} is about pages; a query is read as a whole")
@@ -256,10 +256,10 @@ def _jdbc_url(given: Given) -> str:
 def _not_found(given: Given, work: dict[str, Any], *, asks: bool) -> None:
     """Statuses: 404 may be no failure; others are what they are."""
     statuses = given.data("ms.http.statuses", dict)
-    warned = {str(each) for each in listed(statuses.get("warning"))}
+    warned = {str(each) for each in as_list(statuses.get("warning"))}
     if "404" in warned and asks:
         work.setdefault("work_unit", {})["not_found"] = "empty"
-    other = (warned - {"404"}) | {str(each) for each in listed(statuses.get("error")) if str(each) < "400"}
+    other = (warned - {"404"}) | {str(each) for each in as_list(statuses.get("error")) if str(each) < "400"}
     if other or ("404" in warned and not asks):
         given.leave(
             "ms.http.statuses", f"{', '.join(sorted(other or warned))}: only 404 can be told apart from failures"
@@ -312,4 +312,4 @@ def _leave_unknown_variables(
         for name in sorted({*names_in(source.get(key))} - known):
             given.leave("ms.source.uri", f"nothing defines {{{{{name}}}}}; set it as a variable of the environment")
             put = Parameter(name, "list", given.variable(name))
-            source[key] = filled(source[key], {name: put})
+            source[key] = fill_in(source[key], {name: put})

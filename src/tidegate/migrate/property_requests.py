@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote_plus
 
 from tidegate.config.units import VARIABLE
-from tidegate.migrate.properties import Given, is_secret, listed
+from tidegate.migrate.properties import Given, as_list, is_secret
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
 _NAMES = re.compile(r"(?![0-9])[^.\s\[\]{}]+(?:\.(?![0-9])[^.\s\[\]{}]+)*")
@@ -94,7 +94,7 @@ def request(given: Given, address: Address, known: dict[str, Parameter], server:
         *address.query,
         *((each.name, f"{{{{{each.name}}}}}") for each in sent if method == "GET" or each.kind in PAGES),
     ]
-    made: dict[str, Any] = {"path": filled(address.path, known) or "/", "method": method if method != "GET" else None}
+    made: dict[str, Any] = {"path": fill_in(address.path, known) or "/", "method": method if method != "GET" else None}
     body = {each.name: _sent(each) for each in sent if method == "POST" and each.kind not in PAGES}
     params = _params(given, pairs, known, server)
     for name in {*names_in(made["path"]), *names_in(headers), *names_in(body), *names_in(list(params.values()))}:
@@ -123,7 +123,7 @@ def _headers(given: Given, server: dict[str, Any], known: dict[str, Parameter]) 
     secret = {name: value for name, value in found.items() if is_secret(name, value) and "{{" not in value}
     for name in secret:
         server.setdefault("headers", {})[name] = given.secret(name)
-    headers = {name: filled(value, known) for name, value in found.items() if name not in secret}
+    headers = {name: fill_in(value, known) for name, value in found.items() if name not in secret}
     token = given.data("ms.authentication", dict)
     if "{{" in str(token.get("token", "")):
         method = str(token.get("method", "")).lower()
@@ -148,7 +148,7 @@ def _params(given: Given, pairs: Pairs, known: dict[str, Parameter], server: dic
         elif (alone and parameter is None) or not (
             is_secret(key, value) or (parameter is not None and parameter.kind == "secret")
         ):
-            made[key] = filled(value, known)
+            made[key] = fill_in(value, known)
         elif "auth" in server:
             text = f"the parameter {key!r} is a second secret; put it into headers of the connection"
             given.leave("ms.source.uri", text)
@@ -170,7 +170,7 @@ def _pagination(given: Given, pairs: Pairs, known: dict[str, Parameter]) -> dict
     elif "pageno" in places or "pagestart" in places:
         kind, parameter = ("page", "pageno") if "pageno" in places else ("offset", "pagestart")
         made = {"type": kind, "param": places[parameter]}
-    first = [str(each) for each in listed(pages.get("initialvalues"))] + [""] * 3
+    first = [str(each) for each in as_list(pages.get("initialvalues"))] + [""] * 3
     if made and "pagesize" in places:
         made["size_param"] = places["pagesize"]
         made |= {"size": int(first[1])} if first[1].isdecimal() and int(first[1]) else {}
@@ -309,7 +309,7 @@ def names_in(value: Any) -> Iterator[str]:
             yield from (name for below in value for name in names_in(below))
 
 
-def filled(value: Any, known: dict[str, Parameter]) -> Any:
+def fill_in(value: Any, known: dict[str, Parameter]) -> Any:
     """A text, or what holds texts, with fixed parameters put in; others stay variables."""
 
     def put(found: re.Match[str]) -> str:
@@ -324,8 +324,8 @@ def filled(value: Any, known: dict[str, Parameter]) -> Any:
         case str():
             return VARIABLE.sub(put, value)
         case dict():
-            return {name: filled(below, known) for name, below in value.items()}
+            return {name: fill_in(below, known) for name, below in value.items()}
         case list():
-            return [filled(below, known) for below in value]
+            return [fill_in(below, known) for below in value]
         case _:
             return value

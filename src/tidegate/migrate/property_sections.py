@@ -9,7 +9,7 @@ from typing import Any
 from tidegate.config.normal_form import MS_KEYS
 from tidegate.core.units.time_range import check_bound
 from tidegate.errors import WatermarkError
-from tidegate.migrate.properties import Given, listed, mapped
+from tidegate.migrate.properties import Given, as_list, as_mapping
 from tidegate.specs.units import PartitionKind
 
 _TYPES = {
@@ -66,7 +66,7 @@ def _type(given: Any) -> dict[str, Any]:
     inside = given if isinstance(given, dict) else {}
     match str(kind).lower():
         case "record" | "struct":
-            below = listed(inside.get("values")) or listed(inside.get("fields"))
+            below = as_list(inside.get("values")) or as_list(inside.get("fields"))
             return {"type": "struct", "fields": [_column(each) for each in below]}
         case "array" | "list":
             return {"type": "list", "items": _inner(inside.get("items"))}
@@ -157,7 +157,7 @@ def watermarks(given: Given) -> list[dict[str, Any]]:
 
 
 def _range(given: Given, each: dict[str, Any]) -> dict[str, str]:
-    bounds = mapped(each.get("range"))
+    bounds = as_mapping(each.get("range"))
     return {
         "from": _bound(given, "from", str(bounds.get("from", "")), "2000-01-01"),
         "to": _bound(given, "to", str(bounds.get("to", "-")), "-"),
@@ -191,7 +191,7 @@ def secondary_inputs(given: Given) -> list[dict[str, Any]]:
         if category not in _CATEGORIES:
             given.leave("ms.secondary.input", f"the category {category!r} has no equal; rows are read, not sent")
             continue
-        if not listed(each.get("fields")):
+        if not as_list(each.get("fields")):
             given.leave("ms.secondary.input", "an input names no fields, so that nothing is read of it")
             continue
         made.append(_input(given, each, _CATEGORIES[category]))
@@ -207,7 +207,7 @@ def _input(given: Given, each: dict[str, Any], category: str) -> dict[str, Any]:
     else:
         made["format"] = "avro"
     made["fields"] = [str(field) for field in each["fields"]]
-    if filters := mapped(each.get("filters")):
+    if filters := as_mapping(each.get("filters")):
         made["filters"] = {name: str(pattern) for name, pattern in filters.items()}
     if category != "units":
         made["category"] = category

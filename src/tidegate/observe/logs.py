@@ -209,7 +209,7 @@ class JsonLog(TextLog):
         return json.dumps(line, default=str)
 
 
-def masked(emit: Emit, mask: Mask) -> Emit:
+def mask_events(emit: Emit, mask: Mask) -> Emit:
     """An ``Emit`` that passes every event on without the secrets of ``mask``."""
     return emit if not mask.secrets else lambda event: emit(mask.deep(event))
 

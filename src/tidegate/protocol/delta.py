@@ -24,7 +24,7 @@ from tidegate.errors import StateError, StorageError, StorageUnavailable, TableE
 from tidegate.protocol.log import DIRECTORY, DeltaLog, entry_path, newest_checkpoint
 from tidegate.protocol.table import Add, CommitNote, Snapshot, TableFacts, TableProtocol, TableSize, arrow_schema
 from tidegate.protocol.table_checks import check_protocol
-from tidegate.specs.masking import Mask, shortened
+from tidegate.specs.masking import Mask, shorten
 from tidegate.storage.options import client_settings, of_scheme, retry_options, secrets, split_uri
 from tidegate.storage.stores import open_store
 
@@ -269,7 +269,7 @@ class DeltaLakeTable:
         """A foreign error on one line, without secrets."""
         masked = Mask.of(*secrets(self._location.options))(str(error))
         text = " ".join(_DECORATION.sub(" ", masked).split()).replace(" ↳ ", ": ")
-        return f"{shortened(text)} ({type(error).__name__})"
+        return f"{shorten(text)} ({type(error).__name__})"
 
 
 def _library_options(location: Location) -> dict[str, str]:

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tidegate.core.columns.predicates import untested
+from tidegate.core.columns.predicates import untested_note
 from tidegate.errors import TidegateError
 from tidegate.reports.run import Check
 from tidegate.sources.reader import address_of
@@ -41,7 +41,7 @@ def answers(name: str, kind: str, source: ColumnSource) -> Check:
 def jdbc_checks(name: str, read: JdbcRead, source: ColumnSource | UnitSource) -> Iterator[Check]:
     """Whether the JDBC driver is known, and there; that no test of ours runs against such a database."""
     yield _driver_check(name, read, packages_of([source]))
-    told = untested(read.url)
+    told = untested_note(read.url)
     if told is not None:
         yield Check(name, "ok", told)
 
@@ -67,7 +67,7 @@ def _is_missing(jar: str) -> bool:
     return scheme == "file" and not Path(f"/{path}").exists()
 
 
-def guarded(name: str, look: Callable[[], Iterator[Check]]) -> list[Check]:
+def collect_checks(name: str, look: Callable[[], Iterator[Check]]) -> list[Check]:
     """What a look finds; an error is a check that failed."""
     try:
         return list(look())

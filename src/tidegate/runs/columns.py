@@ -16,15 +16,15 @@ from tidegate.core.columns.planner import (
     AHEAD_REMEDY,
     ColumnPlan,
     ReadBounds,
-    ahead,
-    fixed,
+    cap_plan,
+    caps_ahead,
+    fix_bounds,
     plan_columns,
+    rows_ahead,
     stored_ahead,
-    up_to,
-    waiting,
 )
 from tidegate.core.columns.predicates import Bound, RowFilter
-from tidegate.core.columns.state import ColumnState, column_watermark_text, decode_columns, encode_columns, shown_values
+from tidegate.core.columns.state import ColumnState, column_watermark_text, decode_columns, encode_columns, value_texts
 from tidegate.core.columns.values import is_above, value_of
 from tidegate.errors import RowsRefused, StateError, TidegateError, WatermarkError
 from tidegate.failpoints import failpoint
@@ -41,11 +41,11 @@ from tidegate.protocol.table_checks import filled_by_spark
 from tidegate.reports.correction import FileSet, WatermarkMove
 from tidegate.reports.run import Check, ColumnSourcePlan
 from tidegate.runs.bound_source import AnySource, ColumnBound, named_position
-from tidegate.runs.checks import answers, guarded, jdbc_checks
+from tidegate.runs.checks import answers, collect_checks, jdbc_checks
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.replay_record import replay_source
 from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, Tracker, WatermarkEdit
-from tidegate.schema.names import spelled
+from tidegate.schema.names import spell
 from tidegate.sources.reader import Bounded, GreatestValues, Reader, explain
 from tidegate.specs.columns import (
     ColumnSource,
@@ -143,7 +143,7 @@ class ColumnTracker(Tracker):
             watermark=column_watermark_text(state),
             value=state.text(),
             updated=state.updated,
-            partitions={name: "null" if value is None else value for name, value in shown_values(state.values).items()},
+            partitions={name: "null" if value is None else value for name, value in value_texts(state.values).items()},
         )
 
     def plan_of(self, source: ColumnBound, now: datetime, *, accept_new_partitions: bool = False) -> ColumnSourcePlan:
@@ -158,8 +158,8 @@ class ColumnTracker(Tracker):
             source_uri=read.uri,
             load_type=pipeline.sink.load.type.value,
             position=opened.version,
-            stored=shown_values(plan.stored),
-            effective=shown_values(plan.effective),
+            stored=value_texts(plan.stored),
+            effective=value_texts(plan.effective),
             predicate=explain(read, plan.reads),
             full=plan.full,
             cap=_cap(source),
@@ -223,7 +223,7 @@ class ColumnTracker(Tracker):
     def _spelled(self, values: Mapping[str, str]) -> dict[str, str]:
         """Texts by watermark columns, as those are spelled."""
         known = self.source.watermark_columns
-        texts = {spelled(name, known): text for name, text in values.items()}
+        texts = {spell(name, known): text for name, text in values.items()}
         unknown = [name for name in texts if name not in known]
         if unknown:
             raise TidegateError(
@@ -279,7 +279,7 @@ class ColumnTracker(Tracker):
                     "follow a column whose values stay, or replay such ranges: tidegate replay",
                 )
 
-        return guarded(name, look)
+        return collect_checks(name, look)
 
     def table_checks(
         self, source: ColumnBound, name: str, position: Position, state: ColumnState | None
@@ -299,7 +299,7 @@ class ColumnTracker(Tracker):
             found = provider.get_watermark(str(self.key))
             yield Check(name, "ok", f"the provider answers: {found or 'nothing saved'}")
 
-        return guarded(name, look)
+        return collect_checks(name, look)
 
     @property
     def type_name(self) -> str:
@@ -344,19 +344,19 @@ class ColumnWalk:
 
         With a safety lag every source is asked first: what is younger must not be among the rows.
         """
-        plan = self._planned(position)
+        plan = self._make_plan(position)
         source = self._source.source
         reader = self._engine.reader(source, self._source.pipeline.schema, plan.now)
         if reader.fixed_first or source.safety_lag is not None:
-            plan, seen = self._seen(plan, reader)
+            plan, seen = self._ask_greatest(plan, reader)
             self._look_at_nulls(seen)
-            bounds = fixed(plan, self._run.state, seen.values)
+            bounds = fix_bounds(plan, self._run.state, seen.values)
             if bounds.nothing:
                 return self._nothing_new(position)
-            return self._written(position, plan, self._asked(reader, bounds.rows), bounds)
-        return self._written(position, plan, self._asked(reader, _uncapped(plan, reader)), None)
+            return self._write(position, plan, self._read(reader, bounds.rows), bounds)
+        return self._write(position, plan, self._read(reader, _uncapped(plan, reader)), None)
 
-    def _planned(self, position: Position) -> ColumnPlan:
+    def _make_plan(self, position: Position) -> ColumnPlan:
         run, pipeline = self._run, self._source.pipeline
         plan = plan_columns(
             pipeline.name, self._source.source, pipeline.sink.load, run.state, position.version, run.clock()
@@ -366,14 +366,14 @@ class ColumnWalk:
         failpoint("runs.planned")
         return plan
 
-    def _seen(self, plan: ColumnPlan, reader: Reader) -> tuple[ColumnPlan, GreatestValues]:
+    def _ask_greatest(self, plan: ColumnPlan, reader: Reader) -> tuple[ColumnPlan, GreatestValues]:
         """The greatest values; where one lies too far ahead, those of the rows up to there, and the plan of those."""
         seen = reader.greatest(plan.reads)
-        caps = ahead(plan, seen.values)
+        caps = caps_ahead(plan, seen.values)
         if not caps:
             return plan, seen
-        self._tell_later(plan, self._engine.count(reader.read(waiting(plan, caps))), tuple(caps))
-        due = up_to(plan, caps)
+        self._tell_later(plan, self._engine.count(reader.read(rows_ahead(plan, caps))), tuple(caps))
+        due = cap_plan(plan, caps)
         return due, reader.greatest(due.reads)
 
     def _tell_later(self, plan: ColumnPlan, later: int, columns: tuple[str, ...]) -> None:
@@ -387,7 +387,7 @@ class ColumnWalk:
         self._run.totals.skipped[reason] = rows
         self._run.emit(events.RowsLeftOut(*self._names, reason, rows, columns, *detail))
 
-    def _asked(self, reader: Reader, rows: RowFilter) -> Any:
+    def _read(self, reader: Reader, rows: RowFilter) -> Any:
         load = self._source.pipeline.sink.load.type.value
         self._run.emit(events.ReadFixed(*self._names, explain(self._source.source, rows), load))
         return reader.read(rows)
@@ -410,14 +410,14 @@ class ColumnWalk:
         """Nothing is saved; the mirror shows that somebody looked."""
         return self._run.idle(position)
 
-    def _written(self, position: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None) -> Position:
+    def _write(self, position: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None) -> Position:
         if self._is_straight(position):
-            return self._appended(position, plan, frame, bounds)
+            return self._append(position, plan, frame, bounds)
         source = self._source
         source.clean_work(plan.now)
         area = source.new_work()
         try:
-            return self._loaded(position, plan, frame, bounds, area)
+            return self._load(position, plan, frame, bounds, area)
         except TidegateError:
             source.drop_work(area)
             raise
@@ -429,13 +429,13 @@ class ColumnWalk:
         plain = load.type is LoadType.APPEND and not load.deduplicate and pipeline.transform is None
         return plain and not position.needs_frames
 
-    def _appended(self, position: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None) -> Position:
+    def _append(self, position: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None) -> Position:
         from tidegate.sink.row_task import row_task
 
         source = self._source
         task = row_task(source.pipeline, source.source, self._engine.columns(frame), position.schema())
-        written = self._read(frame, self._limited(task, plan, bounds))
-        bounds = bounds or self._told_by(plan, written)
+        written = self._write_rows(frame, self._limit(task, plan, bounds))
+        bounds = bounds or self._bounds_of(plan, written)
         if not written.rows:
             return self._nothing_new(position)
         self._tell_columns(position, task.written.names, written.rows)
@@ -447,7 +447,7 @@ class ColumnWalk:
         )
         return self._run.commit(position, change, bounds.state)
 
-    def _loaded(
+    def _load(
         self, position: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None, area: WorkArea
     ) -> Position:
         """The rows in a work area: read once, the same however often a statement looks at them; then loaded."""
@@ -455,9 +455,9 @@ class ColumnWalk:
 
         source = self._source
         task = row_task(source.pipeline, source.source, self._engine.columns(frame), work=area.location)
-        task = self._limited(task, plan, bounds)
-        written = self._read(frame, task)
-        bounds = bounds or self._told_by(plan, written)
+        task = self._limit(task, plan, bounds)
+        written = self._write_rows(frame, task)
+        bounds = bounds or self._bounds_of(plan, written)
         if not written.rows and bounds.window is None and not plan.full:
             remove_work(source.table_store, area.directory)
             return self._nothing_new(position)
@@ -511,7 +511,7 @@ class ColumnWalk:
         looks = plan.chunk is not None or self._source.pipeline.sink.load.deduplicate
         return bounds.window or (bounds.rows if looks else None)
 
-    def _limited(self, task: RowTask, plan: ColumnPlan, bounds: ReadBounds | None) -> RowTask:
+    def _limit(self, task: RowTask, plan: ColumnPlan, bounds: ReadBounds | None) -> RowTask:
         """The task without the rows that a read could not leave out, whose end is not fixed yet."""
         source = self._source.source
         unwanted = source.null_watermark is not NullWatermark.INCLUDE and bool(source.watermark_columns)
@@ -519,16 +519,16 @@ class ColumnWalk:
         drop_nulls = bounds is None and unwanted and not full
         return replace(task, drop_nulls=drop_nulls, until=plan.horizon if bounds is None else None)
 
-    def _read(self, frame: Any, task: Any) -> RowsWritten:
+    def _write_rows(self, frame: Any, task: Any) -> RowsWritten:
         written = self._engine.write_rows(frame, task)
         failpoint("runs.read")
         return written
 
-    def _told_by(self, plan: ColumnPlan, written: RowsWritten) -> ReadBounds:
+    def _bounds_of(self, plan: ColumnPlan, written: RowsWritten) -> ReadBounds:
         """The bounds of a batch that could not be asked for them before."""
         self._look_at_nulls(written)
         self._tell_later(plan, written.later, self._source.source.watermark_columns)
-        return fixed(plan, self._run.state, written.greatest)
+        return fix_bounds(plan, self._run.state, written.greatest)
 
 
 def _uncapped(plan: ColumnPlan, reader: Reader) -> RowFilter:

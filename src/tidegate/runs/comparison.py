@@ -19,7 +19,7 @@ from itertools import islice
 from tidegate.core.files.codec import decode
 from tidegate.core.files.comparison import CommittedFile, Comparing, Finding, History, Move
 from tidegate.core.files.discovery import accepts
-from tidegate.core.files.discovery import opened as with_cold_start
+from tidegate.core.files.discovery import seal_cold_start as with_cold_start
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import FileSlice
 from tidegate.core.files.state import PathState
@@ -64,7 +64,9 @@ def fill(
     return total
 
 
-def teller(emit: Emit, stop: threading.Event | None, about: tuple[str, str], stage: str) -> Callable[[int], None]:
+def progress_teller(
+    emit: Emit, stop: threading.Event | None, about: tuple[str, str], stage: str
+) -> Callable[[int], None]:
     """What ``fill`` tells: shows how far a stage is, and ends it where a person wants to stop."""
 
     def told(total: int) -> None:
@@ -238,7 +240,7 @@ class Comparison:
         self._ledger.close(opened)
 
     def _teller(self, stage: str) -> Callable[[int], None]:
-        return teller(self._emit, self._stop, (self._bound.pipeline.name, self._bound.source.name), stage)
+        return progress_teller(self._emit, self._stop, (self._bound.pipeline.name, self._bound.source.name), stage)
 
 
 class _Ledger:

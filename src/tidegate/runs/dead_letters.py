@@ -56,9 +56,9 @@ def _check_not_ahead(bound: FileSource, opened: Position) -> None:
         )
 
 
-def given_up(bound: FileSource, run: str, files: Sequence[GivenUp]) -> tuple[WrittenLetters, tuple[Covered, ...]]:
+def give_up_files(bound: FileSource, run: str, files: Sequence[GivenUp]) -> tuple[WrittenLetters, tuple[Covered, ...]]:
     """Letters for files that are not read on, written here; the outcomes that let the watermark pass them."""
-    letters = letterbox(bound, run)
+    letters = letter_writer(bound, run)
     with contextlib.closing(letters):
         for each in files:
             letters.file(each.slice, each.reason, each.stage.value)
@@ -70,7 +70,7 @@ def given_up(bound: FileSource, run: str, files: Sequence[GivenUp]) -> tuple[Wri
     return WrittenLetters(finished, len(files)), outcomes
 
 
-def letterbox(bound: FileSource, run: str, fingerprint: str = "") -> DeadLetterWriter:
+def letter_writer(bound: FileSource, run: str, fingerprint: str = "") -> DeadLetterWriter:
     """For letters that are written by the driver."""
     target = bound.pipeline.dead_letters
     return DeadLetterWriter(DeadLetterTarget(target, bound.pipeline.name, bound.source.name, run, fingerprint))
@@ -95,15 +95,15 @@ class DeadLetterSelection:
         )
 
 
-def chosen(bound: FileSource, choice: DeadLetterSelection) -> Iterator[Letter]:
+def select_letters(bound: FileSource, choice: DeadLetterSelection) -> Iterator[Letter]:
     """The open letters of a source that are meant."""
     found = bound.tracker.letters.open_letters(bound.pipeline.name, bound.source.name)
     return (letter for letter in found if choice.takes(letter))
 
 
-def answered(bound: FileSource, letters: Sequence[Letter], how: str, run: str, schema: str = "") -> WrittenLetters:
+def write_answers(bound: FileSource, letters: Sequence[Letter], how: str, run: str, schema: str = "") -> WrittenLetters:
     """Answers to letters, written, for a commit to bring along."""
-    box = letterbox(bound, run, schema)
+    box = letter_writer(bound, run, schema)
     with contextlib.closing(box):
         box.resolved(letters, how)
         return WrittenLetters(box.cut(), 0)

@@ -14,14 +14,14 @@ from datetime import datetime
 
 from tidegate.core.files.codec import embedded, encode
 from tidegate.core.files.discovery import accepts
-from tidegate.core.files.edit import Consequences, Found, blank, consequences, moved_to, without
+from tidegate.core.files.edit import Consequences, Found, blank_state, consequences, forget_partition, move_watermark
 from tidegate.core.files.paths import SourceFile, join, split
 from tidegate.core.files.state import PathState
 from tidegate.errors import TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change
 from tidegate.reports.correction import FileSet, WatermarkMove
-from tidegate.runs.dead_letters import DeadLetterSelection, WrittenLetters, answered, chosen
+from tidegate.runs.dead_letters import DeadLetterSelection, WrittenLetters, select_letters, write_answers
 from tidegate.runs.file_source import FileSource, watermarks_of
 from tidegate.runs.tracker import ConfirmMove, WatermarkEdit
 from tidegate.schema.dead_letter import READ_AGAIN
@@ -46,10 +46,10 @@ class EditTarget:
     def state(self, source: PathSource, before: PathState, now: datetime) -> PathState:
         """The state after the move."""
         if self.partition is None:
-            return blank(now)
+            return blank_state(now)
         if self.name is None:
-            return without(source, before, self.partition, now)
-        return moved_to(source, before, self.partition, self.name, now)
+            return forget_partition(source, before, self.partition, now)
+        return move_watermark(source, before, self.partition, self.name, now)
 
 
 def _target_of(bound: FileSource, edit: WatermarkEdit) -> EditTarget:
@@ -85,7 +85,7 @@ def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: C
         )
     before = watermarks_of(opened)
     after = target.state(bound.source, before, now)
-    letters = [] if after == before else list(chosen(bound, DeadLetterSelection()))
+    letters = [] if after == before else list(select_letters(bound, DeadLetterSelection()))
     files = frozenset(letter.file for letter in letters if letter.file is not None)
     scope = scope_of(bound.source)
     found = consequences(bound.source, before, after, _listed(bound, target, scope), now, files)
@@ -106,7 +106,7 @@ def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: C
     )
     if after == before or not confirm(move):
         return move
-    answers = answered(bound, letters, READ_AGAIN, uuid7()) if letters else WrittenLetters()
+    answers = write_answers(bound, letters, READ_AGAIN, uuid7()) if letters else WrittenLetters()
     state = encode(after)
     change = Change(
         state=state,

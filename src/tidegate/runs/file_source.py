@@ -50,10 +50,10 @@ class FileTracker(Tracker, Protocol):
     def advance(self, state: Any, plan: Plan, outcomes: Sequence[FileOutcome]) -> Step:
         """What follows once the rows of ``outcomes`` are committed."""
 
-    def sorted(self, state: Any, files: Sequence[SourceFile], now: datetime) -> Sorted:
+    def sort_files(self, state: Any, files: Sequence[SourceFile], now: datetime) -> Sorted:
         """Listed files by whether they are finished."""
 
-    def reopened(self, state: Any, files: Iterable[SourceFile]) -> Any:
+    def reopen(self, state: Any, files: Iterable[SourceFile]) -> Any:
         """The state in which ``files`` are unfinished: the watermark stays below them, and the next plan reads them."""
         entries = {file.path: RecordsRead(0, file.size, file.etag, rounds=0) for file in files}
         return replace(state, files={**state.files, **entries})
@@ -61,18 +61,18 @@ class FileTracker(Tracker, Protocol):
     def watermarks(self, state: Any) -> PathState:
         """What of the state a comparison with the source needs: watermarks, and what is not finished."""
 
-    def recounted(self, state: Any, polled: PathListing) -> Any | None:
+    def recount(self, state: Any, polled: PathListing) -> Any | None:
         """The state that takes late directories for known, as ``polled`` counts them; None where nothing changes."""
         return None
 
     def idle(self, state: Any, any_files: bool) -> Any:
         """The state after a poll that found nothing to read."""
 
-    def written(self, step: Any) -> Any:
+    def write_state(self, step: Any) -> Any:
         """The state of a step, once everything that it refers to is written; comes before the document."""
         return step.state
 
-    def keeping_pending(self) -> FileTracker:
+    def keep_pending(self) -> FileTracker:
         """The same tracker for staged delivery: it remembers what pending units finished where its state cannot."""
         return self
 

@@ -17,7 +17,7 @@ from tidegate.observe import events
 from tidegate.protocol import notes
 from tidegate.protocol.change import Change, Coverage
 from tidegate.protocol.position import Position
-from tidegate.runs.dead_letters import WrittenLetters, given_up
+from tidegate.runs.dead_letters import WrittenLetters, give_up_files
 from tidegate.runs.file_source import FileSource, SourceState, Step, plan_files
 from tidegate.runs.lanes import FrameCommit, TableColumnsPlan, as_read, resolve_columns
 from tidegate.runs.pass_ import Pass
@@ -123,7 +123,7 @@ class FileWalk:
         letters: WrittenLetters | None = None,
     ) -> Position:
         """Commit results with the state that follows from them."""
-        written = self.tracker.written(step)
+        written = self.tracker.write_state(step)
         state = self.tracker.encode(written)
         letters = letters or WrittenLetters.of(results)
         staged = self.source.positions.staged
@@ -174,7 +174,7 @@ class FileWalk:
 
     def _give_up(self, position: Position, plan: Plan) -> Position:
         """Files that are not read on become dead letters, and the watermark passes them."""
-        letters, outcomes = given_up(self.source, self.run_id, plan.given_up)
+        letters, outcomes = give_up_files(self.source, self.run_id, plan.given_up)
         step = self.advance(plan, outcomes)
         after = self.commit(position, step, plan, (GroupResult(0, outcomes),), None, letters)
         totals = self.run.totals

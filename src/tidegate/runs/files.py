@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any, ClassVar
 
 from tidegate.core.files import codec
-from tidegate.core.files.advance import Advance, advance, advance_set, covered, idle
+from tidegate.core.files.advance import Advance, advance, advance_set, apply_commits, idle
 from tidegate.core.files.codec import decode_set, encode_set
 from tidegate.core.files.discovery import PathListing
-from tidegate.core.files.edit import Sorted, sorted_by_state
+from tidegate.core.files.edit import Sorted, sort_by_state
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import Plan
 from tidegate.core.files.planner import Sizing, plan_paths, plan_set
@@ -30,11 +30,11 @@ from tidegate.protocol.staging import Signal, signals_of
 from tidegate.protocol.store import PositionStore
 from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.run import Check, FailedFile, SourcePlan
-from tidegate.runs.checks import guarded
+from tidegate.runs.checks import collect_checks
 from tidegate.runs.file_source import FileSource, FileTracker, SourceState, discover_files, plan_files
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, WatermarkEdit
-from tidegate.schema.names import reading_library
+from tidegate.schema.names import avro_library
 from tidegate.sources.file_discovery import discover as discover_paths
 from tidegate.sources.file_discovery import discover_all, scope_of
 from tidegate.sources.file_names import NameOrder, Order, names_sort_in_time, sample
@@ -75,9 +75,9 @@ class FileTrackerBase(FileTracker):
         """Where delivery is staged, commits of runs become units."""
         if source.pipeline.delivery is Delivery.DIRECT:
             return source
-        from tidegate.runs.staged import StagedPositions, remembering
+        from tidegate.runs.staged import StagedPositions, with_memory_of_pending
 
-        source = remembering(source)
+        source = with_memory_of_pending(source)
         return replace(source, positions=StagedPositions(source))
 
     def walk(self, run: Pass) -> Walk:
@@ -140,10 +140,10 @@ class FileTrackerBase(FileTracker):
             more = "" if backlog.complete else " or more"
             yield Check(name, "ok", f"{self.source.location.uri} answers; {backlog.files}{more} new files")
             if self.source.format is Format.AVRO:
-                reading_library()
+                avro_library()
             yield self._names_check(name, state, names_sort_in_time(sample(self.store, scope=scope_of(self.source))))
 
-        return guarded(name, look)
+        return collect_checks(name, look)
 
     def _names_check(self, name: str, state: Any, verdict: NameOrder) -> Check:
         """Files that sort below the watermark are easily missed."""
@@ -233,13 +233,13 @@ class PathTracker(FileTrackerBase):
             directories=plan.directories,
         )
 
-    def sorted(self, state: PathState, files: Sequence[SourceFile], now: datetime) -> Sorted:
-        return sorted_by_state(self.source, state, files, now)
+    def sort_files(self, state: PathState, files: Sequence[SourceFile], now: datetime) -> Sorted:
+        return sort_by_state(self.source, state, files, now)
 
     def watermarks(self, state: PathState) -> PathState:
         return state
 
-    def recounted(self, state: PathState, polled: PathListing) -> PathState | None:
+    def recount(self, state: PathState, polled: PathListing) -> PathState | None:
         counted = polled.directories.sealed
         sealed = {
             prefix: Seal(seal.below, counted[prefix])
@@ -251,7 +251,7 @@ class PathTracker(FileTrackerBase):
     def idle(self, state: PathState, any_files: bool) -> PathState:
         return idle(state, any_files)
 
-    def carried_forward(
+    def carry_forward(
         self, source: FileSource, state: PathState, commits: Sequence[tuple[Coverage, ...]], now: datetime
     ) -> PathState | None:
         """The state after those commits, None where there is none, or they do not follow on it."""
@@ -263,7 +263,7 @@ class PathTracker(FileTrackerBase):
             for coverage in commits
         ]
         try:
-            return covered(self.source, state, ranges, listing.files, now)
+            return apply_commits(self.source, state, ranges, listing.files, now)
         except StateError:
             return None
 
@@ -310,7 +310,7 @@ class SetTracker(FileTrackerBase):
     def advance(self, state: SetState, plan: Plan, outcomes: Sequence[FileOutcome]) -> Advance[SetState]:
         return advance_set(self.source, state, plan.listed, outcomes, plan.now, complete=plan.complete)
 
-    def sorted(self, state: SetState, files: Sequence[SourceFile], now: datetime) -> Sorted:
+    def sort_files(self, state: SetState, files: Sequence[SourceFile], now: datetime) -> Sorted:
         known = self._look_up(state, files)
         finished = tuple(file for file, what in zip(files, known, strict=True) if what is not Known.NEW)
         return Sorted(finished, tuple(file for file, what in zip(files, known, strict=True) if what is Known.NEW))
@@ -328,7 +328,7 @@ class SetTracker(FileTrackerBase):
     def idle(self, state: SetState, any_files: bool) -> SetState:
         return idle(state, any_files)
 
-    def written(self, step: Advance[SetState]) -> SetState:
+    def write_state(self, step: Advance[SetState]) -> SetState:
         if self.pending is None:
             return self.remembered.including(step.state, step.finished)
         self.pending.update((file.path, file) for file in step.finished)
@@ -337,7 +337,7 @@ class SetTracker(FileTrackerBase):
     def check(self, state: SetState) -> None:
         self.remembered.check(state.segments)
 
-    def rebuilt(self, state: SetState, read: Iterable[SourceFile]) -> SetState:
+    def rebuild(self, state: SetState, read: Iterable[SourceFile]) -> SetState:
         files = {file.path: file for file in read}
         if len(files) != state.remembered:
             raise StateError(
@@ -347,7 +347,7 @@ class SetTracker(FileTrackerBase):
             )
         return self.remembered.including(replace(state, segments=()), files.values())
 
-    def keeping_pending(self) -> SetTracker:
+    def keep_pending(self) -> SetTracker:
         """Segments are written by the committer: until then finished paths are kept here."""
         return replace(self, pending={})
 
@@ -391,7 +391,7 @@ def _with_pending(
 
     Where the units do not follow the state that was read, or cannot be read, the state stays as it is: a note says so.
     """
-    from tidegate.runs.staged import folded, read_unit, remembering
+    from tidegate.runs.staged import fold_units, read_unit, with_memory_of_pending
 
     oldest = min(signal.since for signal in waiting)
     known = Backlog(pending_units=len(waiting), pending_seconds=max(0.0, (now - oldest).total_seconds()))
@@ -400,8 +400,8 @@ def _with_pending(
         known = replace(known, pending_files=sum(len(unit.data_files) for unit in units))
         if [signal.seq for signal in waiting] != list(range(version + 1, version + 1 + len(waiting))):
             raise StateError("they do not follow the position that was read", "look again")
-        there = remembering(bound)
-        return there, folded(there, state, units), known
+        there = with_memory_of_pending(bound)
+        return there, fold_units(there, state, units), known
     except (StateError, ObjectMissing) as error:
         return bound, state, replace(known, notes=(f"the backlog is told without the staged units: {error.problem}",))
 

@@ -22,7 +22,7 @@ from tidegate.errors import EnvironmentProblem, SourceError
 from tidegate.protocol.delta import pin_table
 from tidegate.protocol.table import arrow_schema
 from tidegate.runs.engine import WaitingFrame
-from tidegate.schema.inference import agreeing, look
+from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import arrow_schema as arrow_schema_of
 from tidegate.sink.read_task import GroupResult, ReadTask, files_of, infer_files, list_files, scan_files
 from tidegate.sink.row_task import Batch, Greatest, RowsWritten, RowTask, WorkRows, write_batches
@@ -200,8 +200,8 @@ class HttpArrowReader(_BatchReader):
         telling = [each for line in lines if (each := shapes.sample(line)) is not None]
         fields: tuple[FieldSpec, ...] = ()
         if telling:
-            fields = agreeing(
-                look(
+            fields = check_agreement(
+                infer_json(
                     [telling],
                     coerce_conflicts_to_utf8=self.schema.coerce_conflicts_to_utf8,
                     rescued=self.schema.rescued is not None,

@@ -32,7 +32,7 @@ from tidegate.protocol.table_checks import (
 )
 from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FileSource
-from tidegate.schema.inference import Inference, agreeing
+from tidegate.schema.inference import Inference, check_agreement
 from tidegate.schema.types import field_specs
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning, table_schema
 from tidegate.sink.read_task import ReadTask, read_task
@@ -150,7 +150,7 @@ def read_remembered(bound: FileSource) -> Inference | None:
 
 def _sampled(bound: FileSource, plan: Plan) -> Inference:
     slices = [each for unit in plan.units for each in unit.slices]
-    return agreeing(sample(bound, spread(slices), SAMPLED_LINES))
+    return check_agreement(sample(bound, spread(slices), SAMPLED_LINES))
 
 
 def sample(bound: FileSource, slices: Sequence[FileSlice], lines: int) -> Inference:

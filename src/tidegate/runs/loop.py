@@ -16,7 +16,7 @@ from typing import Any
 
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
-from tidegate.observe.logs import masked
+from tidegate.observe.logs import mask_events
 from tidegate.protocol.documents import read_mirror
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.position import Pace, utc_now
@@ -24,9 +24,9 @@ from tidegate.reports.run import RunReport, SourceReport
 from tidegate.runs.bind import bind
 from tidegate.runs.bound_source import Clock
 from tidegate.runs.engine import Engine
-from tidegate.runs.maintenance import care_if_due
+from tidegate.runs.maintenance import maintain_if_due
 from tidegate.runs.pass_ import ANOTHER_RUN, Pass, without_name
-from tidegate.runs.presence import Courtesy, at_work, settle_attempts
+from tidegate.runs.presence import Courtesy, claim_source, settle_attempts
 from tidegate.runs.reconcile import ScheduledReconciling
 from tidegate.runs.tracker import Summary, TrackedSource
 from tidegate.specs.masking import Mask
@@ -77,7 +77,7 @@ class Loop:
     _shared: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.emit = masked(self.emit, Mask.around(self.project))
+        self.emit = mask_events(self.emit, Mask.around(self.project))
 
     def once(self, pipelines: Sequence[PipelineSpec]) -> RunReport:
         """One pass over every source; a source that fails does not keep the others from running."""
@@ -140,12 +140,14 @@ class Loop:
                 shared=self._shared,
                 accept_new_partitions=self.accept_new_partitions,
             )
-            with at_work(bound.table_store, bound.key, pipeline.conflict, self.emit, self.stop, self.courtesy) as free:
+            with claim_source(
+                bound.table_store, bound.key, pipeline.conflict, self.emit, self.stop, self.courtesy
+            ) as free:
                 if not free:
                     return self._leave_out(name, time.monotonic() - started)
                 done.run()
                 self._passes[name] = done
-                care_if_due(pipeline, source.name, done.position, done.totals.commits, self.emit, self.stop)
+                maintain_if_due(pipeline, source.name, done.position, done.totals.commits, self.emit, self.stop)
         except RunStopped as stopped:
             self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:

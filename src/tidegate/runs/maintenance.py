@@ -1,4 +1,4 @@
-"""Maintenance of a table: small files merged, old files removed, checkpoints; by hand, or after commits of a run.
+"""Maintenance of a table: small files merge_files, old files removed, checkpoints; by hand, or after commits of a run.
 
 None of it changes a row or a position. A run may be writing into the table meanwhile: its appends follow a rewrite
 without noticing, and files that it has not committed yet are never removed.
@@ -35,7 +35,9 @@ BATCH_ROWS = 65_536
 NEVER_ROLL = 1 << 62
 
 
-def merged(store: ObjectStore, facts: TableFacts, groups: Sequence[Sequence[ActiveFile]], sink: SinkSpec) -> Rewrite:
+def merge_files(
+    store: ObjectStore, facts: TableFacts, groups: Sequence[Sequence[ActiveFile]], sink: SinkSpec
+) -> Rewrite:
     """One new file for each group, durably in the store; ``TableError`` when a row would be lost."""
     columns = pa.schema(
         [field for field in arrow_schema(facts.schema_json) if field.name not in facts.partition_columns]
@@ -133,7 +135,7 @@ class TableMaintenance:
             return replace(report, files_after=len(chosen), seconds=time.monotonic() - started)
         done: list[Rewrite] = []
         for group in _groups(chosen):
-            rewrite = merged(store, snapshot.facts, group, self._sink)
+            rewrite = merge_files(store, snapshot.facts, group, self._sink)
             version = commit_rewrite(store, snapshot.facts.version, rewrite)
             report = replace(report, table_version=version)
             done.append(rewrite)
@@ -210,7 +212,7 @@ def _groups(chosen: Sequence[Bin]) -> list[list[Bin]]:
     return groups
 
 
-def care_after(pipeline: PipelineSpec, source: str, before: int, now: int, emit: Emit) -> None:
+def maintain_after(pipeline: PipelineSpec, source: str, before: int, now: int, emit: Emit) -> None:
     """What ``sink.maintenance`` wants after the commits ``before + 1`` to ``now`` of a source; never fails them."""
     wanted, care = pipeline.sink.maintenance, TableMaintenance(pipeline)
     for operation, every in (("optimize", wanted.optimize_every_commits), ("vacuum", wanted.vacuum_every_commits)):
@@ -231,10 +233,10 @@ def care_after(pipeline: PipelineSpec, source: str, before: int, now: int, emit:
             )
 
 
-def care_if_due(
+def maintain_if_due(
     pipeline: PipelineSpec, source: str, opened: Position | None, commits: int, emit: Emit, stop: threading.Event
 ) -> None:
     """Care for the table if one of the last ``commits`` made it due; ``opened`` is the position after them."""
     if pipeline.sink.maintenance == Maintenance() or opened is None or stop.is_set():
         return
-    care_after(pipeline, source, opened.version - commits, opened.version, emit)
+    maintain_after(pipeline, source, opened.version - commits, opened.version, emit)

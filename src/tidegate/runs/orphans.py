@@ -29,7 +29,7 @@ from tidegate.protocol.documents import read_mirror
 from tidegate.protocol.log import References
 from tidegate.protocol.staging import list_pending, meta_path, staged_files
 from tidegate.reports.correction import NAMES, FoundDataFile, FoundDataFiles
-from tidegate.runs.comparison import fill, teller
+from tidegate.runs.comparison import fill, progress_teller
 from tidegate.runs.replay_record import check_all_known, replays_in
 from tidegate.runs.tracker import TrackedSource
 from tidegate.storage.listing_scope import Scope
@@ -208,7 +208,7 @@ class TableScan:
             yield from referred_to(bound)
 
     def _teller(self, stage: str) -> Callable[[int], None]:
-        return teller(self._emit, self._stop, (self._uri, ""), stage)
+        return progress_teller(self._emit, self._stop, (self._uri, ""), stage)
 
     def _files(self) -> Iterator[tuple[object, ...]]:
         """The Parquet files that could be data; directories of other tables inside this one are noted."""

@@ -168,7 +168,7 @@ class Pass:
         """Go on from the state of ``position``."""
         self.is_first, self.before = position.first_run, self.source.attempts(position)
         is_new = position.state is None
-        self.state = self.source.tracker.attempted(self.before) if is_new else self.source.state_of(position)
+        self.state = self.source.tracker.state_after_attempts(self.before) if is_new else self.source.state_of(position)
         self._note_version(position)
 
     def commit(self, position: Position, change: Change, state: Any) -> Position:

@@ -73,7 +73,7 @@ class Note:
 
 
 @contextmanager
-def at_work(
+def claim_source(
     store: ObjectStore,
     key: SourceKey,
     policy: OnConflict,

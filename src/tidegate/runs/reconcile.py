@@ -21,7 +21,7 @@ from tidegate.core.files.advance import Advance
 from tidegate.core.files.comparison import Finding
 from tidegate.core.files.discovery import PathListing
 from tidegate.core.files.plan import Plan
-from tidegate.core.files.planner import grouped
+from tidegate.core.files.planner import group_files
 from tidegate.core.files.state import Covered, FileOutcome, Refused
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
@@ -87,7 +87,7 @@ class LateWalk(FileWalk):
             *self.names,
             version=position.version,
             now=now,
-            units=grouped(slices, sizing_of(self.source)),
+            units=group_files(slices, sizing_of(self.source)),
             complete=len(slices) < FILES_PER_PLAN,
         )
         if plan.units:
@@ -121,7 +121,7 @@ class LateWalk(FileWalk):
         They were counted before everything was listed, so a directory that came later goes on being noticed.
         """
         assert self.compared is not None
-        state = self.tracker.recounted(self.run.state, self._polled)
+        state = self.tracker.recount(self.run.state, self._polled)
         if state is None or self.run.stop.is_set() or self.compared.late().count:
             return position
         return self.commit(position, Advance(state, changed=True), None, (), None)
@@ -172,19 +172,19 @@ class Reconciling:
         started = time.monotonic()
         with scratch() as database:
             sources = tuple(self._source(each, database) for each in self.sources if not self.stop.is_set())
-            tables = tuple(self._looked_at(database))
+            tables = tuple(self._tables(database))
         complete = len(sources) == len(self.sources) and not self.stop.is_set()
         found = any(each.needs_someone for each in sources) or any(each.needs_someone for each in tables)
         return ReconcileReport(sources, tables, complete and not found, time.monotonic() - started)
 
     def _source(self, bound: AnySource, database: sqlite3.Connection) -> SourceComparison:
         if bound.tracker.not_compared is not None:
-            return self._opened(bound, bound.tracker.not_compared)
+            return self._open_only(bound, bound.tracker.not_compared)
         name = bound.names
         blank = SourceComparison(*name)
         try:
             if self.wanted.engine is not None:
-                return self._ingested(bound, self.wanted.engine, database)
+                return self._ingest(bound, self.wanted.engine, database)
             bound.positions.open(read_only=True)
             comparison = Comparison(bound, database, self.emit, self.stop)
             comparison.list_source()
@@ -196,7 +196,7 @@ class Reconciling:
             self.emit(events.SourceFailed(*name, without_name(bound.names, error)))
             return replace(blank, error=without_name(bound.names, error), exit_code=error.exit_code)
 
-    def _opened(self, bound: TrackedSource, note: str) -> SourceComparison:
+    def _open_only(self, bound: TrackedSource, note: str) -> SourceComparison:
         """Whether the position can be opened; what the source holds is not compared."""
         blank = SourceComparison(*bound.names, compared=False)
         try:
@@ -205,7 +205,7 @@ class Reconciling:
             return replace(blank, error=without_name(bound.names, error), exit_code=error.exit_code)
         return replace(blank, version=opened.version, notes=(*opened.warnings, note))
 
-    def _ingested(self, bound: FileSource, engine: Engine, database: sqlite3.Connection) -> SourceComparison:
+    def _ingest(self, bound: FileSource, engine: Engine, database: sqlite3.Connection) -> SourceComparison:
         blank = SourceComparison(*bound.names)
         run = Pass(bound, engine, emit=self.emit, stop=self.stop, clock=self.clock, action="reconcile")
         late = LateWalk(run, database)
@@ -234,7 +234,7 @@ class Reconciling:
             exit_code=0 if error is None else error.exit_code,
         )
 
-    def _looked_at(self, database: sqlite3.Connection) -> Iterator[TableComparison]:
+    def _tables(self, database: sqlite3.Connection) -> Iterator[TableComparison]:
         """The tables asked for, then the dead-letter tables of their sources, as far as there are any."""
         for kind in (TableScan, LettersScan):
             for uri in filter(None, dict.fromkeys(kind.uri_of(each) for each in self.sources)):
@@ -252,12 +252,12 @@ class Reconciling:
             scan = kind(sources, database, self.emit, self.stop)
             if not scan.look():
                 return replace(blank, notes=("there is no table yet; files below it are not looked at",))
-            found = self._sorted_out(blank, scan)
+            found = self._sort_out(blank, scan)
             if not self.wanted.clean:
                 return found
             writers = scan.writers(self.neighbours)
-            cleaned = self._cleaned(found, scan, writers) if found.orphans.count else found
-            return self._without_old_work(cleaned, writers)
+            cleaned = self._clean(found, scan, writers) if found.orphans.count else found
+            return self._remove_old_work(cleaned, writers)
         except RunStopped as stopped:
             self.emit(events.Notice(blank.table_uri, "", str(stopped)))
             return blank
@@ -265,7 +265,7 @@ class Reconciling:
             self.emit(events.Notice(blank.table_uri, "", str(error)))
             return replace(blank, error=str(error), exit_code=error.exit_code)
 
-    def _sorted_out(self, blank: TableComparison, scan: TableScan) -> TableComparison:
+    def _sort_out(self, blank: TableComparison, scan: TableScan) -> TableComparison:
         orphans, young, foreign = scan.sorted_out(self.clock(), self.wanted.older_than)
         notes: tuple[str, ...] = ()
         if foreign.count:
@@ -275,15 +275,15 @@ class Reconciling:
             )
         return replace(blank, data_files=scan.data_files, orphans=orphans, young=young, foreign=foreign, notes=notes)
 
-    def _cleaned(self, found: TableComparison, scan: TableScan, writers: Sequence[TrackedSource]) -> TableComparison:
+    def _clean(self, found: TableComparison, scan: TableScan, writers: Sequence[TrackedSource]) -> TableComparison:
         scan.check_writers(writers)
         fenced = fence(writers)
         scan.look_again()
         removed = scan.remove(fenced, self.clock(), self.wanted.older_than)
-        left = self._sorted_out(found, scan)
+        left = self._sort_out(found, scan)
         return replace(left, removed=removed, fenced=tuple(str(writer.key) for writer in writers))
 
-    def _without_old_work(self, found: TableComparison, writers: Sequence[TrackedSource]) -> TableComparison:
+    def _remove_old_work(self, found: TableComparison, writers: Sequence[TrackedSource]) -> TableComparison:
         """What killed processes left in work areas goes, too; no commit refers to those, so it needs no fence."""
         removed = sum(remove_old_work(writer.table_store, writer.key, self.clock()) for writer in writers)
         if not removed:

@@ -21,8 +21,8 @@ from tidegate.core.columns.replay import (
     chunk_zone,
     decode,
     encode,
-    fitted_bounds,
-    handed_over,
+    fit_bounds,
+    hand_over,
 )
 from tidegate.core.columns.state import ColumnState, column_watermark_text, text_of
 from tidegate.core.columns.values import kind_of
@@ -95,7 +95,7 @@ class ReplayRecord:
         if found is None or found.is_finished:
             return None
         kind = kind_of(found.start)
-        asked = _asked_for(self._bound, fitted_bounds(self._config, kind, self._bound.source.source_timezone))
+        asked = _asked_for(self._bound, fit_bounds(self._config, kind, self._bound.source.source_timezone))
         return kind if found.is_same(asked) else None
 
     def commit(self, number: int, change: ChunkChange) -> bool:
@@ -159,7 +159,7 @@ class ReplayRecord:
             return None
         opened = self._bound.open()
         before = self._bound.state_of(opened)
-        moved = handed_over(self._bound.source, before, self._config.chunk_column, reached, self._clock())
+        moved = hand_over(self._bound.source, before, self._config.chunk_column, reached, self._clock())
         return None if moved is before else _Handover(opened, before, moved)
 
     def _move(self, handover: _Handover, change: Change) -> None:

@@ -110,13 +110,13 @@ def without_step(tracker: FileTracker, state: SourceState, step: Mapping[str, An
     told = [each for each in outcomes if isinstance(each, Covered | Refused)]
     known = {path for path, _ in state.unfinished()}
     new = [SourceFile(each.path, each.size, each.etag) for each in told if each.path not in known]
-    return tracker.reopened(state, tracker.sorted(state, new, plan.now).due) if told else None
+    return tracker.reopen(state, tracker.sort_files(state, new, plan.now).due) if told else None
 
 
 def _check_not_finished(tracker: FileTracker, state: SourceState, plan: Plan, taken: Sequence[Covered]) -> None:
     known = {path for path, _ in state.unfinished()}
     files = [SourceFile(each.path, each.size, each.etag) for each in taken if each.path not in known]
-    for file in tracker.sorted(state, files, plan.now).finished:
+    for file in tracker.sort_files(state, files, plan.now).finished:
         raise StateError(f"{file.path} is finished already", "its rows are not committed a second time")
 
 
@@ -132,9 +132,9 @@ def _up_to(listed: Sequence[SourceFile], outcomes: Sequence[FileOutcome]) -> tup
 THE_WAY_ON = "let `tidegate commit CONFIG --once` decide about it"
 
 
-def remembering(bound: FileSource) -> FileSource:
+def with_memory_of_pending(bound: FileSource) -> FileSource:
     """The same source with a tracker that remembers what pending units finished where its state cannot."""
-    return replace(bound, tracker=bound.tracker.keeping_pending())
+    return replace(bound, tracker=bound.tracker.keep_pending())
 
 
 def read_unit(site: TableContext, seq: int) -> StagedUnit:
@@ -154,13 +154,13 @@ def read_unit(site: TableContext, seq: int) -> StagedUnit:
     return unit
 
 
-def folded(bound: FileSource, state: SourceState, units: Iterable[StagedUnit]) -> SourceState:
+def fold_units(bound: FileSource, state: SourceState, units: Iterable[StagedUnit]) -> SourceState:
     """The state once ``units`` are committed on top of ``state``; ``bound`` is one that is ``remembering``."""
     tracker = bound.tracker
     tracker.forget_pending()
     for unit in units:
         try:
-            state = tracker.written(after_step(tracker, state, unit.step))
+            state = tracker.write_state(after_step(tracker, state, unit.step))
         except StateError as error:
             site = bound.positions.site
             path = unit_path(unit.key, unit.seq)
@@ -232,7 +232,7 @@ class StagedPositions(PositionStore):
         return replace(opened, version=unit.seq, state=change.state, letters=opened.letters + unit.letters)
 
     def _folded(self, opened: Position, units: Sequence[StagedUnit]) -> Position:
-        state = folded(self._bound, self._bound.state_of(opened), units)
+        state = fold_units(self._bound, self._bound.state_of(opened), units)
         if not units:
             return opened
         letters = opened.letters + sum(unit.letters for unit in units)

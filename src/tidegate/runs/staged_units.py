@@ -101,7 +101,7 @@ def examine(
     return ParquetFooter(DataFile(path, size, footer.num_rows, given, stats), columns)
 
 
-def fitted(examined: ParquetFooter, table: pa.Schema, keys: tuple[str, ...]) -> pa.Schema:
+def fit_columns(examined: ParquetFooter, table: pa.Schema, keys: tuple[str, ...]) -> pa.Schema:
     """The columns of the file as they fit the table, with its partition columns behind them.
 
     A column that the table requires must have no null in the file: that is known from its footer, or it does not fit.
@@ -306,7 +306,7 @@ class SourceSteps:
         _check_coverage(unit)
         step = after_step(self.bound.tracker, self._state, unit.step)
         columns.add(unit, self.bound.pipeline.schema.evolution)
-        self._state = self.bound.tracker.written(step)
+        self._state = self.bound.tracker.write_state(step)
         self.taken.append(unit)
 
     def _check_files(self, unit: StagedUnit) -> None:
@@ -356,13 +356,13 @@ class SourceSteps:
             dead_letter_files=letters,
             debts=WrittenLetters(letters, count).debts(self.bound, self.opened),
             letters=count,
-            groups=grouped(self.taken),
+            groups=group_by_columns(self.taken),
         )
         site = replace(self.bound.positions.site, evolution=Evolution.MERGE, checkpoint_every=0)
         return Member(site, self.opened, change, self.seq - self.opened.version)
 
 
-def grouped(units: Iterable[StagedUnit]) -> tuple[Written, ...]:
+def group_by_columns(units: Iterable[StagedUnit]) -> tuple[Written, ...]:
     """The data files of units by the columns that they have."""
     found: dict[tuple[str, tuple[str, ...]], list[Any]] = {}
     for unit in units:
@@ -432,7 +432,7 @@ class ForeignFiles:
                 self.duplicates.append(path)
             else:
                 new[meta.filename] = (path, meta)
-        found = looked_at(store, [meta for _, meta in new.values()])
+        found = examine_all(store, [meta for _, meta in new.values()])
         for (path, _), examined in zip(new.values(), found, strict=True):
             try:
                 if isinstance(examined, StateError):
@@ -449,12 +449,12 @@ def schema_in(examined: ParquetFooter, columns: TableColumns, mode: Evolution) -
     """The columns of a file in a table that has ``columns``; they count from now on. Raises when they do not fit."""
     table = columns.schema()
     assert table is not None
-    schema = fitted(examined, table, columns.partition_columns)
+    schema = fit_columns(examined, table, columns.partition_columns)
     columns.add_files(schema, columns.partition_columns, [examined.file], mode)
     return schema
 
 
-def looked_at(store: ObjectStore, metas: Sequence[Meta]) -> list[ParquetFooter | StateError]:
+def examine_all(store: ObjectStore, metas: Sequence[Meta]) -> list[ParquetFooter | StateError]:
     """The footers of the files, or what is wrong with each; several at once."""
 
     def look(meta: Meta) -> ParquetFooter | StateError:

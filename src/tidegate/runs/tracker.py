@@ -143,7 +143,7 @@ class Tracker(StateKind, Protocol):
         """The state to show: the recorded one, or what is known without one."""
         return self.decode(None if recorded is None else recorded.state)
 
-    def attempted(self, attempts: Attempts | None) -> Any:
+    def state_after_attempts(self, attempts: Attempts | None) -> Any:
         """The state of a source without a position: what is known of it from attempts that failed."""
         return self.decode(None)
 
@@ -161,11 +161,11 @@ class Tracker(StateKind, Protocol):
         """``StateError`` when something that the state refers to is missing or damaged."""
         return
 
-    def rebuilt(self, state: Any, read: Iterable[SourceFile]) -> Any:
+    def rebuild(self, state: Any, read: Iterable[SourceFile]) -> Any:
         """The state without what is missing or damaged, made anew from the files that were ``read``."""
         return state
 
-    def carried_forward(
+    def carry_forward(
         self, source: Any, state: Any, commits: Sequence[tuple[Coverage, ...]], now: datetime
     ) -> Any | None:
         """An earlier state after ``commits`` that are known to follow it; None where that cannot be told."""

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tidegate.core.calendar import milliseconds, shifted, zone_named
+from tidegate.core.calendar import milliseconds, shift, zone_named
 from tidegate.core.units.plan import UnitPlan, WorkUnit
-from tidegate.core.units.planner import failure_start, plan_units, progressed
+from tidegate.core.units.planner import advance_units, failure_start, plan_units
 from tidegate.core.units.state import Units, UnitState
 from tidegate.errors import RunStopped
 from tidegate.failpoints import failpoint
@@ -69,7 +69,7 @@ class UnitWalk:
         units = read_units(self._source.source)
         plan = self._plan(position, units)
         if plan.settles and not plan.count and position.table_version >= 0:
-            return self._note(position, progressed(run.state, plan, []))
+            return self._note(position, advance_units(run.state, plan, []))
         if not plan.count:
             return run.idle(position)
         self._source.clean_work(plan.now)
@@ -143,7 +143,7 @@ class UnitWalk:
         try:
             group = change.read(wave, [_work_of(each, units) for each in wave])
             failpoint("runs.read")
-            outcomes = sorted_out(self._source.source, wave, group.results, plan.now)
+            outcomes = sort_outcomes(self._source.source, wave, group.results, plan.now)
             self._tell(outcomes)
             position = self._commit_group(position, plan, change, group, outcomes)
             self._tried.update(_identity(work) for work, _ in outcomes.done)
@@ -159,7 +159,7 @@ class UnitWalk:
         if not outcomes.done and not outcomes.retired:
             return position
         done = [work for work, _ in outcomes.done]
-        state = progressed(self._run.state, plan, done, self._failed, outcomes.retired)
+        state = advance_units(self._run.state, plan, done, self._failed, outcomes.retired)
         prepared = change.prepared(group, outcomes.done, self._source.tracker.encode(state))
         if prepared is None:
             self._run.notice(
@@ -182,7 +182,7 @@ class UnitWalk:
         """What failed since the last commit is noted: in the table or, where there is none, beside it."""
         if not self._failed:
             return position
-        state = progressed(self._run.state, plan, [], self._failed)
+        state = advance_units(self._run.state, plan, [], self._failed)
         if position.table_version < 0:
             self._run.unsaved = self._source.tracker.encode(state)
             return position
@@ -357,7 +357,7 @@ class Outcomes:
     retired_works: list[tuple[WorkUnit, str]] = field(default_factory=list)
 
 
-def sorted_out(
+def sort_outcomes(
     source: UnitSource, works: Sequence[WorkUnit], results: Sequence[UnitWritten | UnitFailure], now: datetime
 ) -> Outcomes:
     """Each work unit to where it belongs."""
@@ -390,7 +390,7 @@ def _thin(source: UnitSource, work: WorkUnit, rows: int, now: datetime, found: O
     end = work.nominal_end
     if after is None:
         found.failed.append((work, reason))
-    elif end is None or shifted(end, zone_named(source.timezone), later=after) > milliseconds(now):
+    elif end is None or shift(end, zone_named(source.timezone), later=after) > milliseconds(now):
         found.thin.append((work, f"{reason}; it may still be incomplete (min_records_after)"))
     else:
         found.failed.append((work, f"{reason}, and its time is over (min_records_after)"))

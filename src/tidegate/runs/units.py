@@ -23,7 +23,7 @@ from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.run import Check, FailedUnit, WorkProgress
 from tidegate.reports.units import PartitionLine, PlannedUnits, SkippedWork, UnitSourcePlan
 from tidegate.runs.bound_source import AnySource, UnitBound
-from tidegate.runs.checks import answers, guarded, jdbc_checks
+from tidegate.runs.checks import answers, collect_checks, jdbc_checks
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, Tracker, WatermarkEdit
 from tidegate.sources.units.inputs import read_units
@@ -123,9 +123,9 @@ class UnitTracker(Tracker):
         """The recorded coverage or, where there is none, what is known of failures."""
         if recorded is not None:
             return self.decode(recorded.state)
-        return self.attempted(read_attempts(source.table_store, source.key, self.identity))
+        return self.state_after_attempts(read_attempts(source.table_store, source.key, self.identity))
 
-    def attempted(self, attempts: Attempts | None) -> UnitState | None:
+    def state_after_attempts(self, attempts: Attempts | None) -> UnitState | None:
         """What earlier runs know of failures; nothing of it counts as read."""
         if attempts is None or attempts.failures is None:
             return None
@@ -171,9 +171,12 @@ class UnitTracker(Tracker):
                 yield from jdbc_checks(name, read, self.source)
 
         if self.source.unit is None and not self.source.inputs:
-            return guarded(name, look)
+            return collect_checks(name, look)
         inputs = f"units of {self.key}"
-        return [*guarded(name, look), *guarded(inputs, lambda: _input_check(inputs, read_units(self.source)))]
+        return [
+            *collect_checks(name, look),
+            *collect_checks(inputs, lambda: _input_check(inputs, read_units(self.source))),
+        ]
 
     def table_checks(
         self, source: UnitBound, name: str, position: Position, state: UnitState | None
@@ -230,7 +233,7 @@ class UnitLook:
 def look(bound: AnySource, now: datetime, *, accept_new_partitions: bool = False) -> UnitLook:
     """The plan of the next run, by the same steps, with nothing written."""
     opened = bound.open(read_only=True)
-    state = bound.state_of(opened) or bound.tracker.attempted(bound.attempts(opened))
+    state = bound.state_of(opened) or bound.tracker.state_after_attempts(bound.attempts(opened))
     units = read_units(bound.source)
     plan = plan_units(
         bound.pipeline.name,

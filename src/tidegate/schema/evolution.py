@@ -117,7 +117,7 @@ def write_schema(
     return pa.schema([_widened(field, known.get(field.name)) for field in kept])
 
 
-def as_required(columns: pa.Schema, table: pa.Schema | None) -> pa.Schema:
+def require_as(columns: pa.Schema, table: pa.Schema | None) -> pa.Schema:
     """``columns``, required where ``table`` requires them and nullable elsewhere: whoever writes looks at the rows."""
     required = {field.name for field in table or () if not field.nullable}
     return pa.schema([field.with_nullable(field.name not in required) for field in columns])
@@ -268,7 +268,7 @@ class _Comparison:
         return (ReplacesTable if self._mode is Evolution.OVERWRITE else SchemaMismatch)(problem, remedy)
 
 
-def widened(schema: pa.Schema, path: str, kind: pa.DataType) -> pa.Schema:
+def widen(schema: pa.Schema, path: str, kind: pa.DataType) -> pa.Schema:
     """``schema`` with ``kind`` at ``path`` (``user.age``, ``tags.element``, ``prices.value``).
 
     Raises :class:`SchemaMismatch` where there is no such field, or where a value might not survive.

@@ -22,15 +22,15 @@ from itertools import chain
 from typing import Any
 
 from tidegate.errors import SourceError
-from tidegate.schema.literals import Literal, NotJson, Pairs, parse, shortened
+from tidegate.schema.literals import Literal, NotJson, Pairs, excerpt, parse
 from tidegate.schema.names import (
     DECLARE_OTHERS,
     MOST_LEVELS,
+    column_problems,
     field_from_json,
     field_to_json,
     forbidden_name,
     name_problem,
-    unusable,
 )
 from tidegate.specs.project import FieldSpec
 
@@ -164,7 +164,7 @@ class _Seen:
         """One more value of this kind; the first of each is an example."""
         self.kinds[kind] += 1
         if kind not in self.examples:
-            self.examples[kind] = shortened(value)
+            self.examples[kind] = excerpt(value)
 
     def add(self, value: Any, levels: int = MOST_LEVELS) -> None:
         """Look into one more value, ``levels`` deep."""
@@ -228,7 +228,7 @@ def _kind(value: Any) -> str:
             return "list"
 
 
-def look(
+def infer_json(
     samples: Iterable[Iterable[bytes]],
     *,
     coerce_conflicts_to_utf8: bool = False,
@@ -264,7 +264,7 @@ def look(
     return Inference(fields, tuple(shaping.report), records, unreadable, tuple(shaping.problems))
 
 
-def agreeing(found: Inference) -> Inference:
+def check_agreement(found: Inference) -> Inference:
     """The same, unless something was in the way: then :class:`SourceError` with all of it."""
     if found.problems:
         raise SourceError(
@@ -414,7 +414,7 @@ def infer_cells(samples: Iterable[Iterable[Row]], *, unreadable: int = 0, forbid
                 seen.count(cell_kind(cell), cell)
     if not records:
         raise SourceError("no record to infer a schema from", "declare schema.fields, or wait for data")
-    if problems := unusable(list(columns), forbidden):
+    if problems := column_problems(list(columns), forbidden):
         raise SourceError("the columns cannot be used: " + "; ".join(problems), DECLARE_OTHERS)
     report = tuple(
         FieldReport(name, kind, records, sum(seen.kinds.values()), dict(seen.kinds.most_common()), note)

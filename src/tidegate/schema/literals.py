@@ -148,23 +148,23 @@ def rescued_text(values: Iterable[tuple[str, str]]) -> str:
     >>> rescued_text([("user.nick", '"ann"'), ("n", "1.50")])
     '{"user.nick":"ann","n":1.50}'
     """
-    return written("{" + ",".join(f"{_quoted(path)}:{text}" for path, text in values) + "}")
+    return escape_halves("{" + ",".join(f"{_quoted(path)}:{text}" for path, text in values) + "}")
 
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def written(text: str) -> str:
+def escape_halves(text: str) -> str:
     """``text`` with half surrogate pairs, which cannot be written anywhere, as escapes.
 
-    >>> written("a" + chr(0xD800))
+    >>> escape_halves("a" + chr(0xD800))
     'a\\\\ud800'
     """
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def shortened(value: Any, limit: int = 60) -> str:
+def excerpt(value: Any, limit: int = 60) -> str:
     """``value`` as it is shown in a message; half a surrogate pair, which no file can hold, as its escape."""
-    text = written(compact(value))
+    text = escape_halves(compact(value))
     return text if len(text) <= limit else text[: limit - 1] + "…"

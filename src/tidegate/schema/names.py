@@ -208,10 +208,10 @@ def table_names(names: Sequence[str], forbidden: Sequence[str] = ()) -> tuple[st
     )
 
 
-def unusable(names: Sequence[str], forbidden: tuple[str, ...]) -> list[str]:
+def column_problems(names: Sequence[str], forbidden: tuple[str, ...]) -> list[str]:
     """What is wrong with the names of a file's columns, a sentence each; ``forbidden`` ones come from the path.
 
-    >>> unusable(["id", "ID", ""], ())
+    >>> column_problems(["id", "ID", ""], ())
     ["'ID' differs from another column only in upper and lower case", "'' is empty; give it a name"]
     """
     first = {name.lower(): name for name in reversed(names)}
@@ -226,12 +226,12 @@ def unusable(names: Sequence[str], forbidden: tuple[str, ...]) -> list[str]:
     return problems
 
 
-def spelled(name: str, names: Sequence[str]) -> str:
+def spell(name: str, names: Sequence[str]) -> str:
     """``name`` as the rows spell it: exactly, or the only one of ``names`` that differs in upper and lower case.
 
     ``name`` itself where there is none, ``SchemaMismatch`` where it may be one of several.
 
-    >>> spelled("updated_at", ["ID", "Updated_At"])
+    >>> spell("updated_at", ["ID", "Updated_At"])
     'Updated_At'
     """
     if name in names:
@@ -244,7 +244,7 @@ def spelled(name: str, names: Sequence[str]) -> str:
     return alike[0] if alike else name
 
 
-def reading_library() -> Any:
+def avro_library() -> Any:
     """The library that reads Avro; raises :class:`EnvironmentProblem` where it is not installed."""
     try:
         import fastavro

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from tidegate.errors import SourceError, TableError
 from tidegate.schema.inference import NUMBER, FieldReport, Inference, cell_kind
-from tidegate.schema.names import DECLARE_OTHERS, check, decimal_of, problems, unusable
+from tidegate.schema.names import DECLARE_OTHERS, check, column_problems, decimal_of, problems
 from tidegate.specs.project import FieldSpec
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -244,7 +244,7 @@ def infer_types(files: Iterable[tuple[str, pa.Schema, int]], *, forbidden: tuple
             columns.setdefault(each.name, _TypedColumn(found, Counter())).add(found, each.type, count, path)
     if not columns:
         raise SourceError("no file has a column to infer a schema from", "declare schema.fields, or wait for data")
-    wrong = unusable(list(columns), forbidden)
+    wrong = column_problems(list(columns), forbidden)
     wrong += [column.clash for column in columns.values() if column.clash]
     if wrong:
         raise SourceError("no columns can be inferred from the files: " + "; ".join(wrong), DECLARE_OTHERS)

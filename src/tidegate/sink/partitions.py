@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.errors import TidegateError
-from tidegate.schema.names import spelled
+from tidegate.schema.names import spell
 from tidegate.schema.types import TIMESTAMP, arrow_schema
 from tidegate.specs.project import FieldSpec, PartitionBy
 
@@ -144,10 +144,10 @@ def _keys(by: PartitionBy, declared: pa.Schema) -> tuple[PartitionKey, ...]:
         if by.column is None:
             keys.append(PartitionKey(name))
         elif equals:
-            keys.append(PartitionKey(name, spelled(by.column, declared.names), template))
+            keys.append(PartitionKey(name, spell(by.column, declared.names), template))
         else:
-            own = spelled(name, declared.names)
-            keys.append(PartitionKey(own, own if own in declared.names else spelled(by.column, declared.names)))
+            own = spell(name, declared.names)
+            keys.append(PartitionKey(own, own if own in declared.names else spell(by.column, declared.names)))
     return tuple(keys)
 
 

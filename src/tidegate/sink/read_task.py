@@ -24,8 +24,8 @@ from tidegate.formats.samples import Sampler, spread
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.dead_letter import fingerprint
 from tidegate.schema.evolution import write_schema
-from tidegate.schema.inference import agreeing
-from tidegate.schema.names import reading_library
+from tidegate.schema.inference import check_agreement
+from tidegate.schema.names import avro_library
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.dead_letters import DeadLetterTarget
 from tidegate.sink.parquet_file import FinishedFile
@@ -98,7 +98,7 @@ def read_task(
 ) -> ReadTask:
     """The task for one source; ``table`` is the table's schema now, whose wider types are written."""
     if source.format is Format.AVRO:
-        reading_library()
+        avro_library()
     sink, schema = pipeline.sink, pipeline.schema
     declared = arrow_schema(fields)
     metadata = [pa.field(name, METADATA_COLUMNS[name]) for name in sink.metadata_columns]
@@ -243,7 +243,7 @@ def infer_files(source: PathSource, slices: Sequence[FileSlice], schema: SchemaS
     """The columns that the first records of some files have."""
     sampler = Sampler(open_store(source.location), source)
     found = sampler.infer(spread(slices), coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8)
-    return agreeing(found).fields
+    return check_agreement(found).fields
 
 
 def scan_files(

@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 
 from tidegate.errors import RowsRefused, SchemaMismatch
 from tidegate.protocol.change import DataFile
-from tidegate.schema.evolution import as_required, write_schema
-from tidegate.schema.names import spelled
+from tidegate.schema.evolution import require_as, write_schema
+from tidegate.schema.names import spell
 from tidegate.schema.types import plain_schema
 from tidegate.sink.parquet_file import FinishedFile, RowOrigin, keep_memory
 from tidegate.sink.partitions import Partitioning, with_keys
@@ -217,14 +217,14 @@ def row_task(
     ``SchemaMismatch`` where they do not fit. A work area keeps the columns as they are.
     """
     by = None if work is not None and pipeline.transform is not None else partition_by(pipeline)
-    rows = as_required(plain_schema(columns), table)
+    rows = require_as(plain_schema(columns), table)
     keys = Partitioning(by, rows)
     if work is None:
         made_by = "the declared schema" if pipeline.schema.fields else "the source"
         files = write_schema(rows, table, pipeline.schema.evolution, keys.columns, made_by)
     else:
         files = with_keys(rows, keys.keys)
-    followed = tuple(spelled(name, rows.names) for name in source.watermark_columns)
+    followed = tuple(spell(name, rows.names) for name in source.watermark_columns)
     missing = [name for name in followed if name not in rows.names]
     if missing:
         raise SchemaMismatch(

@@ -35,7 +35,7 @@ from tidegate.formats.json import BLOCK_BYTES, LONGEST_LINE, LineFormat, LineToo
 from tidegate.formats.json_decoder import Decoded, Rejected
 from tidegate.formats.port import FormatReader
 from tidegate.schema.dead_letter import Letter
-from tidegate.schema.literals import written
+from tidegate.schema.literals import escape_halves
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.dead_letters import DeadLetterWriter
 from tidegate.sink.parquet_file import FinishedFile, Lines, RowOrigin, keep_memory
@@ -76,7 +76,7 @@ def _results(task: ReadTask, unit: FileGroup) -> Iterator[GroupResult]:
         yield from read_units(task, [FileGroup(unit.number, (each,)) for each in unit.slices])
     else:
         (each,) = unit.slices
-        yield GroupResult(unit.number, (Refused(each.path, each.size, each.etag, written(problem)),))
+        yield GroupResult(unit.number, (Refused(each.path, each.size, each.etag, escape_halves(problem)),))
 
 
 def _breakdown(error: BaseException) -> str:
@@ -149,7 +149,7 @@ class GroupWalk:
             data_files=files,
             rows=sum(file.record_count for file in files),
             letter_files=letters,
-            unknown_fields={written(name): count for name, count in self._format.unknown.items() if count},
+            unknown_fields={escape_halves(name): count for name, count in self._format.unknown.items() if count},
             seconds=time.monotonic() - started,
             uploads=self._table.uploads.counts,
             bad_kinds=self._landing.bad_kinds(),
@@ -278,7 +278,7 @@ class GroupWalk:
                 reason = f"a {noun} after {noun} {line} is longer than {LONGEST_LINE // 2**20} MiB"
             case _:
                 reason = str(error).removeprefix(f"{each.path}: ")
-        return Refused(each.path, each.size, each.etag, written(reason), counts=not isinstance(error, _Denied))
+        return Refused(each.path, each.size, each.etag, escape_halves(reason), counts=not isinstance(error, _Denied))
 
 
 class _FileWalk:

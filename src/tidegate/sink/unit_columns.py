@@ -27,8 +27,8 @@ from tidegate.formats.json_decoder import Decoder
 from tidegate.formats.parquet import open_parquet, own_schema
 from tidegate.formats.port import FormatReader
 from tidegate.formats.strict_lines import RecordRules
-from tidegate.schema.inference import Inference, cell_kind, infer_cells, look
-from tidegate.schema.names import unusable
+from tidegate.schema.inference import Inference, cell_kind, infer_cells, infer_json
+from tidegate.schema.names import column_problems
 from tidegate.schema.types import arrow_schema, arrow_type, examples_of, field_specs, infer_types, plain
 from tidegate.sink.partitions import Partitioning
 from tidegate.sink.read_task import ReadTask, open_format
@@ -189,7 +189,7 @@ def inferred(format: FileFormat | None, schema: SchemaSpec, told: Sequence[Seque
             return infer_types(("the files", each, 1) for each in schemas)
         case _:
             rescued = schema.rescued is not None
-            return look(told, coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8, rescued=rescued)
+            return infer_json(told, coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8, rescued=rescued)
 
 
 def _names(read: FileRead, file: FetchedFile) -> tuple[str, ...]:
@@ -197,7 +197,7 @@ def _names(read: FileRead, file: FetchedFile) -> tuple[str, ...]:
     with closing(opened(file, seeks=False)) as raw:
         records = sampled_records(chunks(raw, file.slice.path, file.compression), read.csv, file.slice.path)
         names = next((sheet.names for sheet, _ in records), ())
-    if problems := unusable(list(names), ()):
+    if problems := column_problems(list(names), ()):
         raise SourceError(f"{file.slice.path}: {'; '.join(problems)}", "declare schema.fields, or write the file again")
     return names
 
@@ -304,16 +304,16 @@ def _of_files(format: FileFormat | None, schema: SchemaSpec, told: Told) -> tupl
     except SourceError:
         pass
     often = Counter(told.values())
-    agreeing: list[tuple[bytes, ...]] = []
+    check_agreement: list[tuple[bytes, ...]] = []
     problems: dict[tuple[bytes, ...], str] = {}
     for each, _ in often.most_common():
         try:
-            inferred(format, schema, [*agreeing, each])
-            agreeing.append(each)
+            inferred(format, schema, [*check_agreement, each])
+            check_agreement.append(each)
         except SourceError as error:
             problems[each] = error.problem
     refused = {index: problems[own] for index, own in told.items() if own in problems}
-    return (inferred(format, schema, agreeing) if agreeing else None), refused
+    return (inferred(format, schema, check_agreement) if check_agreement else None), refused
 
 
 def kept_types(fields: tuple[FieldSpec, ...], table: pa.Schema | None) -> tuple[FieldSpec, ...]:

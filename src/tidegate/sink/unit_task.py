@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from tidegate.errors import SchemaMismatch, SourceError, StorageError
 from tidegate.formats.json import LineTooLong
 from tidegate.formats.json_decoder import Decoded
-from tidegate.schema.literals import written
-from tidegate.schema.names import spelled
+from tidegate.schema.literals import escape_halves
+from tidegate.schema.names import spell
 from tidegate.schema.types import TIMESTAMP, arrow_schema
 from tidegate.sink.row_task import RowTask, row_task, write_batches
 from tidegate.sink.unit_columns import UnitColumnReport, conflict, file_format, opened, told_of, wave_columns
@@ -158,7 +158,7 @@ class _Rows:
                     yield decoded.batch
         except (SourceError, LineTooLong) as error:
             raise told_of(error, file) from error
-        self.unknown.update({written(name): count for name, count in format.unknown.items() if count})
+        self.unknown.update({escape_halves(name): count for name, count in format.unknown.items() if count})
 
 
 def _check(decoded: Decoded, file: FetchedFile, before: int, noun: str) -> None:
@@ -176,7 +176,7 @@ _MILLISECONDS = pa.timestamp("ms", tz="UTC")
 
 def check_time_column(columns: pa.Schema, name: str) -> str:
     """``name`` as the rows spell it; :class:`SourceError` where it is no column that tells a moment or a day."""
-    name = spelled(name, columns.names)
+    name = spell(name, columns.names)
     if name not in columns.names:
         raise SourceError(
             f"time_column: the rows have no column {name!r}; they have {', '.join(columns.names) or 'none'}",
@@ -197,7 +197,7 @@ def within(rows: pa.RecordBatch, column: str, low: int, high: int, zone: str) ->
     A time without a zone, and the beginning of a day, are told in ``zone``: shifted forward where clocks leave it out,
     the first where they show it twice.
     """
-    moments = rows.column(spelled(column, rows.schema.names))
+    moments = rows.column(spell(column, rows.schema.names))
     if pa.types.is_date(moments.type):
         moments = moments.cast(pa.timestamp("s"))
     if moments.type.tz is None:

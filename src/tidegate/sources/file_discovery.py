@@ -34,14 +34,14 @@ from tidegate.core.files.discovery import (
     accepts,
     accepts_directory,
     cold_prefixes,
+    count_reasons,
     is_directory_sealed,
     is_new,
     is_sealed,
     list_after,
-    opened,
+    seal_cold_start,
     survey,
     table_of,
-    tallied,
 )
 from tidegate.core.files.paths import ROOT, Layout, SourceFile, join, sort_key, split
 from tidegate.core.files.state import PathState, SetState
@@ -136,7 +136,7 @@ class Places:
     def of(cls, source: PathSource, state: PathState, now: datetime) -> Places:
         """The places of ``source`` as ``state`` tells them."""
         partitions = frozenset(state.partition_watermarks) | {split(path)[0] for path in state.files}
-        layout, start = Layout.of(source), opened(source, state, now)
+        layout, start = Layout.of(source), seal_cold_start(source, state, now)
 
         def is_open(directory: str) -> bool:
             return not is_directory_sealed(layout, start, directory)
@@ -267,7 +267,7 @@ class _Poll:
         """What was found, and what it cost."""
         return PathListing(
             files=tuple(sorted(self.files, key=lambda file: sort_key(file.path))),
-            skipped=tallied((*self.tally.result(), *self.scope.left_out)),
+            skipped=count_reasons((*self.tally.result(), *self.scope.left_out)),
             list_requests=self.store.requests.list - self.requests_before,
             listed_keys=self.store.requests.keys - self.keys_before,
             complete=not self.is_cut,

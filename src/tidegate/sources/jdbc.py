@@ -22,7 +22,7 @@ from tidegate.core.columns.predicates import (
     literal,
     null_predicate,
     predicate,
-    quoted,
+    quote,
     text_key,
     text_of_key,
 )
@@ -180,7 +180,7 @@ class JdbcStatements:
         """The rows that match; with ``divided_by``, that column is there once more as :data:`PART`."""
         names = [self._selected(each) for each in self.columns] or ["*"]
         if divided_by is not None:
-            names.append(f"{self._key(divided_by)} AS {quoted(PART, self.dialect)}")
+            names.append(f"{self._key(divided_by)} AS {quote(PART, self.dialect)}")
         return self._select(names, rows)
 
     def greatest(self, rows: RowFilter) -> str:
@@ -214,7 +214,7 @@ class JdbcStatements:
 
         With ``percent`` the rows are those on that share of the table's pages, taken at random.
         """
-        name, key = quoted(column, self.dialect), self._key(column)
+        name, key = quote(column, self.dialect), self._key(column)
         numbered = f"SELECT {key} AS bound, NTILE({parts}) OVER (ORDER BY {key}) AS part"
         shares = f"{numbered} FROM ({self._select(['*'], rows, percent)}) tidegate_rows WHERE {name} IS NOT NULL"
         least = self._shown(column, "MIN(bound)")
@@ -228,7 +228,7 @@ class JdbcStatements:
         """
         if not bounds:
             return ("1 = 1",)
-        name = quoted(PART, self.dialect)
+        name = quote(PART, self.dialect)
         texts = [literal(each, self.dialect) for each in bounds]
         between = [f"({name} >= {low} AND {name} < {high})" for low, high in pairwise(texts)]
         return (f"({name} < {texts[0]} OR {name} IS NULL)", *between, f"{name} >= {texts[-1]}")
@@ -242,11 +242,11 @@ class JdbcStatements:
         return next((each for each in self.columns if each.name == name), FetchedColumns(name))
 
     def _quoted(self, rows: RowFilter) -> list[str]:
-        return [quoted(each, self.dialect) for each in rows.columns]
+        return [quote(each, self.dialect) for each in rows.columns]
 
     def _key(self, column: str) -> str:
         """The column as it is sorted; an alias of the same name could not be told from it, so none is made."""
-        name = quoted(column, self.dialect)
+        name = quote(column, self.dialect)
         return text_key(name, self.dialect) if self._column(column).is_text else name
 
     def _shown(self, column: str, key: str) -> str:
@@ -258,7 +258,7 @@ class JdbcStatements:
         return f"{self._shown(column, key)} AS greatest_{index}"
 
     def _selected(self, column: FetchedColumns) -> str:
-        name = quoted(column.name, self.dialect)
+        name = quote(column.name, self.dialect)
         expression = column.of(name)
         return name if expression == name else f"{expression} AS {name}"
 

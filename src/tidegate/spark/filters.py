@@ -18,9 +18,9 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, predicate, quoted
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, predicate, quote
 from tidegate.errors import ConfigError, SchemaMismatch, SourceError
-from tidegate.schema.names import spelled
+from tidegate.schema.names import spell
 from tidegate.sources.reader import GreatestValues
 from tidegate.specs.columns import NullWatermark, Value, Watermark, WatermarkMode
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def column_named(name: str, names: Sequence[str], source: str) -> str:
     """``name`` as the source spells it: exactly, or the only one that differs in case."""
     try:
-        found = spelled(name, names)
+        found = spell(name, names)
     except SchemaMismatch as error:
         raise SourceError(f"{source}: there is no column {name!r} alone: {error.problem}", error.remedy) from error
     if found in names:
@@ -150,7 +150,7 @@ def named(column: str) -> Column:
     """A column by its name, whatever is in that."""
     from pyspark.sql.functions import col
 
-    return col(quoted(column, SqlDialect.SPARK))
+    return col(quote(column, SqlDialect.SPARK))
 
 
 def condition(rows: RowFilter) -> Column | None:

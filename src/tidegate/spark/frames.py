@@ -25,8 +25,8 @@ from tidegate.errors import (
     TidegateError,
 )
 from tidegate.protocol.table import CommitNote
-from tidegate.schema.evolution import as_required
-from tidegate.schema.names import MOST_LEVELS, spelled
+from tidegate.schema.evolution import require_as
+from tidegate.schema.names import MOST_LEVELS, spell
 from tidegate.schema.types import levels
 from tidegate.sink.row_task import RowsWritten, RowTask, WorkRows, joined, write_batches
 from tidegate.sources.jdbc import is_of_database
@@ -34,7 +34,7 @@ from tidegate.sources.reader import load_function
 from tidegate.spark.filters import named
 from tidegate.spark.readers.jdbc import database_refusal
 from tidegate.spark.s3a import check_writing, reach
-from tidegate.spark.session import COLUMNAR_INPUT, VARIABLE, own_session, put, quoted, replaced_name
+from tidegate.spark.session import COLUMNAR_INPUT, VARIABLE, own_session, put, quote, replaced_name
 from tidegate.spark.tasks import cause, run_tasks, telling_line
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import ParquetCodec, TransformSpec
@@ -103,7 +103,7 @@ class SparkFrame:
 
     def columns(self, table: pa.Schema | None) -> pa.Schema:
         """The columns that will be written; what ``table`` requires is taken to be there, since Delta looks."""
-        return self._columns if self._pipeline.transform is None else as_required(self._columns, table)
+        return self._columns if self._pipeline.transform is None else require_as(self._columns, table)
 
     def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
         """Write the rows; see :class:`~tidegate.protocol.change.Frame`."""
@@ -135,7 +135,7 @@ class SparkFrame:
     def _computed(self) -> pa.Schema:
         """The columns of the transform's result; the partition columns must be among them."""
         columns = columns_of(self._frame, f"{self._pipeline.name}: {self._pipeline.transform}")
-        self._partitioned_by = tuple(spelled(name, columns.names) for name in self._partitioned_by)
+        self._partitioned_by = tuple(spell(name, columns.names) for name in self._partitioned_by)
         missing = [name for name in self._partitioned_by if name not in columns.names]
         if missing:
             raise SchemaMismatch(
@@ -246,7 +246,7 @@ def read_rows(session: SparkSession, rows: WorkRows) -> DataFrame:
         return session.createDataFrame([], schema)
     work = reach(session, rows.work)
     paths = [f"{work}/{each}" for each in rows.files]
-    return session.read.schema(schema).option("basePath", work).parquet(*paths).select(*map(quoted, schema.names))
+    return session.read.schema(schema).option("basePath", work).parquet(*paths).select(*map(quote, schema.names))
 
 
 def check_there(rows: WorkRows) -> None:

@@ -423,5 +423,5 @@ def _names(kind: DataType) -> Iterator[str]:
             return
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

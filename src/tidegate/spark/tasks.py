@@ -13,7 +13,7 @@ from tidegate.core.files.plan import FileGroup
 from tidegate.errors import TidegateError
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.sink.task import read_units
-from tidegate.specs.masking import Mask, shortened
+from tidegate.specs.masking import Mask, shorten
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -116,7 +116,7 @@ def cause(error: Exception, mask: Mask | None = None) -> str:
         return "a Python worker died (out of memory, or killed)"
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
     telling = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line) and not line.startswith("java.")]
-    return shortened((telling or lines or [type(error).__name__])[-1])
+    return shorten((telling or lines or [type(error).__name__])[-1])
 
 
 _NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|Caused by: org\.apache\.spark\.SparkException: Job aborted)")
@@ -134,7 +134,7 @@ def telling_line(error: Exception, mask: Mask | None = None) -> str:
     caused = [line for line in lines if line.startswith("Caused by:")]
     told = next((line for line in lines if re.match(r":?\s*[\w.$]+(Exception|Error): ", line)), "")
     chosen = caused[-1] if caused else told or (lines or [type(error).__name__])[0]
-    return shortened(f"{chosen.lstrip(': ')}{_listed_after(chosen, lines)}")
+    return shorten(f"{chosen.lstrip(': ')}{_listed_after(chosen, lines)}")
 
 
 def _listed_after(chosen: str, lines: list[str]) -> str:

@@ -52,7 +52,7 @@ from tidegate.spark.readers.reader import (
     utc_session,
     with_instants,
 )
-from tidegate.spark.session import COLUMNAR_INPUT, put, quoted
+from tidegate.spark.session import COLUMNAR_INPUT, put, quote
 from tidegate.spark.tasks import cause, deal, run_tasks, slot_frame, slot_numbers, worker_ended
 from tidegate.specs.columns import FunctionRead, HttpRead, JdbcRead
 from tidegate.specs.masking import Mask
@@ -283,12 +283,12 @@ class _FrameJob:
     def _numbered(self, task: RowTask, number: int, segment: FrameSegment) -> DataFrame:
         """The rows of a segment, with numbers for names: Spark takes a name with a dot in it for two."""
         source, unit = self.wave.source, self.wave.works[number].unit
-        known = {name: quoted(name) for name in segment.rows.columns}
+        known = {name: quote(name) for name in segment.rows.columns}
         if source.replace is not Replace.MERGE_KEYS:
             known[source.unit_column] = literal(unit, SqlDialect.SPARK)
             known[source.segment_column] = literal(moment_of(segment.low), SqlDialect.SPARK)
         rows = _with_nulls(segment.rows, task, [name for name in task.names if name not in known])
-        columns = [f"{known.get(name, quoted(name))} AS c{n}" for n, name in enumerate(task.names)]
+        columns = [f"{known.get(name, quote(name))} AS c{n}" for n, name in enumerate(task.names)]
         wanted = "true" if segment.wanted is None else f"coalesce({segment.wanted}, false)"
         return rows.selectExpr(str(number), wanted, *columns)
 

@@ -334,7 +334,7 @@ def holds_credentials(url: str) -> bool:
     return any(_holds(each) for each in _unfolded(url))
 
 
-def shown_address(url: str) -> str:
+def public_address(url: str) -> str:
     """An address for people: whole where it is understood and holds no credentials, else its kind alone."""
     if jdbc_address_of(url) is not None and not holds_credentials(url):
         return url

@@ -71,7 +71,7 @@ def looks_random(value: str) -> bool:
     return len(value) >= 16 and mixed and not re.search(r"[\s/]", value)
 
 
-def shortened(text: str, longest: int = 500) -> str:
+def shorten(text: str, longest: int = 500) -> str:
     """``text``, or its beginning with a mark at the end, by which a later mask sees that it was cut."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 

@@ -19,7 +19,7 @@ from tidegate.errors import SourceError
 from tidegate.formats.json import blocks, element_lines
 from tidegate.formats.json_decoder import Decoded, Decoder
 from tidegate.formats.strict_lines import RecordRules
-from tidegate.schema.inference import look
+from tidegate.schema.inference import infer_json
 from tidegate.schema.literals import DEEPEST
 from tidegate.specs.project import FieldSpec, Numbers
 
@@ -213,7 +213,7 @@ def test_arrays_have_the_same_grammar_as_lines(name: str) -> None:
 
 def test_what_is_not_json_is_not_looked_at_for_a_schema() -> None:
     layout = LAYOUTS["undeclared"]
-    found = look([[GOOD, *(layout.line(text) for text in [*INVALID, *TOO_DEEP])]], coerce_conflicts_to_utf8=True)
+    found = infer_json([[GOOD, *(layout.line(text) for text in [*INVALID, *TOO_DEEP])]], coerce_conflicts_to_utf8=True)
     assert found.records == 1
     assert found.unreadable == len(INVALID) + len(TOO_DEEP)
 

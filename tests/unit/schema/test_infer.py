@@ -13,12 +13,12 @@ from support.long_runs import examples
 from tidegate.errors import SourceError
 from tidegate.formats.json_decoder import Decoder
 from tidegate.formats.strict_lines import RecordRules
-from tidegate.schema.inference import Inference, agreeing, look
+from tidegate.schema.inference import Inference, check_agreement, infer_json
 from tidegate.specs.project import FieldSpec
 
 
 def infer(samples: list[list[bytes]], **options: Any) -> Inference:
-    return agreeing(look(samples, **options))
+    return check_agreement(infer_json(samples, **options))
 
 
 def sample(*records: object) -> list[list[bytes]]:

@@ -17,7 +17,7 @@ from tidegate.specs.locations import (
     hosts_of,
     identity_of,
     jdbc_address_of,
-    shown_address,
+    public_address,
 )
 
 OLD = Path(__file__).parents[2] / "compat" / "old_identities" / "identities.json"
@@ -59,7 +59,7 @@ CANARY = "canary-4711"
 def test_an_address_is_what_the_user_names_and_where_it_is(url: str, identity: str, hosts: str) -> None:
     assert (identity_of(url), hosts_of(url)) == (identity, hosts)
     assert not holds_credentials(url)
-    assert shown_address(url) == url
+    assert public_address(url) == url
     assert current_identity(f"{identity}#t") == f"{identity}#t"
 
 
@@ -93,7 +93,7 @@ SECRETS = [
 def test_no_credentials_come_out_of_an_address(form: str) -> None:
     for secret in (CANARY, quote(CANARY + "/@", safe="")):
         url = form.format(secret)
-        told = [ColumnSource("s", JdbcRead(url, table="t")).uri, hosts_of(url), shown_address(url)]
+        told = [ColumnSource("s", JdbcRead(url, table="t")).uri, hosts_of(url), public_address(url)]
         assert CANARY not in f"{told} {jdbc_address_of(url)} {current_identity(f'{url}#t')}"
         assert holds_credentials(url)
         assert holds_credentials(quote(url, safe=":/"))

@@ -15,7 +15,7 @@ import pytest
 from tidegate.errors import ConfigError, SourceError
 from tidegate.specs.columns import ColumnSource, FunctionRead, HttpAuth, HttpRead, JdbcRead, StateSpec
 from tidegate.specs.locations import Location, Options, Secret
-from tidegate.specs.masking import KEPT, LEFT_OUT, MASK, SHORTEST, Mask, remember, remembering, shortened
+from tidegate.specs.masking import KEPT, LEFT_OUT, MASK, SHORTEST, Mask, remember, remembering, shorten
 
 SECRET = 'c4nary/top "s\u20accret" +1\'x\\&<y'
 PLAIN = "canary-4711/+=x"
@@ -90,7 +90,7 @@ def test_what_is_cut_off_in_the_middle_of_a_secret_is_masked() -> None:
     assert mask("echo canary-01234", cut=True) == "echo ***"
     assert mask(f"echo {b64('me:canary-0123456789')[:18]}", cut=True).startswith("echo bWU6"[:8])
     assert "Y2FuYXJ5" not in mask(f"echo {b64('canary-0123456789')[:12]}", cut=True)
-    assert mask(shortened("x" * 490 + " canary-0123456789", 500)) == "x" * 490 + " ***…"
+    assert mask(shorten("x" * 490 + " canary-0123456789", 500)) == "x" * 490 + " ***…"
     assert mask("a canary") == "a canary"
 
 

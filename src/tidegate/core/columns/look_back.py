@@ -11,7 +11,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 
 from tidegate.core.calendar import check_zone, months_later
-from tidegate.core.columns.values import NUMBERS, TEMPORAL, described, kind_of
+from tidegate.core.columns.values import NUMBERS, TEMPORAL, describe, kind_of
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import LookBack, Value
 
@@ -43,7 +43,7 @@ def look_back_of(
     )
 
 
-def lowered(stored: Value, look_back: LookBack, now: datetime, source_timezone: str = "UTC") -> Value:
+def lower(stored: Value, look_back: LookBack, now: datetime, source_timezone: str = "UTC") -> Value:
     """Where the read begins: ``stored`` less the look-back, of the same type, with or without a zone as it is.
 
     ``now`` has a zone. ``WatermarkError`` where the look-back is one for values of another kind.
@@ -58,7 +58,7 @@ def lowered(stored: Value, look_back: LookBack, now: datetime, source_timezone: 
         return _closing(stored, look_back, now, source_timezone) if look_back.closing_day else _ago(stored, look_back)
     wanted = "days, hours, months, years or closing_day" if kind in TEMPORAL else "value"
     remedy = f"use `backward: {{{wanted}: …}}`" if kind in NUMBERS | TEMPORAL else "look-back is for numbers and times"
-    raise WatermarkError(f"the configured look-back does not fit the stored watermark {described(stored)}", remedy)
+    raise WatermarkError(f"the configured look-back does not fit the stored watermark {describe(stored)}", remedy)
 
 
 def moment_like(value: Value, moment: datetime, source_timezone: str) -> Value | None:

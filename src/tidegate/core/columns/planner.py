@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from tidegate.core.calendar import check_zone, jump_around
-from tidegate.core.columns.look_back import lowered, moment_like
-from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, untested
+from tidegate.core.columns.look_back import lower, moment_like
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, untested_note
 from tidegate.core.columns.replay import Chunk, chunk_columns
 from tidegate.core.columns.state import ColumnState
 from tidegate.core.columns.values import (
     TEMPORAL,
     are_comparable,
-    described,
+    describe,
     errors_of,
     is_above,
     is_finite,
@@ -107,19 +107,19 @@ def stored_ahead(source: ColumnSource, stored: Watermark, now: datetime) -> Iter
             )
 
 
-def ahead(plan: ColumnPlan, seen: Watermark) -> dict[str, Value]:
+def caps_ahead(plan: ColumnPlan, seen: Watermark) -> dict[str, Value]:
     """The latest value that is taken, of columns whose greatest lies beyond the horizon; nothing where none does."""
     caps = {each: _cap(seen.get(each), plan.horizon, plan.source_timezone) for each in plan.reads.leading}
     return {column: cap for column, cap in caps.items() if cap is not None}
 
 
-def waiting(plan: ColumnPlan, caps: Mapping[str, Value]) -> RowFilter:
+def rows_ahead(plan: ColumnPlan, caps: Mapping[str, Value]) -> RowFilter:
     """The rows above these caps: the plan reads each of them, as they lie above every watermark, too."""
     ranges = tuple(ColumnRange(column, Bound(cap)) for column, cap in caps.items())
     return RowFilter(ranges, extra=plan.reads.extra)
 
 
-def up_to(plan: ColumnPlan, caps: Mapping[str, Value]) -> ColumnPlan:
+def cap_plan(plan: ColumnPlan, caps: Mapping[str, Value]) -> ColumnPlan:
     """The plan without the rows above these caps."""
     upper = {column: Bound(cap, inclusive=True) for column, cap in caps.items()}
     return replace(plan, reads=plan.reads.capped(upper))
@@ -209,12 +209,12 @@ def plan_columns(
 
 def first_notes(read: object, position: int) -> Iterator[str]:
     """What a person should know before the first rows of a source: that no test of ours runs on such a database."""
-    told = untested(read.url) if isinstance(read, JdbcRead) and not position else None
+    told = untested_note(read.url) if isinstance(read, JdbcRead) and not position else None
     if told is not None:
         yield told
 
 
-def fixed(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> ReadBounds:
+def fix_bounds(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> ReadBounds:
     """The read, capped at the greatest values ``seen`` among its rows, and the state that it leads to."""
     before = state or ColumnState()
     if plan.chunk is not None:
@@ -244,7 +244,7 @@ def check_lag(name: str, values: Watermark) -> None:
     """``WatermarkError`` where each of these columns has a value that is no point in time: nothing tells its age."""
     if not values or any(value is None or kind_of(value) in TEMPORAL for value in values.values()):
         return
-    found = ", ".join(f"{column}, such as {described(value)}" for column, value in values.items() if value is not None)
+    found = ", ".join(f"{column}, such as {describe(value)}" for column, value in values.items() if value is not None)
     raise WatermarkError(f"{name}: safety_lag has no effect on {found}", LAG_REMEDY)
 
 
@@ -392,7 +392,7 @@ class _Planning:
             return None
         zone = self._source.source_timezone
         with errors_of(f"{self._name}, watermark column {column!r}: "):
-            low = lowered(value, self._source.look_back, self._now, zone)
+            low = lower(value, self._source.look_back, self._now, zone)
         return low if self._source.look_back.is_off else _before_jump(low, zone)
 
     def _later_columns(self) -> list[str]:
@@ -411,8 +411,8 @@ class _Planning:
         value = self._state.values.get(column)
         if value is not None and not are_comparable(value, chunk.low):
             raise WatermarkError(
-                f"{self._name}: the replay's bounds {described(chunk.low)} do not fit column {column!r}, whose"
-                f" watermark is {described(value)}",
+                f"{self._name}: the replay's bounds {describe(chunk.low)} do not fit column {column!r}, whose"
+                f" watermark is {describe(value)}",
                 "give bounds of that kind, or name the column they belong to with chunk_column",
             )
 

@@ -115,7 +115,7 @@ def dialect_of(jdbc_url: str) -> SqlDialect:
     )
 
 
-def untested(jdbc_url: str) -> str | None:
+def untested_note(jdbc_url: str) -> str | None:
     """That no test of ours runs against such a database, as a sentence; None where one does."""
     scheme = jdbc_url.partition(":")[2].partition(":")[0].lower()
     if scheme in ("postgresql", "mariadb"):
@@ -127,7 +127,7 @@ def untested(jdbc_url: str) -> str | None:
     return f"no test of Tidegate runs against {called}; statements follow {follow}"
 
 
-def quoted(identifier: str, dialect: SqlDialect) -> str:
+def quote(identifier: str, dialect: SqlDialect) -> str:
     """One name, so that nothing in it is taken for anything else."""
     if not identifier or "\0" in identifier:
         raise WatermarkError(f"{identifier!r} cannot be the name of a column", "correct watermark_columns")
@@ -135,14 +135,14 @@ def quoted(identifier: str, dialect: SqlDialect) -> str:
     return f"{opening}{identifier.replace(closing, closing * 2)}{closing}"
 
 
-def ordered(identifier: str, value: Value, dialect: SqlDialect) -> str:
+def order_key(identifier: str, value: Value, dialect: SqlDialect) -> str:
     """The column, to be compared with ``value``: text sorts by its characters, whatever language the database has.
 
     In the order of a language ``a`` may lie below ``B``, and a row would be neither covered by a watermark nor above.
     """
     if not isinstance(value, str) or (dialect is SqlDialect.POSTGRESQL and _UUID.fullmatch(value)):
-        return quoted(identifier, dialect)
-    return text_key(quoted(identifier, dialect), dialect)
+        return quote(identifier, dialect)
+    return text_key(quote(identifier, dialect), dialect)
 
 
 def text_key(expression: str, dialect: SqlDialect) -> str:
@@ -268,7 +268,7 @@ def predicate(rows: RowFilter, dialect: SqlDialect) -> str | None:
 
 def null_predicate(rows: RowFilter, dialect: SqlDialect) -> str | None:
     """The condition of the rows that have null where a watermark should be; None where there are no such columns."""
-    columns = [quoted(each, dialect) for each in rows.columns]
+    columns = [quote(each, dialect) for each in rows.columns]
     if not columns:
         return None
     word = " OR " if rows.mode is WatermarkMode.TUPLE else " AND "
@@ -303,7 +303,7 @@ def _is_capped(each: ColumnRange) -> bool:
 
 def _compared(column: str, sign: str, bound: Bound, dialect: SqlDialect) -> str:
     equal = "=" if bound.inclusive else ""
-    return f"{ordered(column, bound.value, dialect)} {sign}{equal} {literal(bound.value, dialect)}"
+    return f"{order_key(column, bound.value, dialect)} {sign}{equal} {literal(bound.value, dialect)}"
 
 
 class _Any:
@@ -315,7 +315,7 @@ class _Any:
         self._includes = rows.nulls is NullWatermark.INCLUDE
         self._is_single = len(rows.ranges) == 1
         self._is_unbounded = any(_wants_all(each) for each in rows.ranges)
-        self._names = [quoted(each.column, dialect) for each in rows.ranges]
+        self._names = [quote(each.column, dialect) for each in rows.ranges]
 
     def lower(self) -> list[Part]:
         if not self._ranges:
@@ -351,7 +351,7 @@ class _Tuple:
     def __init__(self, rows: RowFilter, dialect: SqlDialect) -> None:
         self._rows = rows
         self._dialect = dialect
-        self._names = [quoted(each.column, dialect) for each in rows.ranges]
+        self._names = [quote(each.column, dialect) for each in rows.ranges]
         self._nulls = [f"{name} IS NULL" for name in self._names] if rows.nulls is NullWatermark.INCLUDE else []
         self._lowers = _bounds([each.lower for each in rows.ranges])
         self._uppers = _bounds([each.upper for each in rows.ranges])
@@ -373,7 +373,7 @@ class _Tuple:
         column, bound = self._rows.columns[place], bounds[place]
         if place == len(bounds) - 1:
             return _compared(column, sign, bound, self._dialect)
-        name, value = ordered(column, bound.value, self._dialect), literal(bound.value, self._dialect)
+        name, value = order_key(column, bound.value, self._dialect), literal(bound.value, self._dialect)
         rest = self._cursor(sign, bounds, place + 1)
         exact = f"({name} {sign} {value} OR ({name} = {value} AND {rest}))"
         return exact if place else f"({name} {sign}= {value} AND {exact})"
@@ -461,7 +461,7 @@ def window_of(runtime: SourceRuntime, *, replace_by_watermark: bool) -> dict[str
     return window or None
 
 
-def renamed(rows: RowFilter, names: Mapping[str, str]) -> RowFilter:
+def rename_columns(rows: RowFilter, names: Mapping[str, str]) -> RowFilter:
     """The same rows in a table where columns have other names."""
     return replace(
         rows, ranges=tuple(replace(each, column=names.get(each.column, each.column)) for each in rows.ranges)

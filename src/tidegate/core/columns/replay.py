@@ -32,7 +32,7 @@ from tidegate.core.columns.values import (
     TEMPORAL,
     WatermarkSerializer,
     are_comparable,
-    described,
+    describe,
     is_above,
     kind_of,
 )
@@ -111,7 +111,7 @@ def chunks(start: Value, end: Value, interval: ChunkInterval | None, timezone: s
     for bound in (start, end) if timezone is not None else ():
         _check_bound(bound, timezone)
     if not are_comparable(start, end):
-        raise _wrong(f"start {described(start)} and end {described(end)} are of different kinds")
+        raise _wrong(f"start {describe(start)} and end {describe(end)} are of different kinds")
     if not is_above(end, start):
         raise _wrong(f"start {start} must lie before end {end}")
     if interval is None:
@@ -161,7 +161,7 @@ def _edges(start: Value, interval: ChunkInterval) -> Iterator[Value]:
     if unit == STEP and kind in NUMBERS and isinstance(start, int | float | Decimal):
         return _multiples(start, interval.size)
     if unit == STEP or kind not in TEMPORAL or not isinstance(start, date):
-        raise _wrong(f"chunks of {unit} do not fit {described(start)}")
+        raise _wrong(f"chunks of {unit} do not fit {describe(start)}")
     if unit in ("minutes", "hours") and not isinstance(start, datetime):
         raise _wrong(f"chunks of {unit} need times, and {start} is a date")
     return _calendar(start, unit, int(interval.size))
@@ -348,7 +348,7 @@ def chunk_zone(source: ColumnSource, replay: ReplayConfig) -> str | None:
     return source.source_timezone if is_local and source.source_timezone != "UTC" else None
 
 
-def fitted_bounds(replay: ReplayConfig, kind: str, source_timezone: str) -> ReplayConfig:
+def fit_bounds(replay: ReplayConfig, kind: str, source_timezone: str) -> ReplayConfig:
     """The replay with bounds of the ``kind`` that the column has.
 
     A date among times with a zone means its midnight in UTC, among times without one their own midnight. A time
@@ -442,7 +442,7 @@ def is_number(value: Value) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def doubled_by_production(
+def columns_read_twice(
     source: ColumnSource, load: Load, state: ColumnState | None, replay: ReplayConfig
 ) -> tuple[str, ...]:
     """The columns by which the next run would append rows of the replay again, if that does not save its end.
@@ -463,7 +463,7 @@ def _is_above_next(end: Value, stored: Value | None) -> bool:
     return not is_next and _is_passed(stored, end)
 
 
-def handed_over(
+def hand_over(
     source: ColumnSource, state: ColumnState | None, column: str | None, end: Value, now: datetime
 ) -> ColumnState:
     """The state after everything up to ``end`` was read; unchanged as long as a watermark lies there or above."""

@@ -119,7 +119,7 @@ def text_of(value: Value) -> str:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def shown_values(values: Watermark) -> dict[str, str | None]:
+def value_texts(values: Watermark) -> dict[str, str | None]:
     """Values as people read them."""
     return {column: None if value is None else text_of(value) for column, value in values.items()}
 

@@ -61,7 +61,7 @@ def kind_of(value: Value) -> str:
             )
 
 
-def described(value: Value) -> str:
+def describe(value: Value) -> str:
     """The value and its kind, for messages."""
     return f"{value} ({_WORDS[kind_of(value)]})"
 
@@ -85,7 +85,7 @@ def is_above(one: Value, other: Value) -> bool:
     """Whether ``one`` is the greater; ``WatermarkError`` where that cannot be said."""
     if not are_comparable(one, other):
         raise WatermarkError(
-            f"{described(one)} and {described(other)} cannot be compared",
+            f"{describe(one)} and {describe(other)} cannot be compared",
             "the column has changed its type; give it its former type, or move the watermark with `tidegate watermark"
             " set` to a value of the new one",
         )
@@ -144,7 +144,7 @@ def value_of(text: str, like: Value | None = None) -> Value:
     except (ValueError, KeyError, InvalidOperation):
         value = None
     if value is None or kind_of(value) != kind or not is_finite(value):
-        wanted = f"a value such as {described(like)}" if like is not None else "a date or a time"
+        wanted = f"a value such as {describe(like)}" if like is not None else "a date or a time"
         raise WatermarkError(f"{text!r} is not {wanted}", "write it in that form; times as 2026-04-03T09:15:00+00:00")
     return value
 

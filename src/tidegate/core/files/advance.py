@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Generic, TypeVar
 
-from tidegate.core.files.discovery import Directories, counted, is_sealed, opened, seals_after
+from tidegate.core.files.discovery import Directories, count_directories, is_sealed, seal_cold_start, seals_after
 from tidegate.core.files.paths import Layout, SourceFile, join, sort_key, split
 from tidegate.core.files.state import (
     Active,
@@ -37,10 +37,10 @@ from tidegate.core.files.state import (
     WatermarkState,
     by_partition,
     file_statuses,
-    fitted,
     greater,
     greatest_path,
     progress_after,
+    shrink_windows,
 )
 from tidegate.specs.project import LateFiles, PathSource
 
@@ -158,7 +158,7 @@ class StepBuilder:
             return
         whole = self.windows
         active = {partition for partition, _, _ in self.advanced}
-        fitting = fitted(whole, self.source.late_window, self.source.late_window_total, active)
+        fitting = shrink_windows(whole, self.source.late_window, self.source.late_window_total, active)
         self._keep_late(
             {partition: window for partition, window in whole.items() if fitting[partition] != window},
             fitting,
@@ -236,7 +236,7 @@ def advance(
     """
     layout = Layout.of(source)
     shown = ListedPartitions.of(listed, complete, lambda partition: is_sealed(layout, state, partition))
-    start = opened(source, state, now, shown.names)
+    start = seal_cold_start(source, state, now, shown.names)
     step = StepBuilder(source, start, shown)
     step.apply(outcomes)
     step.forget_what_is_gone()
@@ -328,7 +328,7 @@ def _sealed(
         partition_watermarks=_without(state.partition_watermarks, dropped),
         late_window=_without(state.late_window, dropped),
         files={path: each for path, each in state.files.items() if split(path)[0] not in dropped},
-        sealed=counted(source, state, directories),
+        sealed=count_directories(source, state, directories),
     )
     return kept, tuple(sorted(dropped))
 
@@ -337,7 +337,7 @@ def _without(entries: Mapping[str, T], dropped: set[str]) -> dict[str, T]:
     return {key: value for key, value in entries.items() if key not in dropped}
 
 
-def covered(
+def apply_commits(
     source: PathSource,
     state: PathState,
     commits: Sequence[Sequence[Covered]],

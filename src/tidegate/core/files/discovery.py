@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 
-from tidegate.core.calendar import Period, earlier
+from tidegate.core.calendar import Period, subtract
 from tidegate.core.files.paths import (
     ROOT,
     Layout,
@@ -100,7 +100,7 @@ class ReasonCounts:
         )
 
 
-def tallied(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:
+def count_reasons(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:
     """The same counts with one entry per reason."""
     tally = ReasonCounts()
     for each in skipped:
@@ -138,7 +138,7 @@ def _below_seal(time: PartitionTime | None, seals: Mapping[str, Seal]) -> bool:
     return time is not None and seal is not None and time.end <= seal.below
 
 
-def opened(source: PathSource, state: PathState, now: datetime, listed: Iterable[str] = ()) -> PathState:
+def seal_cold_start(source: PathSource, state: PathState, now: datetime, listed: Iterable[str] = ()) -> PathState:
     """A filtered cold start with everything older than its oldest prefix sealed; any other state as it is.
 
     A partition in ``listed`` is not sealed even if ``now`` has moved on since it was listed.
@@ -171,7 +171,7 @@ def seals_after(
     return seals
 
 
-def counted(source: PathSource, state: PathState, directories: Directories) -> dict[str, Seal]:
+def count_directories(source: PathSource, state: PathState, directories: Directories) -> dict[str, Seal]:
     """The seals of ``state``, with the directories counted below those that have moved.
 
     A seal that stays keeps its count, so that a late directory goes on being noticed; a lower one replaces
@@ -195,7 +195,7 @@ def _with_count(seal: Seal, count: int | None) -> Seal:
 
 def _bound(lateness: Lateness, newest: PartitionTime) -> datetime:
     if lateness.fixed is not None:
-        return earlier(newest.start, lateness.fixed)
+        return subtract(newest.start, lateness.fixed)
     return newest.period.shifted(newest.start, -lateness.periods)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
-from tidegate.core.files.discovery import EXAMPLES, is_due, is_sealed, opened
+from tidegate.core.files.discovery import EXAMPLES, is_due, is_sealed, seal_cold_start
 from tidegate.core.files.paths import Layout, SourceFile, join, matches_path, sort_key, split
 from tidegate.core.files.state import (
     Active,
@@ -33,7 +33,7 @@ from tidegate.specs.project import PathSource
 T = TypeVar("T")
 
 
-def moved_to(source: PathSource, state: PathState, partition: str, name: str, now: datetime) -> PathState:
+def move_watermark(source: PathSource, state: PathState, partition: str, name: str, now: datetime) -> PathState:
     """The state with the watermark of ``partition`` at ``name``.
 
     Progress and failures at or below ``name`` are forgotten with the files they belong to; above it they stay, and
@@ -51,7 +51,7 @@ def moved_to(source: PathSource, state: PathState, partition: str, name: str, no
     return replace(after, last_committed_file=last)
 
 
-def without(source: PathSource, state: PathState, partition: str, now: datetime) -> PathState:
+def forget_partition(source: PathSource, state: PathState, partition: str, now: datetime) -> PathState:
     """The state that knows nothing of ``partition``: all its files are to be read, as if it were new."""
     _check_open(source, state, partition)
     if not knows(state, partition):
@@ -82,7 +82,7 @@ def _edited(state: PathState, partition: str, name: str | None, window: LateWind
     )
 
 
-def blank(now: datetime) -> PathState:
+def blank_state(now: datetime) -> PathState:
     """The state of a source of which nothing is known, seals included: the cold start is still to come."""
     return PathState(last_update_ts=int(now.timestamp()))
 
@@ -181,9 +181,9 @@ class Sorted:
     due: tuple[SourceFile, ...]
 
 
-def sorted_by_state(source: PathSource, state: PathState, files: Iterable[SourceFile], now: datetime) -> Sorted:
+def sort_by_state(source: PathSource, state: PathState, files: Iterable[SourceFile], now: datetime) -> Sorted:
     """The files by whether ``state`` says that they are finished; those of sealed partitions are."""
-    is_read = is_due(source, opened(source, state, now))
+    is_read = is_due(source, seal_cold_start(source, state, now))
     parts: tuple[list[SourceFile], list[SourceFile]] = [], []
     for file in files:
         parts[is_read(file.path)].append(file)
@@ -230,7 +230,7 @@ def consequences(
     asked: Collection[str] = (),
 ) -> Consequences:
     """The difference that ``after`` makes to ``files``; ``asked`` are paths to be told about by name."""
-    was_due, will_be = (is_due(source, opened(source, each, now)) for each in (before, after))
+    was_due, will_be = (is_due(source, seal_cold_start(source, each, now)) for each in (before, after))
     again, never, listed = Found(), Found(), 0
     from_start: set[str] = set()
     for file in files:

@@ -106,7 +106,7 @@ class TemplateLevel:
         match = self.pattern.fullmatch(name)
         if match is None:
             return None
-        return merged({}, zip(self.fields, map(int, match.groups()), strict=True))
+        return merge_fields({}, zip(self.fields, map(int, match.groups()), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +131,13 @@ class Template:
         fields: Fields | None = {}
         for level, name in zip(self.levels, directories, strict=False):
             found = level.read(name)
-            fields = None if found is None or fields is None else merged(fields, found.items())
+            fields = None if found is None or fields is None else merge_fields(fields, found.items())
             if fields is None:
                 return None
         return fields
 
 
-def merged(fields: Fields, found: Iterable[tuple[Period, int]]) -> Fields | None:
+def merge_fields(fields: Fields, found: Iterable[tuple[Period, int]]) -> Fields | None:
     """Both sets of fields, or ``None`` where they contradict each other."""
     result = dict(fields)
     for period, value in found:
@@ -258,7 +258,7 @@ def _by_names(levels: Sequence[str], known: Fields, prefix: str | None) -> Parti
         found = _recognised(level)
         if not found:
             continue
-        both = merged(fields, found.items())
+        both = merge_fields(fields, found.items())
         if both is None:
             return None
         fields = both
@@ -327,10 +327,10 @@ _WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 @lru_cache(maxsize=1024)
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_glob(pattern: str) -> re.Pattern[str]:
     """The glob as a regular expression for whole paths.
 
-    >>> bool(compiled("**/*.json").fullmatch("a/b/c.json")), bool(compiled("*.json").fullmatch("a/b.json"))
+    >>> bool(compile_glob("**/*.json").fullmatch("a/b/c.json")), bool(compile_glob("*.json").fullmatch("a/b.json"))
     (True, False)
     """
     return re.compile("".join(_translated(token) for token in _GLOB_TOKEN.findall(pattern)), re.DOTALL)
@@ -347,11 +347,11 @@ def _translated(token: str) -> str:
 
 def matches_path(pattern: str, path: str) -> bool:
     """Whether a file fits: by its name, or by its whole path if the pattern has a ``/``."""
-    return compiled(pattern).fullmatch(path if "/" in pattern else path.rpartition("/")[2]) is not None
+    return compile_glob(pattern).fullmatch(path if "/" in pattern else path.rpartition("/")[2]) is not None
 
 
 def matches_any_level(pattern: str, path: str) -> bool:
     """Whether a path fits as a whole or, for a pattern without ``/``, in any of its levels."""
     if "/" in pattern:
-        return compiled(pattern).fullmatch(path) is not None
-    return any(compiled(pattern).fullmatch(level) for level in path.split("/"))
+        return compile_glob(pattern).fullmatch(path) is not None
+    return any(compile_glob(pattern).fullmatch(level) for level in path.split("/"))

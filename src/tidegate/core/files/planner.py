@@ -13,7 +13,15 @@ from datetime import datetime
 from itertools import groupby
 
 from tidegate.core.files.advance import advance, advance_set
-from tidegate.core.files.discovery import PathListing, Reason, ReasonCounts, accepts, is_behind, is_sealed, opened
+from tidegate.core.files.discovery import (
+    PathListing,
+    Reason,
+    ReasonCounts,
+    accepts,
+    is_behind,
+    is_sealed,
+    seal_cold_start,
+)
 from tidegate.core.files.paths import Layout, SourceFile, same_content, sort_key, split
 from tidegate.core.files.plan import (
     FileGroup,
@@ -57,7 +65,7 @@ class Sizing:
                 raise ValueError(f"Sizing.{name} is {getattr(self, name)}; give 1 or more")
 
 
-def grouped(slices: Sequence[FileSlice], sizing: Sizing) -> tuple[FileGroup, ...]:
+def group_files(slices: Sequence[FileSlice], sizing: Sizing) -> tuple[FileGroup, ...]:
     """The slices, which are in order, as units numbered from 1."""
     share = sum(map(_weight, slices)) // sizing.parallelism
     target = min(sizing.target_bytes, max(share, SMALLEST))
@@ -100,7 +108,7 @@ def slice_of(file: SourceFile, progress: FileProgress | None) -> FileSlice:
             return FileSlice(file.path, file.size, file.etag)
 
 
-def given_up(reason: Reason, file: SourceFile, progress: FileProgress | None) -> Iterator[GivenUp]:
+def give_up(reason: Reason, file: SourceFile, progress: FileProgress | None) -> Iterator[GivenUp]:
     """The file, if for this reason it is not read on and becomes a dead letter."""
     match reason, progress:
         case Reason.GIVEN_UP, Failed():
@@ -112,7 +120,7 @@ def given_up(reason: Reason, file: SourceFile, progress: FileProgress | None) ->
             return
 
 
-def given_up_as_gone(source: PathSource, path: str, progress: Unfinished) -> Iterator[GivenUp]:
+def give_up_gone(source: PathSource, path: str, progress: Unfinished) -> Iterator[GivenUp]:
     """An unfinished file that is not at the source any more, if some of its lines are committed.
 
     Without any there is nothing to tell about it: it is forgotten.
@@ -125,7 +133,7 @@ def given_up_as_gone(source: PathSource, path: str, progress: Unfinished) -> Ite
         yield GivenUp(slice_of(as_it_was, progress), told, Stage.REMOVED)
 
 
-def out_of_sight(
+def unseen_files(
     source: PathSource, listing: PathListing, unfinished: Iterable[tuple[str, Unfinished]]
 ) -> dict[str, SourceFile]:
     """The unfinished files that the listing would have shown, had it not left out a path at or above them.
@@ -160,7 +168,7 @@ def plan_paths(
     sizing: Sizing,
 ) -> Plan:
     """What to read next, oldest first: a pure function, equal arguments give equal plans."""
-    choice = _PathChoice(source, opened(source, state, now), listing)
+    choice = _PathChoice(source, seal_cold_start(source, state, now), listing)
     for partition, files in _partitions((*listing.files, *choice.unseen.values())):
         choice.choose(partition, files)
     choice.miss()
@@ -200,7 +208,7 @@ class _Choice:
         self.tally = ReasonCounts()
         for skipped in listing.skipped:
             self.tally.include(skipped)
-        self.unseen = out_of_sight(source, listing, unfinished)
+        self.unseen = unseen_files(source, listing, unfinished)
         self._source = source
         self._files = state.files
         self._listing = listing
@@ -222,7 +230,7 @@ class _Choice:
             self.slices.append(slice_of(file, progress))
         else:
             self.tally.add(reason, file.path)
-            self.given_up.extend(given_up(reason, file, progress))
+            self.given_up.extend(give_up(reason, file, progress))
 
     def plan(
         self,
@@ -240,7 +248,7 @@ class _Choice:
             source=source.name,
             version=version,
             now=now,
-            units=grouped(self.slices, sizing),
+            units=group_files(self.slices, sizing),
             skipped=skipped,
             listed=tuple(self.listed),
             notes=(*notes, *tables_in(source, listing), *held_back(source, skipped, self._files)),
@@ -301,7 +309,7 @@ class _PathChoice(_Choice):
             if path not in seen and (complete or name < self._last.get(partition, "")):
                 self.tally.add(Reason.GONE, path)
                 if complete and not is_sealed(self._layout, self._state, partition):
-                    for each in given_up_as_gone(self._source, path, progress):
+                    for each in give_up_gone(self._source, path, progress):
                         self.given_up.append(each)
                         self.listed.append(SourceFile(path, each.slice.size, each.slice.etag))
 
@@ -375,7 +383,7 @@ def plan_set(
     for path, progress in state.unfinished() if listing.complete else ():
         if path not in found:
             choice.tally.add(Reason.GONE, path)
-            choice.given_up.extend(given_up_as_gone(source, path, progress))
+            choice.given_up.extend(give_up_gone(source, path, progress))
     step = advance_set(source, state, choice.listed, (), now, complete=listing.complete)
     opens = step.state if step.changed and not choice.slices else None
     plan = choice.plan(pipeline, version, now, sizing, opens, _rewritten(listing))

@@ -48,7 +48,9 @@ class LateWindow:
         return LateWindow(self.names[excess:], self.names[excess - 1])
 
 
-def fitted(windows: Mapping[str, LateWindow], each: int, total: int, active: Collection[str]) -> dict[str, LateWindow]:
+def shrink_windows(
+    windows: Mapping[str, LateWindow], each: int, total: int, active: Collection[str]
+) -> dict[str, LateWindow]:
     """The windows with at most ``each`` names, and ``total`` over all.
 
     Partitions that are not ``active`` shrink first, the smallest partition first.

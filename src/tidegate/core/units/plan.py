@@ -181,7 +181,7 @@ class Candidate(NamedTuple):
         return (before is not None, self.pattern.start if before is None else before, failures, self.number)
 
 
-def capped(
+def cap_runs(
     candidates: Iterable[Candidate], cap: int, run: int
 ) -> tuple[list[Candidate], list[tuple[Candidate, WhySkipped]]]:
     """At most ``cap`` work units that run, and the others with the reason why they do not."""

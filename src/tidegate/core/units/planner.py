@@ -20,7 +20,7 @@ from itertools import chain, pairwise
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
-from tidegate.core.calendar import iso, shifted, zone_named
+from tidegate.core.calendar import iso, shift, zone_named
 from tidegate.core.columns.planner import first_notes
 from tidegate.core.units.plan import (
     Candidate,
@@ -32,7 +32,7 @@ from tidegate.core.units.plan import (
     WhyRun,
     WhySkipped,
     WorkUnit,
-    capped,
+    cap_runs,
 )
 from tidegate.core.units.state import (
     STARTS_KEPT,
@@ -40,11 +40,11 @@ from tidegate.core.units.state import (
     UnitEntry,
     Units,
     UnitState,
+    add_range,
+    clip,
     interval_at,
-    joined,
-    settled,
-    within,
-    without,
+    remove_range,
+    settle,
 )
 from tidegate.core.units.time_range import Cut, cut, first_above
 from tidegate.errors import WatermarkError
@@ -94,7 +94,7 @@ class UnitDecisions:
 
     def before_grace(self, moment: int) -> int:
         """``moment`` less the grace period."""
-        return shifted(moment, self.zone, earlier=self.source.grace) if self._has_grace else moment
+        return shift(moment, self.zone, earlier=self.source.grace) if self._has_grace else moment
 
     def decided(self, entry: UnitEntry, failures: Mapping[int, Failure]) -> Iterator[tuple[int, WorkUnit] | Skip]:
         """Each partition once, oldest first: one that runs, with its number, or several that do not."""
@@ -160,7 +160,7 @@ class UnitDecisions:
         """The cut-off of a work unit with this high watermark."""
         if not self._abstains:
             return self.before_grace(own)
-        return shifted(own, self.zone, later=self.source.abstinent, earlier=self.source.grace)
+        return shift(own, self.zone, later=self.source.abstinent, earlier=self.source.grace)
 
     def _eligible(self, partition: TimePartition, cutoff: int) -> int | None:
         """From when on the partition will end above ``cutoff``."""
@@ -202,7 +202,7 @@ class UnitDecisions:
             return known
         there = entry.coverage
         for piece in entry.left:
-            there = joined(there, *piece)
+            there = add_range(there, *piece)
         interval = interval_at(there, low)
         return partition.start if interval is None else min(interval[0], partition.start)
 
@@ -210,7 +210,7 @@ class UnitDecisions:
         """Where reading ends: never below what was read before, which is replaced; before what is settled."""
         if not entry.coverage or entry.coverage[-1][1] <= low:
             return partition.end
-        inside, settled = within(entry.coverage, low, partition.nominal_end), self._settled(entry)
+        inside, settled = clip(entry.coverage, low, partition.nominal_end), self._settled(entry)
         if settled is not None:
             ahead = next((begin for begin, _ in inside if low < begin < settled), None)
             if ahead is not None:
@@ -229,7 +229,7 @@ class UnitDecisions:
     ) -> WorkUnit:
         start, nominal = partition.start, partition.nominal_end
         high = self._top(partition, low, entry)
-        replaces = bool(within(entry.coverage + entry.left, low, nominal))
+        replaces = bool(clip(entry.coverage + entry.left, low, nominal))
         failed = failures.get(failure_start(start, nominal)) if failures else None
         count = failed.count if failed else 0
         return WorkUnit("", start, nominal, low, high, why, before, self._segments(low, high), replaces, count)
@@ -289,7 +289,7 @@ def plan_units(
     settles = bool(known.grid) and (known.grid, known.zone) != (pieces.grid, source.timezone)
     if settles:
         _check_accepted(known, source, pieces, accept_new_partitions)
-        known = settled(known)
+        known = settle(known)
         notes.append(
             f"the partitions are new ({pieces.grid}, {source.timezone}): what was read in others counts as read, and "
             "is not read again for late rows, unless rows are replaced by time_column or merge_keys"
@@ -303,7 +303,7 @@ def plan_units(
         skips.append((Skip(WhySkipped.RETIRED, 0, len(pieces.partitions) - 1), retired))
     run, cap = known.runs + 1, source.work.parallelism_max
     if cap is not None and sum(len(units) for _, units, *_ in found) > cap:
-        found, left = capped((Candidate(*each) for each in found), cap, run)
+        found, left = cap_runs((Candidate(*each) for each in found), cap, run)
         skips.extend((Skip(why, each.number, each.number), each.units) for each, why in left)
     order = {unit: number for number, unit in enumerate(units.values)}
     return UnitPlan(
@@ -467,7 +467,7 @@ def _remarks(source: UnitSource, pieces: Cut) -> Iterator[str]:
 NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
-def progressed(
+def advance_units(
     state: UnitState | None,
     plan: UnitPlan,
     done: Sequence[WorkUnit],
@@ -477,7 +477,7 @@ def progressed(
     """The state after one commit of ``plan``: a failure never creates, raises or lowers a high watermark."""
     known = state or UnitState()
     if plan.settles and (known.grid, known.zone) != (plan.grid, plan.zone):
-        known = settled(known)
+        known = settle(known)
     entries, failures = dict(known.entries), _still_planned(known, plan)
     for work in done:
         entries[work.unit] = _covered(entries.get(work.unit, UnitEntry()), work)
@@ -517,7 +517,7 @@ def _covered(entry: UnitEntry, work: WorkUnit) -> UnitEntry:
     starts = {start for start in entry.starts if not work.low <= start < work.high} | new
     return replace(
         entry,
-        coverage=joined(entry.coverage, work.low, work.high),
+        coverage=add_range(entry.coverage, work.low, work.high),
         starts=tuple(sorted(starts)[-STARTS_KEPT:]),
-        left=without(entry.left, work.low, work.high),
+        left=remove_range(entry.left, work.low, work.high),
     )

@@ -45,7 +45,7 @@ class Units:
 Coverage = tuple[tuple[int, int], ...]
 
 
-def joined(coverage: Coverage, low: int, high: int) -> Coverage:
+def add_range(coverage: Coverage, low: int, high: int) -> Coverage:
     """``coverage`` and ``[low, high)`` together."""
     if low >= high:
         return coverage
@@ -57,13 +57,13 @@ def joined(coverage: Coverage, low: int, high: int) -> Coverage:
     return (*before, (low, high), *after)
 
 
-def without(coverage: Coverage, low: int, high: int) -> Coverage:
+def remove_range(coverage: Coverage, low: int, high: int) -> Coverage:
     """What of ``coverage`` lies outside ``[low, high)``."""
     pieces = (piece for begin, end in coverage for piece in ((begin, min(end, low)), (max(begin, high), end)))
     return tuple(piece for piece in pieces if piece[0] < piece[1]) if low < high else coverage
 
 
-def within(coverage: Coverage, low: int, high: int | None) -> Coverage:
+def clip(coverage: Coverage, low: int, high: int | None) -> Coverage:
     """What of ``coverage`` lies in ``[low, high)``, without ``high`` in all above ``low``."""
     pieces = ((max(begin, low), end if high is None else min(end, high)) for begin, end in coverage)
     return tuple(piece for piece in pieces if piece[0] < piece[1])
@@ -155,7 +155,7 @@ class UnitState:
 
 
 def _forgotten(unit: str, entry: UnitEntry, low: int, high: int) -> UnitEntry:
-    forgotten, left = within(entry.coverage, low, high), entry.left
+    forgotten, left = clip(entry.coverage, low, high), entry.left
     if forgotten and entry.settled is not None and forgotten[0][0] < entry.settled:
         raise WatermarkError(
             f"unit {unit!r} cannot be reset below {entry.settled} (milliseconds since 1970): that was read in other "
@@ -163,11 +163,11 @@ def _forgotten(unit: str, entry: UnitEntry, low: int, high: int) -> UnitEntry:
             "reset only what is later; to read everything anew, give the source another name and another table",
         )
     for piece in forgotten:
-        left = joined(left, *piece)
-    return replace(entry, coverage=without(entry.coverage, low, high), left=left)
+        left = add_range(left, *piece)
+    return replace(entry, coverage=remove_range(entry.coverage, low, high), left=left)
 
 
-def settled(state: UnitState) -> UnitState:
+def settle(state: UnitState) -> UnitState:
     """The same state for partitions of another kind: what was read is never divided or read again by them."""
     entries = {
         unit: replace(entry, starts=(), settled=max(entry.coverage[-1][1], entry.settled or EARLIEST))

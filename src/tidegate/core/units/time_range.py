@@ -18,15 +18,15 @@ from tidegate.core.calendar import (
     HOUR,
     beyond_calendar,
     check_zone,
-    floored,
+    floor_to,
     iso,
     local_time,
     milliseconds,
     moment_at,
     months_later,
     next_after,
-    rounded,
-    shifted,
+    round_down,
+    shift,
     zone_named,
 )
 from tidegate.core.units.plan import TimePartition
@@ -87,11 +87,11 @@ class TimeBound:
 
     def at(self, now: int, zone: ZoneInfo, rounding: Rounding = Rounding.NONE) -> int:
         """The moment that is meant, rounded down."""
-        return rounded(self._exactly(now, zone), rounding, zone)
+        return round_down(self._exactly(now, zone), rounding, zone)
 
     def _exactly(self, now: int, zone: ZoneInfo) -> int:
         if self.before is not None:
-            return shifted(now, zone, earlier=self.before)
+            return shift(now, zone, earlier=self.before)
         assert self.local is not None
         if self.offset is not None:
             return moment_at(self.local, zone_named("UTC")) - self.offset // timedelta(milliseconds=1)
@@ -141,7 +141,7 @@ def first_above(bound: TimeBound, rounding: Rounding, moment: int, zone: ZoneInf
     """From when on the bound will lie above ``moment``; None where it does not move."""
     if bound.before is None:
         return None
-    return shifted(next_after(moment, rounding, zone), zone, later=bound.before)
+    return shift(next_after(moment, rounding, zone), zone, later=bound.before)
 
 
 def resolve(
@@ -155,7 +155,7 @@ def resolve(
     first, last = parse_bound(time_range.start, is_end=False), parse_bound(time_range.end, is_end=True)
     start = first.at(moment, where, rounding_of(first, kind, time_range.start_round, abstinent=abstinent))
     if first.is_relative:
-        start = floored(start, kind, where)
+        start = floor_to(start, kind, where)
     end = last.at(moment, where, rounding_of(last, kind, time_range.end_round, abstinent=abstinent))
     if end > moment and not time_range.allow_future:
         raise WatermarkError(
@@ -373,7 +373,7 @@ def _phase_of(sub: SubRange, start: int, zone: ZoneInfo) -> str:
 def _edge(text: str, grid: PartitionKind, rounds_by: PartitionKind, zone: ZoneInfo, now: int) -> int:
     bound = parse_bound(text, is_end=False)
     moment = bound.at(now, zone, rounding_of(bound, rounds_by, None))
-    return floored(moment, grid, zone) if bound.is_relative else moment
+    return floor_to(moment, grid, zone) if bound.is_relative else moment
 
 
 def _coarser(kinds: Sequence[PartitionKind]) -> PartitionKind:

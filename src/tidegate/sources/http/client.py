@@ -32,7 +32,7 @@ from tidegate.errors import ConfigError, SourceError, SourceMissing, TidegateErr
 from tidegate.sources.http.bounds import Part
 from tidegate.specs.columns import AuthKind, HttpAuth, HttpRead, RateLimit
 from tidegate.specs.locations import NotOrigin, Origin, Secret, origin_of, refusal
-from tidegate.specs.masking import Mask, secrets_in, shortened
+from tidegate.specs.masking import Mask, secrets_in, shorten
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +306,7 @@ class Sender:
             text = str(value)
         except RecursionError:
             text = "a value that is nested too deeply"
-        return shortened(self._mask()(text), longest)
+        return shorten(self._mask()(text), longest)
 
     def _trying(self, method: str, where: str, attempt: Callable[[], Received]) -> Received:
         retries = self._read.retries

@@ -22,7 +22,7 @@ from uuid import uuid4
 import httpx
 import zstandard
 
-from tidegate.core.files.paths import compiled
+from tidegate.core.files.paths import compile_glob
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import ObjectMissing, SourceError, SourceMissing
 from tidegate.formats.files import compression_by_content
@@ -430,7 +430,7 @@ def _found(store: ObjectStore, address: FileAddress, scope: Scope | None) -> Ite
 
 
 def _fits(pattern: str, path: str) -> bool:
-    return compiled(pattern).fullmatch(path.rpartition("/")[2]) is not None
+    return compile_glob(pattern).fullmatch(path.rpartition("/")[2]) is not None
 
 
 def _unclassed(pattern: str, *, plain: bool = False) -> str:

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from tidegate.errors import ObjectMissing, SourceError
 from tidegate.formats.files import compression_of
 from tidegate.formats.json import LONGEST_LINE, LineTooLong, blocks, element_lines, without_mark
-from tidegate.schema.names import reading_library
+from tidegate.schema.names import avro_library
 from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.specs.locations import Location
 from tidegate.specs.project import Compression
@@ -251,7 +251,7 @@ def _names(input: SecondaryInput) -> list[str] | None:
 
 
 def _avro_records(raw: BinaryIO, path: str) -> Iterator[dict[str, Any]]:
-    library = reading_library()
+    library = avro_library()
     try:
         yield from library.reader(raw)
     except Exception as error:

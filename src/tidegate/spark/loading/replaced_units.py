@@ -13,13 +13,13 @@ from zoneinfo import ZoneInfo
 
 from tidegate.core.columns.predicates import SqlDialect, literal
 from tidegate.errors import SchemaMismatch
-from tidegate.schema.names import spelled
+from tidegate.schema.names import spell
 from tidegate.sink.row_task import Batch
 from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.sources.units.work import moment_of
 from tidegate.spark.loading.strategies import LoadFrame, Plain, Strategy, Upsert
 from tidegate.spark.loading.target import Keys, Target
-from tidegate.spark.session import put, quoted
+from tidegate.spark.session import put, quote
 from tidegate.specs.units import Replace, UnitSource
 
 if TYPE_CHECKING:
@@ -43,13 +43,13 @@ def unit_frame(session: SparkSession, batch: Batch, source: UnitSource, replaced
 
     def strategy(columns: Sequence[str]) -> Strategy:
         named = source.time_column
-        time = None if named is None else spelled(named, columns)
+        time = None if named is None else spell(named, columns)
         if source.replace is not Replace.MERGE_KEYS:
             return ReplaceUnits(replace(source, time_column=time), tuple(replaced), owner)
         load = batch.pipeline.sink.load
-        ties = tuple(spelled(name, columns) for name in load.tie_break)
+        ties = tuple(spell(name, columns) for name in load.tie_break)
         times = () if time is None else (time,)
-        keys = Keys(tuple(spelled(name, columns) for name in load.merge_keys), owner, times, tie_break=ties)
+        keys = Keys(tuple(spell(name, columns) for name in load.merge_keys), owner, times, tie_break=ties)
         return Upsert(keys, newer=(*times, *ties))
 
     return LoadFrame(session, batch, strategy)
@@ -110,7 +110,7 @@ class ReplaceUnits(Plain):
         Delta compares a list by its least and its greatest value with the statistics of a file: one per list.
         """
         size = -(-len(units) // _COMPARISONS)
-        column = quoted(self.source.unit_column)
+        column = quote(self.source.unit_column)
         lists = [units[start : start + size] for start in range(0, len(units), size)]
         return " OR ".join(
             f"{column} IN ({', '.join(literal(each, SqlDialect.SPARK) for each in some)})" for some in lists
@@ -130,7 +130,7 @@ class ReplaceUnits(Plain):
         """The condition that the column lies in ``[low, high)``, by its type."""
         import pyarrow.types as kinds
 
-        column = quoted(self._ranged)
+        column = quote(self._ranged)
         kind = columns.field(self._ranged).type
         if kinds.is_timestamp(kind) and kind.tz is not None:
             return _between(column, moment_of(low), moment_of(high))

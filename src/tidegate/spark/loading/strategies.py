@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 from tidegate.core.columns.predicates import RowFilter
 from tidegate.errors import TableError
 from tidegate.protocol.table import CommitNote
-from tidegate.schema.evolution import as_required
-from tidegate.schema.names import spelled
+from tidegate.schema.evolution import require_as
+from tidegate.schema.names import spell
 from tidegate.sink.row_task import Batch, row_task
 from tidegate.spark.frames import SparkFrame, codec_of, fitted, read_rows, write_rows
 from tidegate.spark.loading.scd2 import Versions
 from tidegate.spark.loading.target import Guard, Keys, KeySurvey, TableWindow, Target, equal_keys, inserted, updated
-from tidegate.spark.session import put, quoted
+from tidegate.spark.session import put, quote
 from tidegate.specs.columns import ColumnSource, Load, LoadType
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _greater_in_table(columns: Sequence[str]) -> str | None:
     """The condition that the table has the newer row, told by the first of ``columns`` in which both differ."""
     condition = ""
     for name in reversed(columns):
-        one, other = (f"{side}.{quoted(name)}" for side in "ts")
+        one, other = (f"{side}.{quote(name)}" for side in "ts")
         condition = f"{one} > {other}" + (f" OR ({one} = {other} AND ({condition}))" if condition else "")
     return condition or None
 
@@ -282,7 +282,7 @@ class LoadFrame(SparkFrame):
 
     def columns(self, table: pa.Schema | None) -> pa.Schema:
         """The columns that will be written; what ``table`` requires is taken to be there, since Delta looks."""
-        return as_required(self._columns, table)
+        return require_as(self._columns, table)
 
     def _save(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
         rows = self._rows()
@@ -349,10 +349,10 @@ def strategy_of(
     """
 
     def own(names: Sequence[str]) -> tuple[str, ...]:
-        return tuple(spelled(name, columns) for name in names)
+        return tuple(spell(name, columns) for name in names)
 
     def in_table(name: str) -> str:
-        return spelled(load.window_columns.get(spelled(name, tuple(load.window_columns)), name), columns)
+        return spell(load.window_columns.get(spell(name, tuple(load.window_columns)), name), columns)
 
     followed = () if window is None else window.columns
     names = {name: in_table(name) for name in followed}
@@ -384,6 +384,6 @@ def strategy_of(
             return KeyOverwrite(keys(load.merge_keys), replaces, guard, chunk)
         case LoadType.SCD2:
             effective = load.scd2_effective_column
-            return Versions(keys(load.merge_keys), effective and spelled(effective, columns), own(load.scd2_attributes))
+            return Versions(keys(load.merge_keys), effective and spell(effective, columns), own(load.scd2_attributes))
         case _:
             assert_never(load.type)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from tidegate.core.calendar import jump_around
-from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, predicate, renamed
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, predicate, rename_columns
 from tidegate.errors import RowsRefused, SchemaMismatch
 from tidegate.spark.filters import named
-from tidegate.spark.session import check_text, quoted
+from tidegate.spark.session import check_text, quote
 from tidegate.specs.columns import Value, WatermarkMode
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Target:
         """
         rows.createOrReplaceTempView(_SOURCE)
         statement = (
-            f"MERGE WITH SCHEMA EVOLUTION INTO delta.{quoted(self.path)} AS t USING {_SOURCE} AS s ON {condition}"
+            f"MERGE WITH SCHEMA EVOLUTION INTO delta.{quote(self.path)} AS t USING {_SOURCE} AS s ON {condition}"
         )
         rows.sparkSession.sql(check_text(rows.sparkSession, "\n".join([statement, *clauses])))
 
@@ -175,21 +175,21 @@ def equal_keys(names: Sequence[str], *, nulls: bool, called: Mapping[str, str] |
     ``called`` has the name in the batch where it is another one.
     """
     sign = "<=>" if nulls else "="
-    return " AND ".join(f"t.{quoted(name)} {sign} {_of_batch(name, called)}" for name in names)
+    return " AND ".join(f"t.{quote(name)} {sign} {_of_batch(name, called)}" for name in names)
 
 
 def inserted(columns: Sequence[str], called: Mapping[str, str] | None = None) -> str:
     """The columns and values of an INSERT."""
-    return f"({', '.join(map(quoted, columns))}) VALUES ({', '.join(_of_batch(name, called) for name in columns)})"
+    return f"({', '.join(map(quote, columns))}) VALUES ({', '.join(_of_batch(name, called) for name in columns)})"
 
 
 def updated(columns: Sequence[str], called: Mapping[str, str] | None = None) -> str:
     """The assignments of an UPDATE."""
-    return ", ".join(f"{quoted(name)} = {_of_batch(name, called)}" for name in columns)
+    return ", ".join(f"{quote(name)} = {_of_batch(name, called)}" for name in columns)
 
 
 def _of_batch(name: str, called: Mapping[str, str] | None) -> str:
-    return f"s.{quoted((called or {}).get(name, name))}"
+    return f"s.{quote((called or {}).get(name, name))}"
 
 
 _THERE = "__tidegate_there"
@@ -225,7 +225,7 @@ class TableWindow:
         """The window in SQL over a table with these ``columns``; ``SchemaMismatch`` where one is missing."""
         import pyarrow.types as kinds
 
-        rows = renamed(replace(self.rows, extra=None), self.names)
+        rows = rename_columns(replace(self.rows, extra=None), self.names)
         for name in rows.columns:
             if name not in columns.names:
                 raise SchemaMismatch(

@@ -13,7 +13,7 @@ from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.files.plan import FileSlice
 from tidegate.formats.excel import WorkbookScan, first_rows, workbooks_of
 from tidegate.formats.samples import SAMPLED_LINES, spread
-from tidegate.schema.inference import agreeing, look
+from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.read_task import files_of, infer_files, list_files, scan_files
 from tidegate.spark.readers.reader import FrameReader, task_count
@@ -68,7 +68,9 @@ class FilesReader(FrameReader):
             return infer_files(self._files, slices, self._schema)
         sheet, zone = self._read.sheet, self._source.source_timezone
         samples = (first_rows(self._files, each, sheet, zone, SAMPLED_LINES) for each in spread(slices))
-        return agreeing(look(samples, coerce_conflicts_to_utf8=self._schema.coerce_conflicts_to_utf8)).fields
+        return check_agreement(
+            infer_json(samples, coerce_conflicts_to_utf8=self._schema.coerce_conflicts_to_utf8)
+        ).fields
 
 
 def _scan_slots(

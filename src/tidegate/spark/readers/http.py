@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate import errors
 from tidegate.core.columns.predicates import Bound, RowFilter
 from tidegate.errors import SourceError, TidegateError
-from tidegate.schema.inference import agreeing, look
+from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.unit_columns import RecordBlocks
 from tidegate.sources.http.answers import Shapes
@@ -111,12 +111,12 @@ class HttpReader(FrameReader):
             raise self._failure(error) from self._mask.cause(error)
         fields: tuple[FieldSpec, ...] = ()
         if telling:
-            found = look(
+            found = infer_json(
                 [[bytes(row["line"]) for row in telling]],
                 coerce_conflicts_to_utf8=self._schema.coerce_conflicts_to_utf8,
                 rescued=self._schema.rescued is not None,
             )
-            fields = agreeing(found).fields
+            fields = check_agreement(found).fields
         known = {each.name for each in fields}
         missing = [FieldSpec(each.column, _type_of(each.lower)) for each in rows.ranges if each.column not in known]
         return (*fields, *missing)

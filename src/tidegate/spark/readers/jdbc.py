@@ -27,7 +27,7 @@ from tidegate.sources.reader import GreatestValues
 from tidegate.spark.filters import collected, column_named, count_in, fitted, kinds_of_times, named
 from tidegate.spark.jars import driver_of
 from tidegate.spark.readers.reader import declared, given, task_count, utc_session
-from tidegate.spark.session import quoted
+from tidegate.spark.session import quote
 from tidegate.spark.tasks import telling_line
 from tidegate.specs.columns import ColumnSource, JdbcRead, Value, WatermarkMode
 from tidegate.specs.masking import Mask
@@ -71,7 +71,7 @@ class JdbcConnection:
         table = f"({statement}) tidegate_read"
         options = self._options()
         if types:
-            options["customSchema"] = ", ".join(f"{quoted(name)} {kind}" for name, kind in types.items())
+            options["customSchema"] = ", ".join(f"{quote(name)} {kind}" for name, kind in types.items())
         try:
             if len(conditions) > 1:
                 return self._session.read.jdbc(self._url, table, predicates=list(conditions), properties=options)

@@ -17,7 +17,7 @@ from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.spark.filters import kinds_of_times
 from tidegate.spark.readers.reader import FrameReader, reading
 from tidegate.spark.s3a import spark_path
-from tidegate.spark.session import quoted
+from tidegate.spark.session import quote
 from tidegate.specs.columns import ColumnSource, TableFormat, TableRead
 from tidegate.specs.project import SchemaSpec
 from tidegate.storage.listing_scope import Scope
@@ -72,6 +72,6 @@ class TableReader(FrameReader):
             raise SourceError(f"{location.uri}: {again[0]}", "remove the link: Spark would read these files twice")
 
     def _delta(self, path: str) -> DataFrame:
-        history = self._session.sql(f"DESCRIBE HISTORY delta.{quoted(path)} LIMIT 1")
+        history = self._session.sql(f"DESCRIBE HISTORY delta.{quote(path)} LIMIT 1")
         version = history.select("version").collect()[0][0]
         return self._session.read.format("delta").option("versionAsOf", version).load(path)

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from tidegate.core.columns.predicates import SqlDialect, dialect_of, literal, quoted, untested
+from tidegate.core.columns.predicates import SqlDialect, dialect_of, literal, quote, untested_note
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import Value
 
@@ -42,13 +42,13 @@ def test_the_address_tells_the_language(url: str, dialect: SqlDialect) -> None:
     ],
 )
 def test_a_name_stays_one_name(dialect: SqlDialect, text: str) -> None:
-    assert quoted('say "hi" `]', dialect) == text
+    assert quote('say "hi" `]', dialect) == text
 
 
 @pytest.mark.parametrize("name", ["", "a\0b"])
 def test_what_is_no_name_is_refused(name: str) -> None:
     with pytest.raises(WatermarkError):
-        quoted(name, SqlDialect.ANSI)
+        quote(name, SqlDialect.ANSI)
 
 
 @pytest.mark.parametrize(
@@ -122,4 +122,4 @@ def test_what_a_database_cannot_say_is_refused(value: Value, dialect: SqlDialect
     ],
 )
 def test_a_database_that_no_test_runs_is_told_as_such(url: str, told: str | None) -> None:
-    assert untested(url) == (None if told is None else f"no test of Tidegate runs {told}")
+    assert untested_note(url) == (None if told is None else f"no test of Tidegate runs {told}")

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from tidegate.core.columns.planner import ColumnPlan, ahead, fixed, plan_columns, stored_ahead, up_to, waiting
+from tidegate.core.columns.planner import (
+    ColumnPlan,
+    cap_plan,
+    caps_ahead,
+    fix_bounds,
+    plan_columns,
+    rows_ahead,
+    stored_ahead,
+)
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate
 from tidegate.core.columns.state import ColumnState
 from tidegate.errors import WatermarkError
@@ -46,37 +54,37 @@ def text(rows: RowFilter) -> str:
 )
 def test_a_time_beyond_now_and_a_day_is_no_watermark(value: Value | None, latest: Value | None) -> None:
     plan = planned(source("u", source_timezone="Asia/Tokyo"))
-    assert ahead(plan, {"u": value}) == ({} if latest is None else {"u": latest})
+    assert caps_ahead(plan, {"u": value}) == ({} if latest is None else {"u": latest})
 
 
 def test_rows_ahead_wait_and_the_others_are_read_up_to_their_own_greatest_value() -> None:
     plan = planned(source("u", filter_expression="x"), {"u": NOW})
-    caps = ahead(plan, {"u": FAR})
-    assert text(waiting(plan, caps)) == "u > TIMESTAMP '2026-03-09 22:00:00+00:00' AND (x)"
-    due = up_to(plan, caps)
+    caps = caps_ahead(plan, {"u": FAR})
+    assert text(rows_ahead(plan, caps)) == "u > TIMESTAMP '2026-03-09 22:00:00+00:00' AND (x)"
+    due = cap_plan(plan, caps)
     assert "u <= TIMESTAMP '2026-03-09 22:00:00+00:00'" in text(due.reads)
     seen = NOW + timedelta(hours=1)
-    assert fixed(due, ColumnState({"u": NOW}), {"u": seen}).state.values == {"u": seen}
-    assert fixed(due, ColumnState({"u": NOW}), {"u": None}).nothing
+    assert fix_bounds(due, ColumnState({"u": NOW}), {"u": seen}).state.values == {"u": seen}
+    assert fix_bounds(due, ColumnState({"u": NOW}), {"u": None}).nothing
 
 
 def test_of_a_cursor_the_first_column_counts_and_of_others_each() -> None:
     cursor = planned(source("u", "v", mode=WatermarkMode.TUPLE))
-    assert ahead(cursor, {"u": NOW, "v": FAR}) == {}
-    assert ahead(cursor, {"u": FAR, "v": NOW}) == {"u": HORIZON}
+    assert caps_ahead(cursor, {"u": NOW, "v": FAR}) == {}
+    assert caps_ahead(cursor, {"u": FAR, "v": NOW}) == {"u": HORIZON}
     both = planned(source("u", "v"))
-    assert ahead(both, {"u": FAR, "v": FAR}) == {"u": HORIZON, "v": HORIZON}
-    assert text(waiting(both, {"u": HORIZON, "v": HORIZON})).count(" OR ") == 1
+    assert caps_ahead(both, {"u": FAR, "v": FAR}) == {"u": HORIZON, "v": HORIZON}
+    assert text(rows_ahead(both, {"u": HORIZON, "v": HORIZON})).count(" OR ") == 1
 
 
 def test_the_guard_is_off_where_it_is_switched_off_or_nothing_is_limited() -> None:
-    assert ahead(planned(source("u", future_tolerance=None)), {"u": FAR}) == {}
-    assert ahead(planned(source("u"), load=Load(LoadType.OVERWRITE)), {"u": FAR}) == {}
+    assert caps_ahead(planned(source("u", future_tolerance=None)), {"u": FAR}) == {}
+    assert caps_ahead(planned(source("u"), load=Load(LoadType.OVERWRITE)), {"u": FAR}) == {}
     lag = planned(source("u", safety_lag=timedelta(hours=1)))
-    assert (lag.horizon, ahead(lag, {"u": FAR})) == (None, {})
-    assert fixed(lag, None, {"u": FAR}).state.values == {"u": NOW - timedelta(hours=1)}
+    assert (lag.horizon, caps_ahead(lag, {"u": FAR})) == (None, {})
+    assert fix_bounds(lag, None, {"u": FAR}).state.values == {"u": NOW - timedelta(hours=1)}
     wide = planned(source("u", future_tolerance=timedelta(days=30)))
-    assert ahead(wide, {"u": NOW + timedelta(days=29)}) == {}
+    assert caps_ahead(wide, {"u": NOW + timedelta(days=29)}) == {}
 
 
 @pytest.mark.parametrize("value", [FAR, datetime(9999, 12, 31), date(9999, 12, 31), "9999-12-31", "9999-12-31T00:00Z"])
@@ -93,13 +101,13 @@ def test_a_stored_watermark_that_lies_ahead_is_refused_with_the_way_out(value: V
 @pytest.mark.parametrize("value", ["9999-12-31", "9999-12-31T23:59:59Z", "2026-03-10 23:00:00"])
 def test_a_text_that_is_a_time_ahead_stops_the_read(value: str) -> None:
     with pytest.raises(WatermarkError, match="a time further ahead") as caught:
-        fixed(planned(source("u")), None, {"u": value})
+        fix_bounds(planned(source("u")), None, {"u": value})
     assert "declare the column as a timestamp" in caught.value.remedy
 
 
 @pytest.mark.parametrize("value", ["9999", "9999-12", "99991231", "9999-99-99", "2026-03-09T22:00:00Z", "Z-9999-12-31"])
 def test_other_texts_are_texts(value: str) -> None:
     plan = planned(source("u"), {"u": "a"})
-    assert ahead(plan, {"u": value}) == {}
+    assert caps_ahead(plan, {"u": value}) == {}
     if not value.isdigit():
-        assert fixed(plan, None, {"u": value}).state.values == {"u": value}
+        assert fix_bounds(plan, None, {"u": value}).state.values == {"u": value}

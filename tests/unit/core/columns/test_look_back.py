@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.core.columns.look_back import look_back_of, lowered
+from tidegate.core.columns.look_back import look_back_of, lower
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import LookBack, Value
 
@@ -47,13 +47,13 @@ def at(*parts: int) -> datetime:
     ],
 )
 def test_the_read_begins_below_the_stored_value(stored: Value, look_back: LookBack, expected: Value) -> None:
-    found = lowered(stored, look_back, NOW)
+    found = lower(stored, look_back, NOW)
     assert (found, type(found)) == (expected, type(expected))
 
 
 def test_a_float_is_rounded_down() -> None:
     stored = 0.3
-    low = lowered(stored, LookBack(value=Decimal("0.1")), NOW)
+    low = lower(stored, LookBack(value=Decimal("0.1")), NOW)
     assert isinstance(low, float)
     assert Decimal(low) <= Decimal(stored) - Decimal("0.1")
 
@@ -75,34 +75,34 @@ def test_a_float_is_rounded_down() -> None:
 )
 def test_a_month_stays_open_until_its_closing_day(now: datetime, look_back: LookBack, expected: datetime) -> None:
     stored = at(2026, 3, 8)
-    assert lowered(stored, look_back, now) == expected
-    assert lowered(stored.replace(tzinfo=None), look_back, now) == expected.replace(tzinfo=None)
-    assert lowered(stored.date(), look_back, now) == expected.date()
+    assert lower(stored, look_back, now) == expected
+    assert lower(stored.replace(tzinfo=None), look_back, now) == expected.replace(tzinfo=None)
+    assert lower(stored.date(), look_back, now) == expected.date()
 
 
 def test_after_months_of_silence_the_read_begins_no_later_than_the_stored_value() -> None:
     stored = at(2026, 1, 5)
     for value in (stored, stored.replace(tzinfo=None), stored.date()):
-        assert lowered(value, LookBack(closing_day=10), at(2026, 4, 12)) == value
+        assert lower(value, LookBack(closing_day=10), at(2026, 4, 12)) == value
 
 
 def test_months_begin_in_the_zone_of_the_look_back() -> None:
     look_back = LookBack(closing_day=10, timezone="Asia/Tokyo")
     midnight = datetime(2026, 3, 1, tzinfo=timezone(timedelta(hours=9)))
-    assert lowered(at(2026, 3, 9), look_back, at(2026, 3, 10, 16)) == midnight
-    assert lowered(at(2026, 3, 9), look_back, at(2026, 3, 10, 14)) == datetime(2026, 1, 31, 15, tzinfo=UTC)
+    assert lower(at(2026, 3, 9), look_back, at(2026, 3, 10, 16)) == midnight
+    assert lower(at(2026, 3, 9), look_back, at(2026, 3, 10, 14)) == datetime(2026, 1, 31, 15, tzinfo=UTC)
 
 
 def test_a_value_without_a_zone_is_in_the_zone_of_the_source() -> None:
     look_back = LookBack(closing_day=10, timezone="Asia/Tokyo")
     naive = datetime(2026, 3, 9)
-    assert lowered(naive, look_back, at(2026, 3, 12), "Asia/Tokyo") == datetime(2026, 3, 1)
-    assert lowered(naive, look_back, at(2026, 3, 12), "UTC") == datetime(2026, 2, 28, 15)
+    assert lower(naive, look_back, at(2026, 3, 12), "Asia/Tokyo") == datetime(2026, 3, 1)
+    assert lower(naive, look_back, at(2026, 3, 12), "UTC") == datetime(2026, 2, 28, 15)
 
 
 def test_the_zone_of_the_value_is_kept() -> None:
     offset = timezone(timedelta(hours=7))
-    low = lowered(datetime(2026, 3, 8, tzinfo=offset), LookBack(closing_day=10), NOW)
+    low = lower(datetime(2026, 3, 8, tzinfo=offset), LookBack(closing_day=10), NOW)
     assert isinstance(low, datetime)
     assert low.utcoffset() == timedelta(hours=7)
     assert low == at(2026, 2, 1)
@@ -120,7 +120,7 @@ def test_the_zone_of_the_value_is_kept() -> None:
 )
 def test_a_look_back_of_another_kind_is_refused(stored: Value, look_back: LookBack, said: str) -> None:
     with pytest.raises(WatermarkError, match="does not fit") as caught:
-        lowered(stored, look_back, NOW)
+        lower(stored, look_back, NOW)
     assert said in caught.value.remedy
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.core.columns.planner import ColumnPlan, ReadBounds, fixed, plan_columns
+from tidegate.core.columns.planner import ColumnPlan, ReadBounds, fix_bounds, plan_columns
 from tidegate.core.columns.predicates import Bound, SqlDialect, predicate
 from tidegate.core.columns.replay import Chunk
 from tidegate.core.columns.state import ColumnState
@@ -45,7 +45,7 @@ def fixing(
     given: ColumnSource, stored: dict[str, Any] | None, seen: dict[str, Any], load: Load | None = None
 ) -> ReadBounds:
     state = None if stored is None else ColumnState(stored)
-    return fixed(planned(given, state, load), state, seen)
+    return fix_bounds(planned(given, state, load), state, seen)
 
 
 def text(found: ColumnPlan | ReadBounds) -> str | None:
@@ -87,7 +87,7 @@ def test_a_column_that_was_always_empty_takes_whatever_has_a_value() -> None:
     state = ColumnState({"a": 1, "b": None})
     plan = planned(source("a", "b"), state)
     assert text(plan) == "a > 1 OR b IS NOT NULL"
-    assert text(fixed(plan, state, {"a": 5, "b": 3})) == (
+    assert text(fix_bounds(plan, state, {"a": 5, "b": 3})) == (
         "(a > 1 OR b IS NOT NULL) AND (a <= 5 OR a IS NULL) AND (b <= 3 OR b IS NULL)"
     )
 
@@ -126,7 +126,7 @@ def test_nothing_new_is_nothing() -> None:
 
 def test_a_boundary_that_is_still_to_be_read_is_not_read_before_its_time() -> None:
     state = ColumnState({"a": 5, "b": 1}, frozenset({"a"}))
-    found = fixed(planned(source("a", "b"), state), state, {"a": 4, "b": 2})
+    found = fix_bounds(planned(source("a", "b"), state), state, {"a": 4, "b": 2})
     assert text(found) == "(a >= 5 OR b > 1) AND (a < 5 OR a IS NULL) AND (b <= 2 OR b IS NULL)"
     assert found.state.inclusive == {"a"}
 
@@ -135,10 +135,10 @@ def test_an_inclusive_column_reads_its_boundary_once() -> None:
     state = ColumnState({"a": 5}, frozenset({"a"}))
     plan = planned(source("a"), state)
     assert text(plan) == "a >= 5"
-    found = fixed(plan, state, {"a": 5})
+    found = fix_bounds(plan, state, {"a": 5})
     assert text(found) == "a >= 5 AND a <= 5"
     assert text(planned(source("a"), found.state)) == "a > 5"
-    assert text(planned(source("a"), fixed(plan, state, {"a": None}).state)) == "a >= 5"
+    assert text(planned(source("a"), fix_bounds(plan, state, {"a": None}).state)) == "a >= 5"
 
 
 @pytest.mark.parametrize(
@@ -180,17 +180,17 @@ def test_a_full_load_reads_everything_with_nulls_and_keeps_the_watermark_for_sho
     plan = planned(source("a", look_back=LookBack(value=1)), state, Load(load_type))
     assert plan.full
     assert text(plan) is None
-    found = fixed(plan, state, {"a": 9})
+    found = fix_bounds(plan, state, {"a": 9})
     assert text(found) == "a <= 9 OR a IS NULL"
     assert found.state.values == {"a": 9}
-    assert not fixed(plan, state, {"a": None}).nothing
+    assert not fix_bounds(plan, state, {"a": None}).nothing
 
 
 def test_without_watermark_columns_everything_is_read() -> None:
     for mode in WatermarkMode:
         plan = planned(source(filter_expression="f", mode=mode))
         assert plan.full
-        found = fixed(plan, None, {})
+        found = fix_bounds(plan, None, {})
         assert (text(found), found.nothing, found.state.values) == ("(f)", False, {})
 
 
@@ -229,7 +229,7 @@ def test_a_safety_lag_caps_times_and_nothing_else() -> None:
         "(u > TIMESTAMP '2026-03-08 09:00:00+00:00' OR id > 7)"
         " AND (u <= TIMESTAMP '2026-03-08 11:55:00+00:00' OR u IS NULL)"
     )
-    assert fixed(plan, state, {"u": until - timedelta(hours=1), "id": 9}).state.values == {
+    assert fix_bounds(plan, state, {"u": until - timedelta(hours=1), "id": 9}).state.values == {
         "u": until - timedelta(hours=1),
         "id": 9,
     }
@@ -286,7 +286,7 @@ def test_a_safety_lag_never_lies_below_what_was_read() -> None:
     stored = NOW - timedelta(hours=1)
     plan = planned(given, ColumnState({"u": stored}), WINDOW)
     assert plan.reads.ranges[0].upper == Bound(stored, inclusive=True)
-    assert fixed(plan, ColumnState({"u": stored}), {"u": stored}).state.values == {"u": stored}
+    assert fix_bounds(plan, ColumnState({"u": stored}), {"u": stored}).state.values == {"u": stored}
 
 
 def test_a_safety_lag_caps_the_first_column_of_a_cursor() -> None:
@@ -324,9 +324,9 @@ def test_a_chunk_is_read_from_its_lower_bound_to_before_its_upper_without_look_b
     state = ColumnState({"u": 100})
     plan = planned(given, state, MERGE, chunk=Chunk(5, 9))
     assert text(plan) == "u >= 5 AND u < 9 AND (f)"
-    found = fixed(plan, state, {"u": 8})
+    found = fix_bounds(plan, state, {"u": 8})
     assert (text(found), found.state, found.nothing) == ("u >= 5 AND u < 9 AND (f)", state, False)
-    assert not fixed(plan, state, {"u": None}).nothing
+    assert not fix_bounds(plan, state, {"u": None}).nothing
     assert found.window == replace(plan.reads, extra=None)
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tidegate.core.columns.planner import fixed, plan_columns
-from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate, quoted
-from tidegate.core.columns.replay import ReplayConfig, check_handover, handed_over
+from tidegate.core.columns.planner import fix_bounds, plan_columns
+from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate, quote
+from tidegate.core.columns.replay import ReplayConfig, check_handover, hand_over
 from tidegate.core.columns.state import ColumnState
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import ColumnSource, FunctionRead, Load, LoadType, LookBack, NullWatermark, WatermarkMode
@@ -46,7 +46,7 @@ class Shop:
     ) -> list[int]:
         """The ids that one run reads; ``between`` happens after its end was fixed."""
         plan = plan_columns("shop", source, load, self.state, 1, NOW)
-        end = fixed(plan, self.state, self.greatest(plan.reads))
+        end = fix_bounds(plan, self.state, self.greatest(plan.reads))
         between()
         found = [] if end.nothing else self.ids(end.rows)
         if found:
@@ -58,7 +58,7 @@ class Shop:
         return [found for (found,) in self._database.execute(f"SELECT id FROM orders{where(rows)} ORDER BY id")]
 
     def greatest(self, rows: RowFilter) -> dict[str, Any]:
-        names = [quoted(each, SqlDialect.SQLITE) for each in rows.columns]
+        names = [quote(each, SqlDialect.SQLITE) for each in rows.columns]
         if rows.mode is WatermarkMode.TUPLE:
             order = ", ".join(f"{name} DESC" for name in names)
             query = f"SELECT {', '.join(names)} FROM orders{where(rows)} ORDER BY {order} LIMIT 1"
@@ -94,8 +94,8 @@ def test_boundary_rows_after_a_replay_are_read_once(shop: Shop) -> None:
     replay = ReplayConfig(0, 9, save_watermark=True)
     (chunk,) = replay.chunks()
     plan = plan_columns("shop", given, APPEND, None, 1, NOW, chunk=chunk)
-    shop.appended += shop.ids(fixed(plan, None, {}).rows)
-    shop.state = handed_over(given, None, None, 9, NOW)
+    shop.appended += shop.ids(fix_bounds(plan, None, {}).rows)
+    shop.state = hand_over(given, None, None, 9, NOW)
     assert shop.appended == [1]
     assert shop.run(given) == [2, 3]
     assert shop.run(given) == []
@@ -165,7 +165,7 @@ def test_decimals_are_exact(shop: Shop) -> None:
     state = ColumnState.of_text(ColumnState({"created": low}).text())
     plan = plan_columns("shop", source("created"), APPEND, state, 1, NOW)
     high = Decimal("12345678901234567890.1234567892")
-    end = fixed(plan, state, {"created": high})
+    end = fix_bounds(plan, state, {"created": high})
     assert predicate(end.rows, SqlDialect.POSTGRESQL) == f'"created" > {low} AND "created" <= {high}'
 
 
@@ -185,7 +185,7 @@ def test_the_zone_of_the_machine_changes_nothing(moment: datetime, monkeypatch: 
             time.tzset()
             state = ColumnState.of_text(ColumnState({"u": moment}).text())
             plan = plan_columns("shop", given, Load(LoadType.MERGE_UPSERT), state, 1, NOW)
-            end = fixed(plan, state, {"u": moment + timedelta(microseconds=1)})
+            end = fix_bounds(plan, state, {"u": moment + timedelta(microseconds=1)})
             found.add((end.state.text(), *(predicate(end.rows, dialect) for dialect in SqlDialect)))
     finally:
         monkeypatch.undo()
@@ -197,7 +197,7 @@ def test_a_time_that_gets_or_loses_its_zone_stops_the_run() -> None:
     state = ColumnState({"u": datetime(2026, 3, 8)})
     plan = plan_columns("shop", source("u"), APPEND, state, 1, NOW)
     with pytest.raises(WatermarkError, match="without a zone"):
-        fixed(plan, state, {"u": NOW})
+        fix_bounds(plan, state, {"u": NOW})
 
 
 def test_after_months_of_silence_no_month_is_left_out_by_closing_day(shop: Shop) -> None:
@@ -228,7 +228,7 @@ def test_dates_are_not_mixed_with_times() -> None:
         plan_columns("shop", source("u"), APPEND, state, 1, NOW, chunk=ReplayConfig(date.min, date.max).chunks()[0])
     plan = plan_columns("shop", source("u"), APPEND, state, 1, NOW)
     with pytest.raises(WatermarkError, match="cannot be compared"):
-        fixed(plan, state, {"u": NOW.date()})
+        fix_bounds(plan, state, {"u": NOW.date()})
 
 
 def test_rows_without_a_watermark_are_left_out_or_read_each_time_but_never_hide_others(shop: Shop) -> None:
@@ -256,7 +256,7 @@ def test_a_cursor_reads_rows_of_one_moment_one_after_the_other(shop: Shop) -> No
 def test_the_last_rows_of_a_window_may_have_been_deleted() -> None:
     given = source("day", look_back=LookBack(days=7))
     state = ColumnState({"day": date(2026, 3, 8)})
-    end = fixed(plan_columns("shop", given, WINDOW, state, 1, NOW), state, {"day": date(2026, 3, 3)})
+    end = fix_bounds(plan_columns("shop", given, WINDOW, state, 1, NOW), state, {"day": date(2026, 3, 3)})
     assert end.window is not None
     assert predicate(end.window, SqlDialect.SPARK) == "`day` >= DATE '2026-03-01' AND `day` <= DATE '2026-03-08'"
     assert end.state.values == {"day": date(2026, 3, 8)}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.core.columns.replay import ReplayConfig, check_handover, doubled_by_production, handed_over
+from tidegate.core.columns.replay import ReplayConfig, check_handover, columns_read_twice, hand_over
 from tidegate.core.columns.state import ColumnState
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import ColumnSource, FunctionRead, Load, LoadType, WatermarkMode
@@ -21,27 +21,27 @@ def source(*columns: str, mode: WatermarkMode = WatermarkMode.ANY) -> ColumnSour
 
 
 def test_production_goes_on_at_the_end_of_the_replay_with_that_value_included() -> None:
-    moved = handed_over(source("u"), ColumnState({"u": 5, "other": 1}), None, 9, NOW)
+    moved = hand_over(source("u"), ColumnState({"u": 5, "other": 1}), None, 9, NOW)
     assert moved == ColumnState({"u": 9, "other": 1}, frozenset({"u"}), NOW)
-    assert handed_over(source("u"), None, None, 9, NOW) == ColumnState({"u": 9}, frozenset({"u"}), NOW)
+    assert hand_over(source("u"), None, None, 9, NOW) == ColumnState({"u": 9}, frozenset({"u"}), NOW)
 
 
 @pytest.mark.parametrize("stored", [9, 10])
 def test_a_replay_never_lowers_the_watermark(stored: int) -> None:
     state = ColumnState({"u": stored})
-    assert handed_over(source("u"), state, None, 9, NOW) is state
+    assert hand_over(source("u"), state, None, 9, NOW) is state
 
 
 def test_several_columns_move_together_or_not_at_all() -> None:
     given = source("a", "b")
-    assert handed_over(given, ColumnState({"a": 5, "b": 3}), None, 9, NOW).values == {"a": 9, "b": 9}
+    assert hand_over(given, ColumnState({"a": 5, "b": 3}), None, 9, NOW).values == {"a": 9, "b": 9}
     ahead = ColumnState({"a": 50, "b": 3})
-    assert handed_over(given, ahead, None, 9, NOW) is ahead
+    assert hand_over(given, ahead, None, 9, NOW) is ahead
 
 
 def test_of_a_cursor_the_first_column_moves() -> None:
     given = source("u", "id", mode=WatermarkMode.TUPLE)
-    moved = handed_over(given, ColumnState({"u": 5, "id": 700}), None, 9, NOW)
+    moved = hand_over(given, ColumnState({"u": 5, "id": 700}), None, 9, NOW)
     assert (moved.values, moved.inclusive) == ({"u": 9, "id": None}, {"u"})
 
 
@@ -81,18 +81,18 @@ def test_what_production_could_not_go_on_from_is_refused(
 def test_an_append_beyond_the_watermark_that_does_not_move_it_is_found() -> None:
     state = ColumnState({"u": 5})
     beyond, within = ReplayConfig(1, 9), ReplayConfig(1, 6)
-    assert doubled_by_production(source("u"), APPEND, state, ReplayConfig(1, 7)) == ("u",)
-    assert doubled_by_production(source("u"), APPEND, state, ReplayConfig(1, 5)) == ()
-    assert doubled_by_production(source("u"), APPEND, state, beyond) == ("u",)
-    assert doubled_by_production(source("u"), APPEND, state, within) == ()
-    assert doubled_by_production(source("u"), APPEND, state, ReplayConfig(1, 9, save_watermark=True)) == ()
-    assert doubled_by_production(source("u"), MERGE, state, beyond) == ()
-    assert doubled_by_production(source("u"), APPEND, None, beyond) == ("u",)
-    assert doubled_by_production(source("u"), APPEND, None, ReplayConfig(1, 9, chunk_column="day")) == ("u",)
-    assert doubled_by_production(source("u"), APPEND, state, ReplayConfig(1, 9, chunk_column="day")) == ()
+    assert columns_read_twice(source("u"), APPEND, state, ReplayConfig(1, 7)) == ("u",)
+    assert columns_read_twice(source("u"), APPEND, state, ReplayConfig(1, 5)) == ()
+    assert columns_read_twice(source("u"), APPEND, state, beyond) == ("u",)
+    assert columns_read_twice(source("u"), APPEND, state, within) == ()
+    assert columns_read_twice(source("u"), APPEND, state, ReplayConfig(1, 9, save_watermark=True)) == ()
+    assert columns_read_twice(source("u"), MERGE, state, beyond) == ()
+    assert columns_read_twice(source("u"), APPEND, None, beyond) == ("u",)
+    assert columns_read_twice(source("u"), APPEND, None, ReplayConfig(1, 9, chunk_column="day")) == ("u",)
+    assert columns_read_twice(source("u"), APPEND, state, ReplayConfig(1, 9, chunk_column="day")) == ()
 
 
 def test_one_of_several_columns_is_enough_where_rows_are_merged() -> None:
     state = ColumnState({"a": 5, "b": 50})
     check_handover("shop/orders", source("a", "b"), MERGE, state, ReplayConfig(5, 9, chunk_column="a"))
-    assert handed_over(source("a", "b"), state, "a", 9, NOW).values == {"a": 9, "b": 50}
+    assert hand_over(source("a", "b"), state, "a", 9, NOW).values == {"a": 9, "b": 50}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SourceRuntime, renamed, window_of
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SourceRuntime, rename_columns, window_of
 
 RUNTIME = SourceRuntime({"u": 10}, {"u": 3}, {"u": 12})
 
@@ -34,4 +34,4 @@ def test_only_columns_with_both_bounds_are_in_the_window() -> None:
 
 def test_a_column_may_have_another_name_in_the_table() -> None:
     rows = RowFilter((ColumnRange("a", Bound(1)), ColumnRange("b", Bound(2))))
-    assert renamed(rows, {"a": "day"}).columns == ("day", "b")
+    assert rename_columns(rows, {"a": "day"}).columns == ("day", "b")

@@ -16,11 +16,11 @@ from tidegate.core.files.discovery import (
     accepts,
     accepts_directory,
     cold_prefixes,
+    count_reasons,
     list_after,
     survey,
-    tallied,
 )
-from tidegate.core.files.paths import compiled
+from tidegate.core.files.paths import compile_glob
 from tidegate.core.files.state import Active, Failed, Finished, LateWindow, PathState, RecordsRead, Seal
 from tidegate.specs.project import Format, LateFiles, PartitionFilter
 
@@ -119,7 +119,7 @@ def test_directories_that_hold_nothing_to_take_need_not_be_listed() -> None:
 
 
 def test_an_unclosed_bracket_is_taken_as_it_is() -> None:
-    assert compiled("a[b").fullmatch("a[b")
+    assert compile_glob("a[b").fullmatch("a[b")
 
 
 @pytest.mark.parametrize(
@@ -181,6 +181,6 @@ def test_skipped_things_are_counted_with_three_examples() -> None:
         Skipped(Reason.INTERNAL, 2, ("_a", "_b")),
         Skipped(Reason.SUFFIX, 5, ("0.csv", "1.csv", "2.csv")),
     )
-    assert tallied([*tally.result(), Skipped(Reason.INTERNAL, 1, ("_c",))])[0] == Skipped(
+    assert count_reasons([*tally.result(), Skipped(Reason.INTERNAL, 1, ("_c",))])[0] == Skipped(
         Reason.INTERNAL, 3, ("_a", "_b", "_c")
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.core.files.plan import FileSlice
-from tidegate.core.files.planner import OPENING, SMALLEST, Sizing, grouped
+from tidegate.core.files.planner import OPENING, SMALLEST, Sizing, group_files
 
 MIB = 1024 * 1024
 SIZING = Sizing(target_bytes=64 * MIB, max_files=100, parallelism=1)
@@ -14,11 +14,11 @@ SIZING = Sizing(target_bytes=64 * MIB, max_files=100, parallelism=1)
 def units(sizing: Sizing, *files: tuple[str, float]) -> list[str]:
     """The names in each unit; sizes are given in MiB."""
     slices = [FileSlice(path, int(size * MIB)) for path, size in files]
-    return [" ".join(each.path for each in unit.slices) for unit in grouped(slices, sizing)]
+    return [" ".join(each.path for each in unit.slices) for unit in group_files(slices, sizing)]
 
 
 def test_no_files_make_no_units() -> None:
-    assert grouped([], SIZING) == ()
+    assert group_files([], SIZING) == ()
 
 
 def test_small_files_of_one_partition_share_a_unit() -> None:

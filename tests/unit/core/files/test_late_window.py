@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from laws.world import World, advanced, is_empty, paths_of, planned, read, source
-from tidegate.core.files.state import Active, LateWindow, PathState, RecordsRead, fitted
+from tidegate.core.files.state import Active, LateWindow, PathState, RecordsRead, shrink_windows
 from tidegate.specs.project import LateFiles
 
 OF = source(pattern="*", late_window=2)
@@ -29,7 +29,7 @@ def test_names_below_a_window_are_not_kept_in_it() -> None:
 
 def test_partitions_without_activity_shrink_first_and_the_smallest_of_them_before_others() -> None:
     windows = {name: LateWindow(("1", "2", "3")) for name in ("a", "b", "c")}
-    sized = fitted(windows, each=3, total=4, active={"a"})
+    sized = shrink_windows(windows, each=3, total=4, active={"a"})
     assert {name: window.names for name, window in sized.items()} == {
         "a": ("1", "2", "3"),
         "b": (),
@@ -40,7 +40,7 @@ def test_partitions_without_activity_shrink_first_and_the_smallest_of_them_befor
 
 def test_active_partitions_shrink_when_the_others_are_not_enough() -> None:
     windows = {name: LateWindow(("1", "2", "3")) for name in ("a", "b")}
-    sized = fitted(windows, each=3, total=2, active={"b"})
+    sized = shrink_windows(windows, each=3, total=2, active={"b"})
     assert {name: window.names for name, window in sized.items()} == {"a": (), "b": ("2", "3")}
 
 

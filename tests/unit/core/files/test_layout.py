@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from tidegate.core.calendar import EARLIEST, LATEST, Period, earlier
+from tidegate.core.calendar import EARLIEST, LATEST, Period, subtract
 from tidegate.core.files.paths import Layout, PartitionTime, cold_start_bound, cold_start_prefixes, parse_template
 from tidegate.errors import ConfigError
 from tidegate.specs.project import PartitionFilter
@@ -146,4 +146,4 @@ def test_periods_are_counted_to_the_ends_of_the_calendar(
 
 
 def test_a_long_lateness_reaches_the_beginning_of_the_calendar() -> None:
-    assert earlier(at(2024), timedelta(days=999_999)) == EARLIEST
+    assert subtract(at(2024), timedelta(days=999_999)) == EARLIEST

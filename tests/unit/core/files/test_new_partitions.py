@@ -9,7 +9,7 @@ import pytest
 
 from support.work_units import after, at, planned, read, time_source
 from tidegate.core.units.plan import WhySkipped
-from tidegate.core.units.planner import progressed
+from tidegate.core.units.planner import advance_units
 from tidegate.errors import WatermarkError
 from tidegate.specs.units import Replace, Span, UnitSource
 
@@ -59,7 +59,7 @@ def test_a_partition_that_is_fully_covered_counts_as_done() -> None:
 def test_after_it_was_accepted_it_is_the_grid() -> None:
     daily = time_source("2019-12-01", "P0D", "daily")
     plan = planned(daily, "2020-02-23", after(MONTHLY, "2020-02-21"), accept_new_partitions=True)
-    state = progressed(after(MONTHLY, "2020-02-21"), plan, list(plan.works()))
+    state = advance_units(after(MONTHLY, "2020-02-21"), plan, list(plan.works()))
     assert read(planned(daily, "2020-02-24", state)) == ["[2020-02-23, 2020-02-24)"]
     with pytest.raises(WatermarkError, match="monthly"):
         planned(MONTHLY, "2020-02-24", state)
@@ -85,7 +85,7 @@ def test_several_holes_of_one_partition_are_filled_one_after_the_other() -> None
     for following in ("[2020-01-06, 2020-01-07)", "[2020-01-11, 2020-01-12)", None):
         plan = planned(monthly, "2020-01-12", state, accept_new_partitions=True)
         assert read(plan) == expected
-        state = progressed(state, plan, list(plan.works()))
+        state = advance_units(state, plan, list(plan.works()))
         expected = [following] if following else []
     assert read(planned(monthly, "2020-01-12", state)) == []
 
@@ -95,7 +95,7 @@ def test_grace_does_not_reach_into_what_was_read_in_other_partitions() -> None:
     daily = time_source("2019-12-01", "P0D", "daily", grace=Span(3))
     plan = planned(daily, "2020-02-22", state, accept_new_partitions=True)
     assert read(plan) == ["[2020-02-21, 2020-02-22)"]
-    state = progressed(state, plan, list(plan.works()))
+    state = advance_units(state, plan, list(plan.works()))
     assert read(planned(daily, "2020-02-23", state)) == ["[2020-02-21, 2020-02-22)", "[2020-02-22, 2020-02-23)"]
 
 
@@ -104,7 +104,7 @@ def test_grace_of_a_growing_month_begins_where_the_former_partitions_ended() -> 
     monthly = time_source("2020-01-01", "P0D", "monthly", grace=Span(3))
     plan = planned(monthly, "2020-01-12", state, accept_new_partitions=True)
     assert read(plan) == ["[2020-01-11, 2020-01-12)"]
-    state = progressed(state, plan, list(plan.works()))
+    state = advance_units(state, plan, list(plan.works()))
     assert read(planned(monthly, "2020-01-13", state)) == ["[2020-01-11, 2020-01-13)"]
     assert read(planned(monthly, "2020-01-20", after(monthly, "2020-01-18", state=state))) == [
         "[2020-01-15, 2020-01-20)"
@@ -139,7 +139,7 @@ def test_what_is_to_be_read_again_is_read_in_the_former_partitions_first() -> No
 def test_what_was_read_in_other_partitions_is_not_reset() -> None:
     daily = time_source("2019-12-01", "P0D", "daily")
     plan = planned(daily, "2020-02-23", after(MONTHLY, "2020-02-21"), accept_new_partitions=True)
-    state = progressed(after(MONTHLY, "2020-02-21"), plan, list(plan.works()))
+    state = advance_units(after(MONTHLY, "2020-02-21"), plan, list(plan.works()))
     with pytest.raises(WatermarkError, match="cannot be reset below"):
         state.without_units(None, None, None)
     again = state.without_units([""], at("2020-02-22"), None)
@@ -150,4 +150,4 @@ def test_failures_of_former_work_units_are_forgotten() -> None:
     state = after(MONTHLY, "2020-02-21", failing=(("2020-02-21", "", JANUARY),))
     plan = planned(time_source("2019-12-01", "P0D", "daily"), "2020-02-21", state, accept_new_partitions=True)
     assert {work.failures for work in plan.works()} == {0}
-    assert progressed(state, plan, []).failures == {}
+    assert advance_units(state, plan, []).failures == {}

@@ -9,7 +9,7 @@ import pytest
 
 from laws.world import NOW, World, advanced, files, listing, paths_of, planned, read, source
 from tidegate.core.files.advance import Advance, advance
-from tidegate.core.files.discovery import Directories, is_directory_sealed, is_sealed, opened, survey
+from tidegate.core.files.discovery import Directories, is_directory_sealed, is_sealed, seal_cold_start, survey
 from tidegate.core.files.paths import Layout
 from tidegate.core.files.state import Active, Failed, PathState, RecordsRead, Refused, Seal
 from tidegate.specs.project import Lateness, PartitionFilter, PathSource
@@ -228,17 +228,17 @@ class TestColdStart:
         assert step.state.sealed == {"": Seal(moment(28))}
 
     def test_happens_once(self) -> None:
-        state = opened(self.of, PathState(), NOW)
-        assert opened(self.of, state, NOW + timedelta(days=9)) is state
+        state = seal_cold_start(self.of, PathState(), NOW)
+        assert seal_cold_start(self.of, state, NOW + timedelta(days=9)) is state
 
     def test_leaves_a_source_without_filter_alone(self) -> None:
         state = PathState()
-        assert opened(OF, state, NOW) is state
+        assert seal_cold_start(OF, state, NOW) is state
         assert planned(OF, state).opens is None
 
     def test_leaves_other_prefixes_open(self) -> None:
         of = source(pattern="*", partition_filter=PartitionFilter("r=a/date=%Y-%m-%d", 0))
-        state = opened(of, PathState(), NOW)
+        state = seal_cold_start(of, PathState(), NOW)
         there = [f"r=a/{day(1)}/x", f"r=b/{day(1)}/x", "zz"]
         assert paths_of(planned(of, state, *there)) == ["zz", f"r=b/{day(1)}/x"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.work_units import after, at, planned, read, time_source
 from tidegate.core.units.plan import UnitPlan, WhySkipped
-from tidegate.core.units.planner import progressed
+from tidegate.core.units.planner import advance_units
 from tidegate.core.units.state import Failure, UnitEntry, UnitState
 
 GRID = "system: none from 2020-01-01"
@@ -44,7 +44,7 @@ def test_what_was_capped_runs_later() -> None:
     for _ in range(2):
         plan = planned(DAILY, "2020-01-04", state, ("A", "B"))
         seen += read(plan)
-        state = progressed(state, plan, list(plan.works()))
+        state = advance_units(state, plan, list(plan.works()))
     assert sorted(seen) == sorted(
         read(planned(time_source("2020-01-01", "P0D", "daily"), "2020-01-04", None, ("A", "B")))
     )
@@ -104,7 +104,7 @@ def test_broken_units_starve_nobody() -> None:
         assert {work.unit for work in plan.works() if work.high == at(now)} >= {"A", "B"}
         assert plan.count == 4
         done = [work for work in plan.works() if work.unit in ("A", "B")]
-        state = progressed(state, plan, done, [(work, "refused") for work in plan.works() if work.unit in broken])
+        state = advance_units(state, plan, done, [(work, "refused") for work in plan.works() if work.unit in broken])
     assert len({unit for unit, _ in state.failures}) > 25
 
 

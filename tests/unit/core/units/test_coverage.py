@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.core.units.state import Coverage, high_of, interval_at, joined, within, without
+from tidegate.core.units.state import Coverage, add_range, clip, high_of, interval_at, remove_range
 
 TWO: Coverage = ((10, 20), (30, 40))
 
@@ -24,7 +24,7 @@ TWO: Coverage = ((10, 20), (30, 40))
     ],
 )
 def test_joined(low: int, high: int, expected: Coverage) -> None:
-    assert joined(TWO, low, high) == expected
+    assert add_range(TWO, low, high) == expected
 
 
 @pytest.mark.parametrize(
@@ -40,14 +40,14 @@ def test_joined(low: int, high: int, expected: Coverage) -> None:
     ],
 )
 def test_without(low: int, high: int, expected: Coverage) -> None:
-    assert without(TWO, low, high) == expected
+    assert remove_range(TWO, low, high) == expected
 
 
 @pytest.mark.parametrize(
     ("low", "high", "expected"), [(15, 35, ((15, 20), (30, 35))), (15, None, ((15, 20), (30, 40))), (20, 30, ())]
 )
 def test_within(low: int, high: int | None, expected: Coverage) -> None:
-    assert within(TWO, low, high) == expected
+    assert clip(TWO, low, high) == expected
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from support.work_units import after, at, cutoff, moment, planned, read, time_source
 from tidegate.core.units.plan import UnitPlan, WhyRun, WhySkipped
-from tidegate.core.units.planner import plan_units, progressed
+from tidegate.core.units.planner import advance_units, plan_units
 from tidegate.core.units.state import UnitEntry, Units
 from tidegate.errors import WatermarkError
 from tidegate.specs.units import PartialPartition, Replace, Rounding, Span
@@ -97,7 +97,7 @@ def test_of_seven_daily_files_exactly_the_new_one_is_read_each_day(days: int) ->
     for day in range(15, 26):
         plan = planned(source, f"2020-01-{day}", state, tuple(files[day - 7 : day]))
         assert [work.unit for work in plan.works()] == [files[day - 1]]
-        state = progressed(state, plan, list(plan.works()))
+        state = advance_units(state, plan, list(plan.works()))
 
 
 def test_without_abstinence_yesterdays_file_is_read_again() -> None:
@@ -126,7 +126,7 @@ def test_an_old_month_that_failed_on_the_first_run_runs_whole() -> None:
 
 def test_when_all_failed_all_run_whole() -> None:
     first = planned(MONTHLY, "2020-02-21")
-    state = progressed(None, first, [], [(work, "refused") for work in first.works()])
+    state = advance_units(None, first, [], [(work, "refused") for work in first.works()])
     plan = planned(MONTHLY, "2020-02-21", state)
     assert cutoff(plan) is None
     assert read(plan) == read(first)
@@ -159,7 +159,7 @@ def test_of_two_units_only_the_one_that_failed_runs() -> None:
 def test_a_failure_never_creates_raises_or_lowers_a_high_watermark() -> None:
     state = after(MONTHLY, "2020-02-21")
     plan = planned(MONTHLY, "2020-02-22", state)
-    assert progressed(state, plan, [], [(work, "refused") for work in plan.works()]).entries == state.entries
+    assert advance_units(state, plan, [], [(work, "refused") for work in plan.works()]).entries == state.entries
 
 
 def test_success_without_rows_raises_the_high_watermark() -> None:
@@ -192,7 +192,7 @@ def test_a_retired_unit_is_not_planned_until_it_is_tried_again() -> None:
     source = time_source("2020-01-01", "P0D", "daily")
     first = planned(source, "2020-01-03", units=("A", "B"))
     done = [work for work in first.works() if work.unit == "B"]
-    state = progressed(None, first, done, retired={"A": "404"})
+    state = advance_units(None, first, done, retired={"A": "404"})
     plan = planned(source, "2020-01-04", state, ("A", "B"))
     assert read(plan) == ["B [2020-01-03, 2020-01-04)"]
     assert skipped(plan)[WhySkipped.RETIRED] == 3
@@ -311,7 +311,7 @@ def test_what_was_reset_is_read_again_and_replaced() -> None:
     plan = planned(source, "2020-01-05", state, ("A", "B"))
     assert read(plan) == ["A [2020-01-02, 2020-01-03)", "A [2020-01-03, 2020-01-04)"]
     assert all(work.replaces for work in plan.works())
-    state = progressed(state, plan, list(plan.works()))
+    state = advance_units(state, plan, list(plan.works()))
     assert state.entries["A"] == state.entries["B"] == UnitEntry(((at("2020-01-01"), at("2020-01-05")),))
 
 
@@ -338,7 +338,7 @@ def test_equal_arguments_give_equal_plans() -> None:
 def test_plan_and_state_keep_the_version_of_the_input() -> None:
     plan = plan_units("shop", MONTHLY, None, Units(("A",), version="12"), 5, moment("2020-02-21"))
     assert (plan.input_version, plan.position) == ("12", 5)
-    assert progressed(None, plan, []).input_version == "12"
+    assert advance_units(None, plan, []).input_version == "12"
 
 
 def test_runs_are_counted() -> None:

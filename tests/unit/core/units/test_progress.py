@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.work_units import after, at, moment, planned, time_source
-from tidegate.core.units.planner import progressed
+from tidegate.core.units.planner import advance_units
 from tidegate.core.units.state import STARTS_KEPT, Failure, UnitEntry
 from tidegate.specs.units import Span
 
@@ -14,7 +14,7 @@ def test_what_succeeded_is_covered_and_nothing_else_moves() -> None:
     plan = planned(DAILY, "2020-01-04", units=("A", "B"))
     works = {(work.unit, work.start): work for work in plan.works()}
     done = [works["A", at("2020-01-01")], works["A", at("2020-01-03")], works["B", at("2020-01-01")]]
-    state = progressed(None, plan, done)
+    state = advance_units(None, plan, done)
     assert state.entries == {
         "A": UnitEntry(((at("2020-01-01"), at("2020-01-02")), (at("2020-01-03"), at("2020-01-04")))),
         "B": UnitEntry(((at("2020-01-01"), at("2020-01-02")),)),
@@ -25,7 +25,7 @@ def test_what_succeeded_is_covered_and_nothing_else_moves() -> None:
 def test_the_commits_of_one_run_count_as_one_run() -> None:
     plan = planned(DAILY, "2020-01-03")
     first, second = plan.works()
-    state = progressed(progressed(None, plan, [first]), plan, [second])
+    state = advance_units(advance_units(None, plan, [first]), plan, [second])
     assert (state.runs, state.entries[""].coverage) == (1, ((at("2020-01-01"), at("2020-01-03")),))
 
 
@@ -39,7 +39,7 @@ def test_failures_in_a_row_are_counted_until_success() -> None:
 def test_a_failure_that_is_told_twice_in_a_run_counts_once() -> None:
     plan = planned(DAILY, "2020-01-02")
     failed = [(work, "refused") for work in plan.works()]
-    state = progressed(progressed(None, plan, [], failed), plan, [], failed)
+    state = advance_units(advance_units(None, plan, [], failed), plan, [], failed)
     assert [each.count for each in state.failures.values()] == [1]
 
 
@@ -48,7 +48,7 @@ def test_failures_are_kept_where_the_beginning_floats() -> None:
     state = None
     for day in (1, 2, 3):
         plan = planned(source, f"2020-01-0{day}", state)
-        state = progressed(state, plan, [], [(work, "refused") for work in plan.works()])
+        state = advance_units(state, plan, [], [(work, "refused") for work in plan.works()])
     assert state is not None
     assert state.failures == {("", 0): Failure(3, 3, "refused")}
 
@@ -62,7 +62,7 @@ def test_failures_of_partitions_that_are_gone_are_forgotten() -> None:
 
 def test_retired_units_are_added() -> None:
     plan = planned(DAILY, "2020-01-02", units=("A", "B"))
-    state = progressed(progressed(None, plan, [], retired={"A": "404"}), plan, [], retired={"B": "410"})
+    state = advance_units(advance_units(None, plan, [], retired={"A": "404"}), plan, [], retired={"B": "410"})
     assert state.retired == {"A": "404", "B": "410"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.work_units import after, at, planned, time_source
-from tidegate.core.units.planner import progressed
+from tidegate.core.units.planner import advance_units
 from tidegate.core.units.state import UnitState
 
 BROKEN = tuple(f"broken{each:03}" for each in range(20))
@@ -18,7 +18,7 @@ def reads(cap: int, state: UnitState, now: str, units: tuple[str, ...], runs: in
         plan = planned(source, now, state, (*BROKEN, *units))
         done = [work for work in plan.works() if work.unit not in BROKEN]
         seen += [(work.unit, work.start) for work in done]
-        state = progressed(state, plan, done, [(work, "refused") for work in plan.works() if work.unit in BROKEN])
+        state = advance_units(state, plan, done, [(work, "refused") for work in plan.works() if work.unit in BROKEN])
     return seen
 
 
@@ -36,6 +36,6 @@ def test_a_work_unit_that_failed_once_gets_its_turn_again_beside_broken_ones(cap
     last = at("2020-01-09")
     done = [work for work in plan.works() if work.start != last]
     failed = [(work, "refused") for work in plan.works() if work.start == last]
-    state = progressed(None, plan, done, failed)
+    state = advance_units(None, plan, done, failed)
     runs = 2 * 9 * len(BROKEN)
     assert reads(cap, state, "2020-01-10", ("A",), runs) == [("A", last)]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.long_runs import examples
-from tidegate.schema.inference import look
+from tidegate.schema.inference import infer_json
 from tidegate.sources.http.answers import Shapes
 
 VALUES = st.recursive(
@@ -39,8 +39,8 @@ def without_nothing(value: Any) -> Any:
 @settings(deadline=None, max_examples=examples(60))
 @given(RECORDS)
 def test_the_telling_records_give_the_columns_of_all(records: list[Any]) -> None:
-    everything = look([[json.dumps(without_nothing(record)).encode() for record in records]], rescued=False)
-    few = look([telling(records)], rescued=False)
+    everything = infer_json([[json.dumps(without_nothing(record)).encode() for record in records]], rescued=False)
+    few = infer_json([telling(records)], rescued=False)
     assert sorted(few.fields, key=str) == sorted(everything.fields, key=str)
     assert {each.split(" is ")[0] for each in few.problems} == {each.split(" is ")[0] for each in everything.problems}
 
@@ -61,7 +61,7 @@ def test_an_object_with_keys_without_end_does_not_fill_the_memory() -> None:
     kept = [shapes.sample(json.dumps({"map": {f"key {number}": number}}).encode()) for number in range(5000)]
     lines = [each for each in kept if each is not None]
     assert 1000 < len(lines) < 1100
-    assert look([lines]).fields[0].type == "json"
+    assert infer_json([lines]).fields[0].type == "json"
 
 
 def test_what_is_no_record_is_left_for_who_reads_it() -> None:
