@@ -304,16 +304,16 @@ def _of_files(format: FileFormat | None, schema: SchemaSpec, told: Told) -> tupl
     except SourceError:
         pass
     often = Counter(told.values())
-    check_agreement: list[tuple[bytes, ...]] = []
+    agreeing: list[tuple[bytes, ...]] = []
     problems: dict[tuple[bytes, ...], str] = {}
     for each, _ in often.most_common():
         try:
-            inferred(format, schema, [*check_agreement, each])
-            check_agreement.append(each)
+            inferred(format, schema, [*agreeing, each])
+            agreeing.append(each)
         except SourceError as error:
             problems[each] = error.problem
     refused = {index: problems[own] for index, own in told.items() if own in problems}
-    return (inferred(format, schema, check_agreement) if check_agreement else None), refused
+    return (inferred(format, schema, agreeing) if agreeing else None), refused
 
 
 def kept_types(fields: tuple[FieldSpec, ...], table: pa.Schema | None) -> tuple[FieldSpec, ...]:
