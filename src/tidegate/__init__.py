@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from tidegate.protocol.providers import BaseMetadataProvider as BaseMetadataProvider
     from tidegate.protocol.providers import WatermarkManager as WatermarkManager
     from tidegate.protocol.providers import metadata_provider as metadata_provider
-    from tidegate.reports.chaos import ChaosReport as ChaosReport
     from tidegate.reports.correction import ChunkReport as ChunkReport
     from tidegate.reports.correction import ColumnReplayReport as ColumnReplayReport
     from tidegate.reports.correction import FileSet as FileSet
@@ -86,6 +85,7 @@ if TYPE_CHECKING:
     from tidegate.reports.ledger import PositionView as PositionView
     from tidegate.reports.ledger import WatermarkHistory as WatermarkHistory
     from tidegate.reports.run import Adoption as Adoption
+    from tidegate.reports.run import ChaosReport as ChaosReport
     from tidegate.reports.run import Check as Check
     from tidegate.reports.run import ColumnSourcePlan as ColumnSourcePlan
     from tidegate.reports.run import DemoReport as DemoReport
@@ -221,7 +221,6 @@ _NAMES = {
     "core.columns.replay": "ReplayConfig",
     "core.columns.values": "WatermarkSerializer is_watermark_empty",
     "protocol.providers": "BaseMetadataProvider WatermarkManager metadata_provider",
-    "reports.chaos": "ChaosReport",
     "reports.correction": (
         "ChunkReport ColumnReplayReport FileSet FoundDataFile FoundDataFiles FoundFiles ReconcileReport "
         "ReplayReport SourceComparison TableComparison WatermarkMove"
@@ -231,8 +230,8 @@ _NAMES = {
         "WatermarkHistory"
     ),
     "reports.run": (
-        "Adoption Check ColumnSourcePlan DemoReport FailedFile FailedUnit LettersReport RunReport SourcePlan "
-        "SourceReport SourceStatus TableCareReport WatermarkView WorkProgress"
+        "Adoption ChaosReport Check ColumnSourcePlan DemoReport FailedFile FailedUnit LettersReport RunReport "
+        "SourcePlan SourceReport SourceStatus TableCareReport WatermarkView WorkProgress"
     ),
     "reports.schema": "ColumnSeen SchemaChange SchemaColumn SchemaDiff SchemaInference SchemaView TableRewrite",
     "reports.staging": (

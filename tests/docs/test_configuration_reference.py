@@ -13,9 +13,10 @@ from support.all_cases import for_all
 from tidegate.config import load
 from tidegate.config.keys import Key, every_key
 from tidegate.config.models import duration, lateness_text
-from tidegate.config.normal_form import ALIASES, MS_KEYS
+from tidegate.config.normal_form import ALIASES
 from tidegate.config.project import MEANINGLESS, REFUSED
 from tidegate.config.sink import METADATA_COLUMNS
+from tidegate.config.work_units import MS_KEYS
 from tidegate.errors import ConfigError
 from tidegate.schema.names import CONTAINERS, SCALARS
 from tidegate.specs.project import Lateness

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tidegate.config.normal_form import MS_KEYS
+from tidegate.config.work_units import MS_KEYS
 from tidegate.migrate.properties import CARRIED, LEFT, NOT_NEEDED
 
 TEXT = (Path(__file__).parents[2] / "docs/guides/from-properties.md").read_text(encoding="utf-8")

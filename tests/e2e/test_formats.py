@@ -16,7 +16,7 @@ from support.lake import Lake
 from support.reconciling import compare, ingest
 from tidegate.commands.dead_letters import retry
 from tidegate.commands.doctor import examine_project
-from tidegate.commands.replay import Replay, other_locations
+from tidegate.commands.replay import FileReplay, other_locations
 from tidegate.commands.setup import sources_of
 from tidegate.core.files.edit import Selection
 from tidegate.observe.events import Notice
@@ -136,8 +136,8 @@ def test_late_files_are_found_and_rows_are_replaced(tmp_path: Path, format: str)
     put(lake, f"{DAY}/5{ENDINGS[format]}", written(format, [row]))
     project = lake.project
     place = bind(project, project.pipelines[0], project.pipelines[0].sources[0], 2)
-    carried = Replay(place, InProcessEngine(), others=other_locations(project, place))
-    assert carried.run(Selection(f"{DAY}/5*", None), lambda report: True).rows_written == 1
+    selection, others = Selection(f"{DAY}/5*", None), other_locations(project, place)
+    assert FileReplay(place, InProcessEngine(), selection, others=others).run().rows_written == 1
     assert lake.ids() == [0, *range(10, 20)]
     assert lake.rows("select _source_record as n from t where id = 0") == [{"n": 0}]
 

@@ -16,7 +16,7 @@ import tidegate
 from servers.s3 import Server
 from support.lake import FIELDS, Lake, assert_same
 from tidegate import ReplayReport, TidegateError, load, plan, set_watermark, show_watermarks
-from tidegate.commands.replay import Replay, other_locations
+from tidegate.commands.replay import FileReplay, other_locations
 from tidegate.core.files.edit import Selection
 from tidegate.core.files.plan import FileGroup
 from tidegate.errors import SourceError
@@ -49,8 +49,10 @@ def replay(
     project = lake.project
     pipeline = project.pipelines[0]
     place = bind(project, pipeline, pipeline.sources[0], 2)
-    carried = Replay(place, lane or InProcessEngine(), others=other_locations(project, place), clock=clock)
-    return carried.run(Selection(files, partition), confirm, drop_missing=drop_missing)
+    selection, others = Selection(files, partition), other_locations(project, place)
+    engine = lane or InProcessEngine()
+    made = FileReplay(place, engine, selection, drop_missing=drop_missing, others=others, clock=clock)
+    return made.run(confirm)
 
 
 class Meanwhile(InProcessEngine):
@@ -407,8 +409,8 @@ def test_rows_of_another_source_with_the_same_names_are_left_alone(tmp_path: Pat
     assert Loop(project, InProcessEngine(), 2).once(project.pipelines).ok
     rewrite(lake, "asia/d=1/a.ndjson", [1000])
     place = bind(project, project.pipelines[0], project.pipelines[0].sources[0], 2)
-    carried = Replay(place, InProcessEngine(), others=other_locations(project, place))
-    carried.run(Selection("d=1/a.ndjson"), lambda report: True)
+    others = other_locations(project, place)
+    FileReplay(place, InProcessEngine(), Selection("d=1/a.ndjson"), others=others).run()
     assert_same(lake.ids(), [*range(10, 20), 1000])
 
 
@@ -429,7 +431,7 @@ def test_on_object_storage_rows_are_replaced_the_same(s3: Server, tmp_path: Path
     assert Loop(project, InProcessEngine(), 2).once(project.pipelines).ok
     store.put(f"{DAY}/hour=11/1.ndjson", b'{"id": 10}\n{"id": 11}\n')
     place = bind(project, project.pipelines[0], project.pipelines[0].sources[0], 2)
-    report = Replay(place, InProcessEngine()).run(Selection("**/1.ndjson"), lambda planned: True)
+    report = FileReplay(place, InProcessEngine(), Selection("**/1.ndjson")).run()
     assert (report.rows_removed, report.rows_written) == (1, 2)
     assert sorted(row["id"] for row in query(table, "select id from t")) == [0, 2, 10, 11]
     assert [each.path for each in open_store(table).list("_tidegate/events/default/work")] == []

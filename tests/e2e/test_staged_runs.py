@@ -23,7 +23,7 @@ from tidegate import (
     status,
 )
 from tidegate.cli.status import render_status
-from tidegate.commands.replay import Replay
+from tidegate.commands.replay import FileReplay
 from tidegate.core.files.discovery import Reason
 from tidegate.core.files.edit import Selection
 from tidegate.errors import StateError, StorageUnavailable
@@ -305,7 +305,7 @@ def test_a_source_with_pending_units_refuses_whatever_else_would_move_it(lake: L
     refused: dict[str, Callable[[], object]] = {
         "watermark set": lambda: set_watermark(lake.config, "events", to=f"{HOUR}/1.ndjson.gz"),
         "watermark reset": lambda: reset_watermark(lake.config, "events"),
-        "replay": lambda: Replay(place, InProcessEngine()).run(Selection("**", None), lambda report: True),
+        "replay": lambda: FileReplay(place, InProcessEngine(), Selection("**", None)).run(),
         "dlq retry": lambda: retry_letters(lake.config, "events"),
         "dlq discard": lambda: discard_letters(lake.config, "events"),
     }

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tidegate import TidegateError, load
-from tidegate.commands.replay import Replay
+from tidegate.commands.replay import FileReplay
 from tidegate.core.files.edit import Selection
 from tidegate.runs.bind import bind
 from tidegate.runs.in_process import InProcessEngine
@@ -17,7 +17,7 @@ def replay(config: Path, pattern: str) -> bool:
     project = load(config)
     pipeline = project.pipelines[0]
     place = bind(project, pipeline, pipeline.sources[0], 2)
-    return Replay(place, InProcessEngine()).run(Selection(pattern), lambda planned: True).applied
+    return FileReplay(place, InProcessEngine(), Selection(pattern)).run().applied
 
 
 def main() -> int:

@@ -13,21 +13,18 @@ from tidegate.cli.invocation import Confirmation, Invocation
 from tidegate.cli.options import Command, confirm_options, target, with_json
 from tidegate.cli.pages import (
     Block,
-    Cell,
-    Facts,
     Gap,
     Heading,
     Line,
     Page,
     Style,
-    Table,
     after_gap,
     cell,
-    columns,
+    facts,
     line,
-    moment_cell,
     sections,
     source_name,
+    tabulate,
 )
 from tidegate.cli.status import state_cell
 from tidegate.observe.wording import count
@@ -103,16 +100,14 @@ def render_adoptions(reports: Sequence[Adoption]) -> Page:
 def _section(report: Adoption) -> Iterator[Block]:
     yield Heading(source_name(report))
     if report.trace:
-        yield Facts(
-            (
-                ("found", Cell(report.trace)),
-                ("form", Cell(report.form)),
-                ("written", moment_cell(report.written)),
-                ("state", state_cell(report.state)),
-                ("watermark", cell(report.watermark, Style.STRONG)),
-                ("finished up to", cell(report.last_committed_file)),
-                ("read next", Cell(count(report.next_files, "file"))),
-            )
+        yield facts(
+            ("found", report.trace),
+            ("form", report.form),
+            ("written", report.written),
+            ("state", state_cell(report.state)),
+            ("watermark", cell(report.watermark, Style.STRONG)),
+            ("finished up to", report.last_committed_file),
+            ("read next", count(report.next_files, "file")),
         )
         yield from _table("partition", "finished up to", dict(sorted(report.partitions.items(), reverse=True)))
         read = {path: f"{count(records, 'record')} read" for path, records in report.in_progress.items()}
@@ -129,10 +124,10 @@ def _finding(each: Check) -> Line:
 
 def _table(first: str, second: str, entries: dict[str, str]) -> Iterator[Block]:
     if entries:
-        rows = tuple((cell(name or "(top level)"), Cell(text)) for name, text in list(entries.items())[:ROWS_SHOWN])
+        rows = tuple((name or "(top level)", text) for name, text in list(entries.items())[:ROWS_SHOWN])
         left = len(entries) - len(rows)
         yield Gap()
-        yield Table(columns(first, second), rows, f"… and {left:,} more; --json lists all" if left else "")
+        yield tabulate((first, second), rows, f"… and {left:,} more; --json lists all" if left else "")
 
 
 def _end(report: Adoption) -> Line:

@@ -11,22 +11,9 @@ import click
 import tidegate
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Command, with_json
-from tidegate.cli.pages import (
-    Block,
-    Cell,
-    Facts,
-    Gap,
-    Style,
-    Table,
-    after_gap,
-    columns,
-    line,
-    number,
-    number_or_dash,
-    page,
-)
+from tidegate.cli.pages import Block, Cell, Fact, Gap, Row, Style, after_gap, facts, line, page, tabulate
 from tidegate.observe.wording import count, duration
-from tidegate.reports.chaos import ChaosProgress, ChaosReport, PlaceFailures
+from tidegate.reports.run import ChaosProgress, ChaosReport, PlaceFailures
 
 _PERIOD = 5.0
 
@@ -116,30 +103,30 @@ def _now_and_then(clock: Callable[[], float] = time.monotonic) -> Callable[[Chao
 @page
 def render_chaos(report: ChaosReport) -> Iterator[Block]:
     """What was done to the tables, by place, and what was found."""
-    yield Table(columns("failpoint", ">crashes", ">lost answers", ">kills"), tuple(map(_row, report.places)))
+    yield tabulate(("failpoint", ">crashes", ">lost answers", ">kills"), map(_row, report.places))
     yield Gap()
-    yield Facts(tuple(_facts(report)))
+    yield facts(*_facts(report))
     yield from after_gap(line(problem, Style.BAD, "found") for problem in report.problems)
 
 
-def _row(place: PlaceFailures) -> tuple[Cell, ...]:
-    return (Cell(place.place), *map(number_or_dash, (place.raised, place.lost, place.killed)))
+def _row(place: PlaceFailures) -> Row:
+    return (place.place, *(each or None for each in (place.raised, place.lost, place.killed)))
 
 
-def _facts(report: ChaosReport) -> Iterator[tuple[str, Cell]]:
-    yield "injected failures", number(report.failures)
-    yield "killed processes", Cell(f"{report.kills:,}, and {count(report.spark_kills, 'run')} with Spark")
+def _facts(report: ChaosReport) -> Iterator[Fact]:
+    yield "injected failures", report.failures
+    yield "killed processes", f"{report.kills:,}, and {count(report.spark_kills, 'run')} with Spark"
     rivals = count(report.rival_passes, "pass", "passes")
     foreign = count(report.foreign_appends, "foreign append")
-    yield "meanwhile", Cell(f"{rivals} of a rival, {foreign}, {report.optimizes:,} OPTIMIZE")
-    yield "passes", Cell(f"{report.passes:,} in {count(report.rounds, 'round')}")
-    yield "commits", Cell(f"{report.commits:,}, {report.contested:,} lost to a rival")
-    yield "produced", Cell(f"{count(report.rows, 'row')} in {count(report.files, 'file')}")
-    yield "comparisons", Cell(f"{report.comparisons:,}, each by a batch and by a streaming reader")
-    yield "seed", Cell(str(report.seed))
+    yield "meanwhile", f"{rivals} of a rival, {foreign}, {report.optimizes:,} OPTIMIZE"
+    yield "passes", f"{report.passes:,} in {count(report.rounds, 'round')}"
+    yield "commits", f"{report.commits:,}, {report.contested:,} lost to a rival"
+    yield "produced", f"{count(report.rows, 'row')} in {count(report.files, 'file')}"
+    yield "comparisons", f"{report.comparisons:,}, each by a batch and by a streaming reader"
+    yield "seed", str(report.seed)
     yield (
         "time",
-        Cell(duration(report.seconds) + ("" if report.finished else "; time was up before everything was done")),
+        duration(report.seconds) + ("" if report.finished else "; time was up before everything was done"),
     )
     verdict = f"{report.lost:,} lost, {report.doubled:,} doubled"
     yield "result", Cell(verdict if report.ok else f"{verdict}: WRONG", Style.GOOD if report.ok else Style.BAD)

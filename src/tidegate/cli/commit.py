@@ -11,23 +11,7 @@ import click
 import tidegate
 from tidegate.cli.invocation import Confirmation, Invocation
 from tidegate.cli.options import Command, confirm_options, mode_of, target, with_json
-from tidegate.cli.pages import (
-    Block,
-    Cell,
-    Facts,
-    Gap,
-    Heading,
-    Line,
-    Style,
-    Table,
-    cell,
-    columns,
-    line,
-    number,
-    number_or_dash,
-    page,
-    source_name,
-)
+from tidegate.cli.pages import Block, Cell, Gap, Heading, Line, Style, cell, facts, line, page, source_name, tabulate
 from tidegate.cli.problems import exit_code
 from tidegate.observe.wording import count, duration, size
 from tidegate.reports.staging import CommitReport, FileAdoption, TableCommit
@@ -96,7 +80,7 @@ def render_commit(report: CommitReport) -> Iterator[Block]:
     commits = count(sum(table.commits for table in report.tables), "commit")
     done = f"{rows} by {commits} in {duration(report.seconds)}"
     result = Cell(done, Style.GOOD) if report.ok else Cell(f"not everything was committed; {done}", Style.BAD)
-    yield Facts((("result", result),))
+    yield facts(("result", result))
 
 
 def _table(table: TableCommit) -> Iterator[Block]:
@@ -105,14 +89,14 @@ def _table(table: TableCommit) -> Iterator[Block]:
         rows = tuple(
             (
                 Cell(source_name(each), Style.STRONG),
-                number(each.position),
-                number(each.units),
-                number(each.rows),
-                number_or_dash(each.waiting, Style.WARN),
+                each.position,
+                each.units,
+                each.rows,
+                cell(each.waiting or None, Style.WARN),
             )
             for each in table.sources
         )
-        yield Table(columns("source", ">position", ">units", ">rows", ">waiting"), rows)
+        yield tabulate(("source", ">position", ">units", ">rows", ">waiting"), rows)
     yield from _notes(table)
 
 
@@ -144,7 +128,7 @@ def render_adoption(report: FileAdoption) -> Iterator[Block]:
         yield line(f"nothing to add: no new Parquet file below {report.prefix!r} of {report.table_uri}{known}")
         return
     rows = tuple(
-        (Cell(file.path), Cell(size(file.size)), cell(file.etag), number(file.rows), cell(file.refused, Style.BAD))
+        (file.path, size(file.size), file.etag, file.rows, cell(file.refused, Style.BAD))
         for file in report.files[:FILES_SHOWN]
     )
     left = len(report.files) - len(rows)
@@ -153,14 +137,12 @@ def render_adoption(report: FileAdoption) -> Iterator[Block]:
     if report.adopted:
         done = Cell(f"added in table version {report.table_version}", Style.GOOD)
     yield Heading(f"{report.table_uri}: files below {report.prefix!r} that are not in its log")
-    yield Table(columns("file", ">size", "etag", ">rows", "refused"), rows, f"and {left:,} more" if left else "")
+    yield tabulate(("file", ">size", "etag", ">rows", "refused"), rows, f"and {left:,} more" if left else "")
     yield Gap()
-    yield Facts(
-        (
-            ("files", Cell(f"{len(taken):,} of {len(report.files):,}")),
-            ("size", Cell(size(sum(file.size for file in taken)))),
-            ("rows", number(sum(file.rows for file in taken))),
-            ("in the log already", number(report.known)),
-            ("result", done),
-        )
+    yield facts(
+        ("files", f"{len(taken):,} of {len(report.files):,}"),
+        ("size", size(sum(file.size for file in taken))),
+        ("rows", sum(file.rows for file in taken)),
+        ("in the log already", report.known),
+        ("result", done),
     )

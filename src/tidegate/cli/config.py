@@ -12,7 +12,7 @@ import click
 import tidegate
 from tidegate.cli.invocation import Invocation, print_json
 from tidegate.cli.options import Group, config_argument, with_json
-from tidegate.cli.pages import Block, Cell, Gap, Style, Table, after_gap, columns, line, page
+from tidegate.cli.pages import Block, Cell, Gap, Style, after_gap, line, page, tabulate
 from tidegate.errors import ConfigError
 from tidegate.observe.wording import count
 
@@ -140,12 +140,12 @@ def _summary(project: ProjectSpec) -> dict[str, Any]:
 def render_project(project: ProjectSpec) -> Iterator[Block]:
     """What ``config check`` shows when there is nothing wrong."""
     rows = tuple(
-        (Cell(f"{pipeline.name}/{name}", Style.STRONG), Cell(uri), Cell(pipeline.sink.table.uri))
+        (Cell(f"{pipeline.name}/{name}", Style.STRONG), uri, pipeline.sink.table.uri)
         for pipeline in project.pipelines
         for name, uri in _sources(pipeline)
     )
     numbers = f"{count(len(project.pipelines), 'pipeline')}, {count(len(rows), 'source')}"
     yield line(f"{project.origin} is correct: {numbers}", Style.GOOD)
     yield Gap()
-    yield Table(columns("source", "reads", "writes"), rows)
+    yield tabulate(("source", "reads", "writes"), rows)
     yield from after_gap(line(text, Style.WARN, "notice") for text in project.notices)

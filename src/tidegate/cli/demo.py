@@ -11,7 +11,7 @@ import click
 import tidegate
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Command, with_json
-from tidegate.cli.pages import Block, Cell, Column, Facts, Gap, Heading, Style, Table, cell, line, page
+from tidegate.cli.pages import Block, Cell, Column, Gap, Heading, Style, facts, line, page, tabulate
 from tidegate.observe.wording import duration
 from tidegate.reports.run import DemoReport, DemoStep
 
@@ -49,7 +49,7 @@ def render_demo_step(number: int, step: DemoStep) -> Iterator[Block]:
     if step.command:
         yield line(f"$ {step.command}", Style.STRONG)
     if step.columns:
-        yield Table(tuple(_columns(step)), tuple(tuple(map(cell, row)) for row in step.rows))
+        yield tabulate(tuple(_columns(step)), step.rows)
     yield Gap()
 
 
@@ -70,7 +70,7 @@ def render_demo_end(report: DemoReport) -> Iterator[Block]:
     if not report.ok:
         result = Cell("the demonstration failed", Style.BAD)
     yield Heading("Done")
-    yield Facts((("result", result), ("folder", Cell(report.folder)), ("configuration", Cell(report.config))))
+    yield facts(("result", result), ("folder", report.folder), ("configuration", report.config))
     if report.next_commands:
         yield Gap()
         yield Heading("Try next")

@@ -14,21 +14,19 @@ from tidegate.cli.options import Group, confirm_options, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
-    Facts,
     Gap,
     Heading,
     Page,
     Style,
-    Table,
     cell,
-    columns,
+    facts,
     line,
     moment,
     more,
-    number_or_dash,
     page,
     sections,
     source_name,
+    tabulate,
 )
 from tidegate.observe.wording import count
 from tidegate.reports.run import LettersReport
@@ -155,16 +153,16 @@ def render_letters(letters: Sequence[Letter], limit: int = SHOWN) -> Page:
     rows = tuple(
         (
             Cell(each.id, Style.STRONG),
-            Cell(each.source),
-            cell(each.file),
-            number_or_dash(each.line) if each.kind == "record" else Cell("file", Style.WARN),
-            cell(each.reason),
+            each.source,
+            each.file,
+            (each.line or None) if each.kind == "record" else Cell("file", Style.WARN),
+            each.reason,
             Cell(moment(each.at), Style.DIM),
         )
         for each in letters[:limit]
     )
     footnote = "… and more; --limit shows them" if len(letters) > limit else ""
-    return (Table(columns("id", "source", "file", ">line", "reason", "at"), rows, footnote),)
+    return (tabulate(("id", "source", "file", ">line", "reason", "at"), rows, footnote),)
 
 
 def render_letter(wanted: str, letters: Sequence[Letter]) -> Page:
@@ -176,17 +174,15 @@ def render_letter(wanted: str, letters: Sequence[Letter]) -> Page:
 
 def _letter(letter: Letter) -> Iterator[Block]:
     yield Heading(f"{source_name(letter)}: letter {letter.id}")
-    yield Facts(
-        (
-            ("file", cell(letter.file)),
-            ("from line" if letter.kind == "file" else "line", number_or_dash(letter.line)),
-            ("reason", cell(letter.reason, Style.BAD)),
-            ("stage", cell(letter.stage)),
-            ("at", Cell(moment(letter.at))),
-            ("run", Cell(letter.run)),
-            ("schema", cell(letter.schema_fingerprint)),
-            ("size, etag", Cell(f"{letter.size or 0:,} bytes, {letter.etag or '-'}")),
-        )
+    yield facts(
+        ("file", letter.file),
+        ("from line" if letter.kind == "file" else "line", letter.line or None),
+        ("reason", cell(letter.reason, Style.BAD)),
+        ("stage", letter.stage),
+        ("at", moment(letter.at)),
+        ("run", letter.run),
+        ("schema", letter.schema_fingerprint),
+        ("size, etag", f"{letter.size or 0:,} bytes, {letter.etag or '-'}"),
     )
     if letter.kind == "record":
         text = letter.content.decode(errors="backslashreplace")

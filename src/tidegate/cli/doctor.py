@@ -10,7 +10,7 @@ import click
 import tidegate
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Command, target, with_json
-from tidegate.cli.pages import Block, Cell, Gap, Line, Style, Table, columns, line, page
+from tidegate.cli.pages import Block, Cell, Gap, Line, Style, line, page, tabulate
 from tidegate.observe.wording import count
 from tidegate.reports.run import Check
 
@@ -71,8 +71,8 @@ def _give(invocation: Invocation, checks: Sequence[Check]) -> int:
 @page
 def render_checks(checks: Sequence[Check]) -> Iterator[Block]:
     """All checks, then the remedies, then the sum."""
-    rows = tuple((Cell(each.verdict, _STYLES[each.verdict]), Cell(each.name), Cell(each.detail)) for each in checks)
-    yield Table(columns("verdict", "check", "found"), rows)
+    rows = tuple((Cell(each.verdict, _STYLES[each.verdict]), each.name, each.detail) for each in checks)
+    yield tabulate(("verdict", "check", "found"), rows)
     ill = [each for each in checks if each.verdict != "ok"]
     if ill:
         yield Gap()

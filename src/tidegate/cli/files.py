@@ -11,26 +11,12 @@ import click
 import tidegate
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Command, Moment, limit_option, target, with_json
-from tidegate.cli.pages import (
-    Block,
-    Cell,
-    Gap,
-    Page,
-    Style,
-    Table,
-    cell,
-    columns,
-    line,
-    moment_cell,
-    number,
-    page,
-    source_name,
-)
+from tidegate.cli.pages import Block, Cell, Gap, Page, Row, Style, Table, cell, line, page, source_name, tabulate
 from tidegate.observe.wording import count, size
 from tidegate.reports.ledger import FileRange, FilesReport, IngestedFile, LedgerCompaction, LedgerExport, LedgerGap
 
-_COMMIT = ("file", "committed", ">position", ">table version", "action")
-_NUMBERS = (">records", ">rows", ">bad")
+_COMMIT = ("file", "committed", "?>position", "?>table version", "?action")
+_NUMBERS = ("?>records", ">rows", ">bad")
 
 
 @click.command(
@@ -120,7 +106,7 @@ def _file_table(files: Sequence[IngestedFile], several: bool) -> Table:
         (_name(each, several), *_commit(each), _progress(each), *_numbers(each.records, each.rows, each.bad))
         for each in files
     )
-    return Table(columns(*_COMMIT, "read", *_NUMBERS), rows)
+    return tabulate((*_COMMIT, "read", *_NUMBERS), rows)
 
 
 def _range_table(files: Sequence[IngestedFile], several: bool) -> Table:
@@ -128,22 +114,23 @@ def _range_table(files: Sequence[IngestedFile], several: bool) -> Table:
         (
             _name(file, several),
             *_commit(each),
-            number(each.start),
-            Cell(f"{each.end:,}" + ("" if each.eof else " …")),
+            each.start,
+            f"{each.end:,}" + ("" if each.eof else " …"),
             *_numbers(each.end - each.start, each.rows, each.bad),
         )
         for file in files
         for each in reversed(file.ranges)
     )
-    return Table(columns(*_COMMIT, ">from", ">to", *_NUMBERS), rows)
+    return tabulate((*_COMMIT, ">from", ">to", *_NUMBERS), rows)
 
 
 def _name(file: IngestedFile, several: bool) -> Cell:
     return Cell(f"{file.source}: {file.file}" if several else file.file)
 
 
-def _commit(made: IngestedFile | FileRange) -> tuple[Cell, ...]:
-    return moment_cell(made.committed_at), number(made.position), cell(made.table_version), action_cell(made.action)
+def _commit(made: IngestedFile | FileRange) -> Row:
+    version = None if made.table_version is None else str(made.table_version)
+    return made.committed_at, made.position, version, action_cell(made.action)
 
 
 def action_cell(action: str) -> Cell:
@@ -163,8 +150,8 @@ def _progress(file: IngestedFile) -> Cell:
     return Cell(f"up to record {newest.end:,}{rounds}", Style.WARN)
 
 
-def _numbers(records: int, rows: int, bad: int) -> tuple[Cell, ...]:
-    return number(records), number(rows), number(bad, Style.BAD if bad else Style.DIM)
+def _numbers(records: int, rows: int, bad: int) -> Row:
+    return records, rows, cell(bad, Style.BAD if bad else Style.DIM)
 
 
 def _export(export: LedgerExport) -> Page:

@@ -12,7 +12,7 @@ import click
 
 from tidegate.cli.invocation import Invocation, print_json
 from tidegate.cli.options import Command, Group, with_json
-from tidegate.cli.pages import Cell, Facts
+from tidegate.cli.pages import facts
 from tidegate.cli.problems import report
 from tidegate.specs.masking import remembering
 
@@ -111,7 +111,7 @@ def version(invocation: Invocation) -> None:
     versions = {name: installed(name) for name in names} | {"python": platform.python_version()}
     if invocation.as_json:
         return print_json(versions)
-    return invocation.show((Facts(tuple((name, Cell(text)) for name, text in versions.items())),))
+    return invocation.show((facts(*versions.items()),))
 
 
 def main() -> NoReturn:

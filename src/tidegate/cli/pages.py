@@ -56,10 +56,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column's title; numbers are aligned to the right."""
+    """A column's title; numbers are aligned to the right. A narrow terminal leaves out ``spare`` columns."""
 
     title: str
     right: bool = False
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,9 @@ class Gap:
 
 Block = Heading | Facts | Table | Line | Gap
 Page = tuple[Block, ...]
+Row = tuple[object, ...]
+Fact = tuple[str, object]
+"""What tables and facts are made of: cells, or values that :func:`cell` shows."""
 
 
 class OfSource(Protocol):
@@ -115,18 +119,18 @@ def sections(parts: Iterable[Iterable[Block]], nothing: str = "nothing to show: 
 
 
 def cell(value: object, style: Style = Style.NORMAL) -> Cell:
-    """A cell; ``None`` and the empty string show as a dash."""
-    return Cell("-", Style.DIM) if value is None or value == "" else Cell(str(value), style)
-
-
-def number(value: int, style: Style = Style.NORMAL) -> Cell:
-    """A number, with a comma between thousands."""
-    return Cell(f"{value:,}", style)
-
-
-def number_or_dash(value: int | None, style: Style = Style.NORMAL) -> Cell:
-    """A number; a dash where it is 0 or unknown."""
-    return number(value, style) if value else cell(None)
+    """A value as people read it: ``None`` and the empty string as a dash, thousands with commas, times in UTC."""
+    match value:
+        case Cell():
+            return value
+        case None | "":
+            return Cell("-", Style.DIM)
+        case int():
+            return Cell(f"{value:,}", style)
+        case datetime():
+            return Cell(moment(value), style)
+        case _:
+            return Cell(str(value), style)
 
 
 def moment(time: datetime) -> str:
@@ -134,14 +138,18 @@ def moment(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def moment_cell(time: datetime | None) -> Cell:
-    """A time; a dash where there is none."""
-    return cell(time and moment(time))
+def facts(*pairs: Fact) -> Facts:
+    """Labels and their values."""
+    return Facts(tuple((label, cell(value)) for label, value in pairs))
 
 
-def columns(*titles: str) -> tuple[Column, ...]:
-    """Columns with these titles; those that begin with ``>`` are aligned to the right."""
-    return tuple(Column(title.removeprefix(">"), right=title.startswith(">")) for title in titles)
+def tabulate(titles: Sequence[str | Column], rows: Iterable[Row], footnote: str = "") -> Table:
+    """Rows under titles; ``>`` before a title aligns its column to the right, ``?`` makes it a spare one."""
+    heads = (
+        each if isinstance(each, Column) else Column(each.lstrip("?>"), ">" in each[:2], each.startswith("?"))
+        for each in titles
+    )
+    return Table(tuple(heads), tuple(tuple(map(cell, row)) for row in rows), footnote)
 
 
 def line(text: str, style: Style = Style.NORMAL, label: str = "") -> Line:
@@ -176,9 +184,9 @@ def source_name(report: OfSource) -> str:
     return f"{report.pipeline}/{report.source}"
 
 
-def position(version: int, none: str = "none yet") -> Cell:
+def position(version: int, none: str = "none yet") -> str:
     """The position of a source."""
-    return Cell(f"version {version}" if version else none)
+    return f"version {version}" if version else none
 
 
 def plain(page: Page) -> Iterator[str]:

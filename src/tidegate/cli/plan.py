@@ -21,23 +21,23 @@ from tidegate.cli.pages import (
     Block,
     Cell,
     Column,
-    Facts,
+    Fact,
     Gap,
     Heading,
     Page,
+    Row,
     Style,
     Table,
     after_gap,
     cell,
-    columns,
+    facts,
     line,
     more,
     notes,
-    number,
-    number_or_dash,
     position,
     sections,
     source_name,
+    tabulate,
 )
 from tidegate.core.calendar import iso, milliseconds, zone_named
 from tidegate.observe.wording import count, size
@@ -120,7 +120,7 @@ def _section(plan: AnyPlan, width: int) -> Iterator[Block]:
 
 def _file_blocks(source: SourcePlan) -> Iterator[Block]:
     plan = source.plan
-    yield Facts(tuple(_file_facts(source)))
+    yield facts(*_file_facts(source))
     if plan.units:
         yield Gap()
         yield _partitions(plan)
@@ -131,18 +131,18 @@ def _file_blocks(source: SourcePlan) -> Iterator[Block]:
     yield from after_gap((*warnings, *(line(text, Style.DIM, "remark") for text in plan.remarks)))
 
 
-def _file_facts(source: SourcePlan) -> Iterator[tuple[str, Cell]]:
+def _file_facts(source: SourcePlan) -> Iterator[Fact]:
     plan = source.plan
     if plan.units:
         yield "would read", Cell(f"{count(plan.files, 'file')}, {size(plan.bytes)}", Style.STRONG)
-        yield "units", Cell(_unit_sizes(plan.units))
+        yield "units", _unit_sizes(plan.units)
     else:
         yield "would read", Cell("nothing new", Style.GOOD)
     yield "position", position(plan.version, "none yet (first run)")
     cut = "" if plan.complete else "; cut off, the next plan lists the rest"
     requests = count(plan.list_requests, "LIST request")
-    yield "listing", Cell(f"{requests}, {count(plan.listed_keys, 'key')}{cut}")
-    yield "lane", Cell(source.lane)
+    yield "listing", f"{requests}, {count(plan.listed_keys, 'key')}{cut}"
+    yield "lane", source.lane
 
 
 def _unit_sizes(units: Sequence[FileGroup]) -> str:
@@ -161,13 +161,10 @@ def _partitions(plan: Plan) -> Table:
         groups.setdefault(piece.path.rpartition("/")[0], []).append(piece)
     names = sorted(groups)
     rest = [piece for name in names[PARTITIONS_SHOWN:] for piece in groups[name]]
-    rows = tuple(
-        (cell(name or "(top level)"), number(len(groups[name])), Cell(_bytes(groups[name])))
-        for name in names[:PARTITIONS_SHOWN]
-    )
+    rows = tuple((name or "(top level)", len(groups[name]), _bytes(groups[name])) for name in names[:PARTITIONS_SHOWN])
     left = count(len(names) - PARTITIONS_SHOWN, "more partition")
     footnote = f"… and {left} with {count(len(rest), 'file')}, {_bytes(rest)}" if rest else ""
-    return Table(columns("partition", ">files", ">size"), rows, footnote)
+    return tabulate(("partition", ">files", ">size"), rows, footnote)
 
 
 def _bytes(pieces: Sequence[FileSlice]) -> str:
@@ -176,10 +173,9 @@ def _bytes(pieces: Sequence[FileSlice]) -> str:
 
 def _skipped(plan: Plan) -> Table:
     rows = tuple(
-        (Cell(str(entry.reason)), number(entry.count), cell(next(iter(entry.examples), ""), Style.DIM))
-        for entry in plan.skipped
+        (str(entry.reason), entry.count, cell(next(iter(entry.examples), ""), Style.DIM)) for entry in plan.skipped
     )
-    return Table(columns("skipped because", ">count", "for example"), rows)
+    return tabulate(("skipped because", ">count", "for example"), rows)
 
 
 def _findings(plan: Plan) -> Iterator[str]:
@@ -205,19 +201,17 @@ def _findings(plan: Plan) -> Iterator[str]:
 
 def _column_blocks(plan: ColumnSourcePlan) -> Iterator[Block]:
     window = ", replacing the window" if plan.window else ""
-    yield Facts(
-        (
-            ("source", Cell(f"{plan.kind}: {plan.source_uri}")),
-            ("would read", Cell(plan.predicate, Style.STRONG)),
-            ("up to", Cell(plan.cap)),
-            ("loads by", Cell(f"{plan.load_type}{window}")),
-            ("position", position(plan.position, "none yet (first run)")),
-        )
+    yield facts(
+        ("source", f"{plan.kind}: {plan.source_uri}"),
+        ("would read", Cell(plan.predicate, Style.STRONG)),
+        ("up to", plan.cap),
+        ("loads by", f"{plan.load_type}{window}"),
+        ("position", position(plan.position, "none yet (first run)")),
     )
     if plan.stored:
-        rows = tuple((cell(name), _bound(plan.stored, name), _bound(plan.effective, name)) for name in plan.stored)
+        rows = tuple((name, _bound(plan.stored, name), _bound(plan.effective, name)) for name in plan.stored)
         yield Gap()
-        yield Table(columns("watermark column", "stored", "read from"), rows)
+        yield tabulate(("watermark column", "stored", "read from"), rows)
     yield from notes(plan.notes)
 
 
@@ -231,7 +225,7 @@ def _bound(values: Mapping[str, str | None], name: str) -> Cell:
 
 
 def _unit_blocks(plan: UnitSourcePlan, width: int) -> Iterator[Block]:
-    yield Facts(tuple(_unit_facts(plan)))
+    yield facts(*_unit_facts(plan))
     if plan.runs:
         yield Gap()
         yield _ranges(plan)
@@ -246,20 +240,20 @@ def _unit_blocks(plan: UnitSourcePlan, width: int) -> Iterator[Block]:
     yield from notes(plan.notes)
 
 
-def _unit_facts(plan: UnitSourcePlan) -> Iterator[tuple[str, Cell]]:
+def _unit_facts(plan: UnitSourcePlan) -> Iterator[Fact]:
     total = f"{plan.work_units:,} ({count(len(plan.partitions), 'partition')} × {count(len(plan.units), 'unit')})"
-    yield "source", Cell(f"{plan.kind}: {plan.source_uri}")
+    yield "source", f"{plan.kind}: {plan.source_uri}"
     if plan.would_run:
         yield "would read", Cell(f"{count(plan.would_run, 'work unit')} of {total}", Style.STRONG)
     else:
         yield "would read", Cell(f"nothing, of {count(plan.work_units, 'work unit')}", Style.GOOD)
-    yield "at", Cell(f"{local_time(plan.now, plan.zone)} ({plan.zone}), run {plan.run:,}")
-    yield "partitions", Cell(plan.grid)
+    yield "at", f"{local_time(plan.now, plan.zone)} ({plan.zone}), run {plan.run:,}"
+    yield "partitions", plan.grid
     cutoff = "none yet (nothing was read)" if plan.job_cutoff is None else local_time(plan.job_cutoff, plan.zone)
-    yield "cut-off", Cell(cutoff)
+    yield "cut-off", cutoff
     if plan.input_version is not None:
-        yield "units from", Cell(f"the secondary input at {plan.input_version}")
-    yield "replaces by", Cell(plan.replace)
+        yield "units from", f"the secondary input at {plan.input_version}"
+    yield "replaces by", plan.replace
     yield "position", position(plan.position, "none yet (first run)")
 
 
@@ -269,18 +263,18 @@ def _ranges(plan: UnitSourcePlan) -> Table:
     left = plan.runs[RANGES_SHOWN:]
     units = count(sum(len(each.units) for each in left), "work unit")
     footnote = more(len(left), "range").replace("and", f"and {units} in", 1)
-    return Table(columns("partition", "units", "from", "to", "why", "rows there"), rows, footnote)
+    return tabulate(("partition", "units", "from", "to", "why", "rows there"), rows, footnote)
 
 
-def _range(each: PlannedUnits, zone: str) -> tuple[Cell, ...]:
+def _range(each: PlannedUnits, zone: str) -> Row:
     failed = f", failed {each.failures:,}×" if each.failures else ""
     few = len(each.units) <= NAMES_SHOWN
     return (
-        Cell(local_time(each.start, zone)),
-        Cell(", ".join(map(unit_name, each.units)) if few else f"{len(each.units):,}"),
-        Cell(local_time(each.low, zone)),
-        Cell(local_time(each.high, zone)),
-        Cell(f"{each.why.replace('_', ' ')}{failed}"),
+        local_time(each.start, zone),
+        ", ".join(map(unit_name, each.units)) if few else f"{len(each.units):,}",
+        local_time(each.low, zone),
+        local_time(each.high, zone),
+        f"{each.why.replace('_', ' ')}{failed}",
         Cell("replaced" if each.replaces else "none", Style.DIM),
     )
 
@@ -319,10 +313,10 @@ def _counts(plan: UnitSourcePlan) -> Table:
     """One row per partition, with how many of its work units have which reason."""
     names = [why for why in REASONS if why in plan.reasons]
     rows = [
-        (_span(group, plan.zone), *(number_or_dash(dict(pattern).get(why), REASONS[why][1]) for why in names))
+        (_span(group, plan.zone), *(cell(dict(pattern).get(why) or None, REASONS[why][1]) for why in names))
         for pattern, group in _neighbours(plan.partitions, lambda line: tuple(sorted(line.reasons.items())))
     ]
-    return _newest(columns("partition", *(f">{why.replace('_', ' ')}" for why in names)), rows)
+    return _newest(("partition", *(f">{why.replace('_', ' ')}" for why in names)), rows)
 
 
 def _neighbours(
@@ -339,19 +333,19 @@ def _span(group: Sequence[PartitionLine], zone: str) -> Cell:
     return Cell(f"{local_time(first.start, zone)} to {local_time(last.end, zone)}{partial}{many}")
 
 
-def _newest(titles: tuple[Column, ...], rows: list[tuple[Cell, ...]]) -> Table:
+def _newest(titles: Sequence[str | Column], rows: Sequence[Row]) -> Table:
     """The newest rows, which are the last."""
     left = len(rows) - ROWS_SHOWN
-    return Table(titles, tuple(rows[-ROWS_SHOWN:]), older(left, "row"))
+    return tabulate(titles, rows[-ROWS_SHOWN:], older(left, "row"))
 
 
 def _legend(reasons: Mapping[str, int]) -> Table:
     rows = tuple(
-        (Cell(letter, style), Cell(why.replace("_", " "), style), number(reasons[why]), Cell(text, Style.DIM))
+        (Cell(letter, style), Cell(why.replace("_", " "), style), reasons[why], Cell(text, Style.DIM))
         for why, (letter, style, text) in REASONS.items()
         if reasons.get(why)
     )
-    return Table(columns("", "reason", ">work units", "meaning"), rows)
+    return tabulate(("", "reason", ">work units", "meaning"), rows)
 
 
 def older(left: int, noun: str) -> str:

@@ -15,20 +15,18 @@ from tidegate.cli.options import Age, Command, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
-    Facts,
     Gap,
     Heading,
     Line,
+    Row,
     Style,
-    Table,
     after_gap,
     cell,
-    columns,
+    facts,
     line,
-    number,
-    number_or_dash,
     page,
     source_name,
+    tabulate,
 )
 from tidegate.cli.problems import exit_code
 from tidegate.observe.wording import count, duration, size
@@ -36,10 +34,8 @@ from tidegate.reports.correction import FoundDataFiles, FoundFiles, ReconcileRep
 
 SHOWN = 20
 
-_SOURCES = columns(
-    "source", ">listed", ">ingested", ">late", ">changed", ">waiting", ">unfinished", ">given up", ">gone"
-)
-_TABLES = columns("table", ">data files", ">orphans", ">size", ">oldest", ">young", ">removed")
+_SOURCES = ("source", ">listed", ">ingested", ">late", ">changed", ">waiting", ">unfinished", ">given up", ">gone")
+_TABLES = ("table", ">data files", ">orphans", ">size", ">oldest", ">young", ">removed")
 
 
 @click.command(
@@ -106,9 +102,9 @@ def reconcile(
 def render_reconcile(report: ReconcileReport) -> Iterator[Block]:
     """The sources, the tables, then what was found by name and what to do about it."""
     now = datetime.now(UTC)
-    yield Table(_SOURCES, tuple(map(_source_row, report.sources)))
+    yield tabulate(_SOURCES, map(_source_row, report.sources))
     yield Gap()
-    yield Table(_TABLES, tuple(_table_row(each, now) for each in report.tables))
+    yield tabulate(_TABLES, (_table_row(each, now) for each in report.tables))
     for source in report.sources:
         yield from _source_details(source)
     for table in report.tables:
@@ -116,40 +112,40 @@ def render_reconcile(report: ReconcileReport) -> Iterator[Block]:
     yield Gap()
     took = f"compared in {duration(report.seconds)}"
     well = Cell(f"all is well; {took}", Style.GOOD)
-    yield Facts((("result", well if report.ok else Cell(f"something needs attention; {took}", Style.BAD)),))
+    yield facts(("result", well if report.ok else Cell(f"something needs attention; {took}", Style.BAD)))
 
 
-def _source_row(source: SourceComparison) -> tuple[Cell, ...]:
+def _source_row(source: SourceComparison) -> Row:
     name = Cell(source_name(source), Style.STRONG)
     if source.error or not source.compared:
-        word = Cell("failed", Style.BAD) if source.error else Cell("not compared")
-        return (name, word, *[cell(None)] * len(_SOURCES[2:]))
+        word = Cell("failed", Style.BAD) if source.error else "not compared"
+        return (name, word, *[None] * len(_SOURCES[2:]))
     return (
         name,
-        number(source.listed.count),
-        number(source.ingested),
-        number_or_dash(source.late.count, Style.BAD),
-        number_or_dash(source.changed.count, Style.BAD),
-        number_or_dash(source.waiting.count),
-        number_or_dash(source.unfinished.count, Style.WARN),
-        number_or_dash(source.given_up.count + source.repaired.count, Style.WARN),
-        number_or_dash(source.gone.count),
+        source.listed.count,
+        source.ingested,
+        cell(source.late.count or None, Style.BAD),
+        cell(source.changed.count or None, Style.BAD),
+        source.waiting.count or None,
+        cell(source.unfinished.count or None, Style.WARN),
+        cell(source.given_up.count + source.repaired.count or None, Style.WARN),
+        source.gone.count or None,
     )
 
 
-def _table_row(table: TableComparison, now: datetime) -> tuple[Cell, ...]:
+def _table_row(table: TableComparison, now: datetime) -> Row:
     name = Cell(table.table_uri, Style.STRONG)
     if table.error:
-        return (name, Cell("failed", Style.BAD), *[cell(None)] * len(_TABLES[2:]))
+        return (name, Cell("failed", Style.BAD), *[None] * len(_TABLES[2:]))
     orphans = table.orphans
     return (
         name,
-        number(table.data_files),
-        number_or_dash(orphans.count, Style.WARN),
-        cell(size(orphans.bytes) if orphans.count else None),
-        cell(orphans.oldest and _age(orphans.oldest, now)),
-        number_or_dash(table.young.count),
-        number_or_dash(table.removed.count, Style.GOOD),
+        table.data_files,
+        cell(orphans.count or None, Style.WARN),
+        size(orphans.bytes) if orphans.count else None,
+        orphans.oldest and _age(orphans.oldest, now),
+        table.young.count or None,
+        cell(table.removed.count or None, Style.GOOD),
     )
 
 
@@ -213,7 +209,5 @@ def _table_details(table: TableComparison, now: datetime) -> Iterator[Block]:
 
 def _listed(title: str, found: FoundDataFiles, now: datetime, remedy: str = "") -> Iterator[Block]:
     if found.count:
-        rows = tuple(
-            (Cell(each.path), Cell(size(each.size)), Cell(_age(each.modified, now))) for each in found.files[:SHOWN]
-        )
-        yield from _found(title, found, iter((Table(columns("file", ">size", ">age"), rows),)), remedy)
+        rows = tuple((each.path, size(each.size), _age(each.modified, now)) for each in found.files[:SHOWN])
+        yield from _found(title, found, iter((tabulate(("file", ">size", ">age"), rows),)), remedy)

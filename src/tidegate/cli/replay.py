@@ -17,19 +17,17 @@ from tidegate.cli.options import Command, Decorated, confirm_options, target, wi
 from tidegate.cli.pages import (
     Block,
     Cell,
-    Facts,
     Gap,
     Heading,
     Page,
     Style,
-    Table,
-    cell,
-    columns,
+    facts,
     line,
     more,
     notes,
     page,
     source_name,
+    tabulate,
 )
 from tidegate.cli.watermark import fates
 from tidegate.observe.wording import count, duration
@@ -151,7 +149,7 @@ def _interval(text: str | None) -> dict[str, int | Decimal] | None:
 def render_replay(report: ReplayReport) -> Iterator[Block]:
     """What a replay of files means."""
     yield Heading(f"{source_name(report)}: replay of {report.selected}")
-    yield Facts((("table", Cell(report.table_uri)), ("rows to remove", Cell(f"{report.rows_removed:,}"))))
+    yield facts(("table", report.table_uri), ("rows to remove", f"{report.rows_removed:,}"))
     yield Gap()
     yield fates(
         ("read again: rows replaced", report.replayed, Style.STRONG),
@@ -182,20 +180,16 @@ def render_range(report: ColumnReplayReport) -> Iterator[Block]:
     chunks = report.chunks
     finished = sum(each.fate == "skipped" for each in chunks)
     yield Heading(f"{source_name(report)}: replay of {report.column}")
-    yield Facts(
-        (
-            ("table", Cell(report.table_uri)),
-            ("from", Cell(chunks[0].low, Style.STRONG)),
-            ("up to", Cell(f"{chunks[-1].high} (not included)", Style.STRONG)),
-            ("reads", Cell(report.predicate)),
-            ("chunks", Cell(f"{len(chunks):,}" + (f", {finished:,} already finished" if finished else ""))),
-        )
+    yield facts(
+        ("table", report.table_uri),
+        ("from", Cell(chunks[0].low, Style.STRONG)),
+        ("up to", Cell(f"{chunks[-1].high} (not included)", Style.STRONG)),
+        ("reads", report.predicate),
+        ("chunks", f"{len(chunks):,}" + (f", {finished:,} already finished" if finished else "")),
     )
-    rows = tuple(
-        (cell(each.low), cell(each.high), Cell(each.fate, _STYLES[each.fate])) for each in chunks[:CHUNKS_SHOWN]
-    )
+    rows = tuple((each.low, each.high, Cell(each.fate, _STYLES[each.fate])) for each in chunks[:CHUNKS_SHOWN])
     yield Gap()
-    yield Table(columns("from", "up to", "state"), rows, more(len(chunks) - CHUNKS_SHOWN, "chunk"))
+    yield tabulate(("from", "up to", "state"), rows, more(len(chunks) - CHUNKS_SHOWN, "chunk"))
     yield from notes(report.notes)
 
 

@@ -16,20 +16,18 @@ from tidegate.cli.options import Command, mode_of, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
-    Facts,
     Gap,
     Line,
     Page,
+    Row,
     Style,
-    Table,
     after_gap,
     cell,
-    columns,
+    facts,
     line,
-    number,
-    number_or_dash,
     page,
     source_name,
+    tabulate,
 )
 from tidegate.cli.problems import exit_code
 from tidegate.cli.status import failed_lines, state_cell
@@ -84,11 +82,11 @@ def run(
 
 @page
 def _blocks(report: RunReport, config: str) -> Iterator[Block]:
-    titles = columns("source", "state", ">files", ">size", ">rows", ">commits", ">failed", ">time")
-    yield Table(titles, tuple(map(_row, report.sources)))
+    titles = ("source", "state", ">files", ">size", ">rows", ">commits", ">failed", ">time")
+    yield tabulate(titles, map(_row, report.sources))
     yield Gap()
-    watermarks = ((f"watermark of {source_name(each)}", cell(each.watermark)) for each in report.sources)
-    yield Facts((*watermarks, ("result", _result(report))))
+    watermarks = ((f"watermark of {source_name(each)}", each.watermark) for each in report.sources)
+    yield facts(*watermarks, ("result", _result(report)))
     yield from after_gap(trouble for source in report.sources for trouble in _troubles(source, config))
 
 
@@ -97,17 +95,17 @@ def render_run(report: RunReport, config: str = "CONFIG") -> Page:
     return _blocks(report, config) if report.sources else (line("nothing to run: no source was selected"),)
 
 
-def _row(source: SourceReport) -> tuple[Cell, ...]:
+def _row(source: SourceReport) -> Row:
     is_units = bool(source.work_units or source.failed_units)
     return (
         Cell(source_name(source), Style.STRONG),
         Cell("failed", Style.BAD) if source.error else state_cell(source.state),
-        Cell(count(source.work_units, "unit")) if is_units else number(source.files),
-        cell(None) if is_units else Cell(size(source.bytes)),
-        number(source.rows),
-        Cell(f"{source.staged:,} staged") if source.staged else number(source.commits),
-        number_or_dash(len(source.failed) + len(source.failed_units), Style.BAD),
-        Cell(duration(source.seconds)),
+        count(source.work_units, "unit") if is_units else source.files,
+        None if is_units else size(source.bytes),
+        source.rows,
+        f"{source.staged:,} staged" if source.staged else source.commits,
+        cell(len(source.failed) + len(source.failed_units) or None, Style.BAD),
+        duration(source.seconds),
     )
 
 

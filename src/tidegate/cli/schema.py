@@ -13,20 +13,19 @@ from tidegate.cli.options import Group, confirm_options, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
-    Facts,
     Gap,
     Heading,
     Line,
     Page,
+    Row,
     Style,
-    Table,
     cell,
-    columns,
+    facts,
     line,
     notes,
-    number,
     page,
     source_name,
+    tabulate,
 )
 from tidegate.observe.wording import count, duration, size
 from tidegate.reports.schema import ColumnSeen, SchemaChange, SchemaDiff, SchemaInference, SchemaView, TableRewrite
@@ -133,8 +132,8 @@ def replace(invocation: Invocation, config: Path, pipeline: str, dry_run: bool, 
 def render_inference(report: SchemaInference) -> Iterator[Block]:
     """What a sample says."""
     yield Heading(f"{source_name(report)}: {count(report.records, 'record')} of {count(report.files, 'file')}")
-    titles = columns("field", "type", "confidence", ">values", ">null", ">absent", "seen as")
-    yield Table(titles, tuple(map(_seen, report.columns)))
+    titles = ("field", "type", "confidence", ">values", ">null", ">absent", "seen as")
+    yield tabulate(titles, map(_seen, report.columns))
     for problem in report.problems:
         yield line(problem, Style.BAD, "problem")
     if report.unreadable:
@@ -143,18 +142,18 @@ def render_inference(report: SchemaInference) -> Iterator[Block]:
         yield line(f"not in the remembered schema: {', '.join(report.new)}", Style.WARN, "note")
 
 
-def _seen(column: ColumnSeen) -> tuple[Cell, ...]:
+def _seen(column: ColumnSeen) -> Row:
     examples = {kind: f" ({example})" for kind, example in column.examples.items()}
     kinds = ", ".join(f"{number:,} {kind}{examples.get(kind, '')}" for kind, number in column.kinds.items())
     note = f"; {column.note}" if column.note and len(column.kinds) < 2 else ""
     return (
         Cell(column.path, Style.STRONG),
-        Cell(column.type),
+        column.type,
         Cell(column.confidence, _SURE[column.confidence]),
-        number(column.seen),
-        number(column.nulls),
-        number(column.absent),
-        Cell((kinds or "never a value") + note),
+        column.seen,
+        column.nulls,
+        column.absent,
+        (kinds or "never a value") + note,
     )
 
 
@@ -170,14 +169,11 @@ def _inference_end(report: SchemaInference) -> Page:
 def render_schema(view: SchemaView) -> Iterator[Block]:
     """Columns side by side."""
     version = "no table yet" if view.table_version is None else f"version {view.table_version}"
-    rows = tuple(
-        (Cell(each.path, Style.STRONG), cell(each.declared), cell(each.remembered), cell(each.table))
-        for each in view.columns
-    )
+    rows = tuple((Cell(each.path, Style.STRONG), each.declared, each.remembered, each.table) for each in view.columns)
     yield Heading(f"{view.pipeline}: columns")
-    yield Facts((("table", Cell(f"{view.table_uri} ({version})")), ("schema_evolution", Cell(view.evolution))))
+    yield facts(("table", f"{view.table_uri} ({version})"), ("schema_evolution", view.evolution))
     yield Gap()
-    yield Table(columns("column", "declared", "remembered", "table"), rows)
+    yield tabulate(("column", "declared", "remembered", "table"), rows)
     yield from notes(view.notes)
 
 
@@ -185,7 +181,7 @@ def render_schema(view: SchemaView) -> Iterator[Block]:
 def render_diff(found: SchemaDiff) -> Iterator[Block]:
     """What the next run would do."""
     yield Heading(f"{found.pipeline}: how the next run would change columns")
-    yield Facts((("table", Cell(found.table_uri)), ("schema_evolution", Cell(found.evolution))))
+    yield facts(("table", found.table_uri), ("schema_evolution", found.evolution))
     yield from _changes(found.changes)
     yield from notes(found.notes)
     yield Gap()
@@ -206,14 +202,14 @@ def _changes(changes: tuple[SchemaChange, ...]) -> Iterator[Block]:
     rows = tuple(
         (
             Cell(each.path, Style.STRONG),
-            cell(each.table),
-            cell(each.written),
+            each.table,
+            each.written,
             Cell(each.error or each.effect, Style.BAD if each.error else Style.NORMAL),
         )
         for each in changes
     )
     yield Gap()
-    yield Table(columns("column", "table", "pipeline", "what happens"), rows)
+    yield tabulate(("column", "table", "pipeline", "what happens"), rows)
 
 
 @page
@@ -221,12 +217,10 @@ def render_rewrite(report: TableRewrite) -> Iterator[Block]:
     """What a rewrite of the table means."""
     label = "rows to remove" if report.action == "schema replace" else "rows to rewrite"
     yield Heading(f"{report.pipeline}: {report.action}")
-    yield Facts(
-        (
-            ("table", Cell(report.table_uri)),
-            (label, number(report.rows, Style.STRONG)),
-            ("data files", Cell(f"{report.data_files:,}, {size(report.bytes)}")),
-        )
+    yield facts(
+        ("table", report.table_uri),
+        (label, cell(report.rows, Style.STRONG)),
+        ("data files", f"{report.data_files:,}, {size(report.bytes)}"),
     )
     yield from _changes(report.changes)
     yield from notes(report.notes)

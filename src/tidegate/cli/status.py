@@ -15,20 +15,20 @@ from tidegate.cli.options import Command, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
-    Facts,
+    Fact,
     Gap,
     Line,
     Page,
+    Row,
     Style,
-    Table,
     cell,
-    columns,
+    facts,
     line,
     moment,
     more,
-    number,
     page,
     source_name,
+    tabulate,
 )
 from tidegate.observe.wording import count, duration, size
 from tidegate.reports.run import FailedFile, SourceStatus, WorkProgress
@@ -92,25 +92,25 @@ def render_status(statuses: Sequence[SourceStatus], config: str = "CONFIG") -> P
 
 @page
 def _blocks(statuses: Sequence[SourceStatus], config: str) -> Iterator[Block]:
-    yield Table(columns("source", "state", ">lag", ">backlog", ">failed"), tuple(map(_row, statuses)))
+    yield tabulate(("source", "state", ">lag", ">backlog", ">failed"), map(_row, statuses))
     for status in statuses:
         name = source_name(status)
         yield Gap()
-        yield Facts(tuple(_details(status, config)))
+        yield facts(*_details(status, config))
         yield from failed_lines(name, status.failed)
         yield from (line(f"{name}: {note}", label="note") for note in status.notes)
         if status.error:
             yield line(f"{name}: {status.error}", Style.BAD, "error")
 
 
-def _row(status: SourceStatus) -> tuple[Cell, ...]:
+def _row(status: SourceStatus) -> Row:
     failed = len(status.failed) + (status.work_units.failed if status.work_units else 0)
     return (
         Cell(source_name(status), Style.STRONG),
         state_cell(status.state),
-        cell(None if status.lag_seconds is None else duration(status.lag_seconds)),
+        None if status.lag_seconds is None else duration(status.lag_seconds),
         _backlog(status),
-        number(failed, Style.BAD if failed else Style.DIM),
+        cell(failed, Style.BAD if failed else Style.DIM),
     )
 
 
@@ -126,14 +126,14 @@ def _backlog(status: SourceStatus) -> Cell:
     return Cell(f"{least}{count(status.backlog_files, 'file')}, {size(status.backlog_bytes)}", Style.WARN)
 
 
-def _details(status: SourceStatus, config: str) -> Iterator[tuple[str, Cell]]:
+def _details(status: SourceStatus, config: str) -> Iterator[Fact]:
     yield source_name(status), Cell(status.table_uri, Style.DIM)
-    yield "last read" if status.tracking == "set" else "watermark", cell(status.watermark)
-    yield "position", Cell(_position(status))
+    yield "last read" if status.tracking == "set" else "watermark", status.watermark
+    yield "position", _position(status)
     waiting = f", {count(status.in_progress, 'file')} in progress" if status.in_progress else ""
-    yield "tracking", Cell(f"{_tracking(status)}{waiting}")
+    yield "tracking", f"{_tracking(status)}{waiting}"
     if status.work_units is not None:
-        yield "work units", Cell(_work_units(status.work_units))
+        yield "work units", _work_units(status.work_units)
         if status.work_units.failed:
             hint = f"tidegate units list {config} -p {status.pipeline} --failed"
             yield "failed", Cell(f"{count(status.work_units.failed, 'work unit')} ({hint})", Style.BAD)
@@ -145,7 +145,7 @@ def _details(status: SourceStatus, config: str) -> Iterator[tuple[str, Cell]]:
     if status.open_letters:
         hint = f"tidegate dlq list {config} -p {status.pipeline}"
         yield "dead letters", Cell(f"{status.open_letters:,} open ({hint})", Style.WARN)
-    yield "read from", Cell("no state yet" if status.shown_from == "none" else f"the {status.shown_from}")
+    yield "read from", "no state yet" if status.shown_from == "none" else f"the {status.shown_from}"
 
 
 def _tracking(status: SourceStatus) -> str:

@@ -39,6 +39,7 @@ def draw(page: Page, console: Console) -> None:
             case Facts():
                 console.print(Padding(_facts(block), (0, 0, 0, 2)))
             case Table():
+                block = _fit(block, console.width - 2)
                 console.print(Padding(_table(block), (0, 0, 0, 2)))
                 if block.footnote:
                     console.print(Padding(Text(visible(block.footnote), style="dim"), (0, 0, 0, 2)))
@@ -61,6 +62,27 @@ def _facts(facts: Facts) -> RenderableType:
     for label, value in facts.pairs:
         grid.add_row(label, _text(value))
     return grid
+
+
+def _fit(table: Table, width: int) -> Table:
+    """The table without as many spare columns, from the right, as it takes to fit; a footnote names them."""
+    kept = list(range(len(table.columns)))
+    widths = [
+        2 + max(len(text) for text in (column.title, *(row[index].text for row in table.rows)))
+        for index, column in enumerate(table.columns)
+    ]
+    spare = [index for index in kept if table.columns[index].spare]
+    while spare and sum(widths[index] for index in kept) - 2 > width:
+        kept.remove(spare.pop())
+    left_out = [column.title for index, column in enumerate(table.columns) if index not in kept]
+    if not left_out:
+        return table
+    note = f"no room for: {', '.join(left_out)}; --json has them"
+    return Table(
+        tuple(table.columns[index] for index in kept),
+        tuple(tuple(row[index] for index in kept) for row in table.rows),
+        f"{table.footnote}; {note}" if table.footnote else note,
+    )
 
 
 def _table(table: Table) -> RenderableType:

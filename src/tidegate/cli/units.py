@@ -14,20 +14,20 @@ from tidegate.cli.options import Group, confirm_options, limit_option, target, w
 from tidegate.cli.pages import (
     Block,
     Cell,
-    Facts,
+    Fact,
     Gap,
     Heading,
     Page,
+    Row,
     Style,
-    Table,
     cell,
-    columns,
+    facts,
     line,
     notes,
-    number,
     page,
     sections,
     source_name,
+    tabulate,
 )
 from tidegate.cli.plan import REASONS, ROWS_SHOWN, local_time, older, unit_name
 from tidegate.cli.watermark import render_move_end
@@ -173,26 +173,26 @@ def render_units(lists: Sequence[UnitList]) -> Page:
 def _unit_list(found: UnitList) -> Iterator[Block]:
     yield Heading(source_name(found))
     numbers = f"{count(found.total, 'unit')} × {count(found.partitions, 'partition')}"
-    yield Facts((("units", Cell(numbers)), ("partitions", Cell(f"{found.grid} ({found.zone})"))))
+    yield facts(("units", numbers), ("partitions", f"{found.grid} ({found.zone})"))
     if found.units:
-        titles = columns("unit", "state", ">done", ">open", ">failed", "read up to", "reason, or next try")
+        titles = ("unit", "state", ">done", ">open", ">failed", "read up to", "reason, or next try")
         left = found.total - len(found.units)
         footnote = f"… and {count(left, 'more unit')}; --limit 0 shows all" if left else ""
         yield Gap()
-        yield Table(titles, tuple(_unit_row(each, found.zone) for each in found.units), footnote)
+        yield tabulate(titles, (_unit_row(each, found.zone) for each in found.units), footnote)
     yield from notes(found.notes)
 
 
-def _unit_row(unit: UnitLine, zone: str) -> tuple[Cell, ...]:
+def _unit_row(unit: UnitLine, zone: str) -> Row:
     again = f"from {local_time(unit.next_eligible, zone)} on" if unit.next_eligible else ""
     return (
-        Cell(unit_name(unit.unit)),
+        unit_name(unit.unit),
         _state(unit.state),
-        number(unit.done),
-        number(unit.open),
+        unit.done,
+        unit.open,
         _failures(unit.failed),
-        cell(unit.read_up_to and local_time(unit.read_up_to, zone)),
-        cell(unit.reason or again),
+        unit.read_up_to and local_time(unit.read_up_to, zone),
+        unit.reason or again,
     )
 
 
@@ -201,33 +201,33 @@ def _state(state: str) -> Cell:
 
 
 def _failures(failures: int) -> Cell:
-    return number(failures, Style.BAD if failures else Style.DIM)
+    return cell(failures, Style.BAD if failures else Style.DIM)
 
 
 @page
 def render_unit(view: UnitView) -> Iterator[Block]:
     """One unit with its partitions."""
     yield Heading(f"{source_name(view)}: unit {unit_name(view.unit)}")
-    yield Facts(tuple(_unit_facts(view)))
+    yield facts(*_unit_facts(view))
     if view.work_units:
-        titles = columns("partition", "why", "would read from", "to", "high watermark", ">failures")
+        titles = ("partition", "why", "would read from", "to", "high watermark", ">failures")
         lines = view.work_units[-ROWS_SHOWN:]
         rows = tuple(_work_row(each, view.zone) for each in lines)
         yield Gap()
-        yield Table(titles, rows, older(len(view.work_units) - len(lines), "partition"))
+        yield tabulate(titles, rows, older(len(view.work_units) - len(lines), "partition"))
         for each in lines:
             if each.reason:
                 yield line(f"from {local_time(each.start, view.zone)}: {each.reason}", Style.BAD, "failed")
     yield from notes(view.notes)
 
 
-def _unit_facts(view: UnitView) -> Iterator[tuple[str, Cell]]:
+def _unit_facts(view: UnitView) -> Iterator[Fact]:
     yield "state", _state(view.state)
-    yield "read", cell(_ranges(view.coverage, view.zone))
+    yield "read", _ranges(view.coverage, view.zone)
     if view.left:
-        yield "to be replaced", Cell(_ranges(view.left, view.zone))
+        yield "to be replaced", _ranges(view.left, view.zone)
     if view.variables:
-        yield "variables", Cell(", ".join(f"{name}={value}" for name, value in view.variables.items()))
+        yield "variables", ", ".join(f"{name}={value}" for name, value in view.variables.items())
     if view.retired:
         yield "retired", Cell(view.retired, Style.WARN)
 
@@ -236,14 +236,14 @@ def _ranges(ranges: Sequence[tuple[str, str]], zone: str) -> str:
     return ", ".join(f"{local_time(low, zone)} to {local_time(high, zone)}" for low, high in ranges)
 
 
-def _work_row(each: WorkUnitLine, zone: str) -> tuple[Cell, ...]:
+def _work_row(each: WorkUnitLine, zone: str) -> Row:
     why = each.why.replace("_", " ") + (f" until {local_time(each.eligible, zone)}" if each.eligible else "")
     style = REASONS[each.why][1] if each.why in REASONS else Style.NORMAL
     times = (each.low, each.high, each.high_watermark)
     return (
-        Cell(local_time(each.start, zone)),
+        local_time(each.start, zone),
         Cell(why, style),
-        *(cell(time and local_time(time, zone)) for time in times),
+        *(time and local_time(time, zone) for time in times),
         _failures(each.failures),
     )
 
@@ -254,16 +254,14 @@ def render_units_move(move: UnitsMove) -> Iterator[Block]:
     named = ", ".join(map(unit_name, move.units[:NAMES_SHOWN]))
     rest = f" and {len(move.units) - NAMES_SHOWN:,} more" if len(move.units) > NAMES_SHOWN else ""
     if move.action == "units reset":
-        what = ("read again", Cell(count(move.ranges, "range")))
+        what = ("read again", count(move.ranges, "range"))
     else:
         retired = f", {move.retired:,} retired" if move.retired else ""
-        what = ("forgotten", Cell(f"{count(move.failures, 'failure')}{retired}"))
+        what = ("forgotten", f"{count(move.failures, 'failure')}{retired}")
     yield Heading(f"{source_name(move)}: {move.action}")
-    yield Facts(
-        (
-            ("units", Cell(f"{named}{rest}" if named else "none", Style.STRONG)),
-            ("partition", Cell("all" if move.partition is None else move.partition)),
-            what,
-        )
+    yield facts(
+        ("units", Cell(f"{named}{rest}" if named else "none", Style.STRONG)),
+        ("partition", "all" if move.partition is None else move.partition),
+        what,
     )
     yield from notes(move.notes)

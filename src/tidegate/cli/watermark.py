@@ -15,23 +15,23 @@ from tidegate.cli.options import Group, confirm_options, limit_option, target, w
 from tidegate.cli.pages import (
     Block,
     Cell,
-    Facts,
+    Fact,
     Gap,
     Heading,
     Page,
+    Row,
     Style,
     Table,
     cell,
-    columns,
+    facts,
     line,
-    moment_cell,
     more,
     notes,
-    number,
     page,
     position,
     sections,
     source_name,
+    tabulate,
 )
 from tidegate.cli.status import state_cell
 from tidegate.observe.wording import count, size
@@ -196,13 +196,13 @@ def render_watermarks(views: Sequence[WatermarkView]) -> Page:
 
 def _state(view: WatermarkView) -> Iterator[Block]:
     yield Heading(source_name(view))
-    yield Facts(tuple(_state_facts(view)))
+    yield facts(*_state_facts(view))
     for table in _state_tables(view):
         yield Gap()
         yield table
 
 
-def _state_facts(view: WatermarkView) -> Iterator[tuple[str, Cell]]:
+def _state_facts(view: WatermarkView) -> Iterator[Fact]:
     yield "state", state_cell(view.state)
     if view.tracking in ("columns", "units"):
         yield "position", position(view.version)
@@ -211,10 +211,10 @@ def _state_facts(view: WatermarkView) -> Iterator[tuple[str, Cell]]:
         yield "last read" if is_set else "watermark", cell(view.value, Style.STRONG)
         yield "position", position(view.version)
         if is_set:
-            yield "remembered", Cell(count(view.remembered, "path"))
+            yield "remembered", count(view.remembered, "path")
         else:
-            yield "finished up to", cell(view.last_committed_file)
-    yield "updated", moment_cell(view.updated)
+            yield "finished up to", view.last_committed_file
+    yield "updated", view.updated
 
 
 def _state_tables(view: WatermarkView) -> Iterator[Table]:
@@ -253,8 +253,8 @@ def _rank(progress: object) -> int:
 def _entries(first: str, second: str, entries: Mapping[str, Any], noun: str, plural: str = "") -> Iterator[Table]:
     if entries:
         shown = list(entries.items())[:ROWS_SHOWN]
-        rows = tuple((cell(name or "(top level)"), _progress(entry)) for name, entry in shown)
-        yield Table(columns(first, second), rows, more(len(entries) - len(shown), noun, plural))
+        rows = tuple((name or "(top level)", _progress(entry)) for name, entry in shown)
+        yield tabulate((first, second), rows, more(len(entries) - len(shown), noun, plural))
 
 
 def _progress(entry: object) -> Cell:
@@ -284,26 +284,26 @@ def render_history(histories: Sequence[WatermarkHistory]) -> Page:
 def _positions(history: WatermarkHistory) -> Iterator[Block]:
     yield Heading(source_name(history))
     if history.positions:
-        titles = columns(">position", "committed", "action", ">files", ">rows", ">table version", "watermark")
+        titles = (">position", "committed", "action", ">files", ">rows", ">table version", "watermark")
         footnote = "" if history.complete else "older positions omitted; --limit 0 shows all"
-        yield Table(titles, tuple(map(_position_row, history.positions)), footnote)
+        yield tabulate(titles, map(_position_row, history.positions), footnote)
     else:
         yield line("no position yet")
     yield from (line(note, Style.WARN, "note") for note in history.notes)
 
 
-def _position_row(view: PositionView) -> tuple[Cell, ...]:
+def _position_row(view: PositionView) -> Row:
     if view.gap is not None:
         unknown = Cell("?", Style.WARN)
-        return (number(view.position), *[unknown] * 5, Cell(f"unknown: {view.gap}", Style.WARN))
+        return (view.position, *[unknown] * 5, Cell(f"unknown: {view.gap}", Style.WARN))
     return (
-        number(view.position),
-        moment_cell(view.committed_at),
+        view.position,
+        view.committed_at,
         action_cell(view.action),
-        number(view.files),
-        number(view.rows),
-        cell(view.table_version),
-        cell(view.watermark),
+        view.files,
+        view.rows,
+        None if view.table_version is None else str(view.table_version),
+        view.watermark,
     )
 
 
@@ -315,12 +315,10 @@ def render_move(move: WatermarkMove) -> Iterator[Block]:
     """What a moved watermark means."""
     yield Heading(f"{source_name(move)}: {move.action}")
     where = "the whole source" if move.partition is None else move.partition or "(top level)"
-    yield Facts(
-        (
-            ("partition", Cell(where, Style.STRONG)),
-            ("watermark", cell(move.before)),
-            ("becomes", cell(move.after, Style.STRONG)),
-        )
+    yield facts(
+        ("partition", Cell(where, Style.STRONG)),
+        ("watermark", move.before),
+        ("becomes", cell(move.after, Style.STRONG)),
     )
     if move.tracking != "columns":
         yield Gap()
@@ -341,16 +339,16 @@ def render_move_end(move: WatermarkMove | UnitsMove) -> Page:
 
 def fates(*found: tuple[str, FileSet, Style]) -> Table:
     """What happens to which files, with examples."""
-    rows = tuple((Cell(label), *_amounts(files, style)) for label, files, style in found)
-    return Table(columns("effect", ">files", ">size", "for example"), rows)
+    rows = tuple((label, *_amounts(files, style)) for label, files, style in found)
+    return tabulate(("effect", ">files", ">size", "for example"), rows)
 
 
-def _amounts(found: FileSet, style: Style) -> tuple[Cell, ...]:
+def _amounts(found: FileSet, style: Style) -> Row:
     if not found.files:
-        return cell(None), cell(None), cell(None)
+        return None, None, None
     rest = ", …" if found.files > len(found.examples) else ""
     return (
-        number(found.files, style),
-        cell((found.bytes and size(found.bytes)) or None),
-        Cell(", ".join(found.examples) + rest),
+        cell(found.files, style),
+        (found.bytes and size(found.bytes)) or None,
+        ", ".join(found.examples) + rest,
     )

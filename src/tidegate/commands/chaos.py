@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tidegate.experiments.chaos import Chaos, any_seed
-from tidegate.reports.chaos import ChaosLimits, ChaosProgress, ChaosReport
+from tidegate.reports.run import ChaosLimits, ChaosProgress, ChaosReport
 from tidegate.specs.locations import Location, Options
 from tidegate.storage.options import absolute
 

@@ -8,17 +8,17 @@ one moves only when asked to, with the chunk that allows it.
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from datetime import time as midnight
+from datetime import time as clock_time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegate.commands.replay import Replay
 from tidegate.commands.setup import Config, agreed, load, replayed_source, spark_engine
 from tidegate.core.columns.look_back import as_moment
 from tidegate.core.columns.planner import ColumnPlan, ReadBounds, fix_bounds, plan_columns
@@ -133,7 +133,7 @@ def _value(bound: ColumnBound, given: Value, chunk_column: str | None) -> Value:
     stored = None if state is None or not columns else state.values.get(columns[0])
     plain = value_of(given)
     if type(plain) is date and isinstance(stored, datetime) and stored.tzinfo is not None:
-        return datetime.combine(plain, midnight(), UTC)
+        return datetime.combine(plain, clock_time(), UTC)
     return plain if stored is None else value_of(given, stored)
 
 
@@ -344,8 +344,6 @@ class ReplayChecks:
             yield "nothing was read before: the source is asked first whether it has rows below the range"
 
 
-Confirm = Callable[[ColumnReplayReport], bool]
-
 _DECLARED = {"timestamp": "datetime", "date": "date"}
 """The kinds of times by declared types, for sources of which the rows tell the watermark."""
 
@@ -382,8 +380,8 @@ class _CurrentFrame:
         self.frame.write(note, table, new_columns=new_columns)
 
 
-class ColumnReplay:
-    """One replay of one source; ``into`` is another table than the pipeline's."""
+class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
+    """A replay of a range of values, chunk by chunk; ``into`` is another table than the pipeline's."""
 
     def __init__(
         self,
@@ -400,15 +398,10 @@ class ColumnReplay:
         stop: threading.Event | None = None,
         clock: Clock = utc_now,
     ) -> None:
-        self._bound = bound
-        self._engine = engine
+        super().__init__(bound, engine, emit, stop, clock)
         self._config = config
         self._fresh = fresh
         self._max_workers = max_workers
-        self._emit = emit
-        self._stop = stop or threading.Event()
-        self._clock = clock
-        self._names = (bound.pipeline.name, bound.source.name)
         self._pipeline = bound.pipeline if into is None else _into(bound.pipeline, into)
         self._elsewhere = into is not None
         self._skip_gap = skip_gap
@@ -418,22 +411,19 @@ class ColumnReplay:
         self._waiting: deque[int] = deque()
         self._outdated: Counter[int] = Counter()
 
-    def run(self, confirm: Confirm = lambda planned: True) -> ColumnReplayReport:
-        """Carry out what is left if ``confirm`` agrees; a chunk that fails is in the report.
-
-        Up to then nothing is written and Spark is not asked for.
-        """
-        started = time.monotonic()
-        production = self._bound.state_of(self._bound.open(read_only=True))
+    def plan(self) -> ColumnReplayReport:
+        """The chunks, those that are finished among them, and what speaks against the replay."""
+        self._production = production = self._bound.state_of(self._bound.open(read_only=True))
         record = ReplayRecord(self._bound, self._pipeline, self._config, self._clock)
         if not self._fresh and self._fit(record.recorded_kind()):
             record = ReplayRecord(self._bound, self._pipeline, self._config, self._clock)
-        checks = self._checks(production)
+        self._record = record
+        self._checks = checks = self._checks_at(production)
         predicate = explain(self._bound.source, checks.plan(self._clock()).reads)
         checks.check(self._clock())
         checks.check_alone(record.positions)
         resumed, given_up = record.resume(fresh=self._fresh)
-        warnings = (*checks.warnings(), *(() if given_up is None else (given_up,)))
+        self._warnings = (*checks.warnings(), *(() if given_up is None else (given_up,)))
         about = ColumnReplayReport(
             *self._names,
             self._pipeline.sink.table.uri,
@@ -441,15 +431,17 @@ class ColumnReplay:
             (),
             predicate,
             resumed=resumed,
-            notes=(*checks.notes(), *warnings),
+            notes=(*checks.notes(), *self._warnings),
         )
-        planned = self._report(about, record)
-        if not confirm(planned):
-            return planned
-        if self._is_kind_unknown(production) and self._fit(self._kind_at_source()):
+        return self._report(about, record)
+
+    def carry_out(self, planned: ColumnReplayReport) -> ColumnReplayReport:
+        """Carry out what is left; a chunk that fails is in the report."""
+        if self._is_kind_unknown(self._production) and self._fit(self._kind_at_source()):
             self._is_fitted = True
-            return self.run()
-        for warning in warnings:
+            return self.carry_out(self.plan())
+        record, checks = self._record, self._checks
+        for warning in self._warnings:
             self._emit(events.Notice(*self._names, warning))
         if checks.needs_source:
             checks.check_source(self._engine.reader(self._bound.source, self._pipeline.schema, self._clock()))
@@ -457,7 +449,7 @@ class ColumnReplay:
             remove_old_work(record.positions.site.store, record.positions.site.key, self._clock())
         record.hand_over()
         self._carry_out(record, in_order=checks.in_order)
-        return replace(self._report(about, record), applied=True, seconds=time.monotonic() - started)
+        return self._report(planned, record)
 
     def _is_kind_unknown(self, production: ColumnState | None) -> bool:
         """Whether only the source can tell what kind of times the bounds are among: none of their columns is stored."""
@@ -486,7 +478,7 @@ class ColumnReplay:
         self._config = fit_bounds(before, kind, zone)
         return self._config is not before
 
-    def _checks(self, production: ColumnState | None) -> ReplayChecks:
+    def _checks_at(self, production: ColumnState | None) -> ReplayChecks:
         return ReplayChecks(self._bound, self._config, production, self._elsewhere, self._skip_gap, self._allow_overlap)
 
     def _carry_out(self, record: ReplayRecord, *, in_order: bool) -> None:
@@ -556,7 +548,7 @@ class ColumnReplay:
         """A chunk by another column than the watermark's must hold no row that production has not read yet."""
         if self._config.chunk_column is not None and not self._elsewhere:
             production = self._bound.state_of(self._bound.positions.open(read_only=True))
-            self._checks(production).check_chunk(written.greatest)
+            self._checks_at(production).check_chunk(written.greatest)
 
     def _check_kind(self, rows: RowFilter, reader: Reader, written: RowsWritten) -> None:
         """A bound that is saved must be one that the column's values can be compared with: no date among times.

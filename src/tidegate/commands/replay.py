@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from tidegate.commands.setup import Config, agreed, load, replayed_source, spark_engine
 from tidegate.core.files.discovery import EXAMPLES, Skipped, accepts, is_behind
@@ -42,8 +43,8 @@ from tidegate.protocol.change import Change, Coverage, Replacement
 from tidegate.protocol.delta import literal, rows_by_value
 from tidegate.protocol.follow_ups import new_work_area, remove_old_work, remove_work
 from tidegate.protocol.position import Position, utc_now
-from tidegate.reports.correction import FileSet, ReplayReport
-from tidegate.runs.bound_source import Clock
+from tidegate.reports.correction import ColumnReplayReport, FileSet, ReplayReport
+from tidegate.runs.bound_source import AnySource, Clock
 from tidegate.runs.dead_letters import DeadLetterSelection as LetterChoice
 from tidegate.runs.dead_letters import WrittenLetters, select_letters, write_answers
 from tidegate.runs.engine import Engine
@@ -89,8 +90,44 @@ def replay(
     project = load(config)
     bound = replayed_source(project, pipeline, source, "replay")
     with spark_engine(project.spark, emit, flag) as engine, stops_on_signals(flag):
-        carried = Replay(bound, engine, others=other_locations(project, bound), emit=emit, stop=flag)
-        return carried.run(selection, confirm, drop_missing=drop_missing)
+        others = other_locations(project, bound)
+        made = FileReplay(bound, engine, selection, drop_missing=drop_missing, others=others, emit=emit, stop=flag)
+        return made.run(confirm)
+
+
+BoundT = TypeVar("BoundT", bound=AnySource)
+ReportT = TypeVar("ReportT", ReplayReport, ColumnReplayReport)
+
+
+class Replay(ABC, Generic[BoundT, ReportT]):
+    """One replay of one source: planned, agreed to, carried out. Its kind says what is read and which rows give way."""
+
+    def __init__(
+        self, bound: BoundT, engine: Engine, emit: events.Emit, stop: threading.Event | None, clock: Clock
+    ) -> None:
+        self._bound = bound
+        self._engine = engine
+        self._emit = emit
+        self._stop = stop or threading.Event()
+        self._clock = clock
+        self._names = bound.names
+        self.is_needed = True
+
+    @abstractmethod
+    def plan(self) -> ReportT:
+        """What would be done, and whether it ``is_needed``; writes nothing and asks for no Spark."""
+
+    @abstractmethod
+    def carry_out(self, planned: ReportT) -> ReportT:
+        """Do it; what came of it."""
+
+    def run(self, confirm: Callable[[ReportT], bool] = agreed) -> ReportT:
+        """Carry the replay out if ``confirm`` agrees; what was done, or would have been."""
+        started = time.monotonic()
+        planned = self.plan()
+        if not self.is_needed or not confirm(planned):
+            return planned
+        return replace(self.carry_out(planned), applied=True, seconds=time.monotonic() - started)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,58 +284,52 @@ def _end_in(value: str, paths: set[str]) -> str | None:
 
 TRIES_AGAINST_OTHERS = 20
 
-Confirm = Callable[[ReplayReport], bool]
 
-
-class Replay:
-    """One replay of one source; ``others`` are the locations of the table's other sources."""
+class FileReplay(Replay[FileSource, ReplayReport]):
+    """A replay of selected files; ``others`` are the locations of the table's other sources."""
 
     def __init__(
         self,
         bound: FileSource,
         engine: Engine,
+        selection: Selection,
         *,
+        drop_missing: bool = False,
         others: Sequence[str] = (),
         emit: events.Emit = events.ignore,
         stop: threading.Event | None = None,
         clock: Clock = utc_now,
     ) -> None:
-        self._bound = bound
-        self._engine = engine
+        super().__init__(bound, engine, emit, stop, clock)
+        self._selection = selection
+        self._drop_missing = drop_missing
         self._others = tuple(others)
-        self._emit = emit
-        self._stop = stop or threading.Event()
-        self._clock = clock
-        self._names = (bound.pipeline.name, bound.source.name)
         self._run = uuid7()
 
-    def run(self, selection: Selection, confirm: Confirm, *, drop_missing: bool = False) -> ReplayReport:
-        """Replace the rows of the selected files, if ``confirm`` agrees; what was done, or would have been."""
-        started = time.monotonic()
-        opened = self._opened()
-        state = self._bound.state_of(opened)
-        choice = choose(self._bound, self._others, selection, state, self._clock(), drop_missing=drop_missing)
+    def plan(self) -> ReplayReport:
+        """The files that are meant, and what becomes of their rows."""
+        self._opened = self._open()
+        state = self._bound.state_of(self._opened)
+        self._choice = choice = choose(
+            self._bound, self._others, self._selection, state, self._clock(), drop_missing=self._drop_missing
+        )
         if not (choice.files or choice.due or choice.missing or choice.unseen):
             raise TidegateError(
-                f"{self._bound.key}: there is no file that is meant by {selection}",
+                f"{self._bound.key}: there is no file that is meant by {self._selection}",
                 "paths begin below source_uri, and * stays inside one level: **/*.gz crosses them",
             )
-        report = self._report(selection, choice, opened, drop_missing=drop_missing)
-        if choice.is_empty or not confirm(report):
-            return report
-        with self._work_area() as work:
-            columns, results = self._read(opened, choice.files, work)
-            done = self._commit(choice, columns, results, work)
-        return replace(
-            report,
-            rows_written=sum(result.rows for result in results),
-            version=done.version,
-            table_version=done.table_version,
-            applied=True,
-            seconds=time.monotonic() - started,
-        )
+        self.is_needed = not choice.is_empty
+        return self._report(choice, self._opened)
 
-    def _opened(self) -> Position:
+    def carry_out(self, planned: ReplayReport) -> ReplayReport:
+        """Read the files and replace their rows."""
+        with self._work_area() as work:
+            columns, results = self._read(self._opened, self._choice.files, work)
+            done = self._commit(self._choice, columns, results, work)
+        rows = sum(result.rows for result in results)
+        return replace(planned, rows_written=rows, version=done.version, table_version=done.table_version)
+
+    def _open(self) -> Position:
         opened = self._bound.positions.open()
         reasons = "; ".join(frame_reasons(self._bound, opened))
         if reasons:
@@ -371,7 +402,7 @@ class Replay:
         )
 
         def attempt() -> Position:
-            opened = self._opened()
+            opened = self._open()
             state = self._still_finished(self._bound.state_of(opened), choice)
             embedded = self._bound.tracker.embedded(state)
             whole = replace(self._with_letters(opened, change, choice, results), state=state, embedded=embedded)
@@ -422,18 +453,16 @@ class Replay:
             with suppress(StorageError):
                 remove_work(bound.table_store, work.directory)
 
-    def _report(
-        self, selection: Selection, choice: ReplaySelection, opened: Position, *, drop_missing: bool
-    ) -> ReplayReport:
+    def _report(self, choice: ReplaySelection, opened: Position) -> ReplayReport:
         return ReplayReport(
             pipeline=self._bound.pipeline.name,
             source=self._bound.source.name,
             table_uri=self._bound.pipeline.sink.table.uri,
-            selected=str(selection),
+            selected=str(self._selection),
             replayed=file_set(choice.files),
             left_to_run=file_set(choice.due),
             missing=FileSet(len(choice.missing), 0, choice.missing[:EXAMPLES]),
-            drop_missing=drop_missing,
+            drop_missing=self._drop_missing,
             rows_removed=choice.rows,
             rows_written=None,
             notes=(*opened.warnings, *choice.notes()),

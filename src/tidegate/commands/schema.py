@@ -43,16 +43,8 @@ from tidegate.reports.schema import (
     TableRewrite,
 )
 from tidegate.runs.file_source import FILES_PER_PLAN, FileSource, discover_files
-from tidegate.runs.lanes import (
-    fields_of_table,
-    known_fields,
-    read_remembered,
-    whole_columns,
-    with_rescued,
-)
-from tidegate.runs.lanes import (
-    sample as sample_files,
-)
+from tidegate.runs.lanes import fields_of_table, known_fields, read_remembered, whole_columns, with_rescued
+from tidegate.runs.lanes import sample as sample_files
 from tidegate.schema.evolution import Difference, Kind, differences
 from tidegate.schema.inference import FieldReport, Inference, check_agreement
 from tidegate.schema.names import field_to_json

@@ -17,13 +17,13 @@ from pydantic_core import ErrorDetails
 
 from tidegate.config.document import Block, Loc, Scalar, find, problem, quote
 from tidegate.config.models import Model, choices, fields, models_in
-from tidegate.config.normal_form import ALIASES, MS_KEYS, PIPELINE_KEYS, STRUCTURED, Alias
+from tidegate.config.normal_form import ALIASES, PIPELINE_KEYS, STRUCTURED, Alias
 from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.project import MEANINGLESS, REFUSED, ProjectModel
 from tidegate.config.schema import ElementModel
 from tidegate.config.units import ParamModel
 from tidegate.config.values import NAME
-from tidegate.config.work_units import DownloadModel, UnitHttpModel, UnitJdbcModel, UnitPythonModel
+from tidegate.config.work_units import MS_KEYS, DownloadModel, UnitHttpModel, UnitJdbcModel, UnitPythonModel
 
 _SHAPES = {
     "model_type": "must be a mapping",

@@ -89,8 +89,9 @@ def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str])
     from pydantic import ValidationError
 
     from tidegate.config.project import ProjectModel, project_problems, take_notes
+    from tidegate.config.work_units import MS_KEYS
 
-    root, more = normal_form(written, stem)
+    root, more = normal_form(written, stem, MS_KEYS)
     kinds = list(set_types(root))
     notes = take_notes(root, [where for where, _ in kinds])
     problems += [*more, *(each for _, each in kinds), *notes.problems]

@@ -86,30 +86,46 @@ class Kinds:
     needed: tuple[str, ...]
 
 
+class OldName(str):
+    """The name of a key in properties files."""
+
+
 def entry(
     description: str,
     default: Any = PydanticUndefined,
     *,
     kinds: tuple[str, ...] = (),
     needed: tuple[str, ...] = (),
+    old: str = "",
     **more: Any,
 ) -> Any:
     """One key: the sentence about it, its default or what makes one, its limits; without a default it is needed.
 
-    ``kinds`` and ``needed`` are kinds of its block: those with which it means something, those that need it.
+    ``kinds`` and ``needed`` are kinds of its block: those with which it means something, those that need it. ``old`` is
+    its name in properties files.
     """
-    made: FieldInfo = Field(
-        description=description, **{"default_factory" if callable(default) else "default": default}, **more
-    )
+    more["default_factory" if callable(default) else "default"] = default
+    made: FieldInfo = Field(description=description, **more)
     if kinds or needed:
         made.metadata.append(Kinds((*needed, *kinds), needed))
+    if old:
+        made.metadata.append(OldName(old))
     return made
 
 
 def kinds_of(model: type[Model]) -> dict[str, Kinds]:
     """The keys of a block that mean something for some of its kinds only."""
-    found = {key: [each for each in info.metadata if isinstance(each, Kinds)] for key, info in fields(model).items()}
-    return {key: each[0] for key, each in found.items() if each}
+    return {key: each for key, info in fields(model).items() for each in info.metadata if isinstance(each, Kinds)}
+
+
+def old_names(model: type[Model]) -> dict[str, tuple[str, ...]]:
+    """Name in properties files → the path of the key, in a block and the blocks below it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for key, info in fields(model).items():
+        found |= {each: (key,) for each in info.metadata if isinstance(each, OldName)}
+        for inner in models_in(info.annotation):
+            found |= {old: (key, *path) for old, path in old_names(inner).items()}
+    return found
 
 
 def section(model: type[Model], description: str, **more: Any) -> Any:

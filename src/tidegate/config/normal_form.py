@@ -7,7 +7,7 @@ file that has a pipeline's keys at its top and no ``pipelines:`` is one pipeline
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tidegate.config.document import Block, Items, Loc, Node, Scalar, find, path_of, problem
@@ -47,21 +47,6 @@ PIPELINE_KEYS = (
     "max_concurrent_files",
     "error_handling",
 )
-MS_KEYS: dict[str, tuple[str, ...]] = {
-    "ms.watermark": ("watermark",),
-    "ms.secondary.input": ("secondary_input",),
-    "ms.work.unit.partition": ("work_unit", "partition"),
-    "ms.work.unit.partial.partition": ("work_unit", "partial_partition"),
-    "ms.work.unit.min.units": ("work_unit", "min_units"),
-    "ms.work.unit.min.records": ("work_unit", "min_records"),
-    "ms.work.unit.parallelism.max": ("work_unit", "parallelism_max"),
-    "ms.work.unit.pacing.seconds": ("work_unit", "pacing_seconds"),
-    "ms.grace.period.days": ("grace_period_days",),
-    "ms.abstinent.period.days": ("abstinent_period_days",),
-    "ms.timezone": ("timezone",),
-}
-"""Old name → the path of the key below a source."""
-
 STRUCTURED = (("watermark",), ("secondary_input",), ("work_unit", "partition"))
 """Keys that may be JSON text, under either name."""
 FILES = "files"
@@ -76,8 +61,11 @@ UNIT_MARKS = ("watermark", "secondary_input", "work_unit")
 """Keys by which a source is known to be followed by time ranges and units."""
 
 
-def normal_form(root: Block, stem: str) -> tuple[Block, list[Problem]]:
-    """A copy of the file's tree with the names of today; ``stem`` names the pipeline of a short file."""
+def normal_form(root: Block, stem: str, of_sources: Mapping[str, tuple[str, ...]]) -> tuple[Block, list[Problem]]:
+    """A copy of the file's tree with the names of today; ``stem`` names the pipeline of a short file.
+
+    ``of_sources`` has the path of a key below a source for its old name.
+    """
     top, problems = _add_pipelines(root, stem)
     pipelines = top.get("pipelines")
     if isinstance(pipelines, Block):
@@ -92,8 +80,8 @@ def normal_form(root: Block, stem: str) -> tuple[Block, list[Problem]]:
                     for old, new in _expand(copied, alias):
                         problems += _rename(top, where, copied, old, new, meant)
                 for source, block in copied.blocks("sources"):
-                    for ms, key in MS_KEYS.items():
-                        problems += _rename(top, (*where, "sources", source), block, (ms,), key, ".".join(key))
+                    for old_name, key in of_sources.items():
+                        problems += _rename(top, (*where, "sources", source), block, (old_name,), key, ".".join(key))
                     for path in STRUCTURED:
                         problems += _read_json(top, (*where, "sources", source), block, path)
     return top, problems

@@ -11,7 +11,7 @@ from tidegate.config import values as v
 from tidegate.config.column_source import backward
 from tidegate.config.document import Absolute, Scalar, Spot, problem
 from tidegate.config.file_source import directive_problem, fields_of, shape_problem
-from tidegate.config.models import Model, dump, entry, fields, fill, section
+from tidegate.config.models import Model, dump, entry, fields, fill, kinds_of, section
 from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.schema import declared_types
 from tidegate.config.values import choose, refusal, text, texts
@@ -24,19 +24,8 @@ from tidegate.specs.units import UnitSource
 WHOLE = ("overwrite", "full_load")
 """Load types that read the source in full and replace the table."""
 MERGES = ("merge_upsert", "merge_overwrite", "scd2")
-_OF_LOADS = {
-    "merge_keys": MERGES,
-    "replace_by_watermark": ("merge_overwrite",),
-    "deduplicate": ("append",),
-    "scd2_effective_column": ("scd2",),
-    "scd2_attributes": ("scd2",),
-    "tie_break": ("append", "merge_upsert", "scd2"),
-}
-_OF_WINDOWS = {
-    "max_delete_fraction": ("merge_overwrite",),
-    "allow_empty_window": ("append", "merge_overwrite", *WHOLE),
-}
-"""Guards of a replaced window, and the loads of which a replay replaces one; of an overwrite it is the whole table."""
+_OF_WINDOWS = ("max_delete_fraction", "allow_empty_window")
+"""Guards of a replaced window; a replay of an overwrite replaces the whole table."""
 
 VERSION_COLUMNS = ("__valid_from", "__valid_to", "__is_current")
 
@@ -60,20 +49,30 @@ class LoadModel(Model):
     at: ClassVar = {"load_type": "type"}
     table_uri: v.Address = entry("The table: a path or an object storage address.")
     load_type: LoadType = entry("How rows are written.", LoadType.APPEND)
-    merge_keys: v.Columns = entry("The columns that tell rows apart, for merging.", ())
+    merge_keys: v.Columns = entry("The columns that tell rows apart, for merging.", (), needed=MERGES)
     tie_break: v.Columns = entry(
-        "Columns that decide between rows with equal keys and watermarks: the greatest wins.", ()
+        "Columns that decide between rows with equal keys and watermarks: the greatest wins.",
+        (),
+        kinds=("append", "merge_upsert", "scd2"),
     )
     replace_by_watermark: v.Flag = entry(
-        "Replace everything in the window that was read again, also what the source deleted.", False
+        "Replace everything in the window that was read again, also what the source deleted.",
+        False,
+        kinds=("merge_overwrite",),
     )
-    max_delete_fraction: v.Fraction = entry("Share of the window's rows that may disappear by one replacement.", 0.5)
-    allow_empty_window: v.Flag = entry("Whether an empty read may empty its window.", False)
-    deduplicate: v.Columns = entry("Keys by which an append with look-back leaves out what the table has.", ())
+    max_delete_fraction: v.Fraction = entry(
+        "Share of the window's rows that may disappear by one replacement.", 0.5, kinds=("merge_overwrite",)
+    )
+    allow_empty_window: v.Flag = entry(
+        "Whether an empty read may empty its window.", False, kinds=("append", "merge_overwrite", *WHOLE)
+    )
+    deduplicate: v.Columns = entry(
+        "Keys by which an append with look-back leaves out what the table has.", (), kinds=("append",)
+    )
     window_columns: v.Names = entry("Watermark column to its name after the transform.", dict)
-    scd2_effective_column: v.Text | None = entry("The column that tells when a version began.", None)
+    scd2_effective_column: v.Text | None = entry("The column that tells when a version began.", None, kinds=("scd2",))
     scd2_attributes: v.Columns = entry(
-        "The columns whose change makes a version; all but keys and watermarks when unset.", ()
+        "The columns whose change makes a version; all but keys and watermarks when unset.", (), kinds=("scd2",)
     )
     format: SinkFormat = entry("A Delta table; nothing else is written.", "delta")
 
@@ -90,8 +89,10 @@ def keys_of(pipeline: PipelineSpec) -> tuple[str, ...]:
     if not pipeline.of(ColumnSource):
         return ()
     only_given = {"tie_break": load.tie_break, "window_columns": load.window_columns}
-    kinds = _OF_LOADS | _OF_WINDOWS
-    return tuple(key for key in STRATEGY_KEYS if (only_given[key] if key in only_given else load.type in kinds[key]))
+    kinds = kinds_of(LoadModel)
+    return tuple(
+        key for key in STRATEGY_KEYS if (only_given[key] if key in only_given else load.type in kinds[key].allowed)
+    )
 
 
 def load_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
@@ -113,13 +114,11 @@ def key_problems(sink: Spot, kind: str, without: Collection[str] = ()) -> Iterat
     """Keys that a load type needs or has no use for; those in ``without`` are looked at elsewhere."""
     if kind in MERGES and not sink.words("merge_keys"):
         yield sink.problem(f"is missing; {kind} needs the columns that tell rows apart", "merge_keys")
-    for key, kinds in _OF_LOADS.items():
-        given = sink.is_on(key) if key == "replace_by_watermark" else bool(sink.words(key))
-        if given and kind not in kinds and key not in without:
-            yield sink.problem(f"means nothing with load_type {kind}; allowed: with {', '.join(kinds)}", key)
-    for key, kinds in _OF_WINDOWS.items():
-        if sink.has(key) and kind not in kinds and key not in without:
-            yield sink.problem(f"is about replaced windows; allowed: with {', '.join(kinds)}", key)
+    for key, kinds in kinds_of(LoadModel).items():
+        given = sink.is_on(key) if key == "replace_by_watermark" else key in _OF_WINDOWS or bool(sink.words(key))
+        if sink.has(key) and given and kind not in kinds.allowed and key not in without:
+            wrong = "is about replaced windows" if key in _OF_WINDOWS else f"means nothing with load_type {kind}"
+            yield sink.problem(f"{wrong}; allowed: with {', '.join(kinds.allowed)}", key)
 
 
 def _window_problems(source: Spot) -> Iterator[Problem]:

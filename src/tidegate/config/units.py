@@ -505,15 +505,27 @@ class WorkUnitModel(Model):
     """How work units are cut, chosen and carried out."""
 
     at: ClassVar = {"partial_partition": "partial"}
-    partition: Partition = entry("Into which pieces the range is cut.", PartitionKind.NONE)
-    partial_partition: Partial = entry("Whether the last piece is read before it is full.", PartialPartition.MULTI_DAY)
-    min_units: v.CountOrNone = entry("Fewer units than this are an error.", _WORK.min_units)
-    min_records: v.CountOrNone = entry("A work unit that reads fewer records than this has failed.", _WORK.min_records)
+    partition: Partition = entry(
+        "Into which pieces the range is cut.", PartitionKind.NONE, old="ms.work.unit.partition"
+    )
+    partial_partition: Partial = entry(
+        "Whether the last piece is read before it is full.",
+        PartialPartition.MULTI_DAY,
+        old="ms.work.unit.partial.partition",
+    )
+    min_units: v.CountOrNone = entry(
+        "Fewer units than this are an error.", _WORK.min_units, old="ms.work.unit.min.units"
+    )
+    min_records: v.CountOrNone = entry(
+        "A work unit that reads fewer records than this has failed.", _WORK.min_records, old="ms.work.unit.min.records"
+    )
     min_records_after: SpanText | None = entry(
         "How long after its end a piece may have fewer; until then it is left for later.", None
     )
-    parallelism_max: v.Count | None = entry("Most work units of one run.", None)
-    pacing_seconds: Pause = entry("Seconds between the starts of two.", _WORK.pacing_seconds)
+    parallelism_max: v.Count | None = entry("Most work units of one run.", None, old="ms.work.unit.parallelism.max")
+    pacing_seconds: Pause = entry(
+        "Seconds between the starts of two.", _WORK.pacing_seconds, old="ms.work.unit.pacing.seconds"
+    )
     not_found: NotFound = entry("What 404 means: failed, done without rows, or never again.", NotFound.FAIL)
     breaker_failures: v.CountOrNone = entry(
         "Failures in a row after which the rest is left; 0 = never.", _WORK.breaker_failures

@@ -15,7 +15,7 @@ from tidegate.config.column_source import TIMES, FunctionModel, JdbcReadModel, r
 from tidegate.config.document import Absolute, Scalar, Spot
 from tidegate.config.file_source import CsvModel
 from tidegate.config.http import HttpRequestModel, RequestModel, request_problems, show_request
-from tidegate.config.models import Context, Model, dump, entry, fill, section
+from tidegate.config.models import Context, Model, dump, entry, fill, old_names, section
 from tidegate.config.normal_form import is_unit_source
 from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.schema import declared_types
@@ -100,20 +100,22 @@ class UnitSourceModel(Model):
     at: ClassVar = {"grace_period": "grace", "abstinent_period": "abstinent"}
     reads: ClassVar[type[UnitRead]]
     step: ClassVar[str] = "<unit source>"
-    watermark: tuple[WatermarkModel, ...] = entry("The time range and the units: at most one of each.", ())
-    secondary_input: tuple[SecondaryInputModel, ...] = entry("Where the units come from.", ())
+    watermark: tuple[WatermarkModel, ...] = entry(
+        "The time range and the units: at most one of each.", (), old="ms.watermark"
+    )
+    secondary_input: tuple[SecondaryInputModel, ...] = entry("Where the units come from.", (), old="ms.secondary.input")
     work_unit: WorkUnitModel = section(WorkUnitModel, "How work units are cut, chosen and carried out.")
     params: dict[str, Param] = entry("Parameters of each request, and variables.", dict)
     grace_period_days: v.CountOrNone | None = entry(
-        "Days before the high watermark that are read again; short for grace_period.", None
+        "Days before the high watermark that are read again; short for grace_period.", None, old="ms.grace.period.days"
     )
     grace_period: SpanText | None = entry("The same as a length of time: P3DT6H.", None)
     abstinent_period_days: v.CountOrNone | None = entry(
-        "Days that a work unit rests after it ran; short for abstinent_period.", None
+        "Days that a work unit rests after it ran; short for abstinent_period.", None, old="ms.abstinent.period.days"
     )
     abstinent_period: SpanText | None = entry("The same as a length of time.", None)
     catch_up: v.Flag = entry("Whether pieces that ended while they were not finished are finished later.", True)
-    timezone: v.Zone = entry("Where days and months begin.", "UTC")
+    timezone: v.Zone = entry("Where days and months begin.", "UTC", old="ms.timezone")
     time_column: v.Text | None = entry("The column by which rows outside the range are left out, and replaced.", None)
     replace: Literal[Replace.SEGMENTS, Replace.UNIT] | None = entry(
         "What gives way when a work unit is read again: its segments, or all of it.", None
@@ -191,6 +193,10 @@ class UnitSourceModel(Model):
     @abstractmethod
     def show_read(cls, read: Any) -> dict[str, Any]:
         """What is read, in the words of the file."""
+
+
+MS_KEYS = old_names(UnitSourceModel)
+"""Name in properties files → the path of the key below a source."""
 
 
 class UnitHttpModel(UnitSourceModel, HttpRequestModel):

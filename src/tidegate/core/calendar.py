@@ -1,9 +1,9 @@
 """Calendar arithmetic: zones, periods, and local times that a change of clocks skips or repeats.
 
-A local time that a clock change leaves out means the moment as much later; one that it repeats means the first.
+A local time that a clock change skips means the moment as much later; one that it repeats means the first.
 
 In Berlin clocks jump from 02:00 to 03:00 on 29 March 2026. A row that says 02:30 all the same is taken as 03:30: both
-are 01:30 in UTC. So no boundary may lie between the two: what lies below it in local time would not as a moment.
+are 01:30 in UTC. So no boundary may lie between the two: rows below it in local time might lie above it as moments.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def iso(moment: int, zone: ZoneInfo) -> str:
 
 
 def shift(moment: int, zone: ZoneInfo, *, later: Span | None = None, earlier: Span | None = None) -> int:
-    """``moment`` moved by the difference of both: so many days at the same local time, then so much elapsed time.
+    """``moment`` moved by the difference of both spans: whole days at the same local time, then elapsed time.
 
-    More to add never gives an earlier moment, more to take away never a later one.
+    A longer ``later`` never gives an earlier moment, a longer ``earlier`` never a later one.
     """
     plus, minus = later or Span(), earlier or Span()
     days = plus.days - minus.days

@@ -1,4 +1,4 @@
-"""Reading a JSON document whose shape is known: every surprise becomes an error that names the place."""
+"""JSON documents of a known shape: every surprise becomes an error that names the place."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from tidegate.errors import ConfigError, StorageError, StorageUnavailable
 from tidegate.experiments.processes import KillRound, SparkRound
 from tidegate.experiments.rounds import FaultCounts, NotExactlyOnce, Round, ScratchRound
-from tidegate.reports.chaos import ChaosLimits, ChaosProgress, ChaosReport
+from tidegate.reports.run import ChaosLimits, ChaosProgress, ChaosReport
 from tidegate.specs.locations import Location
 from tidegate.storage.options import split_uri
 from tidegate.storage.stores import open_store

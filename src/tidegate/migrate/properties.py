@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tidegate.config.normal_form import MS_KEYS
+from tidegate.config.work_units import MS_KEYS
 from tidegate.reports.staging import PropertyNote
 from tidegate.specs.locations import looks_secret
 

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from tidegate.config.normal_form import MS_KEYS
+from tidegate.config.work_units import MS_KEYS
 from tidegate.core.units.time_range import check_bound
 from tidegate.errors import WatermarkError
 from tidegate.migrate.properties import Given, as_list, as_mapping

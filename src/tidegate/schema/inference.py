@@ -111,13 +111,13 @@ class Inference:
         nested = len(self.report) - len(self.fields)
         size = f"{len(self.fields)} columns" + (f" ({nested} fields inside them)" if nested > 0 else "")
         shown = self.report if len(self.report) <= SHOWN else [each for each in self.report if each.note]
-        told = "; ".join(each.describe() for each in shown[:SHOWN])
+        lines = "; ".join(each.describe() for each in shown[:SHOWN])
         more = f"; and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
-        listed = f": {told}{more}" if told else ""
+        listed = f": {lines}{more}" if lines else ""
         return f"{size} from {self.records} records{listed}; `tidegate schema show` lists all"
 
     def to_json(self) -> dict[str, Any]:
-        """In JSON types, as it is remembered beside the table."""
+        """In JSON types, as it is stored beside the table."""
         report = [
             {
                 "path": each.path,
@@ -239,7 +239,7 @@ def infer_json(
 
     ``forbidden`` are names that records must not have (partition columns that come from the path). With ``rescued``
     what fits no column is kept elsewhere: names that no column can have are left out, and values that contradict
-    each other go by the kind that most of them have. What is in the way is told in ``problems``, and such fields are
+    each other go by the kind that most of them have. ``problems`` names what is in the way; such fields are
     text. Raises :class:`SourceError` when there is no record.
     """
     root = _Seen()

@@ -165,6 +165,6 @@ def escape_halves(text: str) -> str:
 
 
 def excerpt(value: Any, limit: int = 60) -> str:
-    """``value`` as it is shown in a message; half a surrogate pair, which no file can hold, as its escape."""
+    """``value`` for a message, shortened; half a surrogate pair, which no file can hold, as its escape."""
     text = escape_halves(compact(value))
     return text if len(text) <= limit else text[: limit - 1] + "…"

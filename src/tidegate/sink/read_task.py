@@ -269,7 +269,7 @@ def scan_files(
         for each in slices:
             before = 0
             with closing(fetcher.seekable(each) if files.seeks else fetcher(each)) as raw:
-                for decoded in files.decoded(raw, each):
+                for decoded in files.read(raw, each):
                     if decoded.rejected:
                         first = decoded.rejected[0]
                         raise SourceError(

@@ -187,7 +187,7 @@ class GroupWalk:
     def _decoded(self, each: FileSlice) -> Iterator[Decoded]:
         """The records of a file that are not committed yet."""
         with contextlib.closing(self._opened(each)) as raw, _denials():
-            yield from self._format.decoded(raw, each)
+            yield from self._format.read(raw, each)
 
     def _outcome(self, each: FileSlice) -> FileOutcome:
         """Read one file by itself."""

@@ -158,7 +158,7 @@ class UnitColumnReport:
         format = file_format(self._read, SchemaSpec(), tuple(FieldSpec(name, "string") for name in names), file)
         good, reason = 0, ""
         with closing(opened(file, seeks=False)) as raw:
-            for decoded in format.decoded(raw, file.slice):
+            for decoded in format.read(raw, file.slice):
                 good += decoded.batch.num_rows
                 reason = reason or next((each.reason for each in decoded.rejected), "")
                 if good:

@@ -152,7 +152,7 @@ class _Rows:
         before = 0
         try:
             with closing(opened(file, seeks=format.seeks)) as raw:
-                for decoded in format.decoded(raw, file.slice):
+                for decoded in format.read(raw, file.slice):
                     _check(decoded, file, before, format.noun)
                     before += decoded.lines
                     yield decoded.batch

@@ -133,7 +133,7 @@ class TableRead:
 
 
 class AuthKind(StrEnum):
-    """How an HTTP server is told who asks."""
+    """How requests authenticate."""
 
     NONE = "none"
     BEARER = "bearer"
@@ -380,7 +380,7 @@ class Load:
 
 
 class ProviderKind(StrEnum):
-    """Who else is told the watermarks of column sources; the Delta log keeps them in any case."""
+    """Where watermarks of column sources are copied to; the Delta log always keeps them."""
 
     DELTA = "delta"
     FILE = "file"

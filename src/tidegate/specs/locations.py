@@ -1,8 +1,11 @@
-"""Where things are and how they are reached: locations, secrets, origins of HTTP requests.
+"""Where things are and how they are reached: locations, secrets, origins of HTTP requests, JDBC addresses.
 
-A link or a redirect is the word of a server. It is followed to the server itself, and to origins that the configuration
-names; never from https to http, and never to this machine or to services that hand out credentials inside a network,
-unless the API itself is there. Names are not resolved here: those that are allowed were chosen by the user.
+**HTTP.** A link or a redirect is the word of a server. It is followed to the server itself and to origins that the
+configuration names; never from https to http, and never to this machine or to services that hand out credentials inside
+a network, unless the API itself is there. Names are not resolved here: the user chose those that are allowed.
+
+**JDBC.** An address is shown and recorded only by the parts that were understood, never by cutting text out of it:
+every driver has its own way to hide a password in an address.
 """
 
 from __future__ import annotations

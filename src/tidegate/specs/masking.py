@@ -3,7 +3,7 @@
 A server, a driver or a function may repeat a secret in its own way. So a text is looked at in all its readings: as it
 is, with percent signs, escapes and entities resolved, also one inside the other, and for the secret in hex and base64.
 What is found is cut out of the text as it was. Shorten a text only after it was masked: half a secret is not found.
-Of a text longer than two times :data:`KEPT` the middle goes: what is looked at has a bound, whatever a server sends.
+The middle of a text longer than two times :data:`KEPT` is left out, so a server cannot make the search unbounded.
 
 A value of fewer than :data:`SHORTEST` characters cannot be taken out reliably: it would be found inside ordinary words,
 and show itself by that. It is masked where it stands as a word of its own, or where the text gives it as a password.
@@ -66,7 +66,7 @@ Span = tuple[int, int]
 
 
 def looks_random(value: str) -> bool:
-    """Whether a value has the look of a key, whatever it is called."""
+    """Whether a value looks like a key, whatever its name."""
     mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
     return len(value) >= 16 and mixed and not re.search(r"[\s/]", value)
 
@@ -330,9 +330,9 @@ _KNOWN: ContextVar[list[Mask] | None] = ContextVar("known secrets", default=None
 
 @contextmanager
 def remembering() -> Iterator[Callable[[], Mask]]:
-    """While inside, what :func:`remember` is told is kept; gives a function for the mask of all of it.
+    """While inside, masks given to :func:`remember` are kept; yields a function that joins them into one.
 
-    The command line tells even errors that nobody expected by it.
+    The command line prints even unexpected errors through it.
     """
     known: list[Mask] = []
     before = _KNOWN.set(known)
@@ -343,7 +343,7 @@ def remembering() -> Iterator[Callable[[], Mask]]:
 
 
 def remember(mask: Mask) -> None:
-    """Keep a mask for whoever is :func:`remembering`; nothing is kept where nobody is."""
+    """Keep a mask for the caller that is :func:`remembering`, if there is one."""
     known = _KNOWN.get()
     if known is not None:
         known.append(mask)
@@ -443,7 +443,7 @@ def _views(text: str) -> Iterator[_View]:
 
 
 def _base64(content: bytes) -> Iterator[tuple[str, int]]:
-    """What stays the same of a secret in base64 whatever is around it, for each place that it can begin at."""
+    """The part of a secret in base64 that does not depend on its neighbours, for each offset it can begin at."""
     for shift in range(3):
         text = base64.b64encode(b"\0" * shift + content).decode()
         core = text[(0, 2, 3)[shift] : 8 * (shift + len(content)) // 6]

@@ -21,7 +21,7 @@ from tidegate.cli.main import cli
 from tidegate.cli.pages import Page, plain
 from tidegate.observe import events
 from tidegate.reports import correction, ledger, run, schema, staging, units
-from tidegate.reports.chaos import ChaosProgress, ChaosReport, PlaceFailures
+from tidegate.reports.run import ChaosProgress, ChaosReport, PlaceFailures
 from tidegate.schema.dead_letter import Letter
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec

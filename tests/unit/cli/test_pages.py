@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from tidegate.cli.pages import Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell, plain
+from tidegate.cli.pages import Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell, plain, tabulate
 from tidegate.cli.terminal import console_for, draw
 
 PAGE: Page = (
@@ -52,6 +52,20 @@ def test_a_long_value_is_folded_to_the_width_of_the_terminal_and_nothing_is_lost
     text = drawn((Facts((("watermark", Cell(path)),)), Line(Cell(path), "note")))
     assert max(map(len, text.splitlines())) <= 80
     assert "".join(text.split()).count(path) == 2
+
+
+def test_a_narrow_terminal_leaves_out_spare_columns_and_says_which() -> None:
+    page = (tabulate(("file", "?>position", "?action", ">rows"), [("x" * 30, 7, "run", 1200)], "older ones omitted"),)
+    assert drawn(page, 60).split() == ["file", "position", "action", "rows", "x" * 30, "7", "run", "1,200", *OMITTED]
+    narrow = drawn(page, 50)
+    assert "position" in narrow.splitlines()[0]
+    assert "action" not in narrow.splitlines()[0]
+    assert narrow.split()[-10:] == [*OMITTED[:2], "omitted;", "no", "room", "for:", "action;", "--json", "has", "them"]
+    assert "position, action;" in drawn(page, 40)
+    assert "action" in next(plain(page))
+
+
+OMITTED = ["older", "ones", "omitted"]
 
 
 def test_a_missing_value_is_a_dash_and_zero_is_not() -> None:

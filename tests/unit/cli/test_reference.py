@@ -20,7 +20,7 @@ from tidegate.cli.problems import INTERRUPTED, UNEXPECTED
 from tidegate.core.files.discovery import Reason, Skipped
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.core.units.plan import WhyRun, WhySkipped
-from tidegate.reports import chaos, correction, ledger, run, schema, staging, units
+from tidegate.reports import correction, ledger, run, schema, staging, units
 from unit.cli.standin import invoke
 
 TEXT = (Path(__file__).parents[3] / "docs/reference/cli.md").read_text()
@@ -145,8 +145,8 @@ def names(kind: Any) -> set[str]:
         ("tidegate reconcile", ("tables", 0), correction.TableComparison),
         ("tidegate reconcile", ("tables", 0, "orphans"), correction.FoundDataFiles),
         ("tidegate reconcile", ("tables", 0, "orphans", "files", 0), correction.FoundDataFile),
-        ("tidegate chaos", (), chaos.ChaosReport),
-        ("tidegate chaos", ("places", 0), chaos.PlaceFailures),
+        ("tidegate chaos", (), run.ChaosReport),
+        ("tidegate chaos", ("places", 0), run.PlaceFailures),
         ("tidegate demo", (), run.DemoReport),
         ("tidegate demo", ("steps", 0), run.DemoStep),
     ],

@@ -15,7 +15,8 @@ import yaml
 
 from support.config_corpus import editor_schema, outcome, read
 from tidegate.config.keys import every_key
-from tidegate.config.normal_form import ALIASES, MS_KEYS
+from tidegate.config.normal_form import ALIASES
+from tidegate.config.work_units import MS_KEYS
 
 CORPUS = read()
 ORIGINS = sorted({case["origin"] for case in CORPUS["cases"]})

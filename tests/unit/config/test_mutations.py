@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from support.long_runs import examples
 from tidegate.config import load, show
 from tidegate.config.keys import every_key
-from tidegate.config.normal_form import MS_KEYS
 from tidegate.config.project import REFUSED
+from tidegate.config.work_units import MS_KEYS
 from tidegate.errors import ConfigError
 from tidegate.specs.project import ProjectSpec
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.config import load, show
-from tidegate.config.normal_form import MS_KEYS
+from tidegate.config.work_units import MS_KEYS
 from tidegate.specs.columns import (
     AuthKind,
     ColumnSource,

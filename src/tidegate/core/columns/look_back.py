@@ -34,17 +34,17 @@ def look_back_of(
     found = _asked(configure)
     if found is None:
         found = _asked(above or {}) or {}
-    counts = {key: _count(key, found.get(key)) for key in _COUNTS}
+    counts = {key: _whole(key, found.get(key), 0, math.inf, "a whole number, 0 or more") or 0 for key in _COUNTS}
     return LookBack(
         **counts,
-        closing_day=_closing_day(found.get("closing_day")),
+        closing_day=_whole("closing_day", found.get("closing_day"), 1, 31, "a day of the month, 1 to 31"),
         value=_number(found.get("value")),
         timezone=timezone,
     )
 
 
 def lower(stored: Value, look_back: LookBack, now: datetime, source_timezone: str = "UTC") -> Value:
-    """Where the read begins: ``stored`` less the look-back, of the same type, with or without a zone as it is.
+    """Where the read begins: ``stored`` less the look-back, as a value of the same type.
 
     ``now`` has a zone. ``WatermarkError`` where the look-back is one for values of another kind.
     """
@@ -73,18 +73,16 @@ def moment_like(value: Value, moment: datetime, source_timezone: str) -> Value |
 
 
 def as_moment(value: Value, like: Value, source_timezone: str) -> Value:
-    """A time without a zone as the moment that it is, where ``like`` is one; every other value as it is."""
+    """A time without a zone as a moment, where ``like`` is a moment; any other value unchanged."""
     if kind_of(value) == "datetime_naive" and kind_of(like) == "datetime" and isinstance(value, datetime):
         return value.replace(tzinfo=check_zone(source_timezone))
     return value
 
 
 def _asked(configure: Mapping[str, object]) -> dict[str, object] | None:
-    """What stands there about look-back; None if nothing does."""
+    """The look-back settings in ``configure``, by key; None if there are none."""
     flat = {key.removeprefix("backward_"): value for key, value in configure.items() if key.startswith("backward_")}
-    nested = configure.get(_NESTED, {})
-    if nested is None:
-        nested = {}
+    nested = {} if configure.get(_NESTED) is None else configure[_NESTED]
     if not isinstance(nested, Mapping):
         raise ValueError(f"backward must be a mapping such as {{days: 7}}, not {nested!r}")
     unknown = [f"backward_{key}" for key in flat if key not in _KEYS]
@@ -94,19 +92,11 @@ def _asked(configure: Mapping[str, object]) -> dict[str, object] | None:
     return {**flat, **nested} if flat or _NESTED in configure else None
 
 
-def _count(key: str, value: object) -> int:
-    if value is None:
-        return 0
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"backward {key} must be a whole number, 0 or more, not {value!r}")
-    return value
-
-
-def _closing_day(value: object) -> int | None:
+def _whole(key: str, value: object, least: int, most: float, expected: str) -> int | None:
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 31:
-        raise ValueError(f"backward closing_day must be a day of the month, 1 to 31, not {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(f"backward {key} must be {expected}, not {value!r}")
     return value
 
 

@@ -1,10 +1,10 @@
-"""Planning a column source: where the read begins and, once the source was asked, where it ends.
+"""Planning a column source: where the read begins and, once the source has answered, where it ends.
 
-Up to the horizon (now and ``future_tolerance``) a time is taken for what it is. Rows above it are left out of the read
-and counted; they are read, once, when their time has come.
-
-The end is fixed before anything is read. So what is written is what the watermark covers, even if the source moves
+The end is fixed before anything is read. So the rows written are those the watermark covers, even if the source moves
 meanwhile.
+
+Times up to the horizon (now and ``future_tolerance``) are taken as they are. Rows above it are left out and counted;
+they are read, once, when their time has come.
 """
 
 from __future__ import annotations
@@ -208,10 +208,9 @@ def plan_columns(
 
 
 def first_notes(read: object, position: int) -> Iterator[str]:
-    """What a person should know before the first rows of a source: that no test of ours runs on such a database."""
-    told = untested_note(read.url) if isinstance(read, JdbcRead) and not position else None
-    if told is not None:
-        yield told
+    """A note before the first rows of a source: no test of ours runs on such a database."""
+    if isinstance(read, JdbcRead) and not position and (note := untested_note(read.url)):
+        yield note
 
 
 def fix_bounds(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> ReadBounds:
@@ -320,8 +319,8 @@ class _Planning:
 
     def check_stored(self) -> None:
         """Refuse a watermark that lies ahead: what comes until then would be passed over, run by run."""
-        for told in stored_ahead(self._source, self.stored, self._now):
-            raise WatermarkError(f"{self._name}: {told}", AHEAD_REMEDY)
+        for problem in stored_ahead(self._source, self.stored, self._now):
+            raise WatermarkError(f"{self._name}: {problem}", AHEAD_REMEDY)
 
     def lag_caps(self) -> dict[str, Value]:
         """The latest value that is read, for columns known to hold times; never below what was read already."""
@@ -356,7 +355,7 @@ class _Planning:
             yield self._lag_note(self.lag_until)
 
     def _lag_note(self, until: datetime) -> str:
-        """What the safety lag does, as far as it is known which columns hold times."""
+        """What the safety lag does, as far as the kinds of the columns are known."""
         held = [each for each in self._leading if each in self.lag_caps()]
         if held:
             return f"rows whose {' or '.join(held)} is later than {until.isoformat()} wait for a later run (safety_lag)"

@@ -1,14 +1,11 @@
 """The rows to read as bounds per column, and as a condition in the SQL of each database.
 
-Lower bounds say what is new: a row is wanted if one of its columns lies above (``any``), or if the whole cursor does
-(``tuple``). Upper bounds hold for every column, so that no row is taken that the next watermark would take again; null
-is below every cap.
+Lower bounds say what is new. In mode ``any`` they are OR-ed: a row is new if one of its columns is. In mode ``tuple``
+the whole cursor must lie above. Upper bounds are AND-ed over all columns, or the next watermark would read a row again
+by the column above its cap; null is below every cap.
 
-Values are never pasted in as they are: text is escaped, times carry their type and, where they have one, their zone in
-UTC. So a literal means the same whatever zone the machine or the session is in.
-
-Across columns the lower bounds are OR-ed, for a row is new if one of its columns is; the caps are AND-ed, or a row
-would be read again by the column that lies above its cap.
+Values are never pasted in as they are: text is escaped, times carry their type and their zone in UTC. So a literal
+means the same whatever the zone of the machine or the session.
 """
 
 from __future__ import annotations

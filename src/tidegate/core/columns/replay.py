@@ -1,16 +1,16 @@
 """Replay of a column source: a range cut into chunks, the progress through them, and the way back to production.
 
-Minutes and hours count from midnight, days from ``start``, weeks from Monday, months from January, years and numbers
-stand at multiples. Only the first and the last chunk may be shorter than the others. Times with a zone are cut by the
-offset of ``start``, so that clocks that change move no boundary. Times without one are those of a zone: where its
-clocks jump forward, the boundaries in the jump and as long behind it are one, so that a chunk there is longer.
+Minutes and hours count from midnight, days from ``start``, weeks from Monday, months from January; years and numbers
+stand at multiples. Only the first and the last chunk may be shorter. Times with a zone are cut by the offset of
+``start``, so no change of clocks moves a boundary. Times without one belong to a zone: where its clocks jump forward,
+the boundaries in the jump and as long behind it become one, and the chunk there is longer.
 
 ``{"schema_version": 1, "kind": "replay", "watermark": text with start and end, "column": …, "interval": …, "finished":
 [[first, last], …], "begun": position, "update_ts": seconds}``: numbers of chunks, as ranges that include both ends.
-Where the bounds have no zone, ``"timezone"`` is the one whose clocks decide where chunks end.
+``"timezone"`` is there only for bounds without a zone: its clocks decide where chunks end.
 
-Production goes on with the value at which the finished chunks end, that value included. A watermark is never lowered,
-and never set above rows that nobody has read.
+Production goes on with the value at which the finished chunks end, that value included. A replay never lowers a
+watermark, and never sets it above rows that nobody has read.
 """
 
 from __future__ import annotations
@@ -282,9 +282,9 @@ def decode(data: Mapping[str, object]) -> ReplayState:
     try:
         return _decoded(root)
     except (StateError, ConfigError, WatermarkError, KeyError, ValueError, InvalidOperation) as error:
-        told = getattr(error, "problem", repr(error))
+        problem = getattr(error, "problem", repr(error))
         raise StateError(
-            f"the record of the replay is damaged ({told})", "start it anew with `tidegate replay … --fresh`"
+            f"the record of the replay is damaged ({problem})", "start it anew with `tidegate replay … --fresh`"
         ) from error
 
 
@@ -308,7 +308,7 @@ def _decoded(root: Node) -> ReplayState:
 
 
 def _asked(state: ReplayState) -> tuple[str, str, dict[str, str] | None, str | None]:
-    """What the replay is about, as it is kept."""
+    """The bounds, column, interval and zone of the replay, as they are recorded."""
     bounds = WatermarkSerializer.serialize({"end": state.end, "start": state.start})
     interval = None if state.interval is None else {state.interval.unit: str(state.interval.size)}
     return bounds, state.column, interval, state.timezone

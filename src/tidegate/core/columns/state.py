@@ -115,7 +115,7 @@ class ColumnState:
 
 
 def text_of(value: Value) -> str:
-    """One value: times in ISO 8601, everything else as it is."""
+    """One value as text: times in ISO 8601."""
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 

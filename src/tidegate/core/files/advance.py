@@ -1,12 +1,13 @@
-"""The next state: finished files move each partition's watermark up, without gaps, and never back.
+"""The next state of a file source, once rows are committed.
 
-The watermark of a partition is the greatest name below which everything listed is finished. What finished
-above a gap is kept by name. A listing that was cut off shows each partition up to some name, so walking over
-listed names only is safe; nothing is sealed after such a listing, because what it did not show may be older.
+**Watermarks.** The watermark of a partition is the greatest name below which everything listed is finished. It moves up
+over finished files, without gaps, and never back. A name that finished above a gap is kept. A listing that was cut off
+shows each partition up to some name, so walking over listed names only is safe. Nothing is sealed after such a listing:
+what it did not show may be older.
 
-Used when the state of a position is lost and the coverage of the commits since an earlier one is not. The rules are
-those of ``advance``: a range up to the end of its file finishes it, above a gap it stays an island, and the
-watermark moves only over what was listed. Nothing is finished that no commit covered.
+**Sets.** Finished paths go into the next segment; only files in progress or failed stay in the state.
+
+``apply_commits`` repeats lost steps from the coverage of their commits, by the same rules.
 """
 
 from __future__ import annotations
@@ -244,7 +245,7 @@ def advance(
     if start is state and not step.changed:
         return Advance(state, full=_is_full(source, state))
     step.fit_windows()
-    return _settled(source, start, step, now, directories or Directories())
+    return _step_of(source, start, step, now, directories or Directories())
 
 
 def idle(state: S, listed_any: bool) -> S:
@@ -257,7 +258,7 @@ def idle(state: S, listed_any: bool) -> S:
     return replace(state, watermark=Idle(state.watermark.value))
 
 
-def _settled(
+def _step_of(
     source: PathSource, start: PathState, step: StepBuilder, now: datetime, directories: Directories
 ) -> Advance[PathState]:
     """The step as a state: its greatest paths, what it seals, and when it was made."""

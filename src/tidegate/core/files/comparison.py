@@ -1,8 +1,8 @@
-"""What a file of the source is, compared with what was committed: ingested, late, waiting, changed.
+"""A file at the source compared with what was committed: ingested, late, waiting, changed.
 
-One decision per file, from the source's state and what the ledger says about that file. *Late* is exactly what no
-run reads any more and nothing committed covers. Where the ledger cannot tell, a file is *unexplained* and never late,
-because reading it again could double its rows.
+One decision per file, from the state of the source and the ledger's record of that file. A file is *late* exactly if no
+run will read it and no commit covers it. Where the ledger cannot tell, it is *unexplained* and never late: reading it
+again could double its rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
-"""What to list next, and which of the listed files to take. Decisions only; the requests are in ``sources``.
+"""What to list next, which listed files to take, and why the others are skipped. The requests are in ``sources``.
 
 A poll lists each open partition from ``list_after`` on, skips directories that are not open, takes the files
 that ``accepts`` has no reason against, and hands the rest over in a ``PathListing``.
+
+Old partitions are sealed, so that the size of the state and the cost of a poll stay flat. A seal is a time per non-time
+prefix. It lies ``lateness`` below the newest partition with a finished file, not below the clock: loading old data must
+not seal it. It never passes a partition with a listed file that is not finished. A partition named in the future is not
+taken for the newest: one odd directory must not seal the rest.
 """
 
 from __future__ import annotations
@@ -139,7 +144,7 @@ def _below_seal(time: PartitionTime | None, seals: Mapping[str, Seal]) -> bool:
 
 
 def seal_cold_start(source: PathSource, state: PathState, now: datetime, listed: Iterable[str] = ()) -> PathState:
-    """A filtered cold start with everything older than its oldest prefix sealed; any other state as it is.
+    """The state of a filtered cold start, with everything before its oldest prefix sealed; other states do not change.
 
     A partition in ``listed`` is not sealed even if ``now`` has moved on since it was listed.
     """

@@ -1,10 +1,10 @@
-"""Edits of a file source's state on behalf of a person, and what they mean for the files that are there.
+"""Edits of a file source's state on behalf of a person, and their consequences for the files at the source.
 
-A run only ever moves a watermark up, over files that it committed. Here it goes where it is told: what lies at or
-below it counts as finished, what lies above it and is not known to be finished is to be read.
+A run only ever moves a watermark up, over files that it committed. A person moves it anywhere: what lies at or below it
+counts as finished, what lies above it and is not known to be finished will be read.
 
-Both states are asked about every file by the same rules that the planner uses. The listing may be a stream: only
-counts and a few examples are kept.
+Consequences compare both states, file by file, by the planner's own rules. The listing may be a stream: only counts and
+a few examples are kept.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def consequences(
     now: datetime,
     asked: Collection[str] = (),
 ) -> Consequences:
-    """The difference that ``after`` makes to ``files``; ``asked`` are paths to be told about by name."""
+    """What ``after`` changes for ``files``; ``asked`` are paths to report by name."""
     was_due, will_be = (is_due(source, seal_cold_start(source, each, now)) for each in (before, after))
     again, never, listed = Found(), Found(), 0
     from_start: set[str] = set()

@@ -1,14 +1,14 @@
-"""Paths of source files: partition and name, their order, and the time that a partition's path tells.
+"""Paths of source files: partition and name, their order, globs, and the time in a partition's path.
 
 A path is relative to the source's location. Comparing whole paths would be wrong: ``d=1-x/a`` sorts before
-``d=1/a`` because ``-`` sorts before ``/``. Order is that of the UTF-8 bytes, which is also the order of
+``d=1/a`` because ``-`` sorts before ``/``. The order is that of the UTF-8 bytes, which is also the order of
 Python's own strings (code points), so names may be compared as they are.
 
-Only fields that divide time into hours, days, months or years can be used, and each needs the coarser ones
-beside it: without them the prefixes would repeat, and older could not be told from newer.
+A template uses only fields that divide time into hours, days, months or years, and each needs the coarser ones beside
+it. Without them prefixes would repeat, and nothing would tell older from newer.
 
 ``region=asia/date=2024-01-28/hour=14`` begins at 14:00 and lasts an hour; ``region=asia``, the levels before
-the time, is its prefix. A path without a recognised time has none, and is then never sealed.
+the time, is its prefix. A path without a recognised time has none, and is never sealed.
 """
 
 from __future__ import annotations

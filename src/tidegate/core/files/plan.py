@@ -240,7 +240,7 @@ def _texts(node: Node) -> tuple[str, ...]:
 
 
 def held_back(source: PathSource, skipped: Iterable[Skipped], files: Mapping[str, FileProgress]) -> Iterator[str]:
-    """A line for each file that needs someone, as far as it is an example, and one for the rest; ``files`` by path."""
+    """Notes about files that need a person: a line for each example, and one for the rest; ``files`` is by path."""
     by_reason = {each.reason: each for each in skipped}
     if full := by_reason.get(Reason.ISLANDS_FULL):
         yield (

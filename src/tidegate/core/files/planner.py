@@ -1,7 +1,7 @@
 """Planning a file source: which listed files are new, late, resumed or tried again.
 
-Units hold consecutive files, oldest first. A unit goes on into the next partition only if it takes it whole,
-so small partitions share a unit and large ones do not. Opening a file costs about as much as reading
+Groups hold consecutive files, oldest first. A group goes on into the next partition only if it takes it whole,
+so small partitions share a group and large ones do not. Opening a file costs about as much as reading
 ``OPENING`` bytes, which keeps thousands of tiny files from being one task.
 """
 
@@ -114,8 +114,8 @@ def give_up(reason: Reason, file: SourceFile, progress: FileProgress | None) -> 
         case Reason.GIVEN_UP, Failed():
             yield GivenUp(slice_of(file, progress), f"failed {progress.how_often}: {progress.reason}")
         case Reason.CHANGED, Failed() | RecordsRead():
-            told = f"changed after {progress.records} of its lines were committed"
-            yield GivenUp(slice_of(file, progress), told, Stage.CHANGED)
+            reason_text = f"changed after {progress.records} of its lines were committed"
+            yield GivenUp(slice_of(file, progress), reason_text, Stage.CHANGED)
         case _:
             return
 
@@ -128,9 +128,9 @@ def give_up_gone(source: PathSource, path: str, progress: Unfinished) -> Iterato
     if progress.records:
         refused = accepts(source, path)
         what = "removed at the source" if refused is None else f"left out of the source ({refused.value})"
-        told = f"{what} after {progress.records} of its lines were committed"
+        reason = f"{what} after {progress.records} of its lines were committed"
         as_it_was = SourceFile(path, progress.size or 0, progress.etag)
-        yield GivenUp(slice_of(as_it_was, progress), told, Stage.REMOVED)
+        yield GivenUp(slice_of(as_it_was, progress), reason, Stage.REMOVED)
 
 
 def unseen_files(

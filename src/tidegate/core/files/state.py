@@ -110,7 +110,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class NotReached:
-    """The task stopped before this file."""
+    """The task stopped before it came to this file."""
 
     path: str
 

@@ -1,11 +1,11 @@
-"""The plan of a source of work units: which run, with which range, and why the others do not.
+"""The plan of a source of work units: which run, over which range, and why the others do not.
 
-All moments are milliseconds since 1970, all ranges half-open. What a plan may have a hundred thousand of is a named
-tuple, which is made faster than a frozen dataclass.
+All moments are milliseconds since 1970, all ranges half-open. A plan may hold a hundred thousand named tuples: they are
+made faster than frozen dataclasses.
 
-A work unit that failed waits longer after each failure, then comes after those that were tried longer ago or never.
-Half of the places, and a single one in every second run, are kept for units that succeeded before, so that broken ones
-starve nobody. Places that nobody else wants are given away.
+A work unit that failed waits longer after each failure, then comes after those tried longer ago or never. Half of the
+places (of a single place, every second run) are kept for units that succeeded before, so broken ones starve nobody.
+Places that nobody else wants are given away.
 """
 
 from __future__ import annotations

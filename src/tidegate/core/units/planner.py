@@ -1,10 +1,10 @@
 """Planning work units: from state, units and clock to what runs; and the state after it ran.
 
-A work unit runs whole if it has no high watermark; else if its end lies above the cut-offs, or if it is unfinished and
-may catch up. It is read again from its high watermark less the grace period on.
+A work unit without a high watermark runs whole. Any other runs if its end lies above the cut-offs, or if it is
+unfinished and may catch up; it is read again from its high watermark less the grace period.
 
-Pure. Units that were read alike are decided together, and what is skipped is kept as ranges, so that the work grows
-with what runs and with how many different histories there are.
+Units with equal histories are decided together, and skipped ones are kept as ranges. So the work grows with what runs
+and with the number of different histories.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class UnitDecisions:
             yield each, self._first(each, entry, failures)
 
     def _first(self, number: int, entry: UnitEntry, failures: Mapping[int, Failure]) -> WorkUnit:
-        """A partition that was not read at its start, whatever was read behind that."""
+        """A partition that was not read at its start, even if later parts of it were."""
         partition = self.cut.partitions[number]
         low = partition.start
         if self._tells_rows_by_partition and interval_at(entry.left, low) is not None:

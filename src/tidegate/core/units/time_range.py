@@ -1,6 +1,11 @@
-"""A time range cut into partitions, counted from its beginning and cut by nothing but its bounds.
+"""Time ranges of work units: their bounds as people write them, and the partitions they are cut into.
 
-The beginnings of partitions are the identities of work units, so that one that still grows stays the same.
+Absolute bounds: an ISO date, or date and time (``T`` or one space between them), with or without ``Z``, ``UTC``, an
+offset or the name of a zone. Relative bounds: ``PnD``, ``PnDTmH``, ``PnDTmHkM`` before now; ``-`` is now. Other
+text is refused; nothing is guessed.
+
+Partitions are counted from the beginning of the range and cut by nothing but its bounds. Their beginnings identify work
+units, so a partition that still grows stays the same one.
 """
 
 from __future__ import annotations
