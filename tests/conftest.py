@@ -24,8 +24,11 @@ from tidegate.storage import local
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For Java machines that live for minutes: most of their time would go into compiling code that runs once."""
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m -XX:MetaspaceSize=256m"
+"""For Java machines that live for minutes: most of their time would go into compiling code that runs once.
+
+What Spark generates and compiles does not fit into the 48 MB that go with the first option.
+"""
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_START)
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_START)

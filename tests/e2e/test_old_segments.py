@@ -97,7 +97,7 @@ def test_young_ones_stay(lake: Lake) -> None:
 def test_who_slept_with_a_part_in_its_hands_cannot_commit_it(lake: Lake) -> None:
     (place,) = places_of(lake.project)
     opened = place.positions.open()
-    state = place.tracker.remembered.including(place.state_of(opened), [SourceFile("new.ndjson", 1)])
+    state = place.tracker.remembered.extend(place.state_of(opened), [SourceFile("new.ndjson", 1)])
     age(lake)
     assert clean(lake.project).tables[0].removed.count == 1
     encoded = place.tracker.encode(state)
@@ -109,5 +109,5 @@ def test_who_slept_with_a_part_in_its_hands_cannot_commit_it(lake: Lake) -> None
 def test_the_same_paths_never_have_the_same_name_twice(lake: Lake) -> None:
     (place,) = places_of(lake.project)
     state = place.state_of(place.positions.open())
-    one, other = (place.tracker.remembered.including(state, [SourceFile("new", 1)]) for _ in range(2))
+    one, other = (place.tracker.remembered.extend(state, [SourceFile("new", 1)]) for _ in range(2))
     assert one.segments[-1].sha256 != other.segments[-1].sha256

@@ -173,9 +173,7 @@ def test_a_continuous_run_looks_for_orphans_too(lake: ColumnLake) -> None:
 
 
 REFUSED: dict[str, Callable[[Path], object]] = {
-    "followed by columns; allowed here: a pipeline whose source is files": lambda config: tidegate.files(
-        config, "orders"
-    ),
+    "follows columns; allowed here: a pipeline whose source is files": lambda config: tidegate.files(config, "orders"),
     "runs over sources that are no files commit": tidegate.commit,
     "has no partitions": lambda config: tidegate.reset_watermark(config, "orders", partition="a"),
 }
@@ -199,7 +197,7 @@ def test_what_is_about_files_says_so(lake: ColumnLake, words: str) -> None:
     ],
 )
 def test_commands_about_files_stop_with_one_sentence(lake: ColumnLake, act: Callable[[Path], object]) -> None:
-    with pytest.raises(TidegateError, match="pipeline 'orders' is followed by columns"):
+    with pytest.raises(TidegateError, match="pipeline 'orders' follows columns"):
         act(lake.config)
 
 

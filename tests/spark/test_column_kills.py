@@ -1,13 +1,12 @@
 """Load strategies on Spark under SIGKILL and races, and with commits of others in between.
 
-Every process has a Java machine of its own, so a few kills are tried each time; ``TIDEGATE_LONG=1`` tries every
-strategy at every step.
+Most processes that are killed share the Java machine of the tests; one has its own. Each strategy is killed around its
+commit; ``TIDEGATE_LONG=1`` kills it at every step.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -21,8 +20,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from faults.racing import ENVIRONMENT
+from support import attached
 from support.column_lake import SCHEMA, ColumnLake
 from support.column_loads import LOADS, go, lake_of, row, table
+from support.long_runs import chosen
 from tidegate import failpoints
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.log import DeltaLog
@@ -36,17 +37,23 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 WORKER = Path(__file__).with_name("column_worker.py")
-LONG = bool(os.environ.get("TIDEGATE_LONG"))
-PLACES = ("runs.read", "state.commit.before", "state.commit.after")
-LONG_PLACES = ("runs.planned", "state.document.after", *PLACES, "state.won.before", "runs.commit.after")
-CASES = [("merge_upsert", "state.commit.after")]
-MORE = [(load, place) for load in LOADS for place in LONG_PLACES if (load, place) not in CASES]
+PLACES = (
+    "runs.planned",
+    "runs.read",
+    "state.document.after",
+    "state.commit.before",
+    "state.commit.after",
+    "state.won.before",
+    "runs.commit.after",
+)
+ALL = [(load, place) for load in LOADS for place in PLACES]
+CASES = chosen(ALL, *((load, "state.commit.after") for load in LOADS), ("merge_upsert", "state.commit.before"))
 
 
 @contextlib.contextmanager
-def started(lake: ColumnLake, failpoint: str = "") -> Iterator[subprocess.Popen[bytes]]:
-    """One run in a process of its own, which does not outlive the block."""
-    environment = {**ENVIRONMENT, "TIDEGATE_FAILPOINTS": failpoint}
+def started(lake: ColumnLake, failpoints: str) -> Iterator[subprocess.Popen[bytes]]:
+    """One run in a process and a Java machine of its own, which do not outlive the block."""
+    environment = {**ENVIRONMENT, "TIDEGATE_FAILPOINTS": failpoints}
     process = subprocess.Popen([sys.executable, str(WORKER), str(lake.config)], env=environment)
     try:
         yield process
@@ -71,101 +78,93 @@ def positions(lake: ColumnLake) -> list[int]:
     return [mark.version for mark in marks if mark is not None]
 
 
-def survives(folder: Path, load: str, place: str) -> None:
-    """A kill at ``place`` after a table was made, and what comes after it."""
-    lake = lake_of(folder, load)
-    lake.arrive(row(1, 0), row(2, 1))
-    go(lake)
-    lake.arrive(row(3, 2))
-    with started(lake, f"{place}=kill") as process:
-        assert process.wait(timeout=300) == -signal.SIGKILL, f"the failpoint {place} was not reached"
-    lake.arrive(row(4, 3))
-    go(lake)
-    assert table(lake) == [(number, "new") for number in (1, 2, 3, 4)]
-    assert positions(lake) == list(range(1, len(positions(lake)) + 1))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("load", "place"), CASES)
 def test_a_kill_loses_and_doubles_nothing(spark: SparkSession, tmp_path: Path, load: str, place: str) -> None:
-    survives(tmp_path, load, place)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not LONG, reason="TIDEGATE_LONG=1 runs the whole matrix")
-@pytest.mark.parametrize(("load", "place"), MORE)
-def test_a_kill_of_any_strategy_loses_and_doubles_nothing(
-    spark: SparkSession, tmp_path: Path, load: str, place: str
-) -> None:
-    survives(tmp_path, load, place)
+    """A run is killed after others made the table; the next one brings a new row, and a changed one into its place."""
+    lake = lake_of(tmp_path, load)
+    lake.arrive(row(1, 0), row(2, 1))
+    go(lake)
+    lake.arrive(row(3, 2))
+    process = attached.start_run(spark, lake.config, f"{place}=kill")
+    assert process.wait() == -signal.SIGKILL, f"the failpoint {place} was not reached: {process.output}"
+    note = "new" if load == "append" else "changed"
+    lake.rows = [row(1, 0), row(2, 1) if load == "append" else row(2, 3, note), row(3, 2), row(4, 3)]
+    lake.save()
+    assert go(lake).commits == 1
+    assert table(lake) == [(1, "new"), (2, note), (3, "new"), (4, "new")]
+    assert positions(lake) == list(range(1, len(positions(lake)) + 1))
 
 
 @pytest.mark.slow
 def test_processes_that_merge_the_same_rows_at_once_leave_each_of_them_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """One has read them and sleeps, while the other reads and merges them, too."""
+    """One has read them and sleeps while the other reads and merges them, too; then it commits, and is killed."""
     lake = lake_of(tmp_path, "merge_upsert")
     lake.arrive(*(row(number, number % 5) for number in range(20)))
     go(lake)
     lake.rows = [row(number, 5, "changed") for number in range(10, 30)]
     lake.save()
-    with started(lake, "runs.read=stop") as other:
+    with started(lake, "runs.read=stop,state.commit.after=kill") as other:
         wait_until_stopped(other)
         go(lake)
         other.send_signal(signal.SIGCONT)
-        assert other.wait(timeout=300) == 0
-    assert table(lake) == [(number, "new" if number < 10 else "changed") for number in range(30)]
+        assert other.wait(timeout=300) == -signal.SIGKILL
+    expected = [(number, "new" if number < 10 else "changed") for number in range(30)]
+    assert table(lake) == expected
+    go(lake)
+    assert table(lake) == expected
     assert positions(lake) == list(range(1, len(positions(lake)) + 1))
 
 
-def appended(spark: SparkSession, path: str) -> None:
-    write_deltalake(path, pa.Table.from_pylist([row(100, 0, "foreign")], SCHEMA), mode="append")
+def append(spark: SparkSession, path: str, number: int) -> None:
+    write_deltalake(path, pa.Table.from_pylist([row(number, 0, "foreign")], SCHEMA), mode="append")
 
 
-def appended_by_spark(spark: SparkSession, path: str) -> None:
-    spark.sql(f"insert into delta.`{path}` values (100, timestamp '2026-03-01 00:00:00', 'foreign')")
+def append_by_spark(spark: SparkSession, path: str, number: int) -> None:
+    spark.sql(f"insert into delta.`{path}` values ({number}, timestamp '2026-03-01 00:00:00', 'foreign')")
 
 
-def optimized(spark: SparkSession, path: str) -> None:
-    appended(spark, path)
+def append_and_optimize(spark: SparkSession, path: str, number: int) -> None:
+    append(spark, path, number)
     assert DeltaTable(path).optimize.compact()["numFilesRemoved"] > 1
 
 
-def updated(spark: SparkSession, path: str) -> None:
-    appended(spark, path)
+def append_and_delete(spark: SparkSession, path: str, number: int) -> None:
+    append(spark, path, number)
     DeltaTable(path).delete("id = 1")
 
 
-@pytest.mark.parametrize(
-    ("place", "act"),
-    [
-        ("runs.planned", appended),
-        ("state.commit.before", appended_by_spark),
-        ("state.commit.before", optimized),
-        ("runs.read", updated),
-    ],
-)
-def test_a_commit_of_somebody_else_in_between_is_kept(
-    spark: SparkSession, tmp_path: Path, place: str, act: Callable[[SparkSession, str], None]
-) -> None:
+def test_commits_of_somebody_else_in_between_are_kept(spark: SparkSession, tmp_path: Path) -> None:
+    """Four runs on one table, each with somebody else who commits at another moment."""
+    meanwhile: tuple[tuple[str, Callable[[SparkSession, str, int], None]], ...] = (
+        ("runs.planned", append),
+        ("state.commit.before", append_by_spark),
+        ("state.commit.before", append_and_optimize),
+        ("runs.read", append_and_delete),
+    )
     lake = lake_of(tmp_path, "merge_upsert")
     lake.arrive(row(1, 0), row(2, 10))
     go(lake)
-    lake.arrive(row(3, 12), row(4, 13))
-    acted: list[str] = []
+    acted: list[int] = []
 
     def rule(reached: str) -> None:
-        if reached == place and not acted:
-            acted.append(reached)
-            act(spark, str(tmp_path / "lake" / "orders"))
+        place, act = meanwhile[step]
+        if reached == place and step not in acted:
+            acted.append(step)
+            act(spark, str(tmp_path / "lake" / "orders"), 100 + step)
 
-    failpoints.arm_by(rule)
     try:
-        go(lake)
+        for step in range(len(meanwhile)):
+            lake.arrive(row(3 + step, 12 + step))
+            failpoints.arm_by(rule)
+            go(lake)
+            failpoints.arm("")
+            first = () if step == 3 else (1,)
+            ours = [(number, "new") for number in (*first, *range(2, 4 + step))]
+            assert table(lake) == [*ours, *((100 + each, "foreign") for each in range(step + 1))], meanwhile[step]
     finally:
         failpoints.arm("")
-    assert acted
-    kept = [] if act is updated else [(1, "new")]
-    assert table(lake) == [*kept, (2, "new"), (3, "new"), (4, "new"), (100, "foreign")]
-    assert positions(lake) == [1, 2]
+    assert acted == [0, 1, 2, 3]
+    assert positions(lake) == [1, 2, 3, 4, 5]

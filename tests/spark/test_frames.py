@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +12,7 @@ import pytest
 
 import tidegate
 from spark.frame_tables import FEATURES, create, rows
+from support import attached
 from support.lake import FIELDS, Lake
 from support.long_runs import chosen
 from tidegate import failpoints
@@ -149,13 +148,7 @@ def test_a_lost_answer_a_rival_and_a_new_column_change_nothing(spark: SparkSessi
 @pytest.mark.parametrize("place", chosen(["state.commit.before", "state.commit.after"], "state.commit.after"))
 def test_a_killed_process_is_taken_up_by_the_next(spark: SparkSession, lake: Lake, place: str) -> None:
     create(spark, lake, "rowTracking")
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys, tidegate; tidegate.run(sys.argv[1])", str(lake.config)],
-        env={**os.environ, failpoints.VARIABLE: f"{place}=kill"},
-        cwd=lake.root,
-        capture_output=True,
-        timeout=240,
-    )
-    assert done.returncode == -9, done.stderr[-2000:]
+    process = attached.start_run(spark, lake.config, f"{place}=kill")
+    assert process.wait() == -signal.SIGKILL, process.output
     assert tidegate.run(lake.config).ok
     assert ids(spark, lake) == lake.expected

@@ -1,4 +1,4 @@
-"""Whole process trees with Spark in them, killed or told to stop; through the command line, as users run it."""
+"""Processes with Spark in them, killed or told to stop: whole trees through the command line, as users run it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tidegate
+from support import attached
 from support.lake import Lake, assert_same
 from support.long_runs import chosen
 from tidegate.experiments.workers import kill_session
@@ -35,10 +36,8 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def test_a_kill_between_write_and_commit_neither_loses_nor_doubles(lake: Lake, spark: SparkSession) -> None:
-    env = {**os.environ, "TIDEGATE_FAILPOINTS": "runs.commit.before=kill"}
-    run = [*TIDEGATE, "run", str(lake.config)]
-    killed = subprocess.run(run, env=env, capture_output=True, timeout=120)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    process = attached.start_run(spark, lake.config, "runs.commit.before=kill")
+    assert process.wait() == -signal.SIGKILL, process.output
     assert list((lake.root / "lake/events").glob("*.parquet")), "rows were to be written before the kill"
     assert lake.ids() == []
     assert tidegate.run(lake.config).ok

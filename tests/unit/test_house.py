@@ -111,6 +111,7 @@ def test_a_walk_that_fails_says_what_it_said(house: ModuleType, tree: Path, tmp_
         house.follow("all", "raise ValueError('no such pipe')", tmp_path / "done", tree, tmp_path / "done")
 
 
+@pytest.mark.slow
 def test_the_report_of_this_tree_follows_a_file_to_its_commit() -> None:
     done = subprocess.run([sys.executable, SCRIPT, "--json"], capture_output=True, text=True, check=True)
     report = json.loads(done.stdout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -24,12 +25,20 @@ def explained(glossary: str) -> set[str]:
     return terms | {f"{term}s" for term in terms}
 
 
+@cache
+def classes() -> dict[Path, list[str]]:
+    """The names of the classes of each module."""
+    trees = {path: ast.parse(path.read_text()) for path in sorted(SRC.rglob("*.py"))}
+    return {
+        path: [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)] for path, tree in trees.items()
+    }
+
+
 def names() -> dict[str, str]:
     """Every name of a module or class, with where it is."""
-    found = {}
-    for path in sorted(SRC.rglob("*.py")):
-        classes = [node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]
-        for name in (path.stem, *classes):
+    found: dict[str, str] = {}
+    for path, own in classes().items():
+        for name in (path.stem, *own):
             found.setdefault(name, str(path.relative_to(SRC)))
     return found
 
@@ -56,10 +65,5 @@ def test_one_name_is_one_module_of_a_layer() -> None:
 
 
 def test_no_class_name_occurs_twice() -> None:
-    found = Counter(
-        node.name
-        for path in SRC.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    )
+    found = Counter(name for own in classes().values() for name in own if not name.startswith("_"))
     assert [name for name, times in found.items() if times > 1] == []

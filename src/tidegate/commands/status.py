@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from tidegate.commands.setup import Config, load, sources_of
 from tidegate.errors import TidegateError
-from tidegate.protocol.documents import Recorded
+from tidegate.protocol.documents import Mirror
 from tidegate.reports.run import SourceStatus
 from tidegate.runs.presence import attempts_note, who_is_at_work
 from tidegate.runs.tracker import AnyPlan, Backlog, Summary, TrackedSource
@@ -70,7 +70,7 @@ def plan_of(source: TrackedSource, now: datetime, *, accept_new_partitions: bool
 
 def status_of(source: TrackedSource, now: datetime) -> SourceStatus:
     """Where a source stands by its mirror or documents, what waits above that, and who is at work on it."""
-    recorded: Recorded | None = None
+    recorded: Mirror | None = None
     summary: Summary = source.tracker.summary(source.tracker.decode(None))
     try:
         recorded = source.recorded()
@@ -88,7 +88,7 @@ def status_of(source: TrackedSource, now: datetime) -> SourceStatus:
 
 
 def _status(
-    source: TrackedSource, recorded: Recorded | None, summary: Summary, backlog: Backlog, now: datetime
+    source: TrackedSource, recorded: Mirror | None, summary: Summary, backlog: Backlog, now: datetime
 ) -> SourceStatus:
     active = summary.state or ("Idle" if backlog.behind is False else "Active")
     return SourceStatus(
@@ -120,7 +120,7 @@ def _status(
     )
 
 
-def _lag(recorded: Recorded | None, summary: Summary, backlog: Backlog, now: datetime) -> float | None:
+def _lag(recorded: Mirror | None, summary: Summary, backlog: Backlog, now: datetime) -> float | None:
     """Seconds since the state changed last; none behind a source that has nothing new."""
     if backlog.behind is False:
         return None if recorded is None else 0.0

@@ -19,7 +19,7 @@ from tidegate.config.file_source import CsvModel
 from tidegate.config.models import Context, Model, dump, entry, fields, fill, section, short_for
 from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.values import choose, flag, number, options, refusal, text
-from tidegate.core.units.time_range import check_bound, parse_span
+from tidegate.core.units.time_range import parse_bound, parse_span
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import HttpRead
 from tidegate.specs.locations import Location, Options, looks_secret
@@ -366,7 +366,7 @@ def bound(*, is_end: bool) -> BeforeValidator:
     def checked(value: object) -> str:
         written = text(value).strip()
         try:
-            check_bound(written, is_end=is_end)
+            parse_bound(written, is_end=is_end)
         except WatermarkError as error:
             raise _refusal(error, written) from None
         return written
@@ -426,7 +426,7 @@ def _sub_range(part: object) -> SubRange:
         raise refusal(f"has a part without both bounds: {kind}", f"allowed: {kind}: [2020-01-01, 2021-01-01]")
     for written, is_end in ((str(start).strip(), False), (str(end).strip(), True)):
         try:
-            check_bound(written, is_end=is_end)
+            parse_bound(written, is_end=is_end)
         except WatermarkError as error:
             raise refusal(f"has a bound that cannot be: {error.problem}", error.remedy) from None
     return SubRange(str(start).strip(), str(end).strip(), PartitionKind(kind))

@@ -12,10 +12,10 @@ import contextlib
 import io
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, time
 from decimal import Decimal
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, BinaryIO
 from uuid import UUID
 
@@ -33,6 +33,9 @@ from tidegate.schema.types import TIMESTAMP
 
 Shape = Callable[[Any], Any]
 """A value as it was decoded (never null), to the value that the Arrow column takes."""
+
+ShapedType = tuple[pa.DataType, Shape | None]
+"""The type of a column, and how its values are shaped; None for as they are."""
 
 _PRIMITIVES = {
     "null": pa.null(),
@@ -56,18 +59,17 @@ _LOGICAL = {
 _WIDTHS = ("int", "long", "float", "double")
 
 
-class Types:
+class AvroTypes:
     """Arrow types of one file's schema; names that it defines can be used further down."""
 
     def __init__(self) -> None:
-        self._named: dict[str, tuple[pa.DataType, Shape | None]] = {}
+        self._named: dict[str, ShapedType] = {}
 
-    def of(self, schema: Any) -> tuple[pa.DataType, Shape | None]:
-        """The type of a schema, and how its values are shaped; None for as they are."""
+    def of(self, schema: Any) -> ShapedType:
         if isinstance(schema, list):
             return self._union(schema)
         if isinstance(schema, str):
-            return (_PRIMITIVES[schema], None) if schema in _PRIMITIVES else self._known(schema)
+            return (_PRIMITIVES[schema], None) if schema in _PRIMITIVES else self._named.get(schema, (MIXED, _text))
         logical = schema.get("logicalType")
         if logical == "decimal":
             return pa.decimal128(schema["precision"], schema.get("scale", 0)), None
@@ -91,16 +93,11 @@ class Types:
             case inner:
                 return self.of(inner)
 
-    def _known(self, name: str) -> tuple[pa.DataType, Shape | None]:
-        return self._named.get(name, (MIXED, _text))
-
-    def _name(
-        self, schema: dict[str, Any], found: tuple[pa.DataType, Shape | None]
-    ) -> tuple[pa.DataType, Shape | None]:
+    def _name(self, schema: dict[str, Any], found: ShapedType) -> ShapedType:
         self._named[schema["name"]] = found
         return found
 
-    def _record(self, schema: dict[str, Any]) -> tuple[pa.DataType, Shape | None]:
+    def _record(self, schema: dict[str, Any]) -> ShapedType:
         """A record inside itself is not known yet when it is met, so it is kept as JSON text."""
         fields, shapes = [], {}
         for each in schema["fields"]:
@@ -110,7 +107,7 @@ class Types:
                 shapes[each["name"]] = shape
         return self._name(schema, (pa.struct(fields), _members(shapes)))
 
-    def _union(self, branches: list[Any]) -> tuple[pa.DataType, Shape | None]:
+    def _union(self, branches: list[Any]) -> ShapedType:
         values = [branch for branch in branches if branch != "null"]
         if not values:
             return pa.null(), None
@@ -140,13 +137,13 @@ def _members(shapes: dict[str, Shape]) -> Shape | None:
     if not shapes:
         return None
 
-    def shaped(record: dict[str, Any]) -> dict[str, Any]:
+    def shape_members(record: dict[str, Any]) -> dict[str, Any]:
         for name, shape in shapes.items():
             if record[name] is not None:
                 record[name] = shape(record[name])
         return record
 
-    return shaped
+    return shape_members
 
 
 def _text(value: Any) -> str:
@@ -182,7 +179,7 @@ class AvroFormat(ColumnarFormat):
 
     seeks = False
 
-    def decoded(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
+    def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
         """The records from ``each.start_record`` on; whole blocks before it are not decoded."""
         file = AvroFile(raw, each.path)
         unknown = self._fit.unknown(file.schema, each.path)
@@ -191,7 +188,7 @@ class AvroFormat(ColumnarFormat):
         check_start(each, file.records)
 
 
-class _Plain:
+class _PlainFile:
     """A container file as the library reads it best: not compressed, and each block within the limit.
 
     The library believes the sizes that a file declares, and decompresses a block to whatever it gives. So the blocks
@@ -277,16 +274,21 @@ class _Plain:
         first = self._raw.read(1)
         if not first and at_end:
             return None
-        value = shift = 0
-        while True:
-            byte = (first or self._exactly(1))[0]
-            first = b""
-            value |= (byte & 0x7F) << shift
-            if not byte & 0x80:
-                return (value >> 1) ^ -(value & 1)
-            shift += 7
-            if shift > 63:
-                raise ValueError("a number that is too long")
+        value = _varint(chain(first, iter(lambda: self._exactly(1)[0], None)))
+        return (value >> 1) ^ -(value & 1)
+
+
+def _varint(content: Iterable[int]) -> int:
+    """The number that bytes begin with: seven bits of each, the least first."""
+    value = shift = 0
+    for byte in content:
+        value |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            break
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number that is too long")
+    return value
 
 
 def _long(value: int) -> bytes:
@@ -307,12 +309,7 @@ def _snappy(data: bytes) -> bytes:
     """A block of snappy, whose checksum stands behind it and whose plain size before it."""
     import cramjam
 
-    size = shift = 0
-    for place in range(5):
-        size |= (data[place] & 0x7F) << shift
-        shift += 7
-        if not data[place] & 0x80:
-            break
+    size = _varint(data)
     return bytes(LARGEST_BLOCK + 1) if size > LARGEST_BLOCK else bytes(cramjam.snappy.decompress_raw(data[:-4]))
 
 
@@ -339,9 +336,9 @@ class AvroFile:
     def __init__(self, raw: BinaryIO, path: str) -> None:
         self._path = path
         self.records = 0
-        with self._guarded():
-            self._blocks = avro_library().block_reader(_Plain(raw, path))
-            kind, self._shape = Types().of(self._blocks.writer_schema)
+        with self._naming_file():
+            self._blocks = avro_library().block_reader(_PlainFile(raw, path))
+            kind, self._shape = AvroTypes().of(self._blocks.writer_schema)
         if not pa.types.is_struct(kind):
             raise SourceError(f"{path}: its schema is not a record", "write the file with a record schema")
         self._type = kind
@@ -350,20 +347,20 @@ class AvroFile:
     def batches(self, start: int = 0) -> Iterator[pa.RecordBatch]:
         """The records from ``start`` on, some thousands at a time."""
         while True:
-            with self._guarded():
+            with self._naming_file():
                 block = next(self._blocks, None)
             if block is None:
                 return
             before, self.records = self.records, self.records + block.num_records
             if self.records > start:
                 records = iter(block)
-                with self._guarded():
+                with self._naming_file():
                     list(islice(records, max(start - before, 0)))
                 yield from self._of_block(records)
 
     def _of_block(self, records: Iterator[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
         while True:
-            with self._guarded():
+            with self._naming_file():
                 found = list(islice(records, _ROWS))
                 if self._shape is not None:
                     found = [self._shape(record) for record in found]
@@ -373,7 +370,7 @@ class AvroFile:
             yield batch
 
     @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _naming_file(self) -> Iterator[None]:
         """Whatever the library raises means that the file is not whole."""
         try:
             yield

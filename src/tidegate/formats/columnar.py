@@ -79,7 +79,7 @@ class BatchRows:
         else:
             chosen = self._batch.slice(start, end - start)
         found = zip(chosen.schema.names, chosen.columns, strict=True)
-        return {name: exact(array, self._fields[name]) for name, array in found if name in self._fields}
+        return {name: convert_exactly(array, self._fields[name]) for name, array in found if name in self._fields}
 
     def record(self, number: int) -> Pairs:
         """One row as JSON."""
@@ -127,9 +127,9 @@ class ColumnFit:
         elif taken := [name for name in names if name in self.forbidden]:
             problem = f"column {taken[0]!r} has the name of a partition column that comes from the path"
         elif missing := [field.name for field in self._fields if not field.nullable and field.name not in names]:
-            problem = f"has no column {missing[0]!r}, which is required; it has {_listed(names)}"
+            problem = f"has no column {missing[0]!r}, which is required; it has {_list_names(names)}"
         elif not declared & set(names):
-            problem = f"has none of the declared columns; it has {_listed(names)}"
+            problem = f"has none of the declared columns; it has {_list_names(names)}"
         if problem:
             raise SourceError(f"{path}: {problem}", "write the file again, or correct schema.fields")
 
@@ -153,7 +153,7 @@ class ColumnFit:
         kind = kind_of(found)
         if kind in _ANYTHING or field.type == "json" or (field.type == "string" and self._coerce):
             return
-        if kind not in self._fitting(field):
+        if kind not in self._kinds_for(field):
             problems.append(f"column {where!r} is {found}, which is never {field.type}")
         elif kind == "struct":
             yield from self._compare(list(found), field.fields, f"{where}.", problems)
@@ -164,15 +164,15 @@ class ColumnFit:
                 problems.append(f"column {where!r} has keys that are {found.key_type}, and keys must be string")
             yield from self._type(found.item_type, field.values, where, problems)
 
-    def _fitting(self, field: FieldSpec) -> set[str]:
+    def _kinds_for(self, field: FieldSpec) -> set[str]:
         if decimal_of(field.type):
             return {"number", "text"}
-        quoted = {"text"} if self._lenient and _FITTING[field.type] == {"number"} else set()
+        quoted = {"text"} if self._lenient and _KINDS_FOR[field.type] == {"number"} else set()
         moment = {"number"} if self._lenient and field.type == "timestamp" else set()
-        return _FITTING[field.type] | quoted | moment
+        return _KINDS_FOR[field.type] | quoted | moment
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     shown = ", ".join(names[:20])
     return f"{shown} and {len(names) - 20} more" if len(names) > 20 else shown or "none"
 
@@ -180,7 +180,7 @@ def _listed(names: list[str]) -> str:
 MIXED = pa.large_string()
 """The type of a column whose values are of several kinds, each kept as JSON text; plain text is ``string``."""
 
-_FITTING = {
+_KINDS_FOR = {
     "string": {"text"},
     "boolean": {"boolean"},
     "int32": {"number"},
@@ -217,7 +217,7 @@ def kind_of(type: pa.DataType) -> str:
     return next((name for name, check in _KINDS.items() if check(type)), "other")
 
 
-def exact(array: pa.Array, field: FieldSpec) -> pa.Array:
+def convert_exactly(array: pa.Array, field: FieldSpec) -> pa.Array:
     """``array`` with the declared type; raises :class:`Suspicious` where a value would not survive that."""
     kind = arrow_type(field)
     if pa.types.is_null(array.type):
@@ -230,7 +230,7 @@ def exact(array: pa.Array, field: FieldSpec) -> pa.Array:
         if field.type == "map" and has_repeated_keys(array):
             raise Suspicious("a repeated key in a map")
         if field.type in ("struct", "list", "map"):
-            return convert_members(array, field, exact)
+            return convert_members(array, field, convert_exactly)
         return _scalar(array, field.type, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise Suspicious(f"{field.name}: {error}") from error
@@ -304,7 +304,7 @@ def json_value(scalar: pa.Scalar, field: FieldSpec | None) -> Any:
         case "boolean":
             return scalar.as_py()
         case "number":
-            return _number_row_json(scalar)
+            return _number_value(scalar)
         case "text":
             text = scalar.as_py()
             return parse(text.encode()) if field is not None and field.type == "json" else text
@@ -323,7 +323,7 @@ def json_value(scalar: pa.Scalar, field: FieldSpec | None) -> Any:
             return str(scalar.cast(pa.string())).replace(" ", "T", 1)
 
 
-def _number_row_json(scalar: pa.Scalar) -> Any:
+def _number_value(scalar: pa.Scalar) -> Any:
     if pa.types.is_floating(scalar.type):
         value = scalar.as_py()
         if not math.isfinite(value):

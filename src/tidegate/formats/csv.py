@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -56,7 +56,7 @@ class CsvFormat:
         self._rows = RowDecoder(rules)
         self._fit = ColumnFit(rules)
 
-    def decoded(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
+    def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
         """The records from ``each.start_record`` on."""
         plain = without_mark(chunks(raw, each.path, self._compression))
         passed = 0
@@ -69,13 +69,13 @@ class CsvFormat:
 
     def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
         """The records that dead letters of the file at ``path`` keep, each with its header."""
-        found = [self._again(content, path) for content in contents]
+        found = [self._reread_one(content, path) for content in contents]
         good = {number: each.batch for number, each in enumerate(found) if isinstance(each, Decoded)}
         bad = [Rejected(number, each, contents[number]) for number, each in enumerate(found) if isinstance(each, str)]
         kept = [number for number, batch in good.items() if batch.num_rows]
-        return Decoded.joined(list(good.values()), self._rows.schema, len(contents), kept, bad)
+        return Decoded.join(list(good.values()), self._rows.schema, len(contents), kept, bad)
 
-    def _again(self, content: bytes, path: str) -> Decoded | str:
+    def _reread_one(self, content: bytes, path: str) -> Decoded | str:
         """The one record of a letter, or what is still wrong with it."""
         try:
             blocks = [self._decode(block, sheet) for block, sheet in self._sheets([content], path) if len(block.ends)]
@@ -209,7 +209,7 @@ class CsvRows:
         if self._sheet.dialect.neat_ends(piece) is None:
             raise Suspicious("a quote at an unusual place")
         wanted = [index for index, name in enumerate(self._sheet.names) if name in self._fields]
-        table = _parsed(piece, self._sheet, wanted)
+        table = _parse(piece, self._sheet, wanted)
         if table.num_rows != end - start:
             raise Suspicious(f"{table.num_rows} rows in {end - start} records")
         found = {}
@@ -244,7 +244,7 @@ def _without_end(record: bytes) -> bytes:
     return record.removesuffix(b"\n").removesuffix(b"\r")
 
 
-def _parsed(piece: bytes, sheet: Sheet, wanted: list[int]) -> pa.Table:
+def _parse(piece: bytes, sheet: Sheet, wanted: list[int]) -> pa.Table:
     """The wanted columns of some records, by position, as text."""
     dialect = sheet.dialect
     names = [str(index) for index in range(len(sheet.names))]
@@ -365,36 +365,22 @@ Ends = npt.NDArray[np.int64]
 _NEWLINE = 10
 
 
-@dataclass(frozen=True, slots=True)
 class CsvDialect:
     """What separates cells and what stands around them."""
 
-    delimiter: str
-    quote: str | None
-    escape: str | None
-    _cell: re.Pattern[bytes] = field(init=False, repr=False, compare=False)
-    _record: re.Pattern[bytes] = field(init=False, repr=False, compare=False)
-    _unescape: re.Pattern[bytes] | None = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        cell = self._pattern()
-        between = re.escape(self.delimiter.encode())
-        escape = re.escape((self.escape or "").encode())
-        object.__setattr__(self, "_cell", re.compile(cell, re.DOTALL))
-        object.__setattr__(self, "_record", re.compile(b"%b(?:%b%b)*+\n" % (cell, between, cell), re.DOTALL))
-        object.__setattr__(self, "_unescape", re.compile(escape + b"(.)", re.DOTALL) if self.escape else None)
-
-    def _pattern(self) -> bytes:
-        """One cell: quoted (1) and what wrongly follows it (2), or plain (3)."""
-        between, quote, escape = (
-            re.escape(each.encode()) if each else b"" for each in (self.delimiter, self.quote, self.escape)
-        )
-        escaped = b"|%b." % escape if escape else b""
-        plain = b"(?:[^%b\n%b]%b)*+" % (between, escape, escaped)
+    def __init__(self, delimiter: str, quote: str | None, escape: str | None) -> None:
+        self.delimiter, self.quote, self.escape = delimiter, quote, escape
+        between, around, escaping = (re.escape((each or "").encode()) for each in (delimiter, quote, escape))
+        escaped = b"|%b." % escaping if escape else b""
+        plain = b"(?:[^%b\n%b]%b)*+" % (between, escaping, escaped)
+        inside = b"(?:[^%b%b]%b)*+" % (around, escaping, escaped or b"|" + 2 * around)
+        # quoted (1) and what wrongly follows it (2), or plain (3)
+        cell = b"(?:%b(%b)%b(%b)|(?!%b)(%b))" % (around, inside, around, plain, around, plain)
         if not quote:
-            return b"(?:()()(?!)|(%b))" % plain
-        inside = b"(?:[^%b%b]%b)*+" % (quote, escape, escaped or b"|" + 2 * quote)
-        return b"(?:%b(%b)%b(%b)|(?!%b)(%b))" % (quote, inside, quote, plain, quote, plain)
+            cell = b"(?:()()(?!)|(%b))" % plain
+        self._cell = re.compile(cell, re.DOTALL)
+        self._record = re.compile(b"%b(?:%b%b)*+\n" % (cell, between, cell), re.DOTALL)
+        self._unescape = re.compile(escaping + b"(.)", re.DOTALL) if escape else None
 
     def ends(self, text: bytes) -> Ends:
         """Behind which places records end; what follows the last is not whole."""

@@ -88,7 +88,7 @@ class WorkbookScan:
                 for each in slots[slot]:
                     with closing(fetcher.seekable(each)) as raw:
                         lines = sheet_lines(raw, each.path, sheet, timezone, days)
-                        yield from _decoded(decoder, lines, each.path)
+                        yield from _decode(decoder, lines, each.path)
 
 
 def first_rows(source: PathSource, each: FileSlice, sheet: str | None, timezone: str, count: int) -> Sequence[bytes]:
@@ -98,7 +98,7 @@ def first_rows(source: PathSource, each: FileSlice, sheet: str | None, timezone:
         return [line for line in islice(lines, count) if line]
 
 
-def _decoded(decoder: Decoder, lines: Iterator[bytes], path: str) -> Iterator[pa.RecordBatch]:
+def _decode(decoder: Decoder, lines: Iterator[bytes], path: str) -> Iterator[pa.RecordBatch]:
     before = 2
     while some := list(islice(lines, ROWS_AT_ONCE)):
         decoded = decoder.decode(b"".join(line + b"\n" for line in some))

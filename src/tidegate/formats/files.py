@@ -73,7 +73,7 @@ def chunks(raw: BinaryIO, path: str, declared: Compression) -> Iterator[bytes]:
     first = raw.read(_FEED.get(compression, _PLAIN_READ))
     _check_beginning(path, first, compression, declared)
     pieces = _pieces(first, raw, compression)
-    return pieces if compression is Compression.NONE else _decompressed(pieces, path, compression)
+    return pieces if compression is Compression.NONE else _decompress(pieces, path, compression)
 
 
 def _pieces(first: bytes, raw: BinaryIO, compression: Compression) -> Iterator[bytes]:
@@ -84,7 +84,7 @@ def _pieces(first: bytes, raw: BinaryIO, compression: Compression) -> Iterator[b
         piece = raw.read(size)
 
 
-def _decompressed(pieces: Iterator[bytes], path: str, compression: Compression) -> Iterator[bytes]:
+def _decompress(pieces: Iterator[bytes], path: str, compression: Compression) -> Iterator[bytes]:
     """Every member or frame, one after the other; zeros behind a gzip member are padding."""
     new = _DECOMPRESSORS[compression]
     step = _zstd_step if compression is Compression.ZSTD else _gzip_step
@@ -162,11 +162,11 @@ class Fetcher:
 
     def __call__(self, each: FileSlice) -> BinaryIO:
         """The file as a stream of exactly the object that was listed; raises as the store does."""
-        return self._prefetched(each) or self._store.open_input(each.path, etag=each.etag, size=each.size)
+        return self._take_prefetched(each) or self._store.open_input(each.path, etag=each.etag, size=each.size)
 
     def seekable(self, each: FileSlice) -> BinaryIO:
         """The same, to be read from anywhere."""
-        found = self._prefetched(each) or SeekableInput(self._store, each.path, etag=each.etag, size=each.size)
+        found = self._take_prefetched(each) or SeekableInput(self._store, each.path, etag=each.etag, size=each.size)
         return cast(BinaryIO, found)
 
     def close(self) -> None:
@@ -174,7 +174,7 @@ class Fetcher:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _prefetched(self, each: FileSlice) -> BinaryIO | None:
+    def _take_prefetched(self, each: FileSlice) -> BinaryIO | None:
         while self._pool is not None and self._waiting and len(self._fetched) < AHEAD:
             ahead = self._waiting.popleft()
             self._fetched[ahead.path] = self._pool.submit(self._read, ahead)

@@ -224,7 +224,7 @@ class _Splitter:
             self._ended = True
             self._check_behind(chunk[end + 1 :])
             part = part.up_to(end if self._kind == "array" else end + 1)
-        return self._with_gaps_told(part.split())
+        return self._fill_gaps(part.split())
 
     def end(self) -> bytes:
         """What is left when there is no more; raises where the array is not whole."""
@@ -266,8 +266,8 @@ class _Splitter:
                 "write one array per file, or set `format: ndjson` for a file with an object per line",
             )
 
-    def _with_gaps_told(self, lines: bytes) -> bytes:
-        """The same with a line for every element that is not there; counts elements on the way."""
+    def _fill_gaps(self, lines: bytes) -> bytes:
+        """Add a line for every element that is not there, and count elements."""
         if not lines:
             return lines
         if self._element_is_empty and lines.startswith(b"\n"):
@@ -321,7 +321,7 @@ class LineFormat:
         """The records of a block of lines."""
         return self._decoder.decode(block)
 
-    def decoded(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
+    def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
         """The records from ``each.start_record`` on."""
         return map(self._decoder.decode, self.blocks(raw, each))
 

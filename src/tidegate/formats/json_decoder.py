@@ -83,7 +83,7 @@ class Decoded:
     rejected: tuple[Rejected, ...] = ()
 
     @classmethod
-    def joined(
+    def join(
         cls, batches: Sequence[pa.RecordBatch], schema: pa.Schema, lines: int, kept: Sequence[int], bad: list[Rejected]
     ) -> Decoded:
         """Batches that together hold the records on the lines ``kept``."""
@@ -269,7 +269,7 @@ class Decoder:
                     if self._decode_group(block, start, end):
                         continue
                 self._decode_lines(block, start, end)
-        return Decoded.joined(block.batches, self.schema, len(block.lines), block.kept, block.rejected)
+        return Decoded.join(block.batches, self.schema, len(block.lines), block.kept, block.rejected)
 
     def _find_objects(self, block: _SplitBlock) -> None:
         """Tell lines that are objects from others, which are rejected; blank ones are skipped."""

@@ -300,7 +300,7 @@ class LineRepair:
             case "json":
                 return _text
             case "string" if self._coerce:
-                return _text_unless_text
+                return _text_of_other
             case "struct":
                 return self._object(field.fields)
             case "list" if field.items is not None:
@@ -359,7 +359,7 @@ def _text(value: Any, path: str) -> str:
     return compact(value) if _is_exact(value) else orjson.dumps(value).decode()
 
 
-def _text_unless_text(value: Any, path: str) -> str:
+def _text_of_other(value: Any, path: str) -> str:
     return value if isinstance(value, str) and not isinstance(value, Literal) else _text(value, path)
 
 

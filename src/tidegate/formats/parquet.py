@@ -37,7 +37,7 @@ class ParquetFormat(ColumnarFormat):
 
     seeks = True
 
-    def decoded(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
+    def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
         """The rows from ``each.start_record`` on."""
         try:
             file = open_parquet(raw)
@@ -58,10 +58,10 @@ class ParquetFormat(ColumnarFormat):
 
 def open_parquet(raw: BinaryIO) -> pq.ParquetFile:
     """The file, to be read through a buffer per column, which together stay within bounds."""
-    return _opened(raw, pq.read_metadata(raw))
+    return _open(raw, pq.read_metadata(raw))
 
 
-def _opened(raw: BinaryIO, metadata: pq.FileMetaData, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+def _open(raw: BinaryIO, metadata: pq.FileMetaData, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     buffer = min(max(_BUFFERS // max(metadata.num_columns, 1), _SMALLEST_BUFFER), _LARGEST_BUFFER)
     return pq.ParquetFile(
         raw,
@@ -138,7 +138,7 @@ class _Groups:
         """How long the texts of one row may be that stand in dictionaries."""
         if not paths:
             return 0
-        file = _opened(self._raw, self._file.metadata, paths)
+        file = _open(self._raw, self._file.metadata, paths)
         first = next(file.iter_batches(1, [number], paths, use_threads=False), None)
         return 0 if first is None else sum(map(_longest_text, first.columns))
 

@@ -36,7 +36,7 @@ class FormatReader(Protocol):
     @property
     def unknown(self) -> Counter[str]: ...
 
-    def decoded(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
+    def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
         """The records from ``each.start_record`` on; raises ``SourceError`` for a file that cannot be read on."""
 
     def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
@@ -93,7 +93,7 @@ class RowDecoder:
                 self._one_by_one(rows, range(start, end), batches, kept, bad)
         all_places = np.arange(len(rows)) if places is None else places
         rejected = [Rejected(int(all_places[number]), reason, rows.text(number)) for number, reason in bad]
-        return Decoded.joined(batches, self.schema, lines, all_places[kept].tolist(), rejected)
+        return Decoded.join(batches, self.schema, lines, all_places[kept].tolist(), rejected)
 
     def _one_by_one(
         self, rows: Rows, numbers: range, batches: list[pa.RecordBatch], kept: list[int], bad: list[tuple[int, str]]

@@ -80,7 +80,7 @@ class Sampler:
             ) from error
 
     @contextlib.contextmanager
-    def _tolerant(self, each: FileSlice) -> Iterator[None]:
+    def _noting_failure(self, each: FileSlice) -> Iterator[None]:
         try:
             yield
         except _UNREADABLE as error:
@@ -90,7 +90,7 @@ class Sampler:
     def _first_lines(self, each: FileSlice) -> Sequence[bytes]:
         """The first JSON lines of a file, or elements of its array."""
         found: list[bytes] = []
-        with self._tolerant(each), closing(self._opened(each)) as raw:
+        with self._noting_failure(each), closing(self._open(each)) as raw:
             is_array = self._source.format is Format.JSON
             whole = line_blocks(raw, each.path, self._source.compression, is_array=is_array)
             found.extend(islice((line for block in whole for line in block.splitlines()), self._lines))
@@ -101,7 +101,7 @@ class Sampler:
         unreadable = 0
         for each in slices:
             rows: list[Row] = []
-            with self._tolerant(each), closing(self._opened(each)) as raw:
+            with self._noting_failure(each), closing(self._open(each)) as raw:
                 plain = chunks(raw, each.path, self._source.compression)
                 for sheet, record in islice(sampled_records(plain, self._source.csv, each.path), self._lines):
                     try:
@@ -115,7 +115,7 @@ class Sampler:
     def _schemas(self, slices: Sequence[FileSlice]) -> Iterator[tuple[str, pa.Schema, int]]:
         for each in slices:
             found: tuple[pa.Schema, int] | None = None
-            with self._tolerant(each):
+            with self._noting_failure(each):
                 found = self._own_schema(each)
             if found is not None:
                 yield each.path, *found
@@ -125,8 +125,8 @@ class Sampler:
             raw = cast(BinaryIO, SeekableInput(self._store, each.path, etag=each.etag, size=each.size))
             file = open_parquet(raw)
             return own_schema(file), file.metadata.num_rows
-        with closing(self._opened(each)) as stream:
+        with closing(self._open(each)) as stream:
             return AvroFile(stream, each.path).schema, 1
 
-    def _opened(self, each: FileSlice) -> BinaryIO:
+    def _open(self, each: FileSlice) -> BinaryIO:
         return self._store.open_input(each.path, etag=each.etag, size=each.size)

@@ -160,11 +160,11 @@ class StrictLineReader:
     def record(self, value: Any) -> dict[str, Any]:
         """The same for a line that is parsed already."""
         try:
-            return self._checked(value)
+            return self._read_object(value)
         except RecursionError as error:
             raise BadLine("nested too deeply") from error
 
-    def _checked(self, value: Any) -> dict[str, Any]:
+    def _read_object(self, value: Any) -> dict[str, Any]:
         if not isinstance(value, Pairs):
             raise BadLine(f"not an object but {kind_of(value)}")
         for name, found in value:
@@ -203,7 +203,7 @@ class StrictLineReader:
                 return self._decimal(*(decimal_of(field.type) or (38, 0)))
 
     def _object(self, fields: tuple[FieldSpec, ...]) -> Convert:
-        converters = {field.name: self._forgiving(field) for field in fields}
+        converters = {field.name: self._forgiving_converter(field) for field in fields}
         required = [field.name for field in fields if not field.nullable]
 
         def convert(value: Any, path: str) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class StrictLineReader:
         if value is not None and self._rules.rescued is not None:
             self._left.append((path, value))
 
-    def _forgiving(self, field: FieldSpec) -> Convert:
+    def _forgiving_converter(self, field: FieldSpec) -> Convert:
         """The way to a column; where values can be rescued, one that does not fit is null."""
         convert = self._converter(field)
         if self._rules.rescued is None or not field.nullable:
@@ -250,7 +250,7 @@ class StrictLineReader:
         return forgive
 
     def _list(self, items: FieldSpec) -> Convert:
-        item = self._forgiving(items)
+        item = self._forgiving_converter(items)
 
         def convert(value: Any, path: str) -> list[Any]:
             if not isinstance(value, list) or isinstance(value, Pairs):
@@ -260,7 +260,7 @@ class StrictLineReader:
         return convert
 
     def _map(self, values: FieldSpec) -> Convert:
-        item = self._forgiving(values)
+        item = self._forgiving_converter(values)
 
         def convert(value: Any, path: str) -> list[tuple[str, Any]]:
             if not isinstance(value, Pairs):

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from tidegate.config.work_units import MS_KEYS
-from tidegate.core.units.time_range import check_bound
+from tidegate.core.units.time_range import parse_bound
 from tidegate.errors import WatermarkError
 from tidegate.migrate.properties import Given, as_list, as_mapping
 from tidegate.specs.units import PartitionKind
@@ -167,7 +167,7 @@ def _range(given: Given, each: dict[str, Any]) -> dict[str, str]:
 def _bound(given: Given, which: str, text: str, sample: str) -> str:
     """A bound as it was; a variable of the environment where it cannot be understood."""
     try:
-        check_bound(text, is_end=which == "to")
+        parse_bound(text, is_end=which == "to")
     except WatermarkError as exc:
         variable = given.secret(which, sample)
         given.leave("ms.watermark", f"{which}: {exc}; set {variable[2:-1]}")
@@ -254,8 +254,8 @@ def _partition(given: Given) -> str | dict[str, list[str]] | None:
         parts = {kind: [str(bound) for bound in bounds] for kind, bounds in found.items()}
         for kind, (start, end) in parts.items():
             PartitionKind(kind)
-            check_bound(start, is_end=False)
-            check_bound(end, is_end=True)
+            parse_bound(start, is_end=False)
+            parse_bound(end, is_end=True)
     except (ValueError, AttributeError, TypeError, WatermarkError):
         given.leave(
             "ms.work.unit.partition", f"is none of {', '.join(kinds)}, and no parts of a range; set work_unit.partition"

@@ -324,7 +324,7 @@ class Attempt:
         return True
 
     def _replace_columns(self, snapshot: Snapshot, error: ReplacesTable) -> bool:
-        """With ``overwrite`` a table without rows takes the columns of the files; rows go only if somebody says so."""
+        """With ``overwrite`` a table without rows takes the columns of the files. Rows are never dropped here."""
         if snapshot.active_paths():
             raise costs_rows(error)
         note = CommitNote({}, self.site.pace.now_ms(), "tidegate: columns replaced")
@@ -336,7 +336,7 @@ class Attempt:
         return True
 
     def _set_properties(self, snapshot: Snapshot) -> bool:
-        """Step b: set the properties that the table shall have and has not; True when a fresh snapshot is needed."""
+        """Step b: set the properties that the table lacks; True when a fresh snapshot is needed."""
         found = snapshot.facts.properties
         missing = {name: value for name, value in self.site.properties.items() if found.get(name) != value}
         if not missing:
@@ -585,9 +585,8 @@ def _finish(member: WrittenMember, attempt: Attempt, entry: LogEntry) -> Positio
 def _check_rows(site: TableContext, change: Change, entry: LogEntry) -> None:
     """``TableError`` where Spark wrote other rows than were gathered for it; that the commit is durable stays true.
 
-    It is the last of three looks: files of a work area are asked for before the statement, and Spark is told not to
-    pass over any that it misses. What gets by both must not be counted as good. The outcome of a commit is decided by
-    the log alone, as ever: this only says what it is worth.
+    This is the third check. Before the statement the files of the work area are looked for, and Spark must not skip
+    missing files. What gets past both must not count as good. The log alone still decides the outcome of the commit.
     """
     gathered, found = change.written_rows, entry.rows
     if change.frame is None or gathered is None or found is None or found == gathered:

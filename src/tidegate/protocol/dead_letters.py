@@ -57,8 +57,8 @@ class DeadLetterTable:
         checkpoint_every: int = 10,
         emit: Emit = ignore,
     ) -> None:
-        self.store = self._store = store
-        self.delta = self._delta = delta
+        self.store = store
+        self.delta = delta
         self._pace = pace or Pace()
         self._checkpoint_every = checkpoint_every
         self._emit = emit
@@ -66,7 +66,7 @@ class DeadLetterTable:
     @property
     def uri(self) -> str:
         """Where it is."""
-        return self._store.location.uri
+        return self.store.location.uri
 
     def pay(self, opened: Position, owed: Mapping[str, Any]) -> None:
         """Make the letter files of a committed position visible, unless they are; where it was promised."""
@@ -77,7 +77,7 @@ class DeadLetterTable:
         from tidegate.protocol.store import open_delta
         from tidegate.storage.stores import open_store
 
-        location = replace(self._store.location, uri=uri)
+        location = replace(self.store.location, uri=uri)
         store = open_store(location)
         every, emit = self._checkpoint_every, self._emit
         return DeadLetterTable(store, open_delta(location, store), self._pace, checkpoint_every=every, emit=emit)
@@ -85,16 +85,16 @@ class DeadLetterTable:
     def check(self, files: Sequence[DataFile]) -> None:
         """Raise ``ObjectMissing`` unless all letter files are there: the main commit must not owe what is gone."""
         for file in files:
-            self._store.head(file.path)
+            self.store.head(file.path)
 
     def position(self, opened: Position) -> int:
         """Up to which position of the source letters were committed here."""
-        snapshot = self._delta.snapshot() if opened.table_id is not None else None
+        snapshot = self.delta.snapshot() if opened.table_id is not None else None
         return 0 if snapshot is None else snapshot.transaction_version(_app_id(opened)) or 0
 
     def writers(self) -> frozenset[str]:
         """The application ids of all sources that have letters here, without the ids of their tables."""
-        return frozenset(app_id.rpartition("/")[0] for app_id in application_ids(self._store))
+        return frozenset(app_id.rpartition("/")[0] for app_id in application_ids(self.store))
 
     def commit(self, app_id: str, version: int, files: Sequence[DataFile], key: SourceKey) -> None:
         """Append ``files`` as version ``version`` of the source; nothing to do when the table is there already."""
@@ -123,11 +123,11 @@ class DeadLetterTable:
             f"select {columns} from t l left join ({answered}) r on l.id = r.resolves "
             f"where r.resolves is null and l.kind <> '{RESOLUTION}' and {mine} order by l.at, l.file, l.line"
         )
-        yield from map(letter_of, self._delta.rows(sql))
+        yield from map(letter_of, self.delta.rows(sql))
 
     def _send(self, app_id: str, version: int, files: Sequence[DataFile], key: SourceKey) -> None:
-        """One commit, unless a fresh snapshot shows that it was made: by us, or by whoever else pays this debt."""
-        snapshot = self._delta.snapshot()
+        """One commit, unless a fresh snapshot shows that we, or another process, made it already."""
+        snapshot = self.delta.snapshot()
         if snapshot is not None and (snapshot.transaction_version(app_id) or 0) >= version:
             return
         adds = [self._add(file) for file in files]
@@ -135,12 +135,12 @@ class DeadLetterTable:
         note = CommitNote({app_id: version}, self._pace.now_ms(), metadata.decode())
         failpoint("state.letters.before")
         if snapshot is None:
-            self._delta.create(letter_schema(), (), adds, note)
+            self.delta.create(letter_schema(), (), adds, note)
         else:
             check_table(snapshot.facts, self.uri)
             self._check_columns(snapshot.facts.schema_json)
-            self._delta.append(snapshot, adds, note)
-        sync_entries(self._store, 0 if snapshot is None else snapshot.facts.version)
+            self.delta.append(snapshot, adds, note)
+        sync_entries(self.store, 0 if snapshot is None else snapshot.facts.version)
         failpoint("state.letters.after")
         self._checkpoint(0 if snapshot is None else snapshot.facts.version + 1, key)
 
@@ -149,8 +149,8 @@ class DeadLetterTable:
         if self._checkpoint_every <= 0 or (version + 1) % self._checkpoint_every:
             return
         try:
-            self._delta.checkpoint()
-            clean_log(self._store, datetime.fromtimestamp(self._pace.now_ms() / 1000, UTC), of_positions=False)
+            self.delta.checkpoint()
+            clean_log(self.store, datetime.fromtimestamp(self._pace.now_ms() / 1000, UTC), of_positions=False)
         except Exception as error:
             text = f"no Delta checkpoint of the dead letters {self.uri} ({error}); tried again later"
             self._emit(Notice(key.pipeline, key.source, text))
@@ -166,7 +166,7 @@ class DeadLetterTable:
 
     def _add(self, file: DataFile) -> Add:
         try:
-            found = self._store.head(file.path)
+            found = self.store.head(file.path)
         except ObjectMissing as error:
             raise StateError(
                 f"dead letters that are committed but not yet visible are gone: {self.uri}/{file.path}",

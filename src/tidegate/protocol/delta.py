@@ -41,7 +41,7 @@ _PROTOCOL_SEARCH = 100
 _AHEAD = 4
 _LOOK_EVERY_SECS = 0.1
 _STORAGE = re.compile(r"Generic \w+ error|Error performing [A-Za-z]+ ")
-"""How the library tells of a store that failed, inside any of its errors."""
+"""How any error of the library shows that the store failed."""
 
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|\s+0: <unknown>.*", re.DOTALL)
 """Colours and native stack traces in the library's messages."""
@@ -156,8 +156,7 @@ class DeltaLakeTable:
                 partition_by=list(partition_columns),
                 configuration=dict(properties or {}),
                 storage_options=self._options,
-                commit_properties=_properties(note, max_commit_retries=0),
-                post_commithook_properties=no_hooks(),
+                **_settings(note),
             )
 
     def rows(self, sql: str, action: str = "read") -> Iterator[dict[str, Any]]:
@@ -179,8 +178,7 @@ class DeltaLakeTable:
                 mode="append",
                 schema=base.table.schema(),
                 partition_by=list(base.facts.partition_columns),
-                commit_properties=_properties(note),
-                post_commithook_properties=no_hooks(),
+                **_settings(note, retries=None),
             )
 
     def replace(self, base: Snapshot, predicate: str, rows: pa.RecordBatchReader, note: CommitNote) -> None:
@@ -200,8 +198,7 @@ class DeltaLakeTable:
                 base.table,
                 rows,
                 mode="overwrite",
-                commit_properties=_properties(note, max_commit_retries=0),
-                post_commithook_properties=no_hooks(),
+                **_settings(note),
                 **what,
             )
 
@@ -213,26 +210,22 @@ class DeltaLakeTable:
 
     def add_columns(self, base: Snapshot, fields: Sequence[pa.Field]) -> None:
         import pyarrow
-        from deltalake import CommitProperties, Schema
+        from deltalake import Schema
 
         assert isinstance(base, DeltaSnapshot)
         with self._mapped("add columns to"):
             base.table.alter.add_columns(
                 Schema.from_arrow(pyarrow.schema(fields)).fields,
-                commit_properties=CommitProperties(max_commit_retries=0),
-                post_commithook_properties=no_hooks(),
+                **_settings(),
             )
 
     def set_properties(self, base: Snapshot, properties: Mapping[str, str]) -> None:
-        from deltalake import CommitProperties
-
         assert isinstance(base, DeltaSnapshot)
         with self._mapped("set properties of"):
             base.table.alter.set_table_properties(
                 dict(properties),
                 raise_if_not_exists=False,
-                commit_properties=CommitProperties(max_commit_retries=0),
-                post_commithook_properties=no_hooks(),
+                **_settings(),
             )
 
     def checkpoint(self) -> None:
@@ -308,16 +301,20 @@ def _adds(adds: Sequence[Add]) -> list[Any]:
     return [AddAction(add.path, add.size, dict(add.partition_values), add.modified_ms, True, add.stats) for add in adds]
 
 
-def _properties(note: CommitNote, max_commit_retries: int | None = None) -> Any:
+def _settings(note: CommitNote | None = None, retries: int | None = 0) -> dict[str, Any]:
+    """How the library commits: with the positions and tags of ``note``, and nothing done afterwards."""
     from deltalake import CommitProperties, Transaction
 
-    return CommitProperties(
-        app_transactions=[
-            Transaction(app_id, version, note.last_updated_ms) for app_id, version in note.transactions.items()
-        ],
-        custom_metadata={"userMetadata": note.user_metadata},
-        max_commit_retries=max_commit_retries,
-    )
+    if note is None:
+        properties = CommitProperties(max_commit_retries=retries)
+    else:
+        when = note.last_updated_ms
+        properties = CommitProperties(
+            app_transactions=[Transaction(app_id, version, when) for app_id, version in note.transactions.items()],
+            custom_metadata={"userMetadata": note.user_metadata},
+            max_commit_retries=retries,
+        )
+    return {"commit_properties": properties, "post_commithook_properties": no_hooks()}
 
 
 def no_hooks() -> Any:

@@ -288,11 +288,11 @@ WORK = "work"
 
 def save_files(store: ObjectStore, key: SourceKey, version: int, attempt: str, entry: bytes) -> None:
     """Keep what that log entry adds, for the document of a commit that Spark made."""
-    files = [file.to_json() for file in _added(entry)]
+    files = [file.to_json() for file in _added_files(entry)]
     store.put(key.written(version, attempt), json.dumps({"data_files": files}).encode())
 
 
-def _added(entry: bytes) -> Iterator[DataFile]:
+def _added_files(entry: bytes) -> Iterator[DataFile]:
     for line in entry.splitlines():
         if line.startswith(b'{"add":'):
             add = json.loads(line)["add"]
@@ -407,7 +407,7 @@ def user_metadata(tags: Sequence[CommitTag]) -> str:
 
 
 def parse_tags(text: object) -> tuple[CommitTag, ...]:
-    """The tags in a commit's ``userMetadata``; none when somebody else wrote it."""
+    """The tags in a commit's ``userMetadata``; none when another program wrote it."""
     if not isinstance(text, str) or f'"{FIELD}"' not in text:
         return ()
     try:
@@ -419,7 +419,10 @@ def parse_tags(text: object) -> tuple[CommitTag, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """One source's newest mirrored state; ``delta_version`` is the table version its commit was based on."""
+    """One source's newest recorded state; ``delta_version`` is the table version its commit was based on.
+
+    ``shown_by`` is ``mirror``, or ``document`` where the mirror's file lags behind.
+    """
 
     key: SourceKey
     version: int
@@ -430,6 +433,7 @@ class Mirror:
     polls: int
     written_at: str
     letters: int = 0
+    shown_by: str = "mirror"
 
     def to_bytes(self) -> bytes:
         """The file's content, indented for people."""
@@ -499,33 +503,27 @@ def is_mirror_of(store: ObjectStore, key: SourceKey) -> bool:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A recorded position; ``shown_by`` is ``mirror`` or ``document``, ``table_version`` -1 where it is not
-    noted.
+def read_recorded(store: ObjectStore, key: SourceKey) -> Mirror | None:
+    """The newest recorded position of ``key``, from its mirror or a newer document; None when there is neither.
+
+    ``table_version`` is -1 where a document has no note that says it.
     """
-
-    version: int
-    state: State
-    table_version: int
-    written_at: str
-    polls: int
-    shown_by: str
-    letters: int = 0
-
-
-def read_recorded(store: ObjectStore, key: SourceKey) -> Recorded | None:
-    """The newest recorded position of ``key``, None when nothing was recorded yet."""
     mirror = read_mirror(store, key)
     winners = [name for name in names(store, key, 1 if mirror is None else mirror.version + 1) if name.ending == "won"]
     for name in sorted(winners, key=lambda name: name.version, reverse=True):
         found = read(store, key, name.version, name.attempt)
         if found is not None and (document := found.document) is not None:
             note = read_won(store, key, name.version, name.attempt)
-            table_version = -1 if note is None else note.table_version
-            about = (document.version, document.state, table_version, document.written_at)
-            return Recorded(*about, polls=0, shown_by="document", letters=document.letters)
-    if mirror is None:
-        return None
-    about = (mirror.version, mirror.state, mirror.table_version, mirror.written_at)
-    return Recorded(*about, polls=mirror.polls, shown_by="mirror", letters=mirror.letters)
+            return Mirror(
+                key,
+                document.version,
+                document.attempt,
+                -1 if note is None else note.table_version,
+                document.delta_version,
+                document.state,
+                0,
+                document.written_at,
+                document.letters,
+                shown_by="document",
+            )
+    return mirror

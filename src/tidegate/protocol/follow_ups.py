@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 CLEAN_LOG = "clean_log"
 KEPT = timedelta(hours=24)
-"""How long a work area is left alone that somebody may still be using."""
+"""How long a work area stays, since a process may still be using it."""
 
 
 def pay(site: TableContext, opened: Position, *, note: bool = True) -> None:
@@ -128,7 +128,7 @@ def show(site: TableContext, opened: Position, state: State) -> None:
 
 def checkpoint(site: TableContext, now: Position, before: int) -> None:
     """Every so many commits a Delta checkpoint, which keeps loading the table fast; then the log is cleaned."""
-    if not _passed(before, now.version, site.checkpoint_every):
+    if not _passes_multiple(before, now.version, site.checkpoint_every):
         return
     try:
         failpoint("state.checkpoint.before")
@@ -149,7 +149,7 @@ def checkpoint(site: TableContext, now: Position, before: int) -> None:
 
 def compact_ledger(site: TableContext, now: Position, before: int) -> None:
     """Every so often gather a block of old documents, or as many as the commit moved over."""
-    if now.parent is None or not _passed(before, now.version, ledger.LOOK_EVERY):
+    if now.parent is None or not _passes_multiple(before, now.version, ledger.LOOK_EVERY):
         return
     try:
         ledger.compact(site.store, site.key, now.parent, most=1 + (now.version - before) // SIZE)
@@ -157,7 +157,7 @@ def compact_ledger(site: TableContext, now: Position, before: int) -> None:
         _notify(site, f"old documents below position {now.version} are not gathered yet ({error}); tried again later")
 
 
-def _passed(before: int, now: int, every: int) -> bool:
+def _passes_multiple(before: int, now: int, every: int) -> bool:
     """Whether a multiple of ``every`` was reached on the way from ``before`` to ``now``."""
     return every > 0 and now // every > before // every
 

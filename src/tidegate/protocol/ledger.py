@@ -192,7 +192,7 @@ def from_documents(
 
 @dataclass(frozen=True, slots=True)
 class ChainLink:
-    """The winner of a position; ``attempt`` is None when nothing tells it, and ``reason`` then says why.
+    """The winner of a position; ``attempt`` is None when it is unknown, and ``reason`` then says why.
 
     ``sha256`` is None where only a note names the attempt.
     """
@@ -290,7 +290,7 @@ def _document(store: ObjectStore, key: SourceKey, link: ChainLink) -> Document |
 def _read_winner(store: ObjectStore, key: SourceKey, link: ChainLink) -> tuple[Stored | None, Won | None, str | None]:
     """The winner's document as found, its note, and the hash that the document must have.
 
-    That is None when only the name of a damaged note tells the winner.
+    That is None when only the name of a damaged note shows the winner.
     """
     if link.attempt is None:
         return None, None, None

@@ -135,6 +135,12 @@ _RANGE = {
     "bad": "bad",
 }
 _LISTS = ("data_files", "dead_letter_files")
+_OF_COMMIT = {
+    "position": "version",
+    "commit_rows": "rows",
+    **{name: name for name in ("attempt", "action", "table_version", "watermark_state", "watermark", "gap", "sha256")},
+}
+"""Columns that repeat a field of the entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,17 +292,8 @@ def _on_first_rows(lists: Sequence[Any], covered: Sequence[tuple[int, Coverage |
 def _head(entry: LedgerEntry) -> dict[str, Any]:
     """The columns that belong to a whole commit."""
     parent = entry.parent
-    return {
-        "position": entry.version,
-        "attempt": entry.attempt,
-        "action": entry.action,
+    return {name: getattr(entry, each) for name, each in _OF_COMMIT.items()} | {
         "committed_at": datetime.fromisoformat(entry.written_at) if entry.written_at else None,
-        "table_version": entry.table_version,
-        "commit_rows": entry.rows,
-        "watermark_state": entry.watermark_state,
-        "watermark": entry.watermark,
-        "gap": entry.gap,
-        "sha256": entry.sha256,
         "parent_position": None if parent is None else parent.version,
         "parent_attempt": None if parent is None else parent.attempt,
         "parent_sha256": None if parent is None else parent.sha256,
@@ -353,18 +350,10 @@ def entries_in(batch: pa.RecordBatch) -> Iterator[LedgerEntry]:
 def _entry(head: dict[str, Any], coverage: tuple[Coverage, ...]) -> LedgerEntry:
     parent, moment = head["parent_position"], head["committed_at"]
     return LedgerEntry(
-        version=head["position"],
-        attempt=head["attempt"],
-        action=head["action"],
+        **{each: head[name] for name, each in _OF_COMMIT.items()},
         written_at="" if moment is None else moment.isoformat(),
-        table_version=head["table_version"],
-        rows=head["commit_rows"],
         coverage=coverage,
         data_files=tuple(head["data_files"] or ()),
-        gap=head["gap"],
-        sha256=head["sha256"],
         parent=None if parent is None else Parent(parent, head["parent_attempt"], head["parent_sha256"]),
-        watermark_state=head["watermark_state"],
-        watermark=head["watermark"],
         dead_letter_files=tuple(head["dead_letter_files"] or ()),
     )

@@ -52,7 +52,7 @@ def relative_path(store: ObjectStore, path: str) -> str:
 
 
 def sync_entries(store: ObjectStore, start: int) -> None:
-    """Force the entries from version ``start`` on to disk, whoever wrote them: a log with a hole cannot be read."""
+    """Force the entries from version ``start`` on to disk, also those of others: a log with a hole cannot be read."""
     if store.location.is_forced:
         store.sync([entry_path(version) for version in DeltaLog(store).versions(start)])
 

@@ -272,7 +272,7 @@ def clean_log(store: ObjectStore, now: datetime, *, of_positions: bool = True) -
     if len(parts) != 1 or not parts[0].endswith(".checkpoint.parquet"):
         return Cleaned()
     kept = retention(_properties(store, parts[0]))
-    needed = _needed(store, parts[0]) if of_positions else newest
+    needed = _first_needed(store, parts[0]) if of_positions else newest
     if kept is None or needed is None:
         return Cleaned()
     removed = [info for _, info in _removable(store, now - kept, min(needed, newest))][:MOST]
@@ -301,8 +301,8 @@ def _properties(store: ObjectStore, checkpoint: str) -> dict[str, str]:
     return {str(name): str(value) for each in found for name, value in dict(each.get("configuration") or {}).items()}
 
 
-def _needed(store: ObjectStore, checkpoint: str) -> int | None:
-    """The first version that some position still needs; None where a position has no document that tells."""
+def _first_needed(store: ObjectStore, checkpoint: str) -> int | None:
+    """The first version that some position still needs; None where a position has no readable document."""
     first: list[int] = []
     for txn in checkpoint_actions(store, checkpoint, "txn", ("appId", "version")):
         key = key_of(str(txn["appId"]))

@@ -170,7 +170,7 @@ def read_attempts(store: ObjectStore, key: SourceKey, identity: Identity) -> Att
 
 
 def shown_attempts(store: ObjectStore, key: SourceKey, identity: Identity) -> Attempts | None:
-    """The same for whoever has not opened the position: None where one is recorded."""
+    """The same for callers that have not opened the position: None where one is recorded."""
     found = read_attempts(store, key, identity)
     return None if found is None or read_recorded(store, key) is not None else found
 

@@ -179,16 +179,16 @@ class WinnerEvidence:
 
 
 def find_winner(site: TableContext, version: int, table_version: int) -> Winner:
-    """The winner of position ``version`` in a table at ``table_version``; stops when nothing tells."""
+    """The winner of position ``version`` in a table at ``table_version``; stops when it cannot be known."""
     evidence = gather_evidence(site, version)
-    winner = weigh(site, version, evidence, _entry(site, version, table_version, evidence))
+    winner = weigh(site, version, evidence, _winning_entry(site, version, table_version, evidence))
     if winner is None:
         raise _nothing_readable(site, version, table_version, evidence)
     return winner
 
 
 def weigh(site: TableContext, version: int, evidence: WinnerEvidence, entry: LogEntry | None) -> Winner | None:
-    """The winner by its log entry where that is known, else by its note; None when neither tells."""
+    """The winner by its log entry where that is known, else by its note; None when there is neither."""
     tag = None if entry is None else entry.tag_of(site.key)
     if entry is not None and tag is not None:
         return _from_tag(site, entry, tag, evidence)
@@ -206,7 +206,7 @@ def gather_evidence(site: TableContext, version: int) -> WinnerEvidence:
     return evidence
 
 
-def _entry(site: TableContext, version: int, table_version: int, evidence: WinnerEvidence) -> LogEntry | None:
+def _winning_entry(site: TableContext, version: int, table_version: int, evidence: WinnerEvidence) -> LogEntry | None:
     """The log entry that moved the source to ``version``, None when it cannot be found any more.
 
     With a good note and its document there is no need to search for an entry that was cleaned up.
@@ -251,7 +251,7 @@ def _from_tag(site: TableContext, entry: LogEntry, tag: CommitTag, evidence: Win
         )
     return Winner(
         parent=Parent(tag.version, tag.attempt, tag.sha256),
-        state=_embedded(site, entry, tag) if document is None else document.state,
+        state=_embedded_state(site, entry, tag) if document is None else document.state,
         identity=tag.identity if document is None else document.identity,
         document=document,
         table_id=next((each for each in table_ids if each is not None), None),
@@ -267,7 +267,7 @@ def _from_tag(site: TableContext, entry: LogEntry, tag: CommitTag, evidence: Win
     )
 
 
-def _embedded(site: TableContext, entry: LogEntry, tag: CommitTag) -> State:
+def _embedded_state(site: TableContext, entry: LogEntry, tag: CommitTag) -> State:
     """The state in the log entry; unreadable, it is the last rung that broke."""
     try:
         return tag.state()

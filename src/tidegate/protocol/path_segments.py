@@ -59,7 +59,7 @@ def write_segment(store: ObjectStore, key: SourceKey, files: Iterable[SourceFile
     return Segment(sha256, count, size)
 
 
-def merged(parts: Iterable[Iterable[SourceFile]]) -> Iterator[SourceFile]:
+def merge_sorted(parts: Iterable[Iterable[SourceFile]]) -> Iterator[SourceFile]:
     """Several sorted streams as one."""
     return heapq.merge(*parts, key=attrgetter("path"))
 
@@ -74,7 +74,7 @@ class OpenSegment:
         import pyarrow.parquet as pq
 
         self.segment = segment
-        self._local = _fetched(store, key, segment)
+        self._local = _fetch(store, key, segment)
         self._parquet = pq.ParquetFile(self._local)
         self.bounds = [_bounds(self._parquet, number) for number in range(self._parquet.num_row_groups)]
 
@@ -104,9 +104,7 @@ def _write(local: IO[bytes], files: Iterable[SourceFile]) -> int:
     count = 0
     with pq.ParquetWriter(local, schema, compression="zstd", use_dictionary=False) as writer:
         while group := list(islice(rows, ROWS_PER_GROUP)):
-            columns = [[file.path for file in group], [file.size for file in group], [file.etag for file in group]]
-            arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-            writer.write_table(pa.table(arrays, schema=schema), row_group_size=ROWS_PER_GROUP)
+            writer.write_table(_table(group).cast(schema), row_group_size=ROWS_PER_GROUP)
             count += len(group)
     return count
 
@@ -125,7 +123,7 @@ def _bounds(parquet: pa.parquet.ParquetFile, number: int) -> tuple[str, str]:
     return (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else ("", LAST)
 
 
-def _fetched(store: ObjectStore, key: SourceKey, segment: Segment) -> pa.NativeFile:
+def _fetch(store: ObjectStore, key: SourceKey, segment: Segment) -> pa.NativeFile:
     """A local copy whose content has the recorded hash; it has no name any more and goes when it is closed."""
     import pyarrow as pa
 
@@ -180,7 +178,7 @@ class RememberedPaths:
     def look_up(self, segments: Sequence[Segment], files: Sequence[SourceFile]) -> list[Known]:
         """What the set says about each of ``files``; ``StateError`` when a segment is missing or damaged."""
         known = [Known.NEW] * len(files)
-        opened = self._opened(segments)
+        opened = self._open_all(segments)
         if not files or not opened:
             return known
         order = sorted(range(len(files)), key=lambda number: files[number].path)
@@ -196,20 +194,20 @@ class RememberedPaths:
                     known[order[start + at]] = Known.READ if same else Known.REWRITTEN
         return known
 
-    def including(self, state: SetState, files: Iterable[SourceFile]) -> SetState:
+    def extend(self, state: SetState, files: Iterable[SourceFile]) -> SetState:
         """``state`` with one more segment that holds ``files``, and what is to be merged with them."""
         new = sorted(files, key=lambda file: file.path)
         if not new:
             return state
         old = segments_to_merge(state.segments, len(new))
-        parts = [segment.files() for segment in self._opened(state.segments) if segment.segment in old]
-        return with_segment(state, old, write_segment(self._store, self._key, merged([new, *parts])))
+        parts = [segment.files() for segment in self._open_all(state.segments) if segment.segment in old]
+        return with_segment(state, old, write_segment(self._store, self._key, merge_sorted([new, *parts])))
 
     def check(self, segments: Sequence[Segment]) -> None:
         """``StateError`` unless every segment is there and is the one that was written."""
-        self._opened(segments)
+        self._open_all(segments)
 
-    def _opened(self, segments: Sequence[Segment]) -> list[OpenSegment]:
+    def _open_all(self, segments: Sequence[Segment]) -> list[OpenSegment]:
         wanted = {segment.sha256 for segment in segments}
         for sha256 in [each for each in self._open if each not in wanted]:
             self._parts.forget(sha256)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tidegate.protocol.store import PositionStore
 
 MOST_TRIES = 1000
-"""How often an unconditional save begins again because somebody else saved meanwhile."""
+"""How often an unconditional save begins again because another process saved meanwhile."""
 
 KIND = "provider"
 """The kind of the debt that pays for the copy."""
@@ -130,36 +130,26 @@ class NumberedMetadataProvider(BaseMetadataProvider):
         last = self.last(dataflow_id)
         return None if last is None else last.watermark
 
-    def update_watermark(
-        self, dataflow_id: str, watermark_value: str, *, job_id: str | None, dataflow_run_id: str | None
-    ) -> None:
+    def update_watermark(self, dataflow_id: str, watermark_value: str, **by: str | None) -> None:
         def once() -> None:
-            self.save(dataflow_id, _following(self.last(dataflow_id), watermark_value, job_id, dataflow_run_id))
+            self.save(dataflow_id, _following(self.last(dataflow_id), watermark_value, **by))
 
         _insist(dataflow_id, once)
 
-    def compare_and_set(
-        self,
-        dataflow_id: str,
-        expected: str | None,
-        watermark_value: str,
-        *,
-        job_id: str | None,
-        dataflow_run_id: str | None,
-    ) -> None:
-        following = _following(self.last(dataflow_id), watermark_value, job_id, dataflow_run_id)
+    def compare_and_set(self, dataflow_id: str, expected: str | None, watermark_value: str, **by: str | None) -> None:
+        following = _following(self.last(dataflow_id), watermark_value, **by)
         if following.previous != expected:
             raise saved_by_another(dataflow_id)
         self.save(dataflow_id, following)
 
 
-def _following(last: Saved | None, text: str, job_id: str | None, run_id: str | None) -> Saved:
+def _following(last: Saved | None, text: str, job_id: str | None, dataflow_run_id: str | None) -> Saved:
     previous, number = (None, 0) if last is None else (last.watermark, last.number)
-    return Saved(check_text(text), previous, job_id, run_id, datetime.now(UTC), number + 1)
+    return Saved(check_text(text), previous, job_id, dataflow_run_id, datetime.now(UTC), number + 1)
 
 
 def _insist(dataflow_id: str, save: Callable[[], None]) -> None:
-    """Save, again and again while somebody else is first."""
+    """Save, again and again while another process is first."""
     for _ in range(MOST_TRIES):
         try:
             return save()
@@ -366,27 +356,27 @@ class FileMetadataProvider(NumberedMetadataProvider):
         self._store = open_store(location)
 
     def last(self, dataflow_id: str) -> Saved | None:
-        shown = self._shown(dataflow_id)
+        shown = self._read_current(dataflow_id)
         for path in self._entries(dataflow_id, 0 if shown is None else shown.number):
             shown = self._read(dataflow_id, path)
         return shown
 
     def save(self, dataflow_id: str, saved: Saved) -> None:
-        content = _content(dataflow_id, saved, str(uuid4()))
+        content = _encode(dataflow_id, saved, str(uuid4()))
         entry = f"{_folder(dataflow_id)}/history/{saved.number:020d}.json"
         try:
             self._store.put_if_absent(entry, content)
         except ObjectExists:
             if self._store.get(entry) != content:
                 raise saved_by_another(dataflow_id) from None
-        self._store.put(_current(dataflow_id), content)
+        self._store.put(_current_path(dataflow_id), content)
 
     def history(self, dataflow_id: str) -> tuple[Saved, ...]:
         return tuple(self._read(dataflow_id, path) for path in self._entries(dataflow_id, 0))
 
-    def _shown(self, dataflow_id: str) -> Saved | None:
+    def _read_current(self, dataflow_id: str) -> Saved | None:
         try:
-            return self._read(dataflow_id, _current(dataflow_id))
+            return self._read(dataflow_id, _current_path(dataflow_id))
         except ObjectMissing:
             return None
 
@@ -404,7 +394,7 @@ class FileMetadataProvider(NumberedMetadataProvider):
         try:
             data = json.loads(content)
             check_schema_version(data, where)
-            return _saved(dataflow_id, data)
+            return _decode(dataflow_id, data)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise StateError(
                 f"{where} is not a saved watermark of {dataflow_id!r}: it is damaged, or somebody changed it",
@@ -422,17 +412,17 @@ def _folder(dataflow_id: str) -> str:
     return "/".join(names)
 
 
-def _current(dataflow_id: str) -> str:
+def _current_path(dataflow_id: str) -> str:
     return f"{_folder(dataflow_id)}/current.json"
 
 
-def _content(dataflow_id: str, saved: Saved, token: str) -> bytes:
-    """The bytes of one save; ``token`` tells our own save from somebody else's when an answer was lost."""
+def _encode(dataflow_id: str, saved: Saved, token: str) -> bytes:
+    """The bytes of one save; ``token`` shows whether a save is our own when its answer was lost."""
     about = {"schema_version": SCHEMA_VERSION, **saved.facts(dataflow_id), "token": token}
     return (json.dumps(about, indent=2, ensure_ascii=False, default=datetime.isoformat) + "\n").encode()
 
 
-def _saved(dataflow_id: str, data: Mapping[str, Any]) -> Saved:
+def _decode(dataflow_id: str, data: Mapping[str, Any]) -> Saved:
     """What :func:`_content` wrote; ``ValueError``, ``KeyError`` or ``TypeError`` when it is something else."""
     if data["dataflow_id"] != dataflow_id or data["schema_version"] != SCHEMA_VERSION:
         raise ValueError(dataflow_id)
@@ -459,21 +449,11 @@ class DeltaLogMetadataProvider(BaseMetadataProvider):
     def get_watermark(self, dataflow_id: str) -> str | None:
         return _text(self._positions(dataflow_id).open(read_only=True))
 
-    def update_watermark(
-        self, dataflow_id: str, watermark_value: str, *, job_id: str | None, dataflow_run_id: str | None
-    ) -> None:
+    def update_watermark(self, dataflow_id: str, watermark_value: str, **_: str | None) -> None:
         positions = self._positions(dataflow_id)
         _insist(dataflow_id, lambda: self._commit(positions, positions.open(), watermark_value))
 
-    def compare_and_set(
-        self,
-        dataflow_id: str,
-        expected: str | None,
-        watermark_value: str,
-        *,
-        job_id: str | None,
-        dataflow_run_id: str | None,
-    ) -> None:
+    def compare_and_set(self, dataflow_id: str, expected: str | None, watermark_value: str, **_: str | None) -> None:
         positions = self._positions(dataflow_id)
         opened = positions.open()
         if _text(opened) != expected:

@@ -33,7 +33,7 @@ from tidegate.protocol.position import Position, TableContext
 from tidegate.protocol.table import Snapshot
 
 Usable = Callable[[State], bool]
-"""Whether a state can be gone on from; raises for one that a newer program wrote."""
+"""Whether a run can go on from a state; raises for one that a newer program wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,14 @@ class Rung:
     def coverage(self) -> tuple[Coverage, ...] | None:
         """What the position is known to have read, None where that is not known.
 
-        Only a run is told by its coverage; other commands change the state in ways that it does not show.
+        Only runs: other commands change the state in ways that coverage does not show.
         """
         document = None if self.winner is None else self.winner.document
         return document.coverage if document is not None and document.action == "run" else None
 
     @property
     def follows(self) -> int:
-        """The position before it, as its document says; -1 where there is none that tells."""
+        """The position before it, as its document says; -1 without a readable document."""
         document = None if self.winner is None else self.winner.document
         if document is None:
             return -1
@@ -167,9 +167,9 @@ class _Search:
             return None, f"shows attempt {shown.attempt}, and the note names {evidence.noted}"
         if not (shown.state and self._usable(shown.state)):
             return None, f"shows position {version}; its state cannot be understood"
-        return self._mirrored(shown, evidence), f"shows position {version}: its whole state, which no hash protects"
+        return self._from_mirror(shown, evidence), f"shows position {version}: its whole state, which no hash protects"
 
-    def _mirrored(self, shown: Mirror, evidence: WinnerEvidence) -> Winner:
+    def _from_mirror(self, shown: Mirror, evidence: WinnerEvidence) -> Winner:
         note = evidence.notes.get(shown.attempt)
         return Winner(
             parent=Parent(shown.version, shown.attempt, "" if note is None else note.sha256),

@@ -64,7 +64,7 @@ class SqlMetadataProvider(NumberedMetadataProvider):
     """Keeps watermarks in the database at ``url``, an address as SQLAlchemy takes it; its password never shows."""
 
     def __init__(self, url: Secret) -> None:
-        self._address = _parsed(url)
+        self._address = _parse_address(url)
         waiting = {"sqlite": {"timeout": SECONDS}, "postgresql": {"connect_timeout": SECONDS}}
         try:
             self._engine = sa.create_engine(
@@ -99,7 +99,7 @@ class SqlMetadataProvider(NumberedMetadataProvider):
         with self._mapped():
             try:
                 with self._engine.begin() as connection:
-                    if not _saved_over(connection, values):
+                    if not _replace_row(connection, values):
                         raise saved_by_another(dataflow_id)
                     connection.execute(sa.insert(_history), values)
             except IntegrityError:
@@ -120,7 +120,7 @@ class SqlMetadataProvider(NumberedMetadataProvider):
         with self._engine.connect() as connection:
             rows = connection.execute(query).mappings()
             try:
-                return [_saved(row) for row in rows]
+                return [_decode(row) for row in rows]
             except (AttributeError, TypeError, ValueError):
                 raise StateError(
                     f"{self.uri}: a row of {WATERMARKS} or {HISTORY} is not a saved watermark: somebody changed it",
@@ -142,7 +142,7 @@ class SqlMetadataProvider(NumberedMetadataProvider):
             return self._create()
 
     def _create(self) -> None:
-        """Make the missing tables, all or none; SQLite has to be told that this is one transaction."""
+        """Make the missing tables, all or none; SQLite needs an explicit transaction."""
         with self._engine.begin() as connection:
             if self._engine.name == "sqlite":
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -177,7 +177,7 @@ class SqlMetadataProvider(NumberedMetadataProvider):
         return Mask.of(str(password), self._address.render_as_string(hide_password=False).split("@")[0])(text)
 
 
-def _parsed(url: Secret) -> sa.URL:
+def _parse_address(url: Secret) -> sa.URL:
     try:
         address = sa.make_url(url.value)
         address.get_dialect()
@@ -193,7 +193,7 @@ def _parsed(url: Secret) -> sa.URL:
     return address
 
 
-def _saved_over(connection: sa.Connection, values: dict[str, Any]) -> bool:
+def _replace_row(connection: sa.Connection, values: dict[str, Any]) -> bool:
     """Put the row in the place of the one it follows; False when that one is not there any more."""
     if values["number"] == 1:
         connection.execute(sa.insert(_watermarks), values)
@@ -202,7 +202,7 @@ def _saved_over(connection: sa.Connection, values: dict[str, Any]) -> bool:
     return connection.execute(sa.update(_watermarks).where(same, before).values(values)).rowcount == 1
 
 
-def _saved(row: sa.RowMapping) -> Saved:
+def _decode(row: sa.RowMapping) -> Saved:
     when: datetime = row["updated_at"]
     if not isinstance(row["watermark"], str):
         raise TypeError("not a text")

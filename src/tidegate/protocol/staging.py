@@ -144,7 +144,7 @@ class StagedUnit:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What is said about one Parquet file: the five fields of seed 004, and ours where a Tidegate wrote it.
+    """What a writer says about one Parquet file: the five fields of seed 004, and ours where a Tidegate wrote it.
 
     ``filename`` is the path below the table. A meta without ``pipeline`` comes from a foreign writer and is committed
     by itself; one with it belongs to a unit and is committed with that.

@@ -55,7 +55,7 @@ class PositionStore:
         return open_module.open_position(self.site, accept, read_only=read_only)
 
     def open_at(self, snapshot: Snapshot | None, accept: Collection[Accept] = ()) -> Position:
-        """OPEN by a snapshot whose version ``is_newest``, for whoever opens several positions of one table."""
+        """OPEN by a snapshot whose version ``is_newest``, for callers that open several positions of one table."""
         return open_module.open_position(self.site, accept, snapshot=snapshot)
 
     def ladder(self, usable: Usable) -> Ladder:

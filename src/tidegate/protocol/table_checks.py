@@ -161,14 +161,14 @@ def check_protocol(data: Mapping[str, Any], uri: str) -> None:
         raise UnsupportedTable(f"table {uri} cannot be appended to: {'; '.join(problems)}", _OTHER_TABLE)
 
 
-def _named(protocol: TableProtocol) -> list[str]:
+def _features(protocol: TableProtocol) -> list[str]:
     return sorted({*protocol.reader_features, *protocol.writer_features} - ALLOWED_FEATURES)
 
 
 def _refusals(protocol: TableProtocol) -> Iterator[str]:
     if protocol.min_reader > 3 or protocol.min_writer > 7:
         yield f"it needs reader version {protocol.min_reader} and writer version {protocol.min_writer}"
-    for name in _named(protocol):
+    for name in _features(protocol):
         if name in _REFUSED:
             yield f"it uses {_REFUSED[name]} (feature {name!r})"
         elif name not in _FRAMES:
@@ -178,7 +178,7 @@ def _refusals(protocol: TableProtocol) -> Iterator[str]:
 def _protocol_reasons(protocol: TableProtocol) -> Iterator[str]:
     if protocol.min_writer == 6:
         yield "it needs writer version 6 (identity columns)"
-    yield from (f"it uses {_FRAMES[name]} (feature {name!r})" for name in _named(protocol) if name in _FRAMES)
+    yield from (f"it uses {_FRAMES[name]} (feature {name!r})" for name in _features(protocol) if name in _FRAMES)
 
 
 def _property_reasons(facts: TableFacts) -> Iterator[str]:
@@ -271,7 +271,7 @@ def columns_to_add(facts: TableFacts, changes: Sequence[Change], mode: Evolution
     """Nullable columns that the table needs first; ``SchemaMismatch`` when the files do not fit at all."""
     table = arrow_schema(facts.schema_json)
     if any(change.frame is not None for change in changes):
-        table = brought(table, facts.schema_json, {name for each in changes for name in _names(each)})
+        table = without_filled(table, facts.schema_json, {name for each in changes for name in _names(each)})
     complete = table
     for change in changes:
         if change.data_files and not change.written:
@@ -285,14 +285,14 @@ def columns_to_add(facts: TableFacts, changes: Sequence[Change], mode: Evolution
 
 
 def costs_rows(error: ReplacesTable) -> ReplacesTable:
-    """The same where the table has rows, which would go with its columns: somebody has to agree to that."""
+    """The same where the table has rows, which would go with its columns: a person has to agree."""
     return ReplacesTable(
         f"{error.problem}; schema_evolution is `overwrite`, and the rows of the table would go with its columns",
         "`tidegate schema replace` says how many and does it; or " + error.remedy,
     )
 
 
-def brought(table: pa.Schema, schema_json: str, names: Collection[str] = ()) -> pa.Schema:
+def without_filled(table: pa.Schema, schema_json: str, names: Collection[str] = ()) -> pa.Schema:
     """``table`` without the columns that Spark fills by itself, unless rows bring those ``names``."""
     filled = filled_by_spark(schema_json) - set(names)
     for name in filled:

@@ -15,7 +15,7 @@ from tidegate.config.problems import nearest, sentence
 from tidegate.core.json_shape import is_newer
 from tidegate.errors import ConfigError, StateError, StorageError
 from tidegate.protocol.change import State
-from tidegate.protocol.documents import Recorded, read_recorded
+from tidegate.protocol.documents import Mirror, read_recorded
 from tidegate.protocol.follow_ups import WorkArea, new_work_area, remove_old_work, remove_work
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.notes import Attempts, read_attempts
@@ -120,7 +120,7 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
         self.tracker.check_position(self.positions, position, read_only=read_only)
         return position
 
-    def recorded(self) -> Recorded | None:
+    def recorded(self) -> Mirror | None:
         """The newest position that is shown without opening the table."""
         return read_recorded(self.table_store, self.key)
 

@@ -81,11 +81,11 @@ class ColumnTracker(Tracker):
     provider: BaseMetadataProvider | None
 
     kind: ClassVar[str] = "column"
-    reads: ClassVar[str] = "is followed by columns"
+    reads: ClassVar[str] = "follows columns"
     offers: ClassVar[frozenset[Offer]] = frozenset({"replay_range"})
     replay_hint: ClassVar[str] = "allowed here: a pipeline whose source is files"
     not_compared: ClassVar[str | None] = (
-        "followed by columns: its rows are not compared with the source; a replay reads a range of them again"
+        "a column source: its rows are not compared with the source; a replay reads a range of them again"
     )
     retries: ClassVar[PassRetries] = PassRetries(5)
 
@@ -181,7 +181,7 @@ class ColumnTracker(Tracker):
             raise TidegateError(f"the watermark of {source.pipeline.name!r} is something else", f"give {wanted}")
         if edit.partition is not None:
             raise TidegateError(
-                f"{source.pipeline.name!r} is followed by columns and has no partitions", "leave partition out"
+                f"{source.pipeline.name!r} follows columns and has no partitions", "leave partition out"
             )
         texts = self._spelled(edit.values or {})
         source = self.for_edit(source)

@@ -51,7 +51,7 @@ class FileTrackerBase(FileTracker):
 
     reads: ClassVar[str] = "reads files"
     offers: ClassVar[frozenset[Offer]] = frozenset({"files", "replay"})
-    replay_hint: ClassVar[str] = "a range is for sources that are followed by columns"
+    replay_hint: ClassVar[str] = "a range is for column sources"
     keeps_position: ClassVar[bool] = True
     rebuilds: ClassVar[bool] = True
     not_compared: ClassVar[str | None] = None
@@ -330,7 +330,7 @@ class SetTracker(FileTrackerBase):
 
     def write_state(self, step: Advance[SetState]) -> SetState:
         if self.pending is None:
-            return self.remembered.including(step.state, step.finished)
+            return self.remembered.extend(step.state, step.finished)
         self.pending.update((file.path, file) for file in step.finished)
         return step.state
 
@@ -345,7 +345,7 @@ class SetTracker(FileTrackerBase):
                 f" {state.remembered:,}; nothing was written",
                 "put the missing segments back from a backup, or write into a new table_uri to read everything anew",
             )
-        return self.remembered.including(replace(state, segments=()), files.values())
+        return self.remembered.extend(replace(state, segments=()), files.values())
 
     def keep_pending(self) -> SetTracker:
         """Segments are written by the committer: until then finished paths are kept here."""
@@ -403,7 +403,7 @@ def _with_pending(
         there = with_memory_of_pending(bound)
         return there, fold_units(there, state, units), known
     except (StateError, ObjectMissing) as error:
-        return bound, state, replace(known, notes=(f"the backlog is told without the staged units: {error.problem}",))
+        return bound, state, replace(known, notes=(f"backlog without the staged units: {error.problem}",))
 
 
 def _units_above(bound: FileSource, version: int) -> tuple[Signal, ...]:

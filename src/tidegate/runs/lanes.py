@@ -23,12 +23,12 @@ from tidegate.protocol.notes import InferredSchema
 from tidegate.protocol.position import Position
 from tidegate.protocol.table import schema_json
 from tidegate.protocol.table_checks import (
-    brought,
     check_frame_place,
     check_partition_types,
     check_partitioning,
     costs_rows,
     lane_reasons,
+    without_filled,
 )
 from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FileSource
@@ -208,7 +208,7 @@ def as_read(source: FileSource, opened: Position) -> Position:
     if source.pipeline.transform is not None:
         return replace(opened, schema_json=None, partition_columns=())
     kept = opened.partition_columns if source.pipeline.sink.partition_by else ()
-    return replace(opened, schema_json=schema_json(brought(table, opened.schema_json)), partition_columns=kept)
+    return replace(opened, schema_json=schema_json(without_filled(table, opened.schema_json)), partition_columns=kept)
 
 
 class FrameCommit:

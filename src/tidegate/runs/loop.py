@@ -34,6 +34,7 @@ from tidegate.specs.project import PipelineSpec, ProjectSpec, SourceSpec
 from tidegate.storage.port import ObjectStore
 
 SHOWN_UNKNOWN_FIELDS = 10
+SUMMED = ("files", "bytes", "rows", "commits", "staged", "bad_records", "dead_files", "work_units", "seconds")
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 Name = tuple[str, str]
@@ -248,19 +249,8 @@ def _added(before: SourceReport | None, latest: SourceReport) -> SourceReport:
     """The latest pass, with the work of all passes so far."""
     if before is None:
         return latest
-    return replace(
-        latest,
-        files=before.files + latest.files,
-        bytes=before.bytes + latest.bytes,
-        rows=before.rows + latest.rows,
-        commits=before.commits + latest.commits,
-        staged=before.staged + latest.staged,
-        bad_records=before.bad_records + latest.bad_records,
-        dead_files=before.dead_files + latest.dead_files,
-        unknown_fields=dict(Counter(before.unknown_fields) + Counter(latest.unknown_fields)),
-        work_units=before.work_units + latest.work_units,
-        seconds=before.seconds + latest.seconds,
-    )
+    sums: dict[str, Any] = {name: getattr(before, name) + getattr(latest, name) for name in SUMMED}
+    return replace(latest, **sums, unknown_fields=dict(Counter(before.unknown_fields) + Counter(latest.unknown_fields)))
 
 
 def _report(reports: Sequence[SourceReport], started: float, *, complete: bool) -> RunReport:

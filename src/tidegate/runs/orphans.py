@@ -111,7 +111,7 @@ _NAMES = "INSERT OR IGNORE INTO named VALUES (?)"
 
 
 @dataclass(slots=True)
-class _Pile:
+class _DataFilePile:
     count: int = 0
     bytes: int = 0
     oldest: datetime | None = None
@@ -230,7 +230,7 @@ class TableScan:
 
     def sorted_out(self, now: datetime, older_than: timedelta) -> tuple[FoundDataFiles, FoundDataFiles, FoundDataFiles]:
         """Orphans old enough to be sure of, younger ones, and those that Tidegate did not write."""
-        old, young, foreign = _Pile(), _Pile(), _Pile()
+        old, young, foreign = _DataFilePile(), _DataFilePile(), _DataFilePile()
         for file in self.unnamed():
             if not is_ours(file.path):
                 foreign.add(file)
@@ -242,7 +242,7 @@ class TableScan:
 
     def remove(self, before: datetime, now: datetime, older_than: timedelta) -> FoundDataFiles:
         """Remove Tidegate's own orphans that are older than ``before`` and than the limit, and their metas."""
-        removed, metas = _Pile(), list_pending(self._store).metas
+        removed, metas = _DataFilePile(), list_pending(self._store).metas
         chosen = (
             file
             for file in self.unnamed()

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from tidegate.core.files.paths import SourceFile
 from tidegate.protocol.change import Coverage
 from tidegate.protocol.dead_letters import DeadLetterTable
-from tidegate.protocol.documents import Recorded
+from tidegate.protocol.documents import Mirror
 from tidegate.protocol.notes import Attempts
 from tidegate.protocol.position import Position
 from tidegate.reports.correction import WatermarkMove
@@ -103,7 +103,7 @@ class Tracker(StateKind, Protocol):
     source: Any
     """The source, as it was configured."""
     reads: ClassVar[str]
-    """What a pipeline with such a source does, for messages: ``is followed by columns``."""
+    """What a pipeline with such a source does, for messages: ``follows columns``."""
     offers: ClassVar[frozenset[Offer]] = frozenset()
     """What commands can do with such a source that they cannot do with every kind."""
     replay_hint: ClassVar[str]
@@ -139,7 +139,7 @@ class Tracker(StateKind, Protocol):
     def plan_of(self, source: Any, now: datetime, *, accept_new_partitions: bool = False) -> AnyPlan:
         """What the next pass would do, by the same steps, with nothing written."""
 
-    def known_state(self, source: Any, recorded: Recorded | None) -> Any:
+    def known_state(self, source: Any, recorded: Mirror | None) -> Any:
         """The state to show: the recorded one, or what is known without one."""
         return self.decode(None if recorded is None else recorded.state)
 
@@ -148,7 +148,7 @@ class Tracker(StateKind, Protocol):
         return self.decode(None)
 
     def backlog(self, source: Any, state: Any, version: int, now: datetime) -> Backlog:
-        """What waits above ``state``, as far as that is told without a run."""
+        """What waits above ``state``, as far as it is known without a run."""
 
     def edit(self, source: Any, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
         """Move the watermark if ``confirm`` agrees to what that means; no row is touched."""

@@ -15,7 +15,7 @@ from tidegate.core.units.state import Units, UnitState, decode_units, encode_uni
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.change import State
-from tidegate.protocol.documents import Recorded
+from tidegate.protocol.documents import Mirror
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.notes import Attempts, read_attempts
 from tidegate.protocol.position import Position, utc_now
@@ -119,7 +119,7 @@ class UnitTracker(Tracker):
             notes=(*looked.opened.warnings, *plan.notes, *plan.remarks, *_input_notes(units), *_obstacles(plan)),
         )
 
-    def known_state(self, source: UnitBound, recorded: Recorded | None) -> UnitState | None:
+    def known_state(self, source: UnitBound, recorded: Mirror | None) -> UnitState | None:
         """The recorded coverage or, where there is none, what is known of failures."""
         if recorded is not None:
             return self.decode(recorded.state)

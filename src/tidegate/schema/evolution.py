@@ -68,12 +68,11 @@ def evolve(
     then the new ones. ``partition_columns`` may be absent from the file. Raises :class:`SchemaMismatch`, with
     ``overwrite`` :class:`ReplacesTable`.
     """
-    expected = [field for field in table if field.name not in partition_columns]
-    merged, found = _compared(expected, file, mode, partition_columns, file_name)
+    merged, found = _compared(table, file, mode, partition_columns, file_name)
     refused = next((each.error for each in found if each.error is not None), None)
     if refused is not None:
         raise refused
-    return tuple(field for field in merged if field not in [plain_field(known) for known in expected])
+    return tuple(field for field in merged if field not in [plain_field(known) for known in table])
 
 
 def differences(
@@ -85,15 +84,15 @@ def differences(
     file_name: str = "",
 ) -> tuple[Difference, ...]:
     """Everything in which ``file`` differs from ``table``, in the order of the table, then of the file."""
-    expected = [field for field in table if field.name not in partition_columns]
-    return tuple(_compared(expected, file, mode, partition_columns, file_name)[1])
+    return tuple(_compared(table, file, mode, partition_columns, file_name)[1])
 
 
 def _compared(
-    table: Sequence[pa.Field], file: pa.Schema, mode: Evolution, partition_columns: tuple[str, ...], file_name: str
+    table: pa.Schema, file: pa.Schema, mode: Evolution, partition_columns: tuple[str, ...], file_name: str
 ) -> tuple[list[pa.Field], list[Difference]]:
     comparison = _Comparison(mode, file_name)
-    merged = comparison.fields(table, [field for field in file if field.name not in partition_columns], "")
+    ours, theirs = ([field for field in each if field.name not in partition_columns] for each in (table, file))
+    merged = comparison.fields(ours, theirs, "")
     return merged, comparison.found
 
 

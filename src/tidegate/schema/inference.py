@@ -17,7 +17,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -118,23 +118,10 @@ class Inference:
 
     def to_json(self) -> dict[str, Any]:
         """In JSON types, as it is stored beside the table."""
-        report = [
-            {
-                "path": each.path,
-                "type": each.type,
-                "records": each.records,
-                "seen": each.seen,
-                "kinds": dict(each.kinds),
-                "note": each.note,
-                "nulls": each.nulls,
-                "examples": dict(each.examples),
-            }
-            for each in self.report
-        ]
         return {
             "schema_version": 1,
             "fields": [field_to_json(each) for each in self.fields],
-            "report": report,
+            "report": [asdict(each) for each in self.report],
             "records": self.records,
             "unreadable": self.unreadable,
         }

@@ -81,7 +81,7 @@ class IcebergTable:
         self._source = source
         self._options = location.options
         try:
-            self._table = _opened(location, source)
+            self._table = _open(location, source)
         except Exception as error:
             self._refuse(error)
         schema = self._table.schema()
@@ -91,23 +91,23 @@ class IcebergTable:
         self.keeps_names = _keeps_names(self._table)
         """Whether each column has had its name, and no other column that name, in every data file there can be."""
 
-    def planned(self, rows: RowFilter) -> tuple[PlannedFile, ...]:
+    def plan_files(self, rows: RowFilter) -> tuple[PlannedFile, ...]:
         """The data files that can hold one of ``rows``; raises where Spark alone would read them wrongly."""
         try:
             self._refuse_equality_deletes()
             tasks = list(self._table.scan(row_filter=_expression(rows, self._kinds)).plan_files())
         except Exception as error:
             self._refuse(error)
-        return tuple(self._checked(each) for each in tasks)
+        return tuple(self._check_file(each) for each in tasks)
 
-    def _checked(self, task: FileScanTask) -> PlannedFile:
+    def _check_file(self, task: FileScanTask) -> PlannedFile:
         path = task.file.file_path
         if task.file.file_format is not FileFormat.PARQUET:
             kind = task.file.file_format.value.capitalize()
             raise SourceError(f"{self._source}: data file {path} is {kind}, and only Parquet is read", _FUNCTION)
         if task.delete_files:
             raise SourceError(f"{self._source}: rows of data file {path} are deleted by a delete file", _DELETES)
-        root, below = _placed(path)
+        root, below = _split_path(path)
         return PlannedFile(Location(root, self._options), below)
 
     def _refuse_equality_deletes(self) -> None:
@@ -139,7 +139,7 @@ class _StoreIO(FileIO):
         self._stores: dict[str, ObjectStore] = {}
 
     def new_input(self, location: str) -> InputFile:
-        root, path = _placed(location)
+        root, path = _split_path(location)
         store = self._stores.get(root) or self._stores.setdefault(root, open_store(Location(root, self._options)))
         return _StoredFile(location, store, path)
 
@@ -169,7 +169,7 @@ class _StoredFile(InputFile):
         return BytesIO(self._store.get(self._path))
 
 
-def _opened(location: Location, source: str) -> StaticTable:
+def _open(location: Location, source: str) -> StaticTable:
     files = _StoreIO(location.options)
     address = _metadata(location, source)
     metadata = FromInputFile.table_metadata(files.new_input(address))
@@ -224,7 +224,7 @@ def _numbers(schema: Schema) -> dict[str, int]:
     return {name.lower(): schema.find_field(name).field_id for name in schema.column_names}
 
 
-def _placed(path: str) -> tuple[str, str]:
+def _split_path(path: str) -> tuple[str, str]:
     """Root and rest of a path as metadata has it: an address without percent-encoding, or a path on disk."""
     scheme, found, rest = path.partition("://")
     if not found or scheme == "file":
@@ -241,15 +241,15 @@ def _expression(rows: RowFilter, kinds: Mapping[str, IcebergType]) -> BooleanExp
     includes = rows.nulls is NullWatermark.INCLUDE
     if rows.mode is WatermarkMode.TUPLE:
         first = rows.ranges[0]
-        wanted = [_compared(first, first.lower, kinds, is_upper=False, or_equal=True)]
-        caps = [_compared(first, first.upper, kinds, is_upper=True, or_equal=True)]
+        wanted = [_compare(first, first.lower, kinds, is_upper=False, or_equal=True)]
+        caps = [_compare(first, first.upper, kinds, is_upper=True, or_equal=True)]
         if includes:
             wanted, caps = [*wanted, *nulls], [*caps, *nulls]
         return And(_one_of(wanted), _one_of(caps))
     wanted = [_new(each, kinds) for each in rows.ranges]
     if includes:
         wanted.append(_all_of(nulls))
-    return _all_of([_one_of(wanted), *(_covered(each, kinds) for each in rows.ranges)])
+    return _all_of([_one_of(wanted), *(_cover(each, kinds) for each in rows.ranges)])
 
 
 def _one_of(parts: Sequence[BooleanExpression]) -> BooleanExpression:
@@ -265,16 +265,16 @@ def _all_of(parts: Sequence[BooleanExpression]) -> BooleanExpression:
 def _new(each: ColumnRange, kinds: Mapping[str, IcebergType]) -> BooleanExpression:
     if each.lower is None:
         return NotNull(term=Reference(each.column)) if each.any_value else AlwaysTrue()
-    return _compared(each, each.lower, kinds, is_upper=False)
+    return _compare(each, each.lower, kinds, is_upper=False)
 
 
-def _covered(each: ColumnRange, kinds: Mapping[str, IcebergType]) -> BooleanExpression:
+def _cover(each: ColumnRange, kinds: Mapping[str, IcebergType]) -> BooleanExpression:
     if each.only_null:
         return IsNull(term=Reference(each.column))
-    return Or(_compared(each, each.upper, kinds, is_upper=True), IsNull(term=Reference(each.column)))
+    return Or(_compare(each, each.upper, kinds, is_upper=True), IsNull(term=Reference(each.column)))
 
 
-def _compared(
+def _compare(
     each: ColumnRange,
     bound: Bound | None,
     kinds: Mapping[str, IcebergType],

@@ -114,7 +114,7 @@ def from_client(error: Exception, uri: str, action: str) -> StorageError:
 
 
 def status_of(error: Exception) -> int:
-    """The HTTP status an error of the client tells of; 0 if there was no answer."""
+    """The HTTP status in an error of the client; 0 if there was no answer."""
     found = _STATUS.search(str(error))
     return int(found[1] or found[2]) if found else 0
 

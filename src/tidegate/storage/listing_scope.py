@@ -57,7 +57,7 @@ class Scope:
             return dict(self._unseen)
 
     def reaches(self, root: str, path: str) -> bool:
-        """Whether no link that is not followed lies on the way from the local directory ``root``; tells of one."""
+        """Whether every link on the way from the local directory ``root`` is followed; counts one that is not."""
         parts = path.split("/") if path else []
         for depth in range(1, len(parts) + 1):
             part = "/".join(parts[:depth])
@@ -164,7 +164,7 @@ class _Walk:
 
 
 def _entries(directory: str) -> Iterator[os.DirEntry[str]]:
-    """The entries by name; none where the directory is gone or closed to us, which its listing tells."""
+    """The entries by name; none where the directory is gone or closed to us: its listing says so."""
     try:
         with os.scandir(directory) as entries:
             yield from sorted(entries, key=lambda entry: entry.name)

@@ -63,7 +63,7 @@ def etag_of(found: os.stat_result) -> str:
 class LocalInput(io.RawIOBase):
     """The bytes of one version of a file; ``ObjectChanged`` as soon as the file is no longer that version.
 
-    A file replaced by renaming keeps its old content for whoever has it open, so such a read stays whole.
+    A file replaced by renaming keeps its old content for readers that have it open, so such a read stays whole.
     """
 
     def __init__(self, path: str, uri: str, etag: str | None, size: int | None) -> None:
@@ -187,7 +187,7 @@ class LocalStore:
         for key in sorted(keys):
             if key.endswith("/"):
                 yield from self._below(key[:-1], after, known, scope)
-            elif not (known and known(key)) and (info := self._listed(key, scope)):
+            elif not (known and known(key)) and (info := self._object_at(key, scope)):
                 yield info
 
     def list_directory(
@@ -197,7 +197,7 @@ class LocalStore:
         if scope is not None and not scope.reaches(self._root, prefix):
             return Directory((), ())
         directories, names = self._scan(prefix, after, scope)
-        wanted = (self._listed(path, scope) for path in sorted(names) if not (known and known(path)))
+        wanted = (self._object_at(path, scope) for path in sorted(names) if not (known and known(path)))
         return Directory(tuple(sorted(directories)), tuple(info for info in wanted if info))
 
     def head(self, path: str) -> ObjectInfo:
@@ -273,7 +273,7 @@ class LocalStore:
 
     def _scan(self, prefix: str, after: str | None, scope: Scope | None) -> tuple[Paths, Paths]:
         """The directories and the possible objects greater than ``after`` in one directory, in no order."""
-        bound = _bound(prefix, after)
+        bound = _lower_bound(prefix, after)
         links = None if scope is None else scope.links(self._root)
         directories: Paths = []
         names: Paths = []
@@ -304,8 +304,8 @@ class LocalStore:
         except FileNotFoundError:
             return contextlib.nullcontext(())
 
-    def _listed(self, path: str, scope: Scope | None) -> ObjectInfo | None:
-        """What is at a path whose name was read: nothing if it is gone by now, or no regular file."""
+    def _object_at(self, path: str, scope: Scope | None) -> ObjectInfo | None:
+        """The object at a listed name: None if it is gone meanwhile, or no regular file."""
         with self._mapped(path, "list"):
             try:
                 found = os.stat(os.path.join(self._root, path))
@@ -370,7 +370,7 @@ def _why_not(name: str, path: str, is_link: bool, links: Links | None) -> Reason
     return None if links is None else links.refusal(path, is_link=is_link)
 
 
-def _bound(prefix: str, after: str | None) -> str | None:
+def _lower_bound(prefix: str, after: str | None) -> str | None:
     """The name after which objects directly in ``prefix`` are wanted: ``""`` all, ``None`` not one."""
     inside = f"{prefix}/" if prefix else ""
     if after is None:
@@ -419,7 +419,7 @@ LOCK = "_tidegate/commit.lock"
 
 
 def announce(location: Location) -> None:
-    """Spark is going to write the table at ``location``: whoever commits from now on takes the lock."""
+    """Spark is going to write the table at ``location``: from now on every commit takes the lock."""
     descriptor = _open_lock(location, always=True)
     if descriptor is not None:
         os.close(descriptor)

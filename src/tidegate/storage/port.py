@@ -314,7 +314,7 @@ class ObjectStore(Protocol):
         """Upload a local file."""
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Force objects to disk that somebody else wrote here, with their names; what is gone by now is fine.
+        """Force objects to disk that other programs wrote here, with their names; missing objects are fine.
 
         Everything that the store writes itself is on disk when the call returns, unless the location says otherwise.
         Remote stores answer only then anyhow.
@@ -365,7 +365,7 @@ class BufferedOutput(Output):
 
 
 class SeekableInput(io.RawIOBase):
-    """One version of an object; ``ObjectChanged`` at once or at any later read when it is another by now.
+    """One version of an object; ``ObjectChanged`` at once or at any later read when the object has changed.
 
     Where ``etag`` or ``size`` is None, the version is the one found when opening.
     """

@@ -1,7 +1,7 @@
 """Buckets as a store: S3, Google Cloud Storage and Azure, through one client.
 
-One such key (with a line break or another control character, an empty part, ``.`` or ``..``) makes the first client
-fail the whole page that holds it. S3 only: the other client has to speak the protocol.
+A key with a line break or another control character, an empty part, ``.`` or ``..`` makes obstore fail the whole page
+that holds it. On S3 such a listing is made again with pyarrow's client, and these keys are left out.
 
 Reads are ranged requests that name the etag (If-Match), so a stream never mixes two versions and no request
 outlives its time-out because the reader is slow. Large files are written to a local temporary file first and
@@ -65,12 +65,12 @@ def keys_below(location: Location, prefix: str, *, deep: bool) -> tuple[list[str
     base = "/".join(filter(None, (root, prefix)))
     found = _client(location).get_file_info(FileSelector(base, allow_not_found=True, recursive=deep))
     names = [(info.path[len(root) + 1 :], info.type is FileType.Directory) for info in found]
-    return _sorted(name for name, is_directory in names if is_directory), _sorted(
+    return _unique(name for name, is_directory in names if is_directory), _unique(
         name for name, is_directory in names if not is_directory
     )
 
 
-def _sorted(names: Iterable[str]) -> list[str]:
+def _unique(names: Iterable[str]) -> list[str]:
     return sorted({name for name in names if name})
 
 
@@ -163,7 +163,7 @@ class RemoteStore:
         for chunk in self._chunks(prefix, after, known, scope):
             self.requests.listed(len(chunk), pages=1)
             page_open = True
-            yield from self._wanted(chunk, prefix, after, known)
+            yield from self._select(chunk, prefix, after, known)
         if not page_open:
             self.requests.listed(0, pages=1)
 
@@ -174,7 +174,7 @@ class RemoteStore:
             try:
                 yield from self._pages(prefix, after)
             except InvalidPathError as error:
-                _, keys = self._around(error, prefix, scope, deep=True)
+                _, keys = self._others(error, prefix, scope, deep=True)
                 listed = self._listed_before(prefix, after)
                 left = (key for key in keys if key not in listed and (after is None or key > after))
                 yield from self._heads(left, known)
@@ -190,7 +190,7 @@ class RemoteStore:
                 listed.update(meta["path"] for meta in page)
         return listed
 
-    def _around(self, error: InvalidPathError, prefix: str, scope: Scope | None, *, deep: bool) -> tuple[Paths, Paths]:
+    def _others(self, error: InvalidPathError, prefix: str, scope: Scope | None, *, deep: bool) -> tuple[Paths, Paths]:
         """The directories and keys that a listing has apart from those that the client cannot represent."""
         if not self.location.uri.startswith("s3"):
             raise error
@@ -204,7 +204,7 @@ class RemoteStore:
         return [each for each in directories if not is_odd(each)], [each for each in keys if not is_odd(each)]
 
     def _heads(self, keys: Iterable[str], known: Known | None) -> Iterator[Sequence[ObjectMeta]]:
-        """What is at ``keys``, asked one by one, page by page; what is gone by now is left out."""
+        """The objects at ``keys``, asked one by one, page by page; missing ones are left out."""
         wanted = (key for key in keys if not (known and known(key)))
         with ThreadPoolExecutor(self.concurrency, "head") as pool:
             while page := list(islice(wanted, PAGE)):
@@ -226,15 +226,15 @@ class RemoteStore:
                 found = obstore.list_with_delimiter(self._client, prefix or None)
                 directories, objects = found["common_prefixes"], found["objects"]
             except InvalidPathError as error:
-                directories, keys = self._around(error, prefix, scope, deep=False)
+                directories, keys = self._others(error, prefix, scope, deep=False)
                 keys = [key for key in keys if after is None or key > after]
                 objects = [meta for page in self._heads(keys, known) for meta in page]
         entries = len(objects) + len(directories)
         self.requests.listed(entries, pages=max(1, -(-entries // PAGE)))
-        wanted = sorted(self._wanted(objects, prefix, after, known), key=lambda info: info.path)
+        wanted = sorted(self._select(objects, prefix, after, known), key=lambda info: info.path)
         return Directory(tuple(sorted(directories)), tuple(wanted))
 
-    def _wanted(
+    def _select(
         self, chunk: Sequence[ObjectMeta], prefix: str, after: str | None, known: Known | None
     ) -> Iterator[ObjectInfo]:
         for meta in chunk:
@@ -261,7 +261,7 @@ class RemoteStore:
 
     def get(self, path: str) -> bytes:
         with self._mapped(path, "read"):
-            return self._content(path, self._get(path, {}))
+            return self._read_answer(path, self._get(path, {}))
 
     def get_range(self, path: str, start: int, length: int, if_match: str | None = None) -> bytes:
         if length <= 0:
@@ -271,7 +271,7 @@ class RemoteStore:
             options["if_match"] = if_match
         with self._mapped(path, "read"):
             try:
-                return self._content(path, self._get(path, options))
+                return self._read_answer(path, self._get(path, options))
             except BaseError as error:
                 if failures.status_of(error) == 416:
                     return b""
@@ -279,11 +279,11 @@ class RemoteStore:
 
     def open_input(self, path: str, *, etag: str | None, size: int | None) -> BinaryIO:
         if etag is None or not size:
-            etag, size = self._pinned(path, etag, size)
+            etag, size = self._pin(path, etag, size)
         raw = RangedInput(self._read_block, path, etag, size, BLOCK)
         return cast(BinaryIO, io.BufferedReader(raw, BLOCK))
 
-    def _pinned(self, path: str, etag: str | None, size: int | None) -> tuple[str | None, int]:
+    def _pin(self, path: str, etag: str | None, size: int | None) -> tuple[str | None, int]:
         """Etag and size of the object as it is now, which must fit what is known of it."""
         found = self.head(path)
         if etag is not None and found.etag != etag:
@@ -300,9 +300,9 @@ class RemoteStore:
             answer = self._get(path, options)
             if answer.meta["size"] != size:
                 raise failures.changed(self._uri(path), f"it has {answer.meta['size']} bytes instead of {size}")
-            return self._content(path, answer)
+            return self._read_answer(path, answer)
 
-    def _content(self, path: str, answer: GetResult) -> bytes:
+    def _read_answer(self, path: str, answer: GetResult) -> bytes:
         """The bytes that the answer announced; fewer of them would be records lost without a word."""
         start, end = answer.range
         content = bytes(answer.bytes())

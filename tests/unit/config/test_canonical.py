@@ -171,8 +171,8 @@ def test_every_key_has_a_value_to_try() -> None:
 
 
 def test_every_key_reaches_the_specs_and_survives_show(loaded: Load) -> None:
+    plain = loaded(yaml.safe_dump(base()))
     for path in OTHER_VALUES:
-        plain = loaded(yaml.safe_dump(base()))
         other = loaded(yaml.safe_dump(changed(path, OTHER_VALUES[path])))
         assert (other.pipelines, other.spark) != (plain.pipelines, plain.spark) or other != plain
         assert _without_notices(other) != _without_notices(plain)

@@ -20,9 +20,13 @@ from tidegate.config.work_units import MS_KEYS
 
 CORPUS = read()
 ORIGINS = sorted({case["origin"] for case in CORPUS["cases"]})
+LARGE = {"canonical", "column_canonical", "unit_canonical"}
+"""A whole project for each key: half of the time of all of them."""
 
 
-@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize(
+    "origin", [pytest.param(each, marks=pytest.mark.slow) if each in LARGE else each for each in ORIGINS]
+)
 def test_outcomes_are_as_recorded(origin: str, tmp_path: Path) -> None:
     for case in CORPUS["cases"]:
         if case["origin"] == origin:

@@ -34,7 +34,7 @@ def outcomes(format: Format, data: bytes, fields: tuple[FieldSpec, ...]) -> list
     reading = open_format(task, Partitioning(None, arrow_schema(fields)))
     found: list[Outcome] = []
     before = 0
-    for decoded in reading.decoded(io.BytesIO(data), FileSlice(f"a.{format}", len(data))):
+    for decoded in reading.read(io.BytesIO(data), FileSlice(f"a.{format}", len(data))):
         places = range(decoded.lines) if decoded.offsets is None else decoded.offsets.tolist()
         rows = decoded.batch.to_pylist()
         found += [(before + place, row) for place, row in zip(places, rows, strict=True)]

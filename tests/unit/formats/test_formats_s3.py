@@ -55,7 +55,7 @@ def test_a_parquet_object_that_is_replaced_while_it_is_read_is_noticed(s3: Serve
     task = ReadTask(store.location, store.location, FIELDS, schema.serialize().to_pybytes(), format=Format.PARQUET)
     reading = open_format(task, Partitioning(None, schema))
     with contextlib.closing(Fetcher(store).seekable(each)) as raw:
-        decoded = reading.decoded(raw, each)
+        decoded = reading.read(raw, each)
         assert next(decoded).lines
         store.put("a.parquet", written("parquet", rows[:39_999], row_group=10_000))
         with pytest.raises(ObjectChanged):

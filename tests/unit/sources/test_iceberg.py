@@ -125,7 +125,7 @@ def ids(planned: tuple[PlannedFile, ...]) -> list[int]:
     ],
 )
 def test_files_without_wanted_rows_are_passed_over(orders: Table, rows: RowFilter, files: int) -> None:
-    assert len(opened(orders).planned(rows)) == files
+    assert len(opened(orders).plan_files(rows)) == files
 
 
 def filters() -> Iterator[RowFilter]:
@@ -141,22 +141,22 @@ def filters() -> Iterator[RowFilter]:
 
 def test_no_wanted_row_is_in_a_file_that_is_passed_over(orders: Table) -> None:
     table = opened(orders)
-    contents: dict[PlannedFile, set[int]] = {each: set(ids((each,))) for each in table.planned(RowFilter())}
+    contents: dict[PlannedFile, set[int]] = {each: set(ids((each,))) for each in table.plan_files(RowFilter())}
     for rows in filters():
         wanted = {each["id"] for each in ROWS if matches(rows, each)}
-        assert wanted <= set().union(*(contents[each] for each in table.planned(rows))), rows
+        assert wanted <= set().union(*(contents[each] for each in table.plan_files(rows))), rows
 
 
 def test_the_state_is_the_one_when_the_table_was_opened(small: Table) -> None:
     before = opened(small)
     add(small, [{"id": 3}])
-    assert ids(before.planned(RowFilter())) == [1, 2]
-    assert ids(opened(small).planned(RowFilter())) == [1, 2, 3]
+    assert ids(before.plan_files(RowFilter())) == [1, 2]
+    assert ids(opened(small).plan_files(RowFilter())) == [1, 2, 3]
 
 
 def test_a_table_without_rows_has_no_files(tmp_path: Path) -> None:
     table = opened(new_table(tmp_path, "empty", SCHEMA))
-    assert table.planned(above("id", 1)) == ()
+    assert table.plan_files(above("id", 1)) == ()
     assert [each["name"] for each in table.fields][:2] == ["id", "at"]
 
 
@@ -165,8 +165,8 @@ def test_partitions_are_passed_over_and_their_paths_are_taken_as_they_are(tmp_pa
     spec = PartitionSpec(PartitionField(4, 1000, identity, "day"), PartitionField(6, 1001, identity, "name"))
     table = new_table(tmp_path, "parted", SCHEMA, partition_spec=spec)
     add(table, [{**row(0), "name": "a b/[c]%"}, {**row(30), "name": "d"}])
-    assert ids(opened(table).planned(above("day", date(2026, 3, 2)))) == [30]
-    assert ids(opened(table).planned(RowFilter())) == [0, 30]
+    assert ids(opened(table).plan_files(above("day", date(2026, 3, 2)))) == [30]
+    assert ids(opened(table).plan_files(RowFilter())) == [0, 30]
 
 
 def test_names_are_kept_until_one_changes(small: Table) -> None:
@@ -174,11 +174,11 @@ def test_names_are_kept_until_one_changes(small: Table) -> None:
         update.add_column("note", StringType())
         update.update_column("id", LongType())
     assert opened(small).keeps_names
-    assert ids(opened(small).planned(above("id", 1))) == [2]
+    assert ids(opened(small).plan_files(above("id", 1))) == [2]
     with small.update_schema() as update:
         update.rename_column("id", "number")
     assert not opened(small).keeps_names
-    assert ids(opened(small).planned(above("number", 1))) == [2]
+    assert ids(opened(small).plan_files(above("number", 1))) == [2]
 
 
 @pytest.mark.parametrize("name", ["order id", "order.id", "1st"])
@@ -201,15 +201,15 @@ def test_the_newest_metadata_is_found(small: Table, tmp_path: Path) -> None:
     metadata = tmp_path / "small" / "metadata"
     older = sorted(metadata.glob("00001-*.metadata.json"))[0]
     pinned = IcebergTable(Location(older.as_uri()), "orders")
-    assert ids(pinned.planned(RowFilter())) == [1]
+    assert ids(pinned.plan_files(RowFilter())) == [1]
     (metadata / "version-hint.text").write_text("7\n")
-    assert ids(opened(small).planned(RowFilter())) == [1, 2]
+    assert ids(opened(small).plan_files(RowFilter())) == [1, 2]
     (metadata / "version-hint.text").write_text(older.name)
-    assert ids(opened(small).planned(RowFilter())) == [1]
+    assert ids(opened(small).plan_files(RowFilter())) == [1]
     (metadata / "version-hint.text").unlink()
     for number in (9, 10):
         (metadata / f"v{number}.metadata.json").write_bytes(older.read_bytes())
-    assert ids(opened(small).planned(RowFilter())) == [1]
+    assert ids(opened(small).plan_files(RowFilter())) == [1]
 
 
 def test_two_writers_that_both_claim_to_be_the_newest_are_refused(small: Table, tmp_path: Path) -> None:
@@ -240,11 +240,11 @@ def test_what_is_not_there_or_not_readable_is_named(tmp_path: Path) -> None:
 def test_delete_files_are_refused(small: Table, content: DataFileContent, facts: dict[str, Any], told: str) -> None:
     delete_rows(small, content, **facts)
     with pytest.raises(SourceError, match=told):
-        opened(small).planned(above("id", 0))
+        opened(small).plan_files(above("id", 0))
 
 
 def test_other_files_than_parquet_are_refused(small: Table) -> None:
     with small.transaction() as transaction, transaction.update_snapshot().fast_append() as appending:
         appending.append_data_file(data_file(small, DataFileContent.DATA, FileFormat.ORC))
     with pytest.raises(SourceError, match=r"orders: data file .*orc is Orc, and only Parquet is read"):
-        opened(small).planned(RowFilter())
+        opened(small).plan_files(RowFilter())

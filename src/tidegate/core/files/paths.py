@@ -75,12 +75,9 @@ def same_content(size: int | None, etag: str | None, file: SourceFile) -> bool:
 
 Fields = dict[Period, int]
 
-_DIRECTIVES: Mapping[str, tuple[Period, int]] = {
-    "Y": (Period.YEAR, 4),
-    "m": (Period.MONTH, 2),
-    "d": (Period.DAY, 2),
-    "H": (Period.HOUR, 2),
-}
+_DIGITS = {Period.YEAR: 4, Period.MONTH: 2, Period.DAY: 2, Period.HOUR: 2}
+_LETTERS = {Period.YEAR: "Y", Period.MONTH: "m", Period.DAY: "d", Period.HOUR: "H"}
+_DIRECTIVES = {letter: period for period, letter in _LETTERS.items()}
 _ALLOWED = "%Y, %m, %d and %H (%F is short for %Y-%m-%d)"
 _TOKEN = re.compile(r"%(.?)|[^%]+", re.DOTALL)
 
@@ -99,7 +96,10 @@ class TemplateLevel:
 
     def render(self, moment: datetime) -> str:
         """The directory name of ``moment``."""
-        return "".join(_digits(part, moment) if isinstance(part, Period) else part for part in self.parts)
+        texts = (
+            f"{getattr(moment, part):0{_DIGITS[part]}d}" if isinstance(part, Period) else part for part in self.parts
+        )
+        return "".join(texts)
 
     def read(self, name: str) -> Fields | None:
         """The fields in a directory's name, or ``None`` if it does not fit."""
@@ -156,8 +156,8 @@ def parse_template(text: str) -> Template:
     finest = max(used, key=list(Period).index)
     missing = [period for period in list(Period)[: list(Period).index(finest)] if period not in used]
     if missing:
-        names = ", ".join(_directive(period) for period in missing)
-        raise _refusal(text, f"has {_directive(finest)} without {names}", "its prefixes would repeat; add them")
+        names = ", ".join(f"%{_LETTERS[period]}" for period in missing)
+        raise _refusal(text, f"has %{_LETTERS[finest]} without {names}", "its prefixes would repeat; add them")
     return Template(levels, finest)
 
 
@@ -165,7 +165,7 @@ def _level(text: str, level: str) -> TemplateLevel:
     if not level:
         raise _refusal(text, "has an empty level", "write one '/' between directories")
     parts = tuple(part for match in _TOKEN.finditer(level) for part in _parts(text, match))
-    fits = (rf"(\d{{{_width(part)}}})" if isinstance(part, Period) else re.escape(part) for part in parts)
+    fits = (rf"(\d{{{_DIGITS[part]}}})" if isinstance(part, Period) else re.escape(part) for part in parts)
     return TemplateLevel(parts, re.compile("".join(fits), re.ASCII))
 
 
@@ -178,25 +178,13 @@ def _parts(text: str, token: re.Match[str]) -> tuple[str | Period, ...]:
         case "F":
             return (Period.YEAR, "-", Period.MONTH, "-", Period.DAY)
         case directive if directive in _DIRECTIVES:
-            return (_DIRECTIVES[directive][0],)
+            return (_DIRECTIVES[directive],)
         case directive:
             raise _refusal(text, f"has %{directive}, which is not a field for directories", f"use {_ALLOWED}")
 
 
 def _refusal(text: str, problem: str, remedy: str) -> ConfigError:
     return ConfigError((f"prefix_template {text!r} {problem}; {remedy}",))
-
-
-def _directive(period: Period) -> str:
-    return next(f"%{letter}" for letter, (known, _) in _DIRECTIVES.items() if known is period)
-
-
-def _width(period: Period) -> int:
-    return next(width for known, width in _DIRECTIVES.values() if known is period)
-
-
-def _digits(period: Period, moment: datetime) -> str:
-    return f"{getattr(moment, period.value):0{_width(period)}d}"
 
 
 _DATE = re.compile(r"(\d{4})-(\d{2})(?:-(\d{2}))?|(\d{4})(\d{2})(\d{2})", re.ASCII)

@@ -149,9 +149,9 @@ def _covered(before: Unfinished | None, outcome: Covered) -> FileProgress:
 def _refused(before: Unfinished | None, outcome: Refused) -> Failed:
     reason = outcome.reason[:REASON_LIMIT]
     records = before.records if before else 0
-    again = isinstance(before, Failed) and (before.size, before.etag) == (outcome.size, outcome.etag)
-    attempts = before.attempts + outcome.counts if again and isinstance(before, Failed) else int(outcome.counts)
-    return Failed(attempts, reason, outcome.size, outcome.etag, records)
+    is_same = isinstance(before, Failed) and (before.size, before.etag) == (outcome.size, outcome.etag)
+    attempts = before.attempts if is_same and isinstance(before, Failed) else 0
+    return Failed(attempts + outcome.counts, reason, outcome.size, outcome.etag, records)
 
 
 def _changed(before: Unfinished | None) -> Unfinished | None:

@@ -112,7 +112,7 @@ def parse_span(text: str) -> Span:
 
 
 def parse_bound(text: str, *, is_end: bool) -> TimeBound:
-    """A bound of a range; ``WatermarkError`` shows a text that is none."""
+    """A bound of a range; ``WatermarkError`` where ``text`` is none."""
     if text == NOW:
         if not is_end:
             _refuse(text, "is no beginning of a time range", "give a date, or P30D for thirty days before now")
@@ -122,11 +122,6 @@ def parse_bound(text: str, *, is_end: bool) -> TimeBound:
         written = Rounding.MINUTE if text.endswith("M") else Rounding.HOUR if text.endswith("H") else Rounding.DAY
         return TimeBound(before=span, default=written)
     return _absolute(text)
-
-
-def check_bound(text: str, *, is_end: bool) -> None:
-    """``WatermarkError`` where ``text`` is no bound of a range."""
-    parse_bound(text, is_end=is_end)
 
 
 def rounding_of(

@@ -232,7 +232,7 @@ def page_of(response: httpx.Response, read: HttpRead, excerpt: Callable[[object,
 
     scanner = Scanner(tuple(read.records.split(".")) if read.records else (), found)
     try:
-        size = _scanned(response, scanner, read, where)
+        size = _scan(response, scanner, read, where)
         rest = scanner.finish()
     except BaseException as error:
         lines.close()
@@ -262,7 +262,7 @@ def value_at(data: Any, path: str) -> Any:
     return data
 
 
-def _scanned(response: httpx.Response, scanner: Scanner, read: HttpRead, where: str) -> int:
+def _scan(response: httpx.Response, scanner: Scanner, read: HttpRead, where: str) -> int:
     size = 0
     for chunk in response.iter_bytes(_CHUNK_BYTES):
         size += len(chunk)
@@ -323,7 +323,7 @@ class Shapes:
     def sample(self, record: bytes) -> bytes | None:
         """The record without what tells nothing, if the rest tells something new; of those without JSON, the first."""
         try:
-            value = _filled(parse(record))
+            value = _without_empty(parse(record))
         except NotJson:
             return record if self._is_new("", "unreadable") else None
         return compact(value).encode() if self._adds(value, "") else None
@@ -355,12 +355,12 @@ def _kind(value: Any) -> str:
     return type(value).__name__
 
 
-def _filled(value: Any) -> Any:
+def _without_empty(value: Any) -> Any:
     """The same without members and items that are null or empty."""
     if isinstance(value, Pairs):
-        return Pairs((key, kept) for key, item in value if not _is_empty(kept := _filled(item)))
+        return Pairs((key, kept) for key, item in value if not _is_empty(kept := _without_empty(item)))
     if isinstance(value, list):
-        return [kept for item in value if not _is_empty(kept := _filled(item))]
+        return [kept for item in value if not _is_empty(kept := _without_empty(item))]
     return value
 
 

@@ -22,7 +22,7 @@ from tidegate.specs.project import SchemaSpec
 
 TINY = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)
-_PATTERNS = {ParamFormat.DATE: "%Y-%m-%d", ParamFormat.DATETIME: "%Y-%m-%d %H:%M:%S"}
+_PATTERNS: dict[str, str] = {ParamFormat.DATE: "%Y-%m-%d", ParamFormat.DATETIME: "%Y-%m-%d %H:%M:%S"}
 _STEPS = (timedelta(milliseconds=1), _SECOND, timedelta(minutes=1), timedelta(hours=1))
 _LONGEST_DAYS = 367
 
@@ -98,7 +98,7 @@ def _moment_text(value: date, format: str, zone: str) -> str | int:
         return (moment - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
     if format == ParamFormat.DATETIME_MS:
         return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"
-    return moment.strftime(_PATTERNS.get(ParamFormat(format), format) if format in set(ParamFormat) else format)
+    return moment.strftime(_PATTERNS.get(format, format))
 
 
 def _parsed(text: str) -> date:
@@ -136,8 +136,12 @@ def parts(source: ColumnSource, rows: RowFilter, now: datetime) -> tuple[Part, .
     params, zone = read.watermark, source.source_timezone
     if _is_void(rows):
         return ()
-    ranges = _mapped(params, rows)
-    lower = _lower(params, ranges, zone) if _can_be_sent(rows) else ()
+    ranges = [each for each in rows.ranges if each.column in params.mapping]
+    lower = tuple(
+        (params.mapping[each.column], format_value(each.lower.value, params.format, zone))
+        for each in ranges
+        if each.lower is not None and _can_send_lower(rows)
+    )
     upper = next((each.upper for each in ranges if each.upper is not None), None)
     if params.to_param is None and params.split > 1:
         raise SourceError(
@@ -179,13 +183,8 @@ def upper(source: ColumnSource, schema: SchemaSpec, now: datetime) -> dict[str, 
         if declared.get(column) == "timestamp":
             caps[column] = sent.astimezone(UTC) - TINY
         elif declared.get(column) == "date":
-            caps[column] = written_day(sent, source.source_timezone) - _DAY
+            caps[column] = sent.astimezone(ZoneInfo(source.source_timezone)).date() - _DAY
     return caps
-
-
-def written_day(moment: datetime, zone: str) -> date:
-    """The day of ``moment`` in ``zone``."""
-    return date.fromisoformat(str(format_value(moment, "date", zone)))
 
 
 def describe(source: ColumnSource, rows: RowFilter) -> str:
@@ -229,21 +228,9 @@ def _is_crossed(each: ColumnRange) -> bool:
     return is_above(low.value, high.value)
 
 
-def _mapped(params: WatermarkParams, rows: RowFilter) -> list[ColumnRange]:
-    return [each for each in rows.ranges if each.column in params.mapping]
-
-
-def _can_be_sent(rows: RowFilter) -> bool:
+def _can_send_lower(rows: RowFilter) -> bool:
     """Whether lower bounds leave out only what is not wanted: not where another column wants every value."""
     return rows.mode is WatermarkMode.TUPLE or all(each.lower is not None for each in rows.ranges)
-
-
-def _lower(params: WatermarkParams, ranges: list[ColumnRange], zone: str) -> tuple[tuple[str, str | int], ...]:
-    return tuple(
-        (params.mapping[each.column], format_value(each.lower.value, params.format, zone))
-        for each in ranges
-        if each.lower is not None
-    )
 
 
 def _sent_upper(

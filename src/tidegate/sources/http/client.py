@@ -287,7 +287,7 @@ class Sender:
     def fetch(self, request: Request, receive: Callable[[httpx.Response], Received]) -> Received:
         """What ``receive`` makes of the answer; :class:`SourceError` when every try failed."""
         with self.mask_errors():
-            return self._trying(request.method, public_url(request.url), lambda: self._once(request, receive))
+            return self._try(request.method, public_url(request.url), lambda: self._once(request, receive))
 
     @contextmanager
     def mask_errors(self) -> Iterator[None]:
@@ -308,7 +308,7 @@ class Sender:
             text = "a value that is nested too deeply"
         return shorten(self._mask()(text), longest)
 
-    def _trying(self, method: str, where: str, attempt: Callable[[], Received]) -> Received:
+    def _try(self, method: str, where: str, attempt: Callable[[], Received]) -> Received:
         retries = self._read.retries
         for number in range(retries.attempts + 1):
             try:
@@ -356,11 +356,11 @@ class Sender:
         url, refreshed = request.url, False
         params = dict(request.params)
         for _ in range(_MOST_REDIRECTS + 1):
-            response = self._sent(request, url, params)
+            response = self._send(request, url, params)
             try:
                 self._check_encoding(response)
                 if response.status_code in _REDIRECTS and "location" in response.headers:
-                    url, params = self._redirected(request, response, url), {}
+                    url, params = self._redirect(request, response, url), {}
                     continue
                 if response.status_code == _UNAUTHORIZED and not refreshed and self._authentication.forget():
                     refreshed = True
@@ -371,9 +371,9 @@ class Sender:
                 response.close()
         raise SourceError(f"{public_url(request.url)} redirects in a circle", "check the address")
 
-    def _sent(self, request: Request, url: str, params: dict[str, str | int]) -> httpx.Response:
+    def _send(self, request: Request, url: str, params: dict[str, str | int]) -> httpx.Response:
         address = httpx.URL(url)
-        at_home = self._checked(request, url, address) == self._home
+        at_home = self._check_target(request, url, address) == self._home
         try:
             own = self._authentication.credentials() if at_home else Credentials()
             headers = {"Accept": "application/json"} | (dict(self._read.headers) | own.headers if at_home else {})
@@ -392,7 +392,7 @@ class Sender:
         self.requests += 1
         return self._client.send(built, stream=True)
 
-    def _checked(self, request: Request, url: str, address: httpx.URL) -> Origin:
+    def _check_target(self, request: Request, url: str, address: httpx.URL) -> Origin:
         """The origin that a request goes to; every request passes here, those that a server asked for too.
 
         Raises where it may not go there. Elsewhere nothing is sent but a plain GET.
@@ -415,7 +415,7 @@ class Sender:
             )
         return target
 
-    def _redirected(self, request: Request, response: httpx.Response, url: str) -> str:
+    def _redirect(self, request: Request, response: httpx.Response, url: str) -> str:
         target = resolve_link(url, response.headers["location"])
         if request.method in _HARMLESS or (response.status_code in (307, 308) and origin_of(target) == self._home):
             return target
@@ -488,7 +488,7 @@ class Sender:
             except (httpx.TransportError, httpx.DecodingError) as error:
                 raise TryAgain(f"the connection failed ({type(error).__name__})") from error
 
-        status, content = self._trying("GET", public_url(url), attempt)
+        status, content = self._try("GET", public_url(url), attempt)
         try:
             token = json.loads(content)["access_token"] if status == 200 else None
         except (ValueError, KeyError, TypeError, RecursionError):

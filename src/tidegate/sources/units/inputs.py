@@ -30,7 +30,7 @@ Row = tuple[str | None, ...]
 def read_units(source: UnitSource) -> Units:
     """The units of ``source`` as they are now; :class:`SourceError` where an input cannot be used."""
     making = [each for each in source.inputs if not each.for_all]
-    read = [(each, *_opened(each)) for each in source.inputs]
+    read = [(each, *_open(each)) for each in source.inputs]
     version = "; ".join(version for _, version, _ in read) or None
     shared = {name: secret for each, _, rows in read if each.for_all for name, secret in only_row(each, rows).items()}
     if making:
@@ -101,7 +101,7 @@ class UnitsBuilder:
 
     def _value(self, row: Row) -> str:
         texts = tuple(text or "" for text in row)
-        return texts[0] if len(texts) == 1 else joined(self._fields, texts)
+        return texts[0] if len(texts) == 1 else join_fields(self._fields, texts)
 
     def units(self, variable: str, shared: Mapping[str, Secret], version: str | None) -> Units:
         """What was gathered, in the order of the values; ``variable`` is the name of a single field's."""
@@ -112,10 +112,10 @@ class UnitsBuilder:
         return Units(values, Named(frozenset(values), names), secrets, shared, version, self._repeated, self._filtered)
 
 
-def joined(names: tuple[str, ...], texts: tuple[str, ...]) -> str:
+def join_fields(names: tuple[str, ...], texts: tuple[str, ...]) -> str:
     """The texts of several fields as one value: JSON, in the order of the names.
 
-    >>> joined(("region", "id"), ("eu", "5"))
+    >>> join_fields(("region", "id"), ("eu", "5"))
     '{"id":"5","region":"eu"}'
     """
     return json.dumps(dict(zip(names, texts, strict=True)), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
@@ -179,7 +179,7 @@ def _check_alike(inputs: Sequence[SecondaryInput]) -> None:
             )
 
 
-def _opened(input: SecondaryInput) -> tuple[str, Iterator[Columns]]:
+def _open(input: SecondaryInput) -> tuple[str, Iterator[Columns]]:
     """Which version of an input there is, and its rows with every field that is needed."""
     from tidegate.protocol.delta import pin_table
     from tidegate.sources.units.input_files import input_files, rows_of

@@ -1,7 +1,7 @@
 """One work unit as a task sees it: its variables, its queries, and what was fetched for it.
 
 A variable is one of the unit, a secret of it, or a parameter made of the range that is read. One without a value is
-told before anything is sent. Secrets are put in where they are needed and taken out of every message.
+reported before anything is sent. Secrets are put in where they are needed and taken out of every message.
 
 A literal brings its own quotes. A variable inside quotes or a comment would be something else than a value, so it is
 refused, whatever the value is.

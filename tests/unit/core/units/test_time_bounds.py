@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidegate.core.calendar import iso, milliseconds, zone_named
-from tidegate.core.units.time_range import check_bound, parse_span, resolve
+from tidegate.core.units.time_range import parse_bound, parse_span, resolve
 from tidegate.errors import WatermarkError
 from tidegate.specs.units import PartitionKind, Rounding, Span, TimeRange
 
@@ -213,7 +213,7 @@ def test_a_time_in_a_gap_is_shifted_forward_and_one_in_a_fold_is_the_first(text:
 @pytest.mark.parametrize("is_end", [False, True])
 def test_anything_else_is_refused_with_its_text(text: str, is_end: bool) -> None:
     with pytest.raises(WatermarkError) as caught:
-        check_bound(text, is_end=is_end)
+        parse_bound(text, is_end=is_end)
     assert repr(text) in caught.value.problem
     assert caught.value.remedy
 
@@ -232,13 +232,13 @@ def test_anything_else_is_refused_with_its_text(text: str, is_end: bool) -> None
 )
 def test_abbreviations_of_zones_are_refused_with_the_name_to_use(abbreviation: str, use: str) -> None:
     with pytest.raises(WatermarkError, match=f"'2020-01-01 10:00:00{abbreviation}'.*{abbreviation}.*write {use}"):
-        check_bound(f"2020-01-01 10:00:00{abbreviation}", is_end=False)
+        parse_bound(f"2020-01-01 10:00:00{abbreviation}", is_end=False)
 
 
 def test_now_is_an_end_and_no_beginning() -> None:
-    check_bound("-", is_end=True)
+    parse_bound("-", is_end=True)
     with pytest.raises(WatermarkError, match="'-' is no beginning"):
-        check_bound("-", is_end=False)
+        parse_bound("-", is_end=False)
 
 
 @pytest.mark.parametrize(

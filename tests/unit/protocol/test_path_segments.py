@@ -53,7 +53,7 @@ def test_every_path_of_every_segment_is_found_whatever_the_order_of_the_listing(
     paths = [f"d={number % 3}/{number * 7919 % 101:03d}-ü" for number in range(60)]
     state = SetState()
     for start in range(0, 60, 6):
-        state = remembered.including(state, map(file, paths[start : start + 6]))
+        state = remembered.extend(state, map(file, paths[start : start + 6]))
     assert state.remembered == 60
     assert len(state.segments) < 10
     asked = [*reversed(paths), "d=0/new", "", "d=3", "d=1", "zzz"]
@@ -63,7 +63,7 @@ def test_every_path_of_every_segment_is_found_whatever_the_order_of_the_listing(
 
 def test_paths_too_long_for_statistics_are_found_too(store: ObjectStore) -> None:
     remembered = RememberedPaths(store, KEY)
-    state = remembered.including(SetState(), [file("x" * 9000), file("a")])
+    state = remembered.extend(SetState(), [file("x" * 9000), file("a")])
     asked = [file("x" * 9000), file("x" * 8999), file("a"), file("é")]
     assert remembered.look_up(state.segments, asked) == [Known.READ, Known.NEW, Known.READ, Known.NEW]
 
@@ -73,14 +73,14 @@ def test_parts_that_do_not_fit_into_memory_are_read_again(store: ObjectStore, mo
     monkeypatch.setattr(remembered_module, "ROWS_KEPT", 6)
     remembered = RememberedPaths(store, KEY)
     paths = [f"{number:02d}" for number in range(40)]
-    state = remembered.including(SetState(), map(file, paths))
+    state = remembered.extend(SetState(), map(file, paths))
     for _ in range(2):
         assert remembered.look_up(state.segments, list(map(file, [*paths, "x"]))) == [Known.READ] * 40 + [Known.NEW]
 
 
 def test_another_size_or_etag_is_told_and_a_missing_etag_is_not_compared(store: ObjectStore) -> None:
     remembered = RememberedPaths(store, KEY)
-    state = remembered.including(SetState(), [file("a"), file("b"), file("c"), SourceFile("d", 1)])
+    state = remembered.extend(SetState(), [file("a"), file("b"), file("c"), SourceFile("d", 1)])
     asked = [file("a"), file("b", 2), file("c", 1, "f"), file("d"), SourceFile("a", 1), SourceFile("a", 2)]
     assert remembered.look_up(state.segments, asked) == [
         Known.READ,
@@ -95,15 +95,15 @@ def test_another_size_or_etag_is_told_and_a_missing_etag_is_not_compared(store: 
 def test_an_empty_set_knows_nothing_and_an_empty_batch_asks_nothing(store: ObjectStore) -> None:
     remembered = RememberedPaths(store, KEY)
     assert remembered.look_up((), [file("a")]) == [Known.NEW]
-    state = remembered.including(SetState(), [file("a")])
+    state = remembered.extend(SetState(), [file("a")])
     assert remembered.look_up(state.segments, []) == []
-    assert remembered.including(state, []) is state
+    assert remembered.extend(state, []) is state
 
 
 def test_segments_are_fetched_once_and_only_as_long_as_they_are_used(store: ObjectStore) -> None:
     remembered = RememberedPaths(store, KEY)
-    old = remembered.including(SetState(), [file("a")])
-    new = remembered.including(old, [file("b")])
+    old = remembered.extend(SetState(), [file("a")])
+    new = remembered.extend(old, [file("b")])
     assert remembered.look_up(new.segments, [file("a")]) == [Known.READ]
     before = store.requests.get
     assert remembered.look_up(new.segments, [file("b")]) == [Known.READ]
@@ -117,7 +117,7 @@ def test_no_segment_is_removed_or_changed_by_growing(store: ObjectStore) -> None
     remembered = RememberedPaths(store, KEY)
     states, contents = [SetState()], {}
     for number in range(20):
-        states.append(remembered.including(states[-1], [file(f"{number:02d}")]))
+        states.append(remembered.extend(states[-1], [file(f"{number:02d}")]))
         contents |= {info.path: contents.get(info.path, store.get(info.path)) for info in store.list()}
     assert {info.path: store.get(info.path) for info in store.list()} == contents
     for number, state in enumerate(states):
@@ -126,7 +126,7 @@ def test_no_segment_is_removed_or_changed_by_growing(store: ObjectStore) -> None
 
 
 def test_a_missing_segment_stops_with_the_way_out(store: ObjectStore) -> None:
-    state = RememberedPaths(store, KEY).including(SetState(), [file("a"), file("b")])
+    state = RememberedPaths(store, KEY).extend(SetState(), [file("a"), file("b")])
     store.delete(KEY.segment(state.segments[0].sha256))
     with pytest.raises(StateError, match=r"is missing; it names 2 files .* recover --accept set"):
         RememberedPaths(store, KEY).look_up(state.segments, [file("a")])
@@ -135,8 +135,8 @@ def test_a_missing_segment_stops_with_the_way_out(store: ObjectStore) -> None:
 @pytest.mark.parametrize("content", [b"", b"PAR1", None])
 def test_a_damaged_segment_stops_with_the_way_out(store: ObjectStore, content: bytes | None) -> None:
     remembered = RememberedPaths(store, KEY)
-    state = remembered.including(SetState(), [file("a")])
-    other = remembered.including(SetState(), [file("b")])
+    state = remembered.extend(SetState(), [file("a")])
+    other = remembered.extend(SetState(), [file("b")])
     path = KEY.segment(state.segments[0].sha256)
     store.put(path, store.get(KEY.segment(other.segments[0].sha256)) if content is None else content)
     with pytest.raises(StateError, match=r"is damaged: .* recover --accept set"):

@@ -1,7 +1,11 @@
-"""Uploads are counted, and their parts stay within what may be under way at once; on a real server, over a bad line."""
+"""A file that can be read from anywhere gives one version of an object, or an error.
+
+Uploads are counted, and their parts stay within what may be under way at once; on a real server, over a bad line.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 from collections.abc import Iterator
@@ -14,7 +18,7 @@ from servers.fault_proxy import Fault, FaultProxy, Rule, in_front_of
 from servers.s3 import Server
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered, NotReached
-from tidegate.errors import StorageError, StorageUnavailable
+from tidegate.errors import ObjectChanged, ObjectMissing, StorageError, StorageUnavailable
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.read_task import ReadTask
 from tidegate.sink.task import read_units
@@ -22,8 +26,39 @@ from tidegate.sink.writer import WriterSettings
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, PartitionBy
 from tidegate.storage.failures import from_client
-from tidegate.storage.port import ObjectStore, Upload, UploadCounts, Uploads
+from tidegate.storage.port import ObjectStore, SeekableInput, Upload, UploadCounts, Uploads
 from tidegate.storage.stores import open_store
+
+
+@pytest.fixture(params=["file", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
+    return Location(tmp_path.as_uri() if request.param == "file" else f"memory://{tmp_path.name}")
+
+
+def test_any_part_can_be_read(place: Location) -> None:
+    store = open_store(place)
+    store.put("a", b"0123456789")
+    file = io.BufferedReader(SeekableInput(store, "a", etag=store.head("a").etag, size=10), 4)
+    assert (file.seek(-3, io.SEEK_END), file.read()) == (7, b"789")
+    assert (file.seek(2), file.read(3), file.tell()) == (2, b"234", 5)
+    assert (file.seek(1, io.SEEK_CUR), file.read(1)) == (6, b"6")
+    assert (file.seek(50), file.read()) == (50, b"")
+
+
+def test_another_version_is_noticed_when_opening_and_when_reading(place: Location) -> None:
+    store = open_store(place)
+    store.put("a", b"0123456789")
+    for etag, size in ((None, 9), ("another", None)):
+        with pytest.raises(ObjectChanged):
+            SeekableInput(store, "a", etag=etag, size=size)
+    file = SeekableInput(store, "a", etag=None, size=10)
+    assert file.read(2) == b"01"
+    store.put("a", b"abcdefghij")
+    with pytest.raises(ObjectChanged):
+        file.read(2)
+    with pytest.raises(ObjectMissing):
+        SeekableInput(store, "gone", etag=None, size=1)
+
 
 MEGABYTE = 1024 * 1024
 LONG = bool(os.environ.get("TIDEGATE_LONG"))
