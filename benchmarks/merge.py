@@ -28,7 +28,7 @@ from tidegate.protocol.position import TableContext
 from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.sink.row_task import Batch, row_task
 from tidegate.spark.frames import columns_of, write_rows
-from tidegate.spark.loading.strategy import load_frame
+from tidegate.spark.loading.strategies import load_frame
 from tidegate.spark.session import open_session
 from tidegate.specs.columns import ColumnSource, FunctionRead, Load, LoadType
 from tidegate.specs.locations import Location

@@ -17,7 +17,7 @@ from support.long_runs import examples
 from support.unit_waves import FIELDS, source, wave, work
 from tidegate.errors import TidegateError
 from tidegate.schema.inference import check_agreement, infer_json
-from tidegate.sink.unit_columns import RecordBlocks, RecordColumns
+from tidegate.sink.unit_columns import RecordBlocks
 from tidegate.sink.unit_task import carry_out_here
 from tidegate.sources.http.answers import Shapes
 from tidegate.sources.http.bounds import Part
@@ -215,7 +215,7 @@ def read_columns(case: Case, url: str) -> int:
         fields = check_agreement(inferred).fields
     if case.rescued:
         fields = (*fields, FieldSpec("rescued", "string"))
-    decoder = RecordBlocks(RecordColumns(fields, case.schema, fetch.parts, url))
+    decoder = RecordBlocks(fields, case.schema, fetch.parts, url)
     return sum(decoder.rows(block).num_rows for block in found)
 
 

@@ -23,9 +23,10 @@ from typing import Any
 import psutil
 
 import tidegate
-from tidegate.spark import engine
-from tidegate.spark.java import find_java
+from tidegate.spark import tasks
+from tidegate.spark.jars import find_java
 from tidegate.spark.session import open_session
+from tidegate.spark.tasks import Packed
 from tidegate.specs.locations import Options
 from tidegate.specs.project import SparkSpec
 
@@ -44,11 +45,11 @@ Faults = Callable[[int, int], str]
 """(partition, attempt) to the failpoints that are armed in that task."""
 
 
-class Saboteur(engine._Reader):
+class Saboteur(Packed):
     """The task's function, which notes that the attempt began and arms what befalls it."""
 
-    def __init__(self, payload: bytes, faults: Faults, notes: Path) -> None:
-        super().__init__(payload)
+    def __init__(self, faults: Faults, notes: Path, *needs: Any) -> None:
+        super().__init__(*needs)
         self.faults, self.notes = faults, notes
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
@@ -96,7 +97,7 @@ def run(folder: Path, name: str) -> dict[str, Any]:
     """One run with the scenario's faults."""
     faults, notes = SCENARIOS[name], folder / name / "attempts"
     notes.mkdir()
-    engine._Reader = lambda payload: Saboteur(payload, faults, notes)  # type: ignore[misc,assignment]
+    tasks.Packed = lambda *needs: Saboteur(faults, notes, *needs)  # type: ignore[misc,assignment]
     killer = threading.Thread(target=kill_an_executor, args=(notes,), daemon=True)
     if name == "executor-lost":
         killer.start()

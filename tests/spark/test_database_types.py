@@ -19,7 +19,7 @@ from support.database_types import MARIADB, MARIADB_UNFIT, POSTGRESQL, POSTGRESQ
 from tidegate import run
 from tidegate.core.columns.predicates import RowFilter
 from tidegate.errors import SourceError
-from tidegate.spark.readers.reader import open_reader
+from tidegate.spark.engine import open_reader
 from tidegate.specs.columns import ColumnSource, JdbcRead
 from tidegate.specs.locations import Secret
 from tidegate.specs.project import FieldSpec, SchemaSpec

@@ -18,9 +18,9 @@ from tidegate.errors import EnvironmentProblem, SourceError
 from tidegate.runs.in_process import open_arrow_reader
 from tidegate.sink.row_task import row_task
 from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader
+from tidegate.spark.engine import open_reader
 from tidegate.spark.filters import greatest_of
 from tidegate.spark.frames import columns_of
-from tidegate.spark.readers.reader import open_reader
 from tidegate.specs.columns import ColumnSource, CsvOptions, FunctionRead, TableFormat, TableRead
 from tidegate.specs.locations import Location, Options
 from tidegate.specs.project import FieldSpec, PipelineSpec, SchemaSpec, SinkSpec

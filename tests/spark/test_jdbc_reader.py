@@ -16,8 +16,8 @@ from servers import postgres as postgres_server
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import SourceError
 from tidegate.sources.reader import GreatestValues
+from tidegate.spark.engine import open_reader
 from tidegate.spark.readers.jdbc import JdbcReader
-from tidegate.spark.readers.reader import open_reader
 from tidegate.specs.columns import ColumnSource, JdbcRead, NullWatermark, Value, WatermarkMode
 from tidegate.specs.locations import Options, Secret
 from tidegate.specs.project import FieldSpec, SchemaSpec

@@ -23,7 +23,7 @@ from support.long_runs import LONG, chosen
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import SourceError
 from tidegate.sources.reader import GreatestValues
-from tidegate.spark.readers.reader import open_reader
+from tidegate.spark.engine import open_reader
 from tidegate.specs.columns import ColumnSource, JdbcRead, NullWatermark, Value, WatermarkMode
 from tidegate.specs.locations import Options, Secret
 from tidegate.specs.project import SchemaSpec

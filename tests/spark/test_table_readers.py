@@ -12,8 +12,8 @@ import pytest
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import ConfigError, SourceError
 from tidegate.sources.reader import GreatestValues, Reader
+from tidegate.spark.engine import open_reader
 from tidegate.spark.filters import apply_watermark_filter, greatest_of, watermark_operator
-from tidegate.spark.readers.reader import open_reader
 from tidegate.specs.columns import ColumnSource, TableFormat, TableRead, Value, WatermarkMode
 from tidegate.specs.locations import Location
 from tidegate.specs.project import SchemaSpec

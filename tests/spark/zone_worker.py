@@ -13,9 +13,8 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
-from tidegate.spark.jars import TESTED
-from tidegate.spark.java import find_java
-from tidegate.spark.readers.reader import open_reader
+from tidegate.spark.engine import open_reader
+from tidegate.spark.jars import TESTED, find_java
 from tidegate.spark.session import open_session, settings
 from tidegate.specs.columns import ColumnSource, JdbcRead, TableFormat, TableRead
 from tidegate.specs.locations import Location, Secret

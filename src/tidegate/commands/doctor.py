@@ -14,8 +14,7 @@ from tidegate.observe.wording import count
 from tidegate.reports.run import Check
 from tidegate.runs.checks import collect_checks, space, writable
 from tidegate.runs.tracker import TrackedSource
-from tidegate.spark.jars import S3, fetched
-from tidegate.spark.java import find_java, java_version
+from tidegate.spark.jars import S3, fetched, find_java, java_version
 from tidegate.specs.project import ProjectSpec
 
 PACKAGES = ("pyspark", "deltalake", "obstore", "pyarrow", "arro3-io", "pandas")

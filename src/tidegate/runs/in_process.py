@@ -24,18 +24,16 @@ from tidegate.protocol.table import arrow_schema
 from tidegate.runs.engine import WaitingFrame
 from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import arrow_schema as arrow_schema_of
-from tidegate.sink.greatest import Greatest
-from tidegate.sink.read_task import GroupResult, ReadTask
-from tidegate.sink.row_task import Batch, RowsWritten, RowTask, WorkRows, write_batches
-from tidegate.sink.task import FileScan, files_of, inferred, listed, read_units
-from tidegate.sink.unit_columns import RecordBlocks, RecordColumns
+from tidegate.sink.read_task import GroupResult, ReadTask, files_of, infer_files, list_files, scan_files
+from tidegate.sink.row_task import Batch, Greatest, RowsWritten, RowTask, WorkRows, write_batches
+from tidegate.sink.task import read_units
+from tidegate.sink.unit_columns import RecordBlocks
 from tidegate.sink.unit_task import ReplacedUnit, carry_out_here
 from tidegate.sources.http.answers import Shapes
 from tidegate.sources.http.bounds import http_read, parts, upper
 from tidegate.sources.http.read import Counts, Fetch, LineBlock, blocks
-from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader
+from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader, load_function
 from tidegate.sources.units.work import UnitWave, WaveResult
-from tidegate.spark.rows import load_function
 from tidegate.specs.columns import (
     ColumnSource,
     FunctionRead,
@@ -192,7 +190,7 @@ class HttpArrowReader(_BatchReader):
         fields = self.schema.fields or self._inferred(found)
         if self.schema.rescued is not None:
             fields = (*fields, FieldSpec(self.schema.rescued, "string"))
-        decoder = RecordBlocks(RecordColumns(fields, self.schema, fetch.parts, self.source.uri))
+        decoder = RecordBlocks(fields, self.schema, fetch.parts, self.source.uri)
         return pa.Table.from_batches([decoder.rows(block) for block in found], decoder.schema)
 
     def _inferred(self, found: list[LineBlock]) -> tuple[FieldSpec, ...]:
@@ -265,11 +263,9 @@ def _delta_table(location: Location) -> pa.Table:
 def _scanned_files(source: ColumnSource, read: TableRead, schema: SchemaSpec) -> pa.Table:
     """All records of CSV or JSON files, decoded as tasks of Spark decode them."""
     files = files_of(source.name, read)
-    slices = listed(files)
-    fields = schema.fields or inferred(files, slices, schema)
-    only_slot = pa.record_batch({"slot": pa.array([0])})
-    batches = FileScan(files, fields, schema, [slices])(iter([only_slot]))
-    return pa.Table.from_batches(batches, arrow_schema_of(fields))
+    slices = list_files(files)
+    fields = schema.fields or infer_files(files, slices, schema)
+    return pa.Table.from_batches(scan_files(files, fields, schema, slices), arrow_schema_of(fields))
 
 
 def _parquet_files(source: ColumnSource, location: Location) -> pa.Table:

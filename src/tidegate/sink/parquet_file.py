@@ -20,7 +20,7 @@ import secrets
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -243,11 +243,6 @@ class FinishedFile(DataFile):
     source_file: str | None = None
     ranges: tuple[RecordRange, ...] = ()
     write_seconds: float = 0.0
-
-    @classmethod
-    def of_json(cls, data: Mapping[str, Any]) -> FinishedFile:
-        """The file whose fields were written as they are."""
-        return cls(**{**data, "ranges": tuple(RecordRange(**each) for each in data["ranges"])})
 
 
 class _ChunkedOutput(io.RawIOBase):

@@ -1,34 +1,38 @@
-"""What a task must know to read a group of files, and what it gives back."""
+"""What a task must know to read a group of files, and what it gives back; files that are scanned in full."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from tidegate import errors
-from tidegate.core.files.plan import FileGroup
+from tidegate.core.files.discovery import accepts
+from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Changed, Covered, FileOutcome, NotReached, Refused
-from tidegate.errors import TidegateError
+from tidegate.errors import SourceError, TidegateError
 from tidegate.formats.avro import AvroFormat
 from tidegate.formats.csv import CsvFormat
+from tidegate.formats.files import Fetcher
 from tidegate.formats.json import LineFormat
 from tidegate.formats.json_decoder import Decoder
 from tidegate.formats.parquet import ParquetFormat
 from tidegate.formats.port import FormatReader
+from tidegate.formats.samples import Sampler, spread
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.dead_letter import fingerprint
 from tidegate.schema.evolution import write_schema
+from tidegate.schema.inference import check_agreement
 from tidegate.schema.names import avro_library
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.dead_letters import DeadLetterTarget
 from tidegate.sink.parquet_file import FinishedFile
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning
 from tidegate.sink.writer import WriterSettings
-from tidegate.specs.columns import CsvOptions
+from tidegate.sources.file_discovery import check_location, list_everything, refuse_left_out, scope_of
+from tidegate.specs.columns import CsvOptions, TableFormat, TableRead
 from tidegate.specs.locations import Location
 from tidegate.specs.project import (
     Compression,
@@ -39,9 +43,11 @@ from tidegate.specs.project import (
     PartitionBy,
     PathSource,
     PipelineSpec,
+    SchemaSpec,
     SinkSpec,
 )
 from tidegate.storage.port import Upload, UploadCounts
+from tidegate.storage.stores import open_store
 
 HELD_BYTES = 64 * 1024 * 1024
 """Arrow bytes of a file up to which it is held until its end; a larger one is written as it is read."""
@@ -180,40 +186,6 @@ class GroupResult:
         """A unit that could not be read or written: none of its files is reached."""
         return cls(unit.number, tuple(NotReached(each.path) for each in unit.slices), failure=error)
 
-    def to_json(self) -> str:
-        """One line of JSON; :meth:`from_json` gives an equal value."""
-        return json.dumps(
-            {
-                "number": self.number,
-                "outcomes": [outcome_to_json(each) for each in self.outcomes],
-                "data_files": [asdict(each) for each in self.data_files],
-                "rows": self.rows,
-                "letter_files": [asdict(each) for each in self.letter_files],
-                "unknown_fields": dict(self.unknown_fields),
-                "seconds": self.seconds,
-                "bad_kinds": dict(self.bad_kinds),
-                "uploads": asdict(self.uploads),
-                "failure": None if self.failure is None else errors.to_json(self.failure),
-            }
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> GroupResult:
-        """The result that :meth:`to_json` wrote."""
-        data = json.loads(text)
-        return cls(
-            number=data["number"],
-            outcomes=tuple(outcome_from_json(each) for each in data["outcomes"]),
-            data_files=tuple(FinishedFile.of_json(each) for each in data["data_files"]),
-            rows=data["rows"],
-            letter_files=tuple(FinishedFile.of_json(each) for each in data["letter_files"]),
-            unknown_fields=data["unknown_fields"],
-            seconds=data["seconds"],
-            bad_kinds=data["bad_kinds"],
-            uploads=UploadCounts(**data["uploads"]),
-            failure=None if data["failure"] is None else errors.from_json(data["failure"]),
-        )
-
 
 def outcome_to_json(outcome: FileOutcome) -> dict[str, Any]:
     """The outcome with its kind beside its fields."""
@@ -245,3 +217,64 @@ def open_format(task: ReadTask, partitioning: Partitioning) -> FormatReader:
             return AvroFormat(rules, task.batch_size)
         case _:
             return LineFormat(Decoder(rules, task.batch_size), task.format, task.compression)
+
+
+def files_of(name: str, read: TableRead) -> PathSource:
+    """The files of a scan as a source of files."""
+    lines = Format.NDJSON if read.lines else Format.JSON
+    format_ = Format.CSV if read.format is TableFormat.CSV else lines
+    return PathSource(
+        name, read.location, pattern=read.pattern, format=format_, csv=read.csv, follow_links=read.follow_links
+    )
+
+
+def list_files(source: PathSource) -> list[FileSlice]:
+    """The files that are there now, the large ones first."""
+    store = open_store(source.location)
+    check_location(store, source)
+    scope = scope_of(source)
+    found = [each for each in list_everything(store, scope) if accepts(source, each.path) is None]
+    refuse_left_out(scope, source.location.uri, "set follow_links: true, or put the files themselves there")
+    ordered = sorted(found, key=lambda each: (-each.size, each.path))
+    return [FileSlice(each.path, each.size, each.etag) for each in ordered]
+
+
+def infer_files(source: PathSource, slices: Sequence[FileSlice], schema: SchemaSpec) -> tuple[FieldSpec, ...]:
+    """The columns that the first records of some files have."""
+    sampler = Sampler(open_store(source.location), source)
+    found = sampler.infer(spread(slices), coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8)
+    return check_agreement(found).fields
+
+
+def scan_files(
+    source: PathSource, fields: tuple[FieldSpec, ...], schema: SchemaSpec, slices: Sequence[FileSlice]
+) -> Iterator[pa.RecordBatch]:
+    """The records of these files; raises :class:`SourceError` at the first that is none.
+
+    What is followed by column values has no place for single lines that failed.
+    """
+    task = ReadTask(
+        source.location,
+        source.location,
+        fields,
+        b"",
+        compression=source.compression,
+        format=source.format,
+        csv=source.csv,
+        numbers=schema.numbers,
+        coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
+    )
+    files = open_format(task, Partitioning(None, arrow_schema(fields)))
+    with closing(Fetcher(open_store(source.location))) as fetcher:
+        for each in slices:
+            before = 0
+            with closing(fetcher.seekable(each) if files.seeks else fetcher(each)) as raw:
+                for decoded in files.read(raw, each):
+                    if decoded.rejected:
+                        first = decoded.rejected[0]
+                        raise SourceError(
+                            f"{each.path}, {files.noun} {before + first.offset + 1}: {first.reason}",
+                            "correct the file, or declare schema.fields that it fits",
+                        )
+                    before += decoded.lines
+                    yield decoded.batch

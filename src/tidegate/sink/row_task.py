@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from functools import partial
+from datetime import UTC, datetime
+from functools import partial, reduce
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -26,7 +27,6 @@ from tidegate.protocol.change import DataFile
 from tidegate.schema.evolution import require_as, write_schema
 from tidegate.schema.names import spell
 from tidegate.schema.types import plain_schema
-from tidegate.sink.greatest import Greatest
 from tidegate.sink.parquet_file import FinishedFile, RowOrigin, keep_memory
 from tidegate.sink.partitions import Partitioning, with_keys
 from tidegate.sink.read_task import writer_settings
@@ -144,7 +144,7 @@ class RowTask:
     """Everything a task needs besides its rows; picklable.
 
     ``place`` is the table or a work area. ``columns`` are those of the rows as they come and ``files`` those of the
-    files, in IPC form. With ``divided`` each partition value has files of its own and its keys are not in them; without
+    files. With ``divided`` each partition value has files of its own and its keys are not in them; without
     it, keys are columns like others. ``followed`` are the watermark columns as the rows spell them. ``drop_nulls``:
     rows without a watermark are counted and not written; so are rows with a time later than ``until`` in a watermark
     column, of a cursor in the first. Times without a zone are those of ``timezone``. ``mask`` is for what a task that
@@ -152,8 +152,8 @@ class RowTask:
     """
 
     place: Location
-    columns: bytes
-    files: bytes
+    columns: pa.Schema
+    files: pa.Schema
     partition_by: PartitionBy | None = None
     divided: bool = True
     writer: WriterSettings = field(default_factory=WriterSettings)
@@ -168,12 +168,12 @@ class RowTask:
     @property
     def names(self) -> list[str]:
         """The columns of the rows as they come, in their order."""
-        return list(_schema(self.columns).names)
+        return list(self.columns.names)
 
     @property
     def partitioning(self) -> Partitioning:
         """How the rows fall into partitions of the table."""
-        return Partitioning(self.partition_by, _schema(self.columns))
+        return Partitioning(self.partition_by, self.columns)
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
@@ -183,8 +183,8 @@ class RowTask:
     @property
     def written(self) -> pa.Schema:
         """All columns as they are written, partition columns included."""
-        files = {each.name: each for each in _schema(self.files)}
-        whole = with_keys(_schema(self.columns), self.partitioning.keys)
+        files = {each.name: each for each in self.files}
+        whole = with_keys(self.columns, self.partitioning.keys)
         return pa.schema([files.get(each.name, each) for each in whole])
 
 
@@ -233,8 +233,8 @@ def row_task(
         )
     return RowTask(
         place=work or pipeline.sink.table,
-        columns=rows.serialize().to_pybytes(),
-        files=files.serialize().to_pybytes(),
+        columns=rows,
+        files=files,
         partition_by=by,
         divided=work is None,
         writer=writer_settings(pipeline.sink),
@@ -254,16 +254,92 @@ def partition_by(pipeline: PipelineSpec) -> PartitionBy | None:
     return replace(by, column=by.prefix_template.strip("/").split("/")[0].partition("=")[0])
 
 
+class Greatest:
+    """What was seen so far. ``nulls`` are rows with null in every column, in a cursor in any of them."""
+
+    def __init__(self, columns: Sequence[str], mode: WatermarkMode = WatermarkMode.ANY) -> None:
+        self.nulls = 0
+        self._columns = tuple(columns)
+        self._as_tuple = mode is WatermarkMode.TUPLE
+        self._values: dict[str, Value | None] = dict.fromkeys(columns)
+
+    @property
+    def values(self) -> dict[str, Value | None]:
+        """By column; None where every value was null."""
+        return dict(self._values)
+
+    def see(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Look at the rows of a batch; those that have a watermark."""
+        if not self._columns:
+            return batch
+        empty = [pc.is_null(batch.column(name)) for name in self._columns]
+        missing = reduce(pc.or_ if self._as_tuple else pc.and_, empty)
+        self.nulls += pc.sum(missing).as_py() or 0
+        known = batch.filter(pc.invert(missing))
+        self.include(self._cursor(known) if self._as_tuple else self._each(known))
+        return known
+
+    def include(self, seen: Mapping[str, Value | None]) -> None:
+        """Take in what was seen elsewhere."""
+        if self._as_tuple:
+            known = [values for values in (self._values, seen) if None not in values.values()]
+            self._values = dict(sorted(known, key=self._place)[-1] if known else seen)
+        else:
+            self._values = {name: _greater((self._values[name], seen[name])) for name in self._columns}
+
+    def _place(self, values: Mapping[str, Value | None]) -> Any:
+        return [_rank(value) for name in self._columns if (value := values[name]) is not None]
+
+    def _each(self, batch: pa.RecordBatch) -> dict[str, Value | None]:
+        return {name: _python(_top(batch.column(name))) for name in self._columns}
+
+    def _cursor(self, batch: pa.RecordBatch) -> dict[str, Value | None]:
+        """The lexicographically greatest: of the rows that are greatest in one column, those that are in the next."""
+        found: dict[str, Value | None] = {}
+        for name in self._columns:
+            top = _top(batch.column(name))
+            found[name] = _python(top)
+            batch = batch.filter(_is_top(batch.column(name), top))
+        return found
+
+
+def _greater(values: Iterable[Value | None]) -> Value | None:
+    return max((value for value in values if value is not None), key=_rank, default=None)
+
+
+def _rank(value: Value) -> Any:
+    """Not-a-number lies above every number, as Spark and databases have it: not seen, its row would come again."""
+    is_nan = value != value
+    return is_nan, 0.0 if is_nan else value
+
+
+def _top(column: pa.Array) -> pa.Scalar:
+    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+        return pa.scalar(float("nan"), column.type)
+    return pc.max(column)
+
+
+def _is_top(column: pa.Array, top: pa.Scalar) -> pa.Array:
+    value = top.as_py()
+    return pc.equal(column, top) if value == value else pc.is_nan(column)
+
+
+def _python(scalar: pa.Scalar) -> Value | None:
+    """As Python has it; a moment is in UTC."""
+    value: Value | None = scalar.as_py()
+    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is not None else value
+
+
 def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritten:
     """Write the rows of one task. What it returns is complete and durable; an error means that nothing counts."""
     keep_memory()
-    columns, files, keys = _schema(task.columns), _schema(task.files), task.partitioning
-    divide = partial((keys if task.divided else Partitioning(None, files)).split, path="", schema=files)
+    keys = task.partitioning
+    divide = partial((keys if task.divided else Partitioning(None, task.files)).split, path="", schema=task.files)
     seen = Greatest(task.followed, task.mode)
     later = 0
     with closing(RollingWriter(open_store(task.place), task.writer)) as writer:
         for batch in batches:
-            fitted = _fitted_row_task(batch, columns)
+            fitted = _fitted_row_task(batch, task.columns)
             rows = _due(fitted, task)
             later += fitted.num_rows - rows.num_rows
             known = seen.see(rows)
@@ -325,7 +401,3 @@ def _fitted_row_task(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatc
 
 def _data_file(file: FinishedFile) -> DataFile:
     return DataFile(file.path, file.size, file.record_count, file.partition_values, file.stats)
-
-
-def _schema(content: bytes) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(content))

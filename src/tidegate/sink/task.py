@@ -1,7 +1,13 @@
-"""Tasks over files: read a group into the table, read dead letters again, scan whole files.
+"""Tasks over files: read a group into the table, file after file, and read dead letters again.
 
-A record that is none of the schema ends the read: what is followed by column values has no place for single lines that
-failed.
+A file counts as far as it was read, or not at all. Bad lines go beside the rows into the dead-letter table, cut and
+abandoned together with them.
+
+Small files of lines are gathered and decoded together, because the cost of a call would exceed that of their few
+records; a bad line goes to the dead letters or refuses the file it lies in, and no other. A file of medium size is
+held until its end and only then handed on. A large one begins after a cut, so that everything written since is its
+own and can be abandoned; it may also be left in the middle, at the end of a block, when enough has been written for
+one commit.
 
 No Spark in here: a task is the same in a Spark worker, in a test and in a benchmark.
 """
@@ -9,116 +15,436 @@ No Spark in here: a task is the same in a Spark worker, in a test and in a bench
 from __future__ import annotations
 
 import contextlib
-import pickle
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from datetime import UTC, datetime
+from functools import partial
+from itertools import groupby, pairwise
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 
-from tidegate.core.files.discovery import accepts
 from tidegate.core.files.plan import FileGroup, FileSlice
-from tidegate.core.files.state import NotReached, Refused
-from tidegate.errors import SourceError, StorageError
+from tidegate.core.files.state import Changed, Covered, FileOutcome, NotReached, Refused
+from tidegate.errors import AccessDenied, BadRecord, ObjectChanged, ObjectMissing, SourceError, StorageError
 from tidegate.failpoints import failpoint
 from tidegate.formats.files import Fetcher
-from tidegate.formats.json import BLOCK_BYTES
+from tidegate.formats.json import BLOCK_BYTES, LONGEST_LINE, LineFormat, LineTooLong
+from tidegate.formats.json_decoder import Decoded, Rejected
 from tidegate.formats.port import FormatReader
-from tidegate.formats.samples import Sampler, spread
 from tidegate.schema.dead_letter import Letter
-from tidegate.schema.inference import check_agreement
 from tidegate.schema.literals import escape_halves
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.file_walk import GroupWalk, TableWriter
-from tidegate.sink.parquet_file import FinishedFile, keep_memory
-from tidegate.sink.partitions import Partitioning
+from tidegate.sink.dead_letters import DeadLetterWriter
+from tidegate.sink.parquet_file import FinishedFile, Lines, RowOrigin, keep_memory
+from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning
 from tidegate.sink.read_task import GroupResult, ReadTask, open_format
-from tidegate.sources.file_discovery import check_location, list_everything, refuse_left_out, scope_of
-from tidegate.specs.columns import TableFormat, TableRead
-from tidegate.specs.project import FieldSpec, Format, PathSource, SchemaSpec
+from tidegate.sink.writer import RollingWriter
+from tidegate.specs.project import Format
+from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store
 
 
-def files_of(name: str, read: TableRead) -> PathSource:
-    """The files of a scan as a source of files."""
-    lines = Format.NDJSON if read.lines else Format.JSON
-    format_ = Format.CSV if read.format is TableFormat.CSV else lines
-    return PathSource(
-        name, read.location, pattern=read.pattern, format=format_, csv=read.csv, follow_links=read.follow_links
-    )
+def read_units(task: ReadTask, units: Iterable[FileGroup]) -> Iterator[GroupResult]:
+    """Read units one after the other; past the deadline only the first is begun, the others are not reached.
+
+    A unit that its storage fails is given as a failure, so that the others count. Where memory runs out, the files of
+    the unit are read one by one, and only those are refused for which it runs out again.
+    """
+    for position, unit in enumerate(units):
+        if position and task.deadline is not None and time.time() >= task.deadline:
+            yield GroupResult(unit.number, tuple(NotReached(each.path) for each in unit.slices))
+        else:
+            yield from _results(task, unit)
 
 
-def listed(source: PathSource) -> tuple[FileSlice, ...]:
-    """The files that are there now, the large ones first."""
-    store = open_store(source.location)
-    check_location(store, source)
-    scope = scope_of(source)
-    found = [each for each in list_everything(store, scope) if accepts(source, each.path) is None]
-    refuse_left_out(scope, source.location.uri, "set follow_links: true, or put the files themselves there")
-    ordered = sorted(found, key=lambda each: (-each.size, each.path))
-    return tuple(FileSlice(each.path, each.size, each.etag) for each in ordered)
-
-
-def inferred(source: PathSource, slices: Sequence[FileSlice], schema: SchemaSpec) -> tuple[FieldSpec, ...]:
-    """The columns that the first records of some files have."""
-    sampler = Sampler(open_store(source.location), source)
-    found = sampler.infer(spread(slices), coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8)
-    return check_agreement(found).fields
-
-
-class FileScan:
-    """The function that runs in a task: numbers of slots in, the records of their files out."""
-
-    def __init__(
-        self,
-        source: PathSource,
-        fields: tuple[FieldSpec, ...],
-        schema: SchemaSpec,
-        slots: Sequence[Sequence[FileSlice]],
-    ) -> None:
-        task = ReadTask(
-            source.location,
-            source.location,
-            fields,
-            arrow_schema(fields).serialize().to_pybytes(),
-            compression=source.compression,
-            format=source.format,
-            csv=source.csv,
-            numbers=schema.numbers,
-            coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
-        )
-        self._payload = pickle.dumps((task, [tuple(slot) for slot in slots]))
-        """As bytes: no plan of Spark's shows what the location's options hold."""
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task, slots = pickle.loads(self._payload)
-        for batch in batches:
-            for slot in batch.column(0).to_pylist():
-                yield from records(task, slots[slot])
-
-
-def records(task: ReadTask, slices: Sequence[FileSlice]) -> Iterator[pa.RecordBatch]:
-    """The records of these files; raises :class:`SourceError` at the first that is none."""
-    files = open_format(task, Partitioning(None, arrow_schema(task.fields)))
-    fetcher = Fetcher(open_store(task.source))
+def _results(task: ReadTask, unit: FileGroup) -> Iterator[GroupResult]:
+    problem = ""
     try:
-        for each in slices:
-            before = 0
-            with closing(fetcher.seekable(each) if files.seeks else fetcher(each)) as raw:
-                for decoded in files.read(raw, each):
-                    if decoded.rejected:
-                        first = decoded.rejected[0]
-                        raise SourceError(
-                            f"{each.path}, {files.noun} {before + first.offset + 1}: {first.reason}",
-                            "correct the file, or declare schema.fields that it fits",
-                        )
-                    before += decoded.lines
-                    yield decoded.batch
-    finally:
-        fetcher.close()
+        result = read_unit(task, unit)
+    except StorageError as error:
+        result = GroupResult.of_failure(unit, error)
+    except BaseException as error:
+        problem = _breakdown(error)
+        if not problem or not unit.files:
+            raise
+    if not problem:
+        yield result
+    elif unit.files > 1:
+        yield from read_units(task, [FileGroup(unit.number, (each,)) for each in unit.slices])
+    else:
+        (each,) = unit.slices
+        yield GroupResult(unit.number, (Refused(each.path, each.size, each.etag, escape_halves(problem)),))
+
+
+def _breakdown(error: BaseException) -> str:
+    """What went wrong below Python, where an error says that; else nothing."""
+    if isinstance(error, MemoryError):
+        return f"memory ran out while it was read ({error or 'no more is said'})"
+    if type(error).__name__ == "PanicException":
+        return f"native code panicked while it was read ({error})"
+    return ""
+
+
+def read_unit(task: ReadTask, unit: FileGroup) -> GroupResult:
+    """Read one unit. What it returns is complete and durable; an error means that nothing counts."""
+    keep_memory()
+    with contextlib.closing(GroupWalk(task)) as walk:
+        return walk.read(unit)
+
+
+SMALL_FILE = 256 * 1024
+"""Listed size up to which a file is gathered with its neighbours."""
+
+_ROUNDS_OF_EQUAL_SIZE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Small:
+    """A small file, read: its text and how many lines that has."""
+
+    slice: FileSlice
+    text: bytes
+    lines: int
+
+
+class _Denied(SourceError):
+    """Nobody lets us read the file; that says nothing about the file."""
+
+
+@contextlib.contextmanager
+def _denials() -> Iterator[None]:
+    try:
+        yield
+    except AccessDenied as error:
+        raise _Denied(error.problem, error.remedy) from error
+
+
+class GroupWalk:
+    """One unit under way."""
+
+    def __init__(self, task: ReadTask) -> None:
+        self._task = task
+        self._table = open_store(task.table)
+        self._fetch = Fetcher(open_store(task.source))
+        partitioning = Partitioning(task.partition_by, arrow_schema(task.fields))
+        self._format = open_format(task, partitioning)
+        self._lines = self._format if isinstance(self._format, LineFormat) else None
+        self._landing = TableWriter(task, partitioning, self._table)
+        self._outcomes: dict[str, FileOutcome] = {}
+        self._gathered: list[_Small] = []
+        self._gathered_bytes = 0
+
+    def read(self, unit: FileGroup) -> GroupResult:
+        """Read file after file until the unit is done or enough is written, at least one; then close every file."""
+        started = time.monotonic()
+        outcomes = self._read_files(unit)
+        files, letters = self._landing.finish()
+        failpoint("sink.unit.after")
+        return GroupResult(
+            number=unit.number,
+            outcomes=outcomes,
+            data_files=files,
+            rows=sum(file.record_count for file in files),
+            letter_files=letters,
+            unknown_fields={escape_halves(name): count for name, count in self._format.unknown.items() if count},
+            seconds=time.monotonic() - started,
+            uploads=self._table.uploads.counts,
+            bad_kinds=self._landing.bad_kinds(),
+        )
+
+    def _read_files(self, unit: FileGroup) -> tuple[FileOutcome, ...]:
+        self._fetch.expect([each for each in unit.slices if _is_small(each)])
+        for position, each in enumerate(unit.slices):
+            if position and (self._is_full(each) or self._is_late()):
+                self._outcomes[each.path] = NotReached(each.path)
+            elif not (_is_small(each) and self._gather(each)):
+                self._decode_gathered()
+                self._outcomes[each.path] = self._outcome(each)
+        self._decode_gathered()
+        return tuple(self._outcomes[each.path] for each in unit.slices)
+
+    def close(self) -> None:
+        """Stop; what is not finished is given up."""
+        self._fetch.close()
+        self._landing.close()
+
+    def _is_full(self, each: FileSlice) -> bool:
+        """Enough files for a commit; twice as many in each round from a file's third on."""
+        rounds = max(each.rounds - _ROUNDS_OF_EQUAL_SIZE + 1, 0)
+        return self._landing.files >= self._task.commit_batch_files << min(rounds, 20)
+
+    def _is_late(self) -> bool:
+        return self._task.deadline is not None and time.time() >= self._task.deadline
+
+    def _opened(self, each: FileSlice) -> BinaryIO:
+        failpoint("sink.file.before", each.path)
+        with _denials():
+            return self._fetch.seekable(each) if self._format.seeks else self._fetch(each)
+
+    def _decoded(self, each: FileSlice) -> Iterator[Decoded]:
+        """The records of a file that are not committed yet."""
+        with contextlib.closing(self._opened(each)) as raw, _denials():
+            yield from self._format.read(raw, each)
+
+    def _outcome(self, each: FileSlice) -> FileOutcome:
+        """Read one file by itself."""
+        file = _FileWalk(self._landing, each, self._task)
+        try:
+            for decoded in self._decoded(each):
+                self._landing.tick()
+                file.take(decoded)
+                if file.is_large and not self._task.whole_files and self._is_enough_in_the_middle(each):
+                    return file.covered(eof=False)
+            return file.covered(eof=True)
+        except (BadRecord, SourceError, LineTooLong, ObjectChanged, ObjectMissing) as error:
+            self._stop_at(error)
+            file.give_up()
+            return self._failure(each, error, file.line)
+
+    def _stop_at(self, error: Exception) -> None:
+        """Let a bad record end the task, where that is wanted."""
+        if isinstance(error, BadRecord) and self._task.fail_run:
+            raise error
+
+    def _is_enough_in_the_middle(self, each: FileSlice) -> bool:
+        """The time limit counts in the first rounds only: each round reads the file from its start."""
+        return self._is_full(each) or (each.rounds < _ROUNDS_OF_EQUAL_SIZE and self._is_late())
+
+    def _gather(self, each: FileSlice) -> bool:
+        """Read a small file and put it to the others; False when it is not small after all."""
+        if self._lines is None:
+            return False
+        try:
+            with contextlib.closing(self._opened(each)) as raw:
+                lines = self._lines.blocks(raw, each)
+                text = next(lines, b"")
+                if next(lines, None) is not None:
+                    return False
+        except (SourceError, LineTooLong, ObjectChanged, ObjectMissing) as error:
+            self._outcomes[each.path] = self._failure(each, error, 0)
+            return True
+        self._gathered.append(_Small(each, text, text.count(b"\n")))
+        self._gathered_bytes += len(text)
+        if self._gathered_bytes >= BLOCK_BYTES:
+            self._decode_gathered()
+        return True
+
+    def _decode_gathered(self) -> None:
+        """Decode the gathered files together; each is refused or covered on its own."""
+        files, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        if not files or self._lines is None:
+            return
+        self._landing.tick()
+        decoded = self._lines.decode(b"".join([file.text for file in files]))
+        bounds = np.cumsum([0, *(file.lines for file in files)])
+        rows = bounds if decoded.offsets is None else np.searchsorted(decoded.offsets, bounds)
+        rejected = _by_file(decoded.rejected, bounds)
+        refused: set[int] = set()
+        for number, (file, (start, end)) in enumerate(zip(files, pairwise(rows.tolist()), strict=True)):
+            bad = rejected.get(number, [])
+            try:
+                self._landing.refuse(file.slice, 0, bad)
+                self._outcomes[file.slice.path] = _covered(file, end - start, len(bad))
+            except BadRecord as error:
+                self._stop_at(error)
+                self._outcomes[file.slice.path] = self._failure(file.slice, error, 0)
+                refused.add(number)
+        if not refused and not self._landing.tells_files_apart:
+            others = [(file.slice.path, int(start)) for file, start in zip(files[1:], bounds[1:], strict=False)]
+            self._landing.write(decoded.batch, files[0].slice.path, decoded.offsets, 0, others)
+            return
+        self._write_apart(decoded, files, bounds, rows, refused)
+
+    def _write_apart(
+        self, decoded: Decoded, files: list[_Small], bounds: np.ndarray, rows: np.ndarray, refused: set[int]
+    ) -> None:
+        for number, (start, end) in enumerate(pairwise(rows.tolist())):
+            if number not in refused and end > start:
+                lines = None if decoded.offsets is None else decoded.offsets[start:end] - bounds[number]
+                batch = decoded.batch.slice(start, end - start)
+                self._landing.write(batch, files[number].slice.path, lines, 0)
+
+    def _failure(self, each: FileSlice, error: Exception, line: int) -> FileOutcome:
+        noun = self._format.noun
+        match error:
+            case ObjectChanged() | ObjectMissing():
+                return Changed(each.path)
+            case BadRecord():
+                reason = f"{noun} {error.line}: {error.reason}"
+            case LineTooLong():
+                reason = f"a {noun} after {noun} {line} is longer than {LONGEST_LINE // 2**20} MiB"
+            case _:
+                reason = str(error).removeprefix(f"{each.path}: ")
+        return Refused(each.path, each.size, each.etag, escape_halves(reason), counts=not isinstance(error, _Denied))
+
+
+class _FileWalk:
+    """One file by itself: held until its end, or written as it is read once it is large."""
+
+    def __init__(self, landing: TableWriter, each: FileSlice, task: ReadTask) -> None:
+        self._landing = landing
+        self._slice = each
+        self._most_held = task.held_bytes if task.whole_files else min(task.held_bytes, task.writer.file_size)
+        self._keeps_bad = task.letters is not None
+        self._rows = 0
+        self._bad = 0
+        self._held: list[tuple[Decoded, int]] = []
+        self._held_bytes = 0
+        self.line = each.start_record
+        self.is_large = False
+
+    def take(self, decoded: Decoded) -> None:
+        """The next block; raises :class:`BadRecord` where bad lines refuse their file."""
+        self._held.append((decoded, self.line))
+        self._held_bytes += decoded.batch.nbytes + sum(len(bad.text) for bad in decoded.rejected)
+        if decoded.rejected and not self._keeps_bad:
+            self._landing.refuse(self._slice, self.line, decoded.rejected)
+        self.line += decoded.lines
+        if not self.is_large and self._held_bytes > self._most_held:
+            self._landing.cut()
+            self.is_large = True
+        if self.is_large:
+            self._hand_on()
+
+    def covered(self, *, eof: bool) -> Covered:
+        """Hand on what is held; the lines that are now written."""
+        self._hand_on()
+        each = self._slice
+        return Covered(each.path, each.size, each.etag, each.start_record, self.line, eof, self._rows, self._bad)
+
+    def give_up(self) -> None:
+        """Nothing of the file stays written."""
+        if self.is_large:
+            self._landing.abandon()
+
+    def _hand_on(self) -> None:
+        held, self._held = self._held, []
+        for decoded, line in held:
+            self._landing.write(decoded.batch, self._slice.path, decoded.offsets, line)
+            self._landing.refuse(self._slice, line, decoded.rejected)
+            self._rows += decoded.batch.num_rows
+            self._bad += len(decoded.rejected)
+
+
+def _is_small(each: FileSlice) -> bool:
+    return each.size <= SMALL_FILE and not each.start_record
+
+
+def _by_file(rejected: tuple[Rejected, ...], bounds: np.ndarray) -> dict[int, list[Rejected]]:
+    """The bad lines of each file that has some, with their line in that file."""
+    found: dict[int, list[Rejected]] = {}
+    for each in rejected:
+        number = int(np.searchsorted(bounds, each.offset, side="right")) - 1
+        own = Rejected(each.offset - int(bounds[number]), each.reason, each.text)
+        found.setdefault(number, []).append(own)
+    return found
+
+
+def _covered(file: _Small, rows: int, bad: int) -> Covered:
+    each = file.slice
+    return Covered(each.path, each.size, each.etag, 0, file.lines, eof=True, rows=rows, bad=bad)
+
+
+class TableWriter:
+    """Writes rows of source files; keeps what is finished."""
+
+    def __init__(self, task: ReadTask, partitioning: Partitioning, table: ObjectStore) -> None:
+        self._task = task
+        self._partitioning = partitioning
+        self._writer = RollingWriter(table, task.writer)
+        self._schema = pa.ipc.read_schema(pa.py_buffer(task.file_schema))
+        self._ingested_at = datetime.now(UTC)
+        self._files: list[FinishedFile] = []
+        self._noun = "line" if task.format is Format.NDJSON else "record"
+        self._letters = None if task.letters is None else DeadLetterWriter(task.letters)
+        self._letter_files: list[FinishedFile] = []
+
+    @property
+    def tells_files_apart(self) -> bool:
+        """Whether a row's source file matters for where it goes or what it holds."""
+        return bool(self._partitioning.from_path or self._task.metadata_columns)
+
+    @property
+    def files(self) -> int:
+        """How many files are closed."""
+        return len(self._files) + self._writer.rolled_files
+
+    def write(
+        self,
+        batch: pa.RecordBatch,
+        path: str,
+        lines: Lines | None,
+        first_line: int,
+        others: Sequence[tuple[str, int]] = (),
+    ) -> None:
+        """Take the rows of one source file, or of several where they need not be told apart.
+
+        ``lines`` has the line of each row, from ``first_line``; None when they follow each other. ``others`` are the
+        further files, each with the line that it begins at.
+        """
+        if lines is None:
+            lines = np.arange(batch.num_rows)
+        files, starts = zip((path, 0), *others, strict=True)
+        origin = RowOrigin(files, np.array(starts), lines, first_line)
+        complete = self._with_metadata(batch, path, lines, first_line)
+        divide = partial(self._partitioning.split, path=path, schema=self._schema)
+        self._writer.scatter(complete, divide, self._uri(path), origin)
+
+    def refuse(self, each: FileSlice, first_line: int, rejected: Sequence[Rejected]) -> None:
+        """Keep bad lines of one file as letters; :class:`BadRecord` for the first where there are none."""
+        if not rejected:
+            return
+        if self._letters is None:
+            raise BadRecord(each.path, first_line + rejected[0].offset + 1, rejected[0].reason, self._noun)
+        self._letters.records(each, first_line, rejected)
+
+    def bad_kinds(self) -> dict[str, int]:
+        """How many lines became letters, by kind."""
+        return {} if self._letters is None else dict(self._letters.kinds)
+
+    def tick(self) -> None:
+        """Close what has been open for too long."""
+        self._writer.tick()
+
+    def cut(self) -> None:
+        """Close every file, so that what is written next can be abandoned alone."""
+        self._files.extend(self._writer.cut())
+        if self._letters is not None:
+            self._letter_files.extend(self._letters.cut())
+
+    def abandon(self) -> None:
+        """Forget what was written since the last cut."""
+        self._writer.abandon()
+        if self._letters is not None:
+            self._letters.abandon()
+
+    def finish(self) -> tuple[tuple[FinishedFile, ...], tuple[FinishedFile, ...]]:
+        """Close every file; all that were finished, of the table and of the dead-letter table."""
+        self.cut()
+        return tuple(self._files), tuple(self._letter_files)
+
+    def close(self) -> None:
+        """Stop; what is not finished is given up."""
+        self._writer.close()
+        if self._letters is not None:
+            self._letters.close()
+
+    def _with_metadata(self, batch: pa.RecordBatch, path: str, lines: Lines, first_line: int) -> pa.RecordBatch:
+        for name in self._task.metadata_columns:
+            kind = METADATA_COLUMNS[name]
+            if name == "_source_record":
+                column = pa.array(lines + first_line, kind)
+            else:
+                value = self._uri(path) if name == "_source_file" else self._ingested_at
+                column = pa.repeat(pa.scalar(value, kind), batch.num_rows)
+            batch = batch.append_column(pa.field(name, kind), column)
+        return batch
+
+    def _uri(self, path: str) -> str:
+        return f"{self._task.source.uri}/{path}"
 
 
 @dataclass(slots=True)
@@ -172,67 +498,3 @@ def _take(format: FormatReader, landing: TableWriter, block: list[Letter], found
     found.bad.extend((block[each.offset], each.reason) for each in decoded.rejected)
     answered = {*kept.tolist(), *(each.offset for each in decoded.rejected)}
     found.bad.extend((letter, "blank line") for offset, letter in enumerate(block) if offset not in answered)
-
-
-def read_units(task: ReadTask, units: Iterable[FileGroup]) -> Iterator[GroupResult]:
-    """Read units one after the other; past the deadline only the first is begun, the others are not reached.
-
-    A unit that its storage fails is given as a failure, so that the others count. Where memory runs out, the files of
-    the unit are read one by one, and only those are refused for which it runs out again.
-    """
-    for position, unit in enumerate(units):
-        if position and task.deadline is not None and time.time() >= task.deadline:
-            yield GroupResult(unit.number, tuple(NotReached(each.path) for each in unit.slices))
-        else:
-            yield from _results(task, unit)
-
-
-def _results(task: ReadTask, unit: FileGroup) -> Iterator[GroupResult]:
-    problem = ""
-    try:
-        result = read_unit(task, unit)
-    except StorageError as error:
-        result = GroupResult.of_failure(unit, error)
-    except BaseException as error:
-        problem = _breakdown(error)
-        if not problem or not unit.files:
-            raise
-    if not problem:
-        yield result
-    elif unit.files > 1:
-        yield from read_units(task, [FileGroup(unit.number, (each,)) for each in unit.slices])
-    else:
-        (each,) = unit.slices
-        yield GroupResult(unit.number, (Refused(each.path, each.size, each.etag, escape_halves(problem)),))
-
-
-def _breakdown(error: BaseException) -> str:
-    """What went wrong below Python, where an error says that; else nothing."""
-    if isinstance(error, MemoryError):
-        return f"memory ran out while it was read ({error or 'no more is said'})"
-    if type(error).__name__ == "PanicException":
-        return f"native code panicked while it was read ({error})"
-    return ""
-
-
-def read_unit(task: ReadTask, unit: FileGroup) -> GroupResult:
-    """Read one unit. What it returns is complete and durable; an error means that nothing counts."""
-    keep_memory()
-    started = time.monotonic()
-    table = open_store(task.table)
-    walk = GroupWalk(task, open_store(task.source), table)
-    with contextlib.closing(walk):
-        outcomes = walk.outcomes(unit)
-        files, letters = walk.finish()
-    failpoint("sink.unit.after")
-    return GroupResult(
-        number=unit.number,
-        outcomes=outcomes,
-        data_files=files,
-        rows=sum(file.record_count for file in files),
-        letter_files=letters,
-        unknown_fields=walk.unknown_fields(),
-        seconds=time.monotonic() - started,
-        uploads=table.uploads.counts,
-        bad_kinds=walk.bad_kinds(),
-    )

@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import BinaryIO, cast
 
 import pyarrow as pa
@@ -77,37 +77,17 @@ def told_of(error: SourceError | LineTooLong, file: FetchedFile) -> SourceError:
     return SourceError(f"{file.where}: {problem}" if is_named else problem, error.remedy)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordColumns:
-    """What the rows have, and whose records they are; picklable."""
-
-    fields: tuple[FieldSpec, ...]
-    schema: SchemaSpec
-    parts: tuple[Part, ...]
-    where: str
-
-
-@dataclass(slots=True)
 class RecordBlocks:
-    """Decodes the blocks of one task."""
+    """Decodes the blocks of one task: ``schema`` has the columns, ``unknown`` fields with a value that none takes."""
 
-    columns: RecordColumns
-    _decoder: Decoder = field(init=False)
-
-    def __post_init__(self) -> None:
-        schema = self.columns.schema
-        fields, coerce = self.columns.fields, schema.coerce_conflicts_to_utf8
+    def __init__(self, fields: tuple[FieldSpec, ...], schema: SchemaSpec, parts: Sequence[Part], where: str) -> None:
+        """The rows have the columns ``fields``; ``where`` tells in messages whose records they are."""
+        coerce = schema.coerce_conflicts_to_utf8
         self._decoder = Decoder(RecordRules(fields, schema.numbers, coerce, rescued=schema.rescued))
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns."""
-        return self._decoder.schema
-
-    @property
-    def unknown(self) -> Counter[str]:
-        """Fields with a value that no column takes, by path."""
-        return self._decoder.unknown
+        self._parts = parts
+        self._where = where
+        self.schema: pa.Schema = self._decoder.schema
+        self.unknown: Counter[str] = self._decoder.unknown
 
     def rows(self, block: LineBlock) -> pa.RecordBatch:
         """The rows of a block that belong to its part; raises :class:`SourceError` that names the first bad record."""
@@ -115,11 +95,11 @@ class RecordBlocks:
         if decoded.rejected:
             first = decoded.rejected[0]
             raise SourceError(
-                f"{self.columns.where}, page {block.page}, record {block.first + first.offset}: {first.reason}",
+                f"{self._where}, page {block.page}, record {block.first + first.offset}: {first.reason}",
                 "nothing of this read is kept; declare the column with a type that holds it, or see "
                 "schema.coerce_conflicts_to_utf8 and schema.rescued",
             )
-        return _own(decoded.batch, self.columns.parts[block.part])
+        return _own(decoded.batch, self._parts[block.part])
 
 
 def _own(batch: pa.RecordBatch, part: Part) -> pa.RecordBatch:
@@ -242,29 +222,24 @@ Told = Mapping[int, tuple[bytes, ...]]
 """What each work unit tells about its columns, by its index."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaveColumns:
-    """``fields`` is None where nothing tells what they are; ``refused`` units, by index, contradict the others."""
+def wave_columns(wave: UnitWave, fetched: Sequence[Fetched]) -> tuple[tuple[FieldSpec, ...] | None, Mapping[int, str]]:
+    """The columns of everything that was fetched, None where nothing tells them; and why some units contradict them.
 
-    fields: tuple[FieldSpec, ...] | None
-    refused: Mapping[int, str] = field(default_factory=dict)
-
-
-def wave_columns(wave: UnitWave, fetched: Sequence[Fetched]) -> WaveColumns:
-    """The columns of everything that was fetched."""
+    The units are told by their index.
+    """
     source, schema = wave.source, wave.pipeline.schema
     if schema.fields:
-        return WaveColumns((*schema.fields, *_rescued(schema)))
+        return (*schema.fields, *_rescued(schema)), {}
     told = {each.index: each.samples for each in fetched if each.samples}
     format = source.read.format if isinstance(source.read, FileRead) else None
     is_json = format in (None, FileFormat.NDJSON, FileFormat.JSON)
     found, refused = _of_records(schema, told) if is_json else _of_files(format, schema, told)
     if found is None:
-        return WaveColumns(None, refused)
+        return None, refused
     fields = kept_types(found.fields, wave.table) or _known(wave)
     if not fields:
-        return WaveColumns(None, dict.fromkeys(told, "no record has a value, so there are no columns"))
-    return WaveColumns((*fields, *_rescued(schema)), refused)
+        return None, dict.fromkeys(told, "no record has a value, so there are no columns")
+    return (*fields, *_rescued(schema)), refused
 
 
 def _rescued(schema: SchemaSpec) -> tuple[FieldSpec, ...]:

@@ -6,18 +6,20 @@ Each step is a function of picklable values, so that any of them may run elsewhe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.errors import SchemaMismatch, SourceError, StorageError
 from tidegate.formats.json import LineTooLong
 from tidegate.formats.json_decoder import Decoded
 from tidegate.schema.literals import escape_halves
+from tidegate.schema.names import spell
 from tidegate.schema.types import TIMESTAMP, arrow_schema
-from tidegate.sink.greatest import check_time_column, within
 from tidegate.sink.row_task import RowTask, row_task, write_batches
 from tidegate.sink.unit_columns import UnitColumnReport, conflict, file_format, opened, told_of, wave_columns
 from tidegate.sources.units.fetch import Senders, fetch_unit
@@ -35,6 +37,9 @@ from tidegate.sources.units.work import (
 from tidegate.specs.project import FieldSpec, SchemaSpec
 from tidegate.specs.units import FileRead, Replace, UnitSource
 from tidegate.storage.stores import open_store
+
+Ready = TypeVar("Ready")
+"""A work unit that waits to be written, as an engine has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +79,15 @@ class WriteTask:
 def plan_write(wave: UnitWave, fetched: Sequence[Fetched]) -> WriteTask:
     """How the rows of a wave are written; raises where none of them could be."""
     source, schema = wave.source, wave.pipeline.schema
-    found = wave_columns(wave, fetched)
-    if found.fields is None:
-        return WriteTask(source, schema, refused=found.refused)
-    records = arrow_schema(found.fields)
+    fields, refused = wave_columns(wave, fetched)
+    if fields is None:
+        return WriteTask(source, schema, refused=refused)
+    records = arrow_schema(fields)
     if source.time_column is not None:
         check_time_column(records, source.time_column)
     columns = pa.schema([*own_columns(source, records.names), *records])
     rows = row_task(wave.pipeline, source.rows, columns, wave.table, work=wave.place)
-    return WriteTask(source, schema, found.fields, rows, found.refused)
+    return WriteTask(source, schema, fields, rows, refused)
 
 
 def own_columns(source: UnitSource, others: Sequence[str]) -> list[pa.Field]:
@@ -166,9 +171,40 @@ def _check(decoded: Decoded, file: FetchedFile, before: int, noun: str) -> None:
         )
 
 
-Done = UnitWritten | UnitFailure
-WriteAll = Callable[[WriteTask, Mapping[int, Fetched]], Mapping[int, Done]]
-"""Writes work units by one plan, each to its outcome."""
+_MILLISECONDS = pa.timestamp("ms", tz="UTC")
+
+
+def check_time_column(columns: pa.Schema, name: str) -> str:
+    """``name`` as the rows spell it; :class:`SourceError` where it is no column that tells a moment or a day."""
+    name = spell(name, columns.names)
+    if name not in columns.names:
+        raise SourceError(
+            f"time_column: the rows have no column {name!r}; they have {', '.join(columns.names) or 'none'}",
+            "name the column of the rows' own time, or leave out time_column",
+        )
+    kind = columns.field(name).type
+    if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+        raise SourceError(
+            f"time_column: the column {name!r} is {kind}, which tells no moment",
+            f"declare it in schema.fields: {{name: {name}, type: timestamp}} (or date)",
+        )
+    return name
+
+
+def within(rows: pa.RecordBatch, column: str, low: int, high: int, zone: str) -> pa.RecordBatch:
+    """The rows whose ``column`` lies in ``[low, high)``, in milliseconds since 1970.
+
+    A time without a zone, and the beginning of a day, are told in ``zone``: shifted forward where clocks leave it out,
+    the first where they show it twice.
+    """
+    moments = rows.column(spell(column, rows.schema.names))
+    if pa.types.is_date(moments.type):
+        moments = moments.cast(pa.timestamp("s"))
+    if moments.type.tz is None:
+        moments = pc.assume_timezone(moments, zone, ambiguous="earliest", nonexistent="latest")
+    moments = moments.cast(pa.timestamp(moments.type.unit, tz="UTC"))
+    begin, end = (pa.scalar(bound, _MILLISECONDS) for bound in (low, high))
+    return rows.filter(pc.and_(pc.greater_equal(moments, begin), pc.less(moments, end)))
 
 
 def fetch_task(wave: UnitWave, slots: int = 1) -> FetchTask:
@@ -190,52 +226,59 @@ def fetch(task: FetchTask, work: UnitWork, index: int, senders: Senders | None =
     return replace(fetched, samples=tuple(told))
 
 
-def forget(fetched: Iterable[Fetched]) -> None:
-    """Remove what was kept of work units that are written; what cannot be removed goes with its folder."""
-    for each in fetched:
-        for file in each.files:
-            if file.is_scratch:
-                with suppress(StorageError):
-                    open_store(file.location).delete(file.slice.path)
+def write_wave(
+    wave: UnitWave,
+    ready: Mapping[int, Ready | UnitFailure],
+    plan: Callable[[Mapping[int, Ready]], WriteTask],
+    write_all: Callable[[WriteTask, Mapping[int, Ready]], Mapping[int, UnitWritten | UnitFailure]],
+) -> WaveResult:
+    """Write the work units of a wave that are ``ready``; the others have failed before.
 
-
-def write_kept(
-    wave: UnitWave, fetched: Mapping[int, Fetched], write_all: WriteAll
-) -> tuple[WriteTask, dict[int, Done]]:
-    """What became of the work units that were fetched, and the plan by which those that are kept were written.
-
-    Columns come from them alone. Where one falls out that had columns of its own, the others are written again without
-    these: the files of the first time are left, and nobody refers to them.
+    Columns come from those alone that are kept. Where one falls out that had columns of its own, the others are
+    written again without these: the files of the first time are left, and nobody refers to them.
     """
-    done: dict[int, Done] = {}
-    left, plan = dict(fetched), plan_write(wave, list(fetched.values()))
+    done: dict[int, UnitWritten | UnitFailure] = {}
+    left: dict[int, Ready] = {}
+    for number, each in ready.items():
+        if isinstance(each, UnitFailure):
+            done[number] = each
+        else:
+            left[number] = each
+    task = plan(left)
     while True:
-        done |= write_all(plan, left)
+        done |= write_all(task, left)
         kept = {number: each for number, each in left.items() if wave.keeps(done[number])}
-        if len(kept) == len(left):
-            return plan, done
-        left, planned = kept, plan
-        plan = plan_write(wave, list(left.values()))
-        if same_columns(plan.columns, planned.columns):
-            return planned, done
+        again = task if len(kept) == len(left) else plan(kept)
+        if _same_columns(again.columns, task.columns):
+            results = tuple(done[number] for number in range(len(wave.works)))
+            return WaveResult(results, task.columns, task.partition_columns)
+        left, task = kept, again
 
 
-def same_columns(one: pa.Schema | None, other: pa.Schema | None) -> bool:
+def _same_columns(one: pa.Schema | None, other: pa.Schema | None) -> bool:
     """Whether both have the same columns, in whatever order."""
     return (None if one is None else set(one)) == (None if other is None else set(other))
+
+
+def write_fetched(
+    wave: UnitWave,
+    fetched: Mapping[int, Fetched | UnitFailure],
+    write_all: Callable[[WriteTask, Mapping[int, Fetched]], Mapping[int, UnitWritten | UnitFailure]],
+) -> WaveResult:
+    """Write what was fetched and remove it from the scratch area; what cannot be removed goes with that."""
+    try:
+        return write_wave(wave, fetched, lambda left: plan_write(wave, list(left.values())), write_all)
+    finally:
+        for each in fetched.values():
+            for file in each.files if isinstance(each, Fetched) else ():
+                if file.is_scratch:
+                    with suppress(StorageError):
+                        open_store(file.location).delete(file.slice.path)
 
 
 def carry_out_here(wave: UnitWave) -> WaveResult:
     """Read and write the work units of a wave in this process, one after the other."""
     task = fetch_task(wave)
     with closing(Senders()) as senders:
-        outcomes = [fetch(task, work, index, senders) for index, work in enumerate(wave.works)]
-    fetched = {number: each for number, each in enumerate(outcomes) if isinstance(each, Fetched)}
-    try:
-        plan, written = write_kept(
-            wave, fetched, lambda plan, left: {number: write(plan, each) for number, each in left.items()}
-        )
-    finally:
-        forget(fetched.values())
-    results = tuple(written[number] if isinstance(each, Fetched) else each for number, each in enumerate(outcomes))
-    return WaveResult(results, plan.columns, plan.partition_columns)
+        fetched = {index: fetch(task, work, index, senders) for index, work in enumerate(wave.works)}
+    return write_fetched(wave, fetched, lambda plan, left: {number: write(plan, each) for number, each in left.items()})

@@ -7,19 +7,11 @@ what has is not safe to fork.
 
 from __future__ import annotations
 
-import contextlib
-
-import pandas
+import pandas  # noqa: F401  # Spark's own workers load it for Arrow functions
 from pyspark.daemon import manager
 
+import tidegate.sink.task  # noqa: F401
 from tidegate.sink.parquet_file import keep_memory
-from tidegate.sink.task import read_units
-
-with contextlib.suppress(ImportError):
-    import pandas  # noqa: F401  # Spark's own workers load it for Arrow functions
-
-__all__ = ["read_units"]
-
 
 if __name__ == "__main__":
     keep_memory()

@@ -7,17 +7,13 @@ Works the same on classic sessions and on Spark Connect; no RDD code.
 from __future__ import annotations
 
 import contextlib
-import json
-import pickle
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from tidegate import errors
 from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.files.plan import FileGroup
 from tidegate.core.files.state import Refused
@@ -25,8 +21,14 @@ from tidegate.errors import RunStopped, TidegateError
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.sink.row_task import WorkRows
 from tidegate.sources.reader import Reader
-from tidegate.spark.tasks import WorkerEnded, cause, worker_ended
-from tidegate.specs.columns import ColumnSource
+from tidegate.spark.readers.files import FilesReader
+from tidegate.spark.readers.http import HttpReader
+from tidegate.spark.readers.iceberg import IcebergReader
+from tidegate.spark.readers.jdbc import JdbcReader
+from tidegate.spark.readers.reader import FunctionReader
+from tidegate.spark.readers.tables import TableReader
+from tidegate.spark.tasks import WorkerEnded, cause, read_slots, run_tasks, slot_frame, worker_ended
+from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableFormat, TableRead
 from tidegate.specs.project import SchemaSpec, SparkSpec
 
 if TYPE_CHECKING:
@@ -148,11 +150,9 @@ class SparkEngine:
     def _job(self, task: ReadTask, slots: _Slots, progress: Callable[[int], None]) -> tuple[GroupResult, ...]:
         """One job; :class:`WorkerEnded` where a Python worker, or a whole executor, ended in a task."""
         session = self.session()
-        payload = zlib.compress(pickle.dumps((task, [list(slot) for slot in slots])), level=1)
-        frame = session.range(0, len(slots), 1, len(slots)).mapInArrow(_Reader(payload), "result string")
         try:
             with self._watching(session, progress):
-                rows = frame.collect()
+                results = run_tasks(slot_frame(session, len(slots)), read_slots, task, [list(slot) for slot in slots])
         except Exception as error:
             if self._stop.is_set():
                 raise RunStopped("stopped while tasks were reading; their files are read again next time") from error
@@ -163,7 +163,10 @@ class SparkEngine:
                 f"Spark gave up on a task: {cause(error)}",
                 "nothing was committed; the same files are read again by the next run",
             ) from error
-        return tuple(_received(row["result"]) for row in rows)
+        for each in results:
+            if isinstance(each, TidegateError):
+                raise each
+        return tuple(results)
 
     def frame(self, rows: WorkRows) -> SparkFrame:
         """Decoded rows, to be written by Spark."""
@@ -173,8 +176,6 @@ class SparkEngine:
 
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
         """Who reads a column source."""
-        from tidegate.spark.readers.reader import open_reader
-
         return open_reader(self.session(), source, schema, now)
 
     def count(self, frame: DataFrame) -> int:
@@ -207,7 +208,7 @@ class SparkEngine:
 
     def load(self, batch: Batch, window: RowFilter | None, *, chunk: bool) -> SparkFrame:
         """Rows of a work area, to be written by the load strategy of their pipeline."""
-        from tidegate.spark.loading.strategy import load_frame
+        from tidegate.spark.loading.strategies import load_frame
 
         return load_frame(self.session(), batch, window=window, chunk=chunk)
 
@@ -254,22 +255,6 @@ class SparkEngine:
                     _cancel(session)
 
 
-class _Reader:
-    """The function that runs in the task: slot numbers in, one JSON result per unit out."""
-
-    def __init__(self, payload: bytes) -> None:
-        self._payload = payload
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        task, slots = pickle.loads(zlib.decompress(self._payload))
-        for batch in batches:
-            for slot in batch.column(0).to_pylist():
-                for result in _results(task, slots[slot]):
-                    yield pa.record_batch({"result": [result]})
-
-
 def _apart(slots: _Slots) -> tuple[_Slots, _Slots]:
     """The units without the files that have failed before, and these, each by itself."""
     fresh = [[unit for unit in map(_fresh, slot) if unit.slices] for slot in slots]
@@ -313,22 +298,21 @@ def _ignore(done: int) -> None:
     """Nobody follows the progress of a job that only finds something out."""
 
 
-def _results(task: ReadTask, units: Sequence[FileGroup]) -> Iterator[str]:
-    """One JSON text per unit; an error of ours travels as a value, so that the driver knows it by its class."""
-    from tidegate.sink.task import read_units
-
-    try:
-        for result in read_units(task, units):
-            yield result.to_json()
-    except TidegateError as error:
-        yield json.dumps(errors.to_json(error))
-
-
-def _received(text: str) -> GroupResult:
-    """A result; raises the error that a task sent instead of one."""
-    if text.startswith('{"error"'):
-        raise errors.from_json(json.loads(text))
-    return GroupResult.from_json(text)
+def open_reader(session: SparkSession, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
+    """The reader of ``source``; asks nothing of it yet."""
+    match source.read:
+        case JdbcRead() as read:
+            return JdbcReader(session, source, read, schema)
+        case TableRead(format=TableFormat.DELTA | TableFormat.PARQUET) as read:
+            return TableReader(session, source, read, schema)
+        case TableRead(format=TableFormat.ICEBERG) as read:
+            return IcebergReader(session, source, read, schema)
+        case TableRead() as read:
+            return FilesReader(session, source, read, schema)
+        case HttpRead():
+            return HttpReader(session, source, schema, now)
+        case FunctionRead() as read:
+            return FunctionReader(session, source, read, schema, now)
 
 
 def _is_connect(session: Any) -> bool:

@@ -9,9 +9,7 @@ decides, the log does.
 
 from __future__ import annotations
 
-import pickle
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,11 +30,12 @@ from tidegate.schema.names import MOST_LEVELS, spell
 from tidegate.schema.types import levels
 from tidegate.sink.row_task import RowsWritten, RowTask, WorkRows, joined, write_batches
 from tidegate.sources.jdbc import is_of_database
+from tidegate.sources.reader import load_function
+from tidegate.spark.filters import named
 from tidegate.spark.readers.jdbc import database_refusal
-from tidegate.spark.rows import load_function
 from tidegate.spark.s3a import check_writing, reach
-from tidegate.spark.session import COLUMNAR_INPUT, VARIABLE, own_session, put, quoted, replaced_name
-from tidegate.spark.tasks import cause, telling_line
+from tidegate.spark.session import COLUMNAR_INPUT, VARIABLE, own_session, put, quote, replaced_name
+from tidegate.spark.tasks import cause, run_tasks, telling_line
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import ParquetCodec, TransformSpec
 from tidegate.storage.stores import open_store
@@ -51,13 +50,10 @@ def write_rows(frame: DataFrame, task: RowTask) -> RowsWritten:
 
     Raises :class:`TidegateError` when Spark gave up; then nothing counts.
     """
-    from pyspark.sql.functions import col
-
-    numbered = frame.select(*(col(quoted(name)).alias(f"c{n}") for n, name in enumerate(task.names)))
-    results = numbered.mapInArrow(_Writer(zlib.compress(pickle.dumps(task), level=1)), "result binary")
+    numbered = frame.select(*(named(name).alias(f"c{n}") for n, name in enumerate(task.names)))
     try:
         put(frame.sparkSession, {COLUMNAR_INPUT: "false"})
-        received = [pickle.loads(bytes(row["result"])) for row in results.collect()]
+        received = run_tasks(numbered, _write_partition, task)
     except Exception as error:
         if is_of_database(str(error)):
             refused = database_refusal(error, task.mask)
@@ -72,26 +68,12 @@ def write_rows(frame: DataFrame, task: RowTask) -> RowsWritten:
     return joined(task, received)
 
 
-class _Writer:
-    """The function that runs in the task: rows in, one pickled result out.
-
-    Columns come with numbers for names: Spark takes a name with a dot in it for two.
-    """
-
-    def __init__(self, payload: bytes) -> None:
-        self._payload = payload
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        task: RowTask = pickle.loads(zlib.decompress(self._payload))
-        try:
-            result: RowsWritten | TidegateError = write_batches(
-                task, (batch.rename_columns(task.names) for batch in batches)
-            )
-        except TidegateError as error:
-            result = error
-        yield pa.record_batch({"result": [pickle.dumps(result)]})
+def _write_partition(batches: Iterator[pa.RecordBatch], task: RowTask) -> Iterator[RowsWritten | TidegateError]:
+    """What runs in the task. Columns come with numbers for names: Spark takes a name with a dot in it for two."""
+    try:
+        yield write_batches(task, (batch.rename_columns(task.names) for batch in batches))
+    except TidegateError as error:
+        yield error
 
 
 VIEW = "source"
@@ -264,7 +246,7 @@ def read_rows(session: SparkSession, rows: WorkRows) -> DataFrame:
         return session.createDataFrame([], schema)
     work = reach(session, rows.work)
     paths = [f"{work}/{each}" for each in rows.files]
-    return session.read.schema(schema).option("basePath", work).parquet(*paths).select(*map(quoted, schema.names))
+    return session.read.schema(schema).option("basePath", work).parquet(*paths).select(*map(quote, schema.names))
 
 
 def check_there(rows: WorkRows) -> None:
@@ -290,7 +272,6 @@ def check_there(rows: WorkRows) -> None:
 
 def fitted(frame: DataFrame, table: pa.Schema) -> DataFrame:
     """``frame`` with the table's types where those are wider; nested columns are Delta's own business."""
-    from pyspark.sql.functions import col
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import AtomicType
 
@@ -298,7 +279,7 @@ def fitted(frame: DataFrame, table: pa.Schema) -> DataFrame:
     columns = []
     for field in frame.schema:
         kind = wanted.get(field.name, field.dataType)
-        column = col(quoted(field.name))
+        column = named(field.name)
         differs = kind != field.dataType and isinstance(kind, AtomicType)
         columns.append(column.cast(kind).alias(field.name) if differs else column)
     return frame.select(*columns)

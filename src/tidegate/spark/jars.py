@@ -1,4 +1,7 @@
-"""The jars that Spark needs: Delta, drivers of databases, and a log store for S3; resolved once.
+"""What Spark runs with: a Java, the Spark that pyspark brings along, and jars.
+
+A Java is looked for in ``JAVA_HOME``, then in ``PATH``, then in the folders where systems keep it. Jars are Delta,
+drivers of databases, and a log store for S3; each is resolved once.
 
 Hadoop's client for S3 creates objects conditionally only where it is asked to, and no log store of Delta 4.4.0 asks.
 The compiler is the one that Spark has for its own generated code, so that a Java without a compiler will do.
@@ -17,121 +20,110 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 from tidegate.errors import EnvironmentProblem
-from tidegate.spark.java import find_java, spark_home
 from tidegate.specs.columns import JdbcRead, TableRead
 from tidegate.specs.project import PipelineSpec, SourceSpec
 
-CLASS = "tidegate.spark.ConditionalLogStore"
-SETTING = "spark.delta.logStore.s3a.impl"
-
-_COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"
-
-
-def log_store_jar() -> Path:
-    """The jar with the log store, compiled the first time."""
-    source = files("tidegate.spark").joinpath("ConditionalLogStore.java").read_bytes()
-    digest = hashlib.sha256(source + f"{DELTA} {S3}".encode()).hexdigest()[:12]
-    jar = cache_folder() / "jars" / f"conditional-log-store-{digest}.jar"
-    if not jar.exists():
-        jar.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=jar.parent) as folder:
-            _compile(source, Path(folder))
-            os.replace(_packed(Path(folder)), jar)
-    return jar
+SUPPORTED = (17, 21)
+_FOLDERS = (
+    "/usr/lib/jvm/*",
+    "/usr/java/*",
+    "/opt/java/*",
+    "/opt/jdk*",
+    "~/.jdk/*",
+    "~/.sdkman/candidates/java/*",
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
+    "/opt/homebrew/opt/openjdk@*/libexec/openjdk.jdk/Contents/Home",
+)
 
 
-def _compile(source: bytes, folder: Path) -> None:
-    """The classes of ``source``, in ``folder`` below the directories of their package."""
-    written = folder / "ConditionalLogStore.java"
-    written.write_bytes(source)
-    of_spark = spark_home() / "jars"
-    needed = [*of_spark.glob("hadoop-client-api-*.jar"), *fetch(DELTA), *fetch(S3)]
-    command = [str(find_java() / "bin" / "java"), "-cp", f"{of_spark}/*", _COMPILER]
-    command += ["-d", str(folder), "-classpath", os.pathsep.join(map(str, needed)), str(written)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if not list(folder.glob("**/*.class")):
-        raise EnvironmentProblem(
-            f"the log store for tables on S3 could not be compiled: {(done.stderr or done.stdout).strip()[:500]}",
-            "install pyspark anew, in a version that Tidegate supports",
+def java_version(home: Path) -> int | None:
+    """The major version of the Java in ``home``, or None where there is none that starts."""
+    try:
+        done = subprocess.run(
+            [str(home / "bin" / "java"), "-version"], capture_output=True, text=True, timeout=30, check=False
         )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r'version "(\d+)', done.stderr)
+    return int(found.group(1)) if found else None
 
 
-def _packed(folder: Path) -> Path:
-    packed = folder / "packed.jar"
-    with zipfile.ZipFile(packed, "w") as archive:
-        for each in folder.glob("**/*.class"):
-            archive.write(each, each.relative_to(folder))
-    return packed
+def _candidates(env: Mapping[str, str]) -> Iterator[Path]:
+    if env.get("JAVA_HOME"):
+        yield Path(env["JAVA_HOME"])
+    on_path = shutil.which("java", path=env.get("PATH"))
+    if on_path:
+        yield Path(on_path).resolve().parent.parent
+    for pattern in _FOLDERS:
+        folder = Path(pattern).expanduser()
+        anchor = Path(folder.anchor)
+        yield from sorted(anchor.glob(str(folder.relative_to(anchor))), reverse=True)
 
 
-POSTGRESQL = "org.postgresql:postgresql:42.7.14"
+def find_java(env: Mapping[str, str] | None = None) -> Path:
+    """The home of a Java 17 or 21; raises :class:`EnvironmentProblem` that says what was seen and what to run."""
+    seen: list[str] = []
+    env = os.environ if env is None else env
+    for home in _candidates(env):
+        version = java_version(home)
+        if version in SUPPORTED:
+            return home
+        if version is not None:
+            seen.append(f"{home} (Java {version})")
+        elif str(home) == env.get("JAVA_HOME"):
+            seen.append(f"JAVA_HOME={home}, where no Java starts")
+    found = f"; found only {', '.join(seen)}" if seen else ""
+    raise EnvironmentProblem(
+        f"no Java 17 or 21 in JAVA_HOME, PATH or the usual folders{found}",
+        "install one, for example 'apt-get install openjdk-17-jre-headless' or 'brew install openjdk@17', "
+        "or set JAVA_HOME to it",
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """The class of a JDBC driver and the Maven coordinate it is fetched by."""
+def spark_home(env: Mapping[str, str] | None = None) -> Path:
+    """The folder of Spark's own programs and jars: that of the installed pyspark.
 
-    name: str
-    package: str
-
-
-DRIVERS = {
-    "postgresql": Driver("org.postgresql.Driver", POSTGRESQL),
-    "mysql": Driver("com.mysql.cj.jdbc.Driver", "com.mysql:mysql-connector-j:9.7.0"),
-    "mariadb": Driver("org.mariadb.jdbc.Driver", "org.mariadb.jdbc:mariadb-java-client:3.5.11"),
-    "sqlserver": Driver(
-        "com.microsoft.sqlserver.jdbc.SQLServerDriver", "com.microsoft.sqlserver:mssql-jdbc:13.6.1.jre11"
-    ),
-    "oracle": Driver("oracle.jdbc.OracleDriver", "com.oracle.database.jdbc:ojdbc11:23.26.4.0.0"),
-    "sqlite": Driver("org.sqlite.JDBC", "org.xerial:sqlite-jdbc:3.53.4.0"),
-}
-"""By the word after ``jdbc:`` in the address."""
-
-
-TESTED = tuple(DRIVERS[each].package for each in ("postgresql", "mysql", "mariadb"))
-"""The drivers that our tests use."""
+    PySpark would take another one that ``SPARK_HOME`` names; where that is no Spark, or one of another version,
+    :class:`EnvironmentProblem` says so.
+    """
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise EnvironmentProblem("pyspark is not installed", "install tidegate again")
+    own = Path(found.origin).parent
+    named = (os.environ if env is None else env).get("SPARK_HOME")
+    if named and not _same(Path(named), own):
+        raise EnvironmentProblem(
+            f"SPARK_HOME is {named}, which is {_described(Path(named))}; pyspark brings {_described(own)} along",
+            "unset SPARK_HOME: Tidegate runs the Spark that pyspark brings along",
+        )
+    if not (own / "bin" / "spark-submit").is_file():
+        raise EnvironmentProblem(f"pyspark in {own} has no bin/spark-submit", "install pyspark again")
+    return own
 
 
-def driver_of(url: str) -> Driver | None:
-    """The driver of a database that we know."""
-    return DRIVERS.get(url.removeprefix("jdbc:").partition(":")[0].lower())
+def _same(one: Path, other: Path) -> bool:
+    """Whether both are the same version of Spark, complete with its programs."""
+    return (one / "bin" / "spark-submit").is_file() and _described(one) == _described(other)
 
 
-def packages_of(sources: Iterable[SourceSpec]) -> tuple[str, ...]:
-    """The Maven coordinates and jar files that these sources need, each once; what is named goes before our own."""
-    found: dict[str, None] = {}
-    for source in sources:
-        if isinstance(source.read, JdbcRead):
-            found |= dict.fromkeys(_of_database(source.read))
-    return tuple(found)
-
-
-def packages_for(pipelines: Iterable[PipelineSpec]) -> tuple[str, ...]:
-    """What the sources of these pipelines need that Spark reads or loads, and their tables where those lie on S3."""
-    asked = [(each, source) for each in pipelines for source in each.sources if source.read is not None]
-    sources = [source for _, source in asked]
-    places = [pipeline.sink.table.uri for pipeline, _ in asked]
-    places += [each.read.location.uri for each in sources if isinstance(each.read, TableRead)]
-    on_s3 = (S3,) if any(uri.startswith("s3:") for uri in places) else ()
-    return (*packages_of(sources), *on_s3)
-
-
-def _of_database(read: JdbcRead) -> tuple[str, ...]:
-    known = driver_of(read.url)
-    if read.packages or read.jars:
-        return (*read.packages, *read.jars)
-    return (known.package,) if known is not None and read.driver in (None, known.name) else ()
+def _described(home: Path) -> str:
+    """The version of the Spark in ``home``, by the name of its main jar."""
+    found = next(iter(sorted(home.glob("jars/spark-core_*.jar"))), None)
+    return "no Spark" if found is None else f"Spark {found.stem.rpartition('-')[2]}"
 
 
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
@@ -244,8 +236,109 @@ def _digest(jar: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _main() -> None:
+POSTGRESQL = "org.postgresql:postgresql:42.7.14"
 
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The class of a JDBC driver and the Maven coordinate it is fetched by."""
+
+    name: str
+    package: str
+
+
+DRIVERS = {
+    "postgresql": Driver("org.postgresql.Driver", POSTGRESQL),
+    "mysql": Driver("com.mysql.cj.jdbc.Driver", "com.mysql:mysql-connector-j:9.7.0"),
+    "mariadb": Driver("org.mariadb.jdbc.Driver", "org.mariadb.jdbc:mariadb-java-client:3.5.11"),
+    "sqlserver": Driver(
+        "com.microsoft.sqlserver.jdbc.SQLServerDriver", "com.microsoft.sqlserver:mssql-jdbc:13.6.1.jre11"
+    ),
+    "oracle": Driver("oracle.jdbc.OracleDriver", "com.oracle.database.jdbc:ojdbc11:23.26.4.0.0"),
+    "sqlite": Driver("org.sqlite.JDBC", "org.xerial:sqlite-jdbc:3.53.4.0"),
+}
+"""By the word after ``jdbc:`` in the address."""
+
+
+TESTED = tuple(DRIVERS[each].package for each in ("postgresql", "mysql", "mariadb"))
+"""The drivers that our tests use."""
+
+
+def driver_of(url: str) -> Driver | None:
+    """The driver of a database that we know."""
+    return DRIVERS.get(url.removeprefix("jdbc:").partition(":")[0].lower())
+
+
+def packages_of(sources: Iterable[SourceSpec]) -> tuple[str, ...]:
+    """The Maven coordinates and jar files that these sources need, each once; what is named goes before our own."""
+    found: dict[str, None] = {}
+    for source in sources:
+        if isinstance(source.read, JdbcRead):
+            found |= dict.fromkeys(_of_database(source.read))
+    return tuple(found)
+
+
+def packages_for(pipelines: Iterable[PipelineSpec]) -> tuple[str, ...]:
+    """What the sources of these pipelines need that Spark reads or loads, and their tables where those lie on S3."""
+    asked = [(each, source) for each in pipelines for source in each.sources if source.read is not None]
+    sources = [source for _, source in asked]
+    places = [pipeline.sink.table.uri for pipeline, _ in asked]
+    places += [each.read.location.uri for each in sources if isinstance(each.read, TableRead)]
+    on_s3 = (S3,) if any(uri.startswith("s3:") for uri in places) else ()
+    return (*packages_of(sources), *on_s3)
+
+
+def _of_database(read: JdbcRead) -> tuple[str, ...]:
+    known = driver_of(read.url)
+    if read.packages or read.jars:
+        return (*read.packages, *read.jars)
+    return (known.package,) if known is not None and read.driver in (None, known.name) else ()
+
+
+CLASS = "tidegate.spark.ConditionalLogStore"
+SETTING = "spark.delta.logStore.s3a.impl"
+
+_COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"
+
+
+def log_store_jar() -> Path:
+    """The jar with the log store, compiled the first time."""
+    source = files("tidegate.spark").joinpath("ConditionalLogStore.java").read_bytes()
+    digest = hashlib.sha256(source + f"{DELTA} {S3}".encode()).hexdigest()[:12]
+    jar = cache_folder() / "jars" / f"conditional-log-store-{digest}.jar"
+    if not jar.exists():
+        jar.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=jar.parent) as folder:
+            _compile(source, Path(folder))
+            os.replace(_packed(Path(folder)), jar)
+    return jar
+
+
+def _compile(source: bytes, folder: Path) -> None:
+    """The classes of ``source``, in ``folder`` below the directories of their package."""
+    written = folder / "ConditionalLogStore.java"
+    written.write_bytes(source)
+    of_spark = spark_home() / "jars"
+    needed = [*of_spark.glob("hadoop-client-api-*.jar"), *fetch(DELTA), *fetch(S3)]
+    command = [str(find_java() / "bin" / "java"), "-cp", f"{of_spark}/*", _COMPILER]
+    command += ["-d", str(folder), "-classpath", os.pathsep.join(map(str, needed)), str(written)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if not list(folder.glob("**/*.class")):
+        raise EnvironmentProblem(
+            f"the log store for tables on S3 could not be compiled: {(done.stderr or done.stdout).strip()[:500]}",
+            "install pyspark anew, in a version that Tidegate supports",
+        )
+
+
+def _packed(folder: Path) -> Path:
+    packed = folder / "packed.jar"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for each in folder.glob("**/*.class"):
+            archive.write(each, each.relative_to(folder))
+    return packed
+
+
+def _main() -> None:
     for each in (DELTA, S3, *TESTED):
         print(f"{len(fetch(each))} jars in {_folder(each) / 'jars'}")
     print(f"the log store for tables on S3 in {log_store_jar()}")

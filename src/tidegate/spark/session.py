@@ -33,8 +33,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import ConfigError, EnvironmentProblem, RowsRefused, TableError
-from tidegate.spark.jars import CLASS, DELTA, S3, SETTING, cache_folder, fetch, log_store_jar
-from tidegate.spark.java import find_java, spark_home
+from tidegate.spark.jars import CLASS, DELTA, S3, SETTING, cache_folder, fetch, find_java, log_store_jar, spark_home
 from tidegate.specs.project import SparkSpec
 
 if TYPE_CHECKING:
@@ -424,5 +423,5 @@ def _names(kind: DataType) -> Iterator[str]:
             return
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

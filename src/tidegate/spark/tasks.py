@@ -5,19 +5,68 @@ from __future__ import annotations
 import pickle
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidegate.core.files.plan import FileGroup
 from tidegate.errors import TidegateError
+from tidegate.sink.read_task import GroupResult, ReadTask
+from tidegate.sink.task import read_units
 from tidegate.specs.masking import Mask, shorten
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+Item = TypeVar("Item")
+
+
+def deal(items: Sequence[Item], shares: int) -> list[list[Item]]:
+    """``items`` in turn to so many shares, none of them empty; without an item there is one empty share."""
+    count = max(1, min(shares, len(items)))
+    return [list(items[first::count]) for first in range(count)]
+
+
+def slot_frame(session: SparkSession, count: int) -> DataFrame:
+    """The numbers of so many slots, each for a task of its own; :func:`slot_numbers` takes them there."""
+    return session.range(0, count, 1, count)
+
+
+def slot_numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+    """The slots of a task."""
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def run_tasks(rows: DataFrame, work: Callable[..., Iterator[Any]], *needs: object) -> list[Any]:
+    """Everything that ``work`` yields in the tasks, which get the partitions of ``rows`` and ``needs``."""
+    results = rows.mapInArrow(Packed(_pickle_results, work, *needs), "result binary").collect()
+    return [pickle.loads(bytes(row["result"])) for row in results]
+
+
+def _pickle_results(
+    batches: Iterator[pa.RecordBatch], work: Callable[..., Iterator[Any]], *needs: object
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for result in work(batches, *needs):
+        yield pa.record_batch({"result": [pickle.dumps(result)]})
+
+
+def read_slots(
+    batches: Iterator[pa.RecordBatch], task: ReadTask, slots: Sequence[Sequence[FileGroup]]
+) -> Iterator[GroupResult | TidegateError]:
+    """Read the groups of each slot; an error of ours travels as a value, so that the driver knows it by its class."""
+    try:
+        for slot in slot_numbers(batches):
+            yield from read_units(task, slots[slot])
+    except TidegateError as error:
+        yield error
 
 
 class Packed:
-    """``work`` with further arguments ``needs``; both are unpacked in the task."""
+    """``work`` with further arguments ``needs``; both are unpacked in the task, and no plan of Spark's shows them."""
 
     def __init__(self, work: Callable[..., Iterator[pa.RecordBatch]], *needs: object) -> None:
         self._payload = zlib.compress(pickle.dumps((work, needs)), level=1)
@@ -27,22 +76,9 @@ class Packed:
         yield from work(batches, *needs)
 
 
-def pickled(result: object) -> pa.RecordBatch:
-    """One result on its way to the driver, as the column ``result binary``."""
-    import pyarrow as pa
-
-    return pa.record_batch({"result": [pickle.dumps(result)]})
-
-
 _ENDED = "Python worker exited unexpectedly"
-
-
 _LOST = re.compile(r"ExecutorLostFailure \(executor \S+ exited caused by one of the running tasks\) Reason: ([^\n]*)")
-
-
 _FATAL = re.compile(r"Fatal Python error: ([^\n]*)")
-
-
 _SIGNALS = {
     "Segmentation fault": "SIGSEGV, segmentation fault",
     "Aborted": "SIGABRT, aborted",

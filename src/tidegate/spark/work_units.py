@@ -9,20 +9,19 @@ received counts: a retried attempt leaves files that nobody refers to.
 
 from __future__ import annotations
 
-import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
-from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, literal, predicate, quote
-from tidegate.errors import RunStopped, SourceError, TidegateError
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, literal, predicate
+from tidegate.errors import RunStopped, TidegateError
 from tidegate.sink.row_task import RowsWritten, RowTask, joined, row_task, write_batches
-from tidegate.sink.unit_task import WriteTask, fetch, fetch_task, forget, own_columns, same_columns, write, write_kept
+from tidegate.sink.unit_task import WriteTask, fetch, fetch_task, own_columns, write, write_fetched, write_wave
 from tidegate.sources.http.client import slot_count
 from tidegate.sources.jdbc import JdbcStatements
 from tidegate.sources.reader import UnitRequest
@@ -35,17 +34,26 @@ from tidegate.sources.units.work import (
     UnitWork,
     UnitWritten,
     WaveResult,
+    failure_of,
     fill_query,
     moment_of,
     values_of,
 )
 from tidegate.spark.filters import filtered, fitted
 from tidegate.spark.frames import columns_of
-from tidegate.spark.readers.jdbc import JdbcConnection
-from tidegate.spark.readers.jdbc_columns import JdbcColumns
-from tidegate.spark.rows import declared, given, load_function, parallelism, unreadable, utc_session, with_instants
-from tidegate.spark.session import COLUMNAR_INPUT, put
-from tidegate.spark.tasks import Packed, cause, pickled, worker_ended
+from tidegate.spark.readers.jdbc import JdbcColumns, JdbcConnection
+from tidegate.spark.readers.reader import (
+    FUNCTION_REMEDY,
+    call_function,
+    declared,
+    given,
+    task_count,
+    unreadable,
+    utc_session,
+    with_instants,
+)
+from tidegate.spark.session import COLUMNAR_INPUT, put, quote
+from tidegate.spark.tasks import cause, deal, run_tasks, slot_frame, slot_numbers, worker_ended
 from tidegate.specs.columns import FunctionRead, HttpRead, JdbcRead
 from tidegate.specs.masking import Mask
 from tidegate.specs.units import FileRead, Replace, UnitSource
@@ -122,30 +130,12 @@ class FunctionUnits:
 
     def problem(self, error: Exception) -> TidegateError:
         """What went wrong while the rows were computed."""
-        return unreadable(self._said, error, "correct the function and run again", self._mask)
+        return unreadable(self._said, error, FUNCTION_REMEDY, self._mask)
 
     def _returned(self, work: UnitWork, low: int, high: int) -> DataFrame:
-        from pyspark.sql import DataFrame
-
-        function = load_function(self._read.function, self._said)
-        options = dict(self._read.options)
-        request = UnitRequest(
-            work.unit,
-            dict(work.variables),
-            moment_of(low),
-            moment_of(high),
-            self._wave.now,
-            options,
-            dict(work.secrets),
-        )
-        try:
-            returned = function(self._session, request)
-        except Exception as error:
-            raise self.problem(error) from self._mask.cause(error)
-        if not isinstance(returned, DataFrame):
-            told = f"{self._mask(repr(returned)):.80}"
-            raise SourceError(f"{self._said} returned {told} for {work.unit!r}", "return a DataFrame")
-        return returned
+        bounds, options = (moment_of(low), moment_of(high)), dict(self._read.options)
+        request = UnitRequest(work.unit, dict(work.variables), *bounds, self._wave.now, options, dict(work.secrets))
+        return call_function(self._session, self._read, request, self._said, self._mask)
 
 
 def _range(source: UnitSource, low: datetime, high: datetime) -> RowFilter:
@@ -166,9 +156,6 @@ def _slack(milliseconds: int, zone: str) -> timedelta:
     near = moment_of(milliseconds)
     offsets = {(near + step).astimezone(ZoneInfo(zone)).utcoffset() for step in (-_DAY, timedelta(0), _DAY)}
     return _DAY if len(offsets) > 1 else timedelta(0)
-
-
-Done = UnitWritten | UnitFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,138 +180,128 @@ class Frames(Protocol):
         """What a job that failed told, without secrets."""
 
 
+@dataclass(frozen=True, slots=True)
+class _UnitFrames:
+    """The frames of a work unit, and their columns; None where it has no frame."""
+
+    segments: list[FrameSegment]
+    columns: pa.Schema | None
+
+
 def carry_out_frames(wave: UnitWave, frames: Frames, stopped: Callable[[], bool]) -> WaveResult:
     """Read and write all work units of the wave."""
-    return _UnitJob(wave, frames, stopped).carried_out()
+    job = _FrameJob(wave, frames, stopped)
+    ready: dict[int, _UnitFrames | UnitFailure] = {}
+    columns: pa.Schema | None = None
+    for number, work in enumerate(wave.works):
+        each = ready[number] = job.prepare(work, columns)
+        if isinstance(each, _UnitFrames):
+            columns = _unified(columns, each.columns)
+    return write_wave(wave, ready, job.plan, job.write_all)
 
 
-@dataclass(slots=True)
-class _UnitJob:
+@dataclass(frozen=True, slots=True)
+class _FrameJob:
     wave: UnitWave
     frames: Frames
     stopped: Callable[[], bool]
-    done: dict[int, Done] = field(default_factory=dict)
-    ready: dict[int, list[FrameSegment]] = field(default_factory=dict)
-    found: dict[int, pa.Schema] = field(default_factory=dict)
-    columns: pa.Schema | None = None
 
-    def carried_out(self) -> WaveResult:
-        for number, work in enumerate(self.wave.works):
-            self._prepare(number, work)
-        task = None if self.columns is None else self._task(self.columns)
-        while task is not None:
-            self._write_ready(task)
-            before = self.columns
-            self._keep_ready()
-            if same_columns(self.columns, before):
-                break
-            task = None if self.columns is None else self._task(self.columns)
-        return WaveResult(
-            tuple(self.done[number] for number in range(len(self.wave.works))),
-            None if task is None else task.written,
-            () if task is None else task.partition_columns,
-        )
-
-    def _prepare(self, number: int, work: UnitWork) -> None:
-        """The frames of one work unit, and their columns beside those of the table and of the others."""
+    def prepare(self, work: UnitWork, others: pa.Schema | None) -> _UnitFrames | UnitFailure:
+        """The frames of one work unit; their columns must fit those of the table and of the ``others``."""
         import pyarrow as pa
 
+        wave = self.wave
         own: pa.Schema | None = None
         try:
             segments = self.frames.segments(work)
             for each in segments:
-                found = with_own(
-                    columns_of(each.rows, f"{self.wave.source.name}: unit {work.unit!r}"), self.wave.source
-                )
-                row_task(self.wave.pipeline, self.wave.source.rows, found, self.wave.table)
+                found = with_own(columns_of(each.rows, f"{wave.source.name}: unit {work.unit!r}"), wave.source)
+                row_task(wave.pipeline, wave.source.rows, found, wave.table)
                 own = _unified(own, found)
-            self.columns = _unified(self.columns, own)
-            self.ready[number] = segments
-            if own is not None:
-                self.found[number] = own
+            _unified(others, own)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            self.done[number] = UnitFailure(
+            return UnitFailure(
                 f"unit {work.unit!r} has other columns than the units before it: {error}",
                 "declare the columns in the schema, or cast them",
             )
         except TidegateError as error:
-            self.done[number] = UnitFailure(error.problem, error.remedy)
+            return failure_of(error)
         except Exception as error:
-            self._raise_if_stopped(error)
-            problem = self.frames.problem(error)
-            self.done[number] = UnitFailure(problem.problem, problem.remedy)
+            return self._failure(error)
+        return _UnitFrames(segments, own)
 
-    def _task(self, columns: pa.Schema) -> RowTask:
+    def plan(self, ready: Mapping[int, _UnitFrames]) -> WriteTask:
+        """How these are written; only their columns count."""
         wave = self.wave
-        table = wave.table if wave.place is None else None
-        return row_task(wave.pipeline, wave.source.rows, columns, table, work=wave.place)
+        columns: pa.Schema | None = None
+        for each in ready.values():
+            columns = _unified(columns, each.columns)
+        rows = None
+        if columns is not None:
+            table = wave.table if wave.place is None else None
+            rows = row_task(wave.pipeline, wave.source.rows, columns, table, work=wave.place)
+        return WriteTask(wave.source, wave.pipeline.schema, rows=rows)
 
-    def _keep_ready(self) -> None:
-        """Only those that were written and are kept stay, and only their columns: the rest gives the table none."""
-        self.ready = {number: each for number, each in self.ready.items() if self.wave.keeps(self.done[number])}
-        self.columns = None
-        for number in self.ready:
-            self.columns = _unified(self.columns, self.found.get(number))
-
-    def _write_ready(self, task: RowTask) -> None:
+    def write_all(self, task: WriteTask, ready: Mapping[int, _UnitFrames]) -> dict[int, UnitWritten | UnitFailure]:
+        """Write them by one job, where that is worth it and succeeds; else each by one of its own."""
+        if task.rows is None:
+            return dict.fromkeys(ready, UnitWritten())
         if self.frames.together:
-            self._write_together(task)
-            return
-        for number in self.ready:
-            self._write_alone(task, number)
+            try:
+                return self._write(task.rows, ready)
+            except TidegateError:
+                raise
+            except Exception as error:
+                self._raise_if_stopped(error)
+        return {number: self._write_alone(task.rows, number, each) for number, each in ready.items()}
 
-    def _write_together(self, task: RowTask) -> None:
+    def _write_alone(self, task: RowTask, number: int, unit: _UnitFrames) -> UnitWritten | UnitFailure:
         try:
-            self._write(task, list(self.ready))
-        except TidegateError:
-            raise
+            return self._write(task, {number: unit})[number]
         except Exception as error:
-            self._raise_if_stopped(error)
-            for number in self.ready:
-                self._write_alone(task, number)
+            return self._failure(error)
 
-    def _write_alone(self, task: RowTask, number: int) -> None:
-        try:
-            self._write(task, [number])
-        except Exception as error:
-            self._raise_if_stopped(error)
-            problem = self.frames.problem(error)
-            self.done[number] = UnitFailure(problem.problem, problem.remedy)
+    def _failure(self, error: Exception) -> UnitFailure:
+        self._raise_if_stopped(error)
+        return failure_of(self.frames.problem(error))
 
     def _raise_if_stopped(self, error: Exception) -> None:
         if self.stopped():
             raise RunStopped("stopped while rows were read; they are read again next time") from error
 
-    def _write(self, task: RowTask, numbers: Sequence[int]) -> None:
+    def _write(self, task: RowTask, ready: Mapping[int, _UnitFrames]) -> dict[int, UnitWritten | UnitFailure]:
         """One job for these work units; evaluated once."""
-        parts = [self._numbered(task, number, each) for number in numbers for each in self.ready[number]]
+        frames = [self._numbered(task, number, each) for number, unit in ready.items() for each in unit.segments]
         found: dict[int, list[_Part]] = defaultdict(list)
-        for part in _job(task, parts) if parts else ():
-            found[part.number].append(part)
-        self.done |= {number: _told(task, found[number]) for number in numbers}
+        if frames:
+            rows = united(frames)
+            put(rows.sparkSession, {COLUMNAR_INPUT: "false"})
+            for part in run_tasks(rows, _write_units, task):
+                found[part.number].append(part)
+        return {number: _outcome(task, found[number]) for number in ready}
 
     def _numbered(self, task: RowTask, number: int, segment: FrameSegment) -> DataFrame:
         """The rows of a segment, with numbers for names: Spark takes a name with a dot in it for two."""
         source, unit = self.wave.source, self.wave.works[number].unit
-        known = {name: quote(name, SqlDialect.SPARK) for name in segment.rows.columns}
+        known = {name: quote(name) for name in segment.rows.columns}
         if source.replace is not Replace.MERGE_KEYS:
             known[source.unit_column] = literal(unit, SqlDialect.SPARK)
             known[source.segment_column] = literal(moment_of(segment.low), SqlDialect.SPARK)
-        rows = self._with_nulls(segment.rows, [name for name in task.names if name not in known])
-        columns = [f"{known.get(name, quote(name, SqlDialect.SPARK))} AS c{n}" for n, name in enumerate(task.names)]
+        rows = _with_nulls(segment.rows, task, [name for name in task.names if name not in known])
+        columns = [f"{known.get(name, quote(name))} AS c{n}" for n, name in enumerate(task.names)]
         wanted = "true" if segment.wanted is None else f"coalesce({segment.wanted}, false)"
         return rows.selectExpr(str(number), wanted, *columns)
 
-    def _with_nulls(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
-        """``rows`` with columns that other work units have."""
-        from pyspark.sql import functions as f
-        from pyspark.sql.pandas.types import from_arrow_schema
 
-        assert self.columns is not None
-        types = {each.name: each.dataType for each in from_arrow_schema(self.columns)} if missing else {}
-        for name in missing:
-            rows = rows.withColumn(name, f.lit(None).cast(types[name]))
-        return rows
+def _with_nulls(rows: DataFrame, task: RowTask, missing: Sequence[str]) -> DataFrame:
+    """``rows`` with columns that other work units have."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    types = {each.name: each.dataType for each in from_arrow_schema(task.columns)} if missing else {}
+    for name in missing:
+        rows = rows.withColumn(name, f.lit(None).cast(types[name]))
+    return rows
 
 
 def _unified(one: pa.Schema | None, other: pa.Schema | None) -> pa.Schema | None:
@@ -334,13 +311,6 @@ def _unified(one: pa.Schema | None, other: pa.Schema | None) -> pa.Schema | None
     if one is None or other is None:
         return other if one is None else one
     return pa.unify_schemas([one, other])
-
-
-def _job(task: RowTask, frames: Sequence[DataFrame]) -> list[_Part]:
-    rows = united(frames)
-    put(rows.sparkSession, {COLUMNAR_INPUT: "false"})
-    results = rows.mapInArrow(Packed(_write_units, task), "result binary").collect()
-    return [pickle.loads(bytes(row["result"])) for row in results]
 
 
 def united(frames: Sequence[DataFrame]) -> DataFrame:
@@ -367,19 +337,19 @@ class _Part:
     left_out: int = 0
 
 
-def _told(task: RowTask, parts: Sequence[_Part]) -> Done:
+def _outcome(task: RowTask, parts: Sequence[_Part]) -> UnitWritten | UnitFailure:
     """What became of a work unit; one that no task had rows of has none."""
     for part in parts:
         if isinstance(part.written, TidegateError):
-            return UnitFailure(part.written.problem, part.written.remedy)
+            return failure_of(part.written)
     written = joined(task, [part.written for part in parts if isinstance(part.written, RowsWritten)])
     return UnitWritten(written.data_files, written.rows, sum(part.left_out for part in parts))
 
 
-def _write_units(batches: Iterator[pa.RecordBatch], task: RowTask) -> Iterator[pa.RecordBatch]:
+def _write_units(batches: Iterator[pa.RecordBatch], task: RowTask) -> Iterator[_Part]:
     """What runs in the task: rows in, one result per work unit out."""
     for number, group in groupby(_by_unit(batches), key=lambda each: each[0]):
-        yield pickled(_written(task, number, (batch for _, batch in group)))
+        yield _written(task, number, (batch for _, batch in group))
 
 
 def _by_unit(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -421,25 +391,16 @@ Work = Callable[[Any, Sequence[Item]], Iterator[Item]]
 
 def carry_out_tasks(session: SparkSession, wave: UnitWave, stopped: Callable[[], bool]) -> WaveResult:
     """Fetch all work units of the wave, then write those that came."""
-    cores = parallelism(session)
+    cores = task_count(session)
     slots = fetch_slots(wave.source, len(wave.works), cores)
     jobs = Jobs(session, stopped)
-    outcomes = jobs.done(_fetch_share, fetch_task(wave, slots), list(enumerate(wave.works)), slots)
-    fetched = {number: each for number, each in outcomes.items() if isinstance(each, Fetched)}
+    fetched = jobs.done(_fetch_share, fetch_task(wave, slots), list(enumerate(wave.works)), slots)
 
-    def write_all(plan: WriteTask, left: Mapping[int, Fetched]) -> dict[int, UnitWritten | UnitFailure]:
-        return (
-            jobs.done(_write_share, plan, list(left.items()), min(len(left), cores * _TASKS_PER_CORE)) if left else {}
-        )
+    def write_all(task: WriteTask, left: Mapping[int, Fetched]) -> dict[int, UnitWritten | UnitFailure]:
+        shares = min(len(left), cores * _TASKS_PER_CORE)
+        return jobs.done(_write_share, task, list(left.items()), shares) if left else {}
 
-    try:
-        plan, written = write_kept(wave, fetched, write_all)
-    finally:
-        forget(fetched.values())
-    results = outcomes | written
-    return WaveResult(
-        tuple(_result(results[number]) for number in range(len(wave.works))), plan.columns, plan.partition_columns
-    )
+    return write_fetched(wave, fetched, write_all)
 
 
 def fetch_slots(source: UnitSource, works: int, cores: int) -> int:
@@ -449,11 +410,6 @@ def fetch_slots(source: UnitSource, works: int, cores: int) -> int:
         return max(1, min(works, cores * _TASKS_PER_CORE))
     beside = cores if read.rate_limit is not None else cores * _TASKS_PER_CORE
     return slot_count(read.rate_limit, min(works, beside), read.parallelism)
-
-
-def dealt(items: Sequence[Item], shares: int) -> list[list[Item]]:
-    """Items in turn to so many shares, none of them empty."""
-    return [list(items[first::shares]) for first in range(min(shares, len(items)))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,14 +422,14 @@ class Jobs:
     def done(self, work: Work, needs: object, items: Sequence[Item], shares: int) -> dict[int, Any]:
         """An outcome for each item; raises where none of them could be tried, or where no worker lives at all."""
         try:
-            return self._job(work, needs, dealt(items, shares))
+            return self._job(work, needs, deal(items, shares))
         except Exception as error:
             self._raise_if_stopped(error)
             problem, ended = _given_up(error)
         if ended:
             self._check_workers(work, needs)
         if len(items) == 1 and ended:
-            return {items[0][0]: UnitFailure(problem.problem, problem.remedy)}
+            return {items[0][0]: failure_of(problem)}
         found: dict[int, Any] = {}
         lost = 0
         for item in items if len(items) > 1 else ():
@@ -482,7 +438,7 @@ class Jobs:
             except Exception as error:
                 self._raise_if_stopped(error)
                 problem, ended = _given_up(error)
-                found[item[0]] = UnitFailure(problem.problem, problem.remedy)
+                found[item[0]] = failure_of(problem)
                 lost += not ended
         if lost == len(found):
             raise problem
@@ -498,21 +454,18 @@ class Jobs:
             raise problem from error
 
     def _job(self, work: Work, needs: object, shares: list[list[Item]]) -> dict[int, Any]:
-        numbers = self.session.range(0, len(shares), 1, len(shares))
-        rows = numbers.mapInArrow(Packed(_run, work, needs, shares), "result binary").collect()
-        return dict(pickle.loads(bytes(row["result"])) for row in rows)
+        return dict(run_tasks(slot_frame(self.session, len(shares)), _run_shares, work, needs, shares))
 
     def _raise_if_stopped(self, error: Exception) -> None:
         if self.stopped():
             raise RunStopped("stopped while tasks were reading; their work units are read again next time") from error
 
 
-def _run(
+def _run_shares(
     batches: Iterator[pa.RecordBatch], work: Work, needs: object, shares: list[list[Item]]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for share in batch.column(0).to_pylist():
-            yield from map(pickled, work(needs, shares[share]))
+) -> Iterator[Item]:
+    for share in slot_numbers(batches):
+        yield from work(needs, shares[share])
 
 
 def _fetch_share(task: FetchTask, works: Sequence[tuple[int, UnitWork]]) -> Iterator[Item]:
@@ -532,11 +485,6 @@ def _given_up(error: Exception) -> tuple[TidegateError, bool]:
     problem = cause(error) if ended is None else f"it ended the worker ({ended.how})"
     remedy = "nothing of this work unit is kept; it runs again next time"
     return TidegateError(f"Spark gave up on a task: {problem}", remedy), ended is not None
-
-
-def _result(outcome: object) -> UnitWritten | UnitFailure:
-    assert isinstance(outcome, UnitWritten | UnitFailure)
-    return outcome
 
 
 def carry_out(session: SparkSession, wave: UnitWave, stopped: Callable[[], bool]) -> WaveResult:

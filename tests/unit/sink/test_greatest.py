@@ -7,7 +7,7 @@ import math
 import pyarrow as pa
 import pytest
 
-from tidegate.sink.greatest import Greatest
+from tidegate.sink.row_task import Greatest
 from tidegate.specs.columns import WatermarkMode
 
 NAN = float("nan")

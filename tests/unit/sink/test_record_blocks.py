@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tidegate.errors import SourceError
-from tidegate.sink.unit_columns import RecordBlocks, RecordColumns
+from tidegate.sink.unit_columns import RecordBlocks
 from tidegate.sources.http.bounds import Part
 from tidegate.sources.http.read import LineBlock
 from tidegate.specs.project import FieldSpec, SchemaSpec
@@ -19,8 +19,8 @@ FIELDS = (FieldSpec("id", "int64"), FieldSpec("at", "timestamp"))
 
 
 def blocks(*parts: Part, schema: SchemaSpec | None = None) -> RecordBlocks:
-    columns = RecordColumns(FIELDS, schema or SchemaSpec(fields=FIELDS), parts or (Part(),), "https://a.example/v1")
-    return RecordBlocks(pickle.loads(pickle.dumps(columns)))
+    columns = (FIELDS, schema or SchemaSpec(fields=FIELDS), parts or (Part(),), "https://a.example/v1")
+    return RecordBlocks(*pickle.loads(pickle.dumps(columns)))
 
 
 def block(*records: Any, part: int = 0, first: int = 1) -> LineBlock:

@@ -17,8 +17,7 @@ from servers.api import Answer, Api, Asked, running
 from support.unit_waves import FIELDS, carried_out, failure, inferred, ms, rows, source, surveys, wave, work
 from tidegate.errors import SchemaMismatch, SourceError
 from tidegate.schema.types import TIMESTAMP
-from tidegate.sink.greatest import within
-from tidegate.sink.unit_task import carry_out_here
+from tidegate.sink.unit_task import carry_out_here, within
 from tidegate.sources.units.work import UnitWave, UnitWritten
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, PartitionBy, SchemaSpec

@@ -18,9 +18,8 @@ from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered, Refused
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.sink.read_task import ReadTask
-from tidegate.spark import engine
 from tidegate.spark.engine import SparkEngine
-from tidegate.spark.tasks import worker_ended
+from tidegate.spark.tasks import Packed, worker_ended
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, SparkSpec
 
@@ -43,12 +42,12 @@ class Cluster:
         self._tasks = [pa.record_batch({"id": [number]}) for number in range(start, end, step)]
         return self
 
-    def mapInArrow(self, work: engine._Reader, _: str) -> Cluster:  # noqa: N802  # as Spark calls it
+    def mapInArrow(self, work: Packed, _: str) -> Cluster:  # noqa: N802  # as Spark calls it
         self._work = work
         return self
 
     def collect(self) -> list[dict[str, Any]]:
-        _, slots = pickle.loads(zlib.decompress(self._work._payload))
+        _, (_, _, slots) = pickle.loads(zlib.decompress(self._work._payload))
         paths = [each.path for slot in slots for unit in slot for each in unit.slices]
         self.jobs.append(paths)
         problem = self._failure(paths)

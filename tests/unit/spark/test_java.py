@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.errors import EnvironmentProblem
-from tidegate.spark import java
+from tidegate.spark import jars
 
 
 def install(home: Path, version: str) -> Path:
@@ -21,42 +21,42 @@ def install(home: Path, version: str) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_usual_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(java, "_FOLDERS", (str(tmp_path / "jvm" / "*"),))
+    monkeypatch.setattr(jars, "_FOLDERS", (str(tmp_path / "jvm" / "*"),))
 
 
 def test_java_home_comes_first(tmp_path: Path) -> None:
     home = install(tmp_path / "home", "17.0.1")
     install(tmp_path / "jvm" / "other", "21.0.2")
-    assert java.find_java({"JAVA_HOME": str(home), "PATH": ""}) == home
+    assert jars.find_java({"JAVA_HOME": str(home), "PATH": ""}) == home
 
 
 def test_a_java_that_is_too_new_is_passed_over_for_one_in_the_usual_folders(tmp_path: Path) -> None:
     new = install(tmp_path / "home", "25")
     fitting = install(tmp_path / "jvm" / "java-21", "21.0.2")
-    assert java.find_java({"JAVA_HOME": str(new), "PATH": ""}) == fitting
+    assert jars.find_java({"JAVA_HOME": str(new), "PATH": ""}) == fitting
 
 
 def test_the_one_on_the_path_is_found(tmp_path: Path) -> None:
     home = install(tmp_path / "home", "17.0.1")
-    assert java.find_java({"PATH": str(home / "bin")}) == home
+    assert jars.find_java({"PATH": str(home / "bin")}) == home
 
 
 def test_without_one_the_error_says_what_was_seen_and_what_to_run(tmp_path: Path) -> None:
     old = install(tmp_path / "home", "1.8.0")
     with pytest.raises(EnvironmentProblem) as problem:
-        java.find_java({"JAVA_HOME": str(old), "PATH": ""})
+        jars.find_java({"JAVA_HOME": str(old), "PATH": ""})
     assert f"{old} (Java 1)" in problem.value.problem
     assert "apt-get install openjdk-17-jre-headless" in problem.value.remedy
     assert problem.value.exit_code == 3
 
 
 def test_a_folder_without_java_is_none(tmp_path: Path) -> None:
-    assert java.java_version(tmp_path) is None
+    assert jars.java_version(tmp_path) is None
 
 
 def test_a_java_home_that_is_wrong_is_named(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentProblem, match=r"JAVA_HOME=.*nowhere, where no Java starts"):
-        java.find_java({"JAVA_HOME": str(tmp_path / "nowhere"), "PATH": ""})
+        jars.find_java({"JAVA_HOME": str(tmp_path / "nowhere"), "PATH": ""})
 
 
 def spark(home: Path, version: str) -> Path:
@@ -69,17 +69,17 @@ def spark(home: Path, version: str) -> Path:
 
 def test_spark_is_that_of_pyspark_wherever_the_interpreter_lies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/usr/bin/python3")
-    assert (java.spark_home({}) / "bin" / "spark-submit").is_file()
+    assert (jars.spark_home({}) / "bin" / "spark-submit").is_file()
 
 
 def test_another_spark_is_not_run_by_accident(tmp_path: Path) -> None:
-    own = java.spark_home({})
+    own = jars.spark_home({})
     same = spark(tmp_path / "same", pyspark_version())
-    assert java.spark_home({"SPARK_HOME": str(same)}) == own
-    assert java.spark_home({"SPARK_HOME": str(own)}) == own
+    assert jars.spark_home({"SPARK_HOME": str(same)}) == own
+    assert jars.spark_home({"SPARK_HOME": str(own)}) == own
     for other, said in ((tmp_path / "nowhere", "no Spark"), (spark(tmp_path / "old", "3.5.1"), "Spark 3.5.1")):
         with pytest.raises(EnvironmentProblem, match=f"SPARK_HOME is .*{other.name}, which is {said}") as problem:
-            java.spark_home({"SPARK_HOME": str(other)})
+            jars.spark_home({"SPARK_HOME": str(other)})
         assert "unset SPARK_HOME" in problem.value.remedy
 
 

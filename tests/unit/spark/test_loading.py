@@ -19,8 +19,8 @@ from tidegate.spark.loading.strategies import (
     ReplaceWindow,
     Strategy,
     Upsert,
+    strategy_of,
 )
-from tidegate.spark.loading.strategy import strategy_of
 from tidegate.spark.loading.target import TableWindow, equal_keys, inserted, updated
 from tidegate.specs.columns import ColumnSource, FunctionRead, Load, LoadType, NullWatermark, Value
 

@@ -10,7 +10,8 @@ import pytest
 
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.sources.units.work import UnitFailure
-from tidegate.spark.work_units import Item, Jobs, dealt, fetch_slots
+from tidegate.spark.tasks import deal
+from tidegate.spark.work_units import Item, Jobs, fetch_slots
 from tidegate.specs.columns import HttpRead, RateLimit
 from tidegate.specs.locations import Location
 from tidegate.specs.units import FileFormat, FileRead, UnitSource
@@ -63,8 +64,8 @@ def jobs(session: Session, *, stopped: bool = False) -> Jobs:
 
 
 def test_items_are_dealt_in_turn() -> None:
-    assert dealt([(number, "") for number in range(5)], 2) == [[(0, ""), (2, ""), (4, "")], [(1, ""), (3, "")]]
-    assert dealt([(0, "")], 6) == [[(0, "")]]
+    assert deal([(number, "") for number in range(5)], 2) == [[(0, ""), (2, ""), (4, "")], [(1, ""), (3, "")]]
+    assert deal([(0, "")], 6) == [[(0, "")]]
     session = Session()
     done = jobs(session).done(act, "read", list(enumerate("abcde")), 2)
     assert (done[1], sorted(done), session.jobs) == ("read b", [0, 1, 2, 3, 4], [2])

@@ -11,16 +11,15 @@ from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from tidegate.core.columns.predicates import SqlDialect, literal, quote
+from tidegate.core.columns.predicates import SqlDialect, literal
 from tidegate.errors import SchemaMismatch
 from tidegate.schema.names import spell
 from tidegate.sink.row_task import Batch
 from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.sources.units.work import moment_of
-from tidegate.spark.loading.strategies import Plain, Strategy, Upsert
-from tidegate.spark.loading.strategy import LoadFrame
+from tidegate.spark.loading.strategies import LoadFrame, Plain, Strategy, Upsert
 from tidegate.spark.loading.target import Keys, Target
-from tidegate.spark.session import put
+from tidegate.spark.session import put, quote
 from tidegate.specs.units import Replace, UnitSource
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ class ReplaceUnits(Plain):
         Delta compares a list by its least and its greatest value with the statistics of a file: one per list.
         """
         size = -(-len(units) // _COMPARISONS)
-        column = quote(self.source.unit_column, SqlDialect.SPARK)
+        column = quote(self.source.unit_column)
         lists = [units[start : start + size] for start in range(0, len(units), size)]
         return " OR ".join(
             f"{column} IN ({', '.join(literal(each, SqlDialect.SPARK) for each in some)})" for some in lists
@@ -131,7 +130,7 @@ class ReplaceUnits(Plain):
         """The condition that the column lies in ``[low, high)``, by its type."""
         import pyarrow.types as kinds
 
-        column = quote(self._ranged, SqlDialect.SPARK)
+        column = quote(self._ranged)
         kind = columns.field(self._ranged).type
         if kinds.is_timestamp(kind) and kind.tz is not None:
             return _between(column, moment_of(low), moment_of(high))

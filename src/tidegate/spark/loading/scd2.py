@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidegate.errors import RowsRefused, SchemaMismatch
-from tidegate.spark.loading.target import Keys, Target, column, equal_keys, inserted, updated
+from tidegate.spark.filters import named
+from tidegate.spark.loading.target import Keys, Target, equal_keys, inserted, updated
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,7 +118,7 @@ class Versions:
         names = [name for name in (*rows.columns, VALID_FROM, VALID_TO, IS_CURRENT) if name in table.columns]
         keys = self.keys.distinct(rows).alias("s")
         same = f.expr(equal_keys(self.keys.names, nulls=True))
-        known = table.alias("t").join(keys, same, "left_semi").select(*map(column, names))
+        known = table.alias("t").join(keys, same, "left_semi").select(*map(named, names))
         return known.withColumn(_KNOWN, f.lit(True))
 
     def _timeline(self, versions: DataFrame) -> DataFrame:
@@ -157,7 +158,7 @@ class Versions:
             raise SchemaMismatch(
                 f"{self.keys.owner}: no column says when a version began", "name one: sink.scd2_effective_column"
             )
-        moments = [column(name).cast("timestamp") for name in names]
+        moments = [named(name).cast("timestamp") for name in names]
         return moments[0] if len(moments) == 1 else f.greatest(*moments)
 
     def _attributes(self, versions: DataFrame) -> tuple[str, ...]:
@@ -196,7 +197,7 @@ def _comparable(rows: DataFrame, name: str) -> Column:
     """A column that can be compared: maps as their text."""
     from pyspark.sql import functions as f
 
-    return f.to_json(f.struct(column(name))) if _has_map(rows.schema[name].dataType) else column(name)
+    return f.to_json(f.struct(named(name))) if _has_map(rows.schema[name].dataType) else named(name)
 
 
 def _has_map(kind: DataType) -> bool:

@@ -1,22 +1,40 @@
-"""Load strategies that are one write or one MERGE: what becomes of the rows of a batch.
+"""Load strategies: what becomes of the rows of a batch, and their way there through the transform.
 
-Each gets rows that are stable, however often it looks at them, and a table that is there; a table that is not is begun
-with :meth:`Strategy.first`.
+A strategy gets rows that are stable, however often it looks at them, and a table that is there; a table that is not is
+begun with :meth:`Strategy.first`. Its one statement runs in a session of its own, whose settings give it position and
+note. Most strategies are one write or one MERGE and stand here; ``scd2`` and replaced work units have modules of their
+own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, assert_never
 
+from tidegate.core.columns.predicates import RowFilter
+from tidegate.errors import TableError
+from tidegate.protocol.table import CommitNote
+from tidegate.schema.evolution import require_as
+from tidegate.schema.names import spell
+from tidegate.sink.row_task import Batch, row_task
+from tidegate.spark.frames import SparkFrame, codec_of, fitted, read_rows, write_rows
+from tidegate.spark.loading.scd2 import Versions
 from tidegate.spark.loading.target import Guard, Keys, KeySurvey, TableWindow, Target, equal_keys, inserted, updated
-from tidegate.spark.session import quoted
+from tidegate.spark.session import put, quote
+from tidegate.specs.columns import ColumnSource, Load, LoadType
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
+_APP_ID = "spark.databricks.delta.write.txnAppId"
+_VERSION = "spark.databricks.delta.write.txnVersion"
+_NOTE = "spark.databricks.delta.commitInfo.userMetadata"
+_CODEC = "spark.sql.parquet.compression.codec"
+_KEEPING = "spark.databricks.delta.merge.materializeSource"
+"""Whether MERGE keeps a copy of its source, which it reads twice; the files of a batch do not change."""
 _IS_ROW = "__tidegate_is_row"
 
 
@@ -128,7 +146,31 @@ class _Keyed(Plain):
 
 
 @dataclass(frozen=True)
-class Upsert(_Keyed):
+class _KeyMerge(_Keyed):
+    """One MERGE of rows by their keys, each key once."""
+
+    def first(self, rows: DataFrame) -> DataFrame:
+        return self.once(rows)[0]
+
+    def merge(
+        self, rows: DataFrame, target: Target, window: TableWindow | None, *, inside: str = "", update: str = ""
+    ) -> None:
+        """Insert the rows whose key the table does not have ``inside``; ``update`` the others, where that is given.
+
+        Columns of a ``window`` of the table are called otherwise in the batch, so that conditions mean the table's.
+        """
+        rows, survey = self.once(rows)
+        target.check_read(survey.rows)
+        called = {} if window is None else {name: f"__tidegate_{n}" for n, name in enumerate(window.columns)}
+        others = [name for name in rows.columns if name not in self.keys.names]
+        matched = [f"{update} THEN UPDATE SET {updated(others, called)}"] if update and others else []
+        insert = f"WHEN NOT MATCHED THEN INSERT {inserted(rows.columns, called)}"
+        same = equal_keys(self.keys.names, nulls=survey.has_nulls, called=called)
+        target.merge(rows.withColumnsRenamed(called), f"{same}{inside}", *matched, insert)
+
+
+@dataclass(frozen=True)
+class Upsert(_KeyMerge):
     """Rows whose key the table has take the place of what it has, the others are added.
 
     ``chunk`` is the window of a replay: what the table has later than that is newer than the rows, and stays. So does
@@ -138,58 +180,32 @@ class Upsert(_Keyed):
     chunk: TableWindow | None = None
     newer: tuple[str, ...] = ()
 
-    def first(self, rows: DataFrame) -> DataFrame:
-        return self.once(rows)[0]
-
     def save(self, rows: DataFrame, target: Target) -> None:
         assert target.columns is not None
-        rows, survey = self.once(rows)
-        target.check_read(survey.rows)
         later = _greater_in_table(self.newer) if self.chunk is None else self.chunk.later(target.columns)
-        called = {} if self.chunk is None or later is None else _renamed(self.chunk)
         matched = "WHEN MATCHED" if later is None else f"WHEN MATCHED AND NOT coalesce({later}, false)"
-        others = [name for name in rows.columns if name not in self.keys.names]
-        update = [f"{matched} THEN UPDATE SET {updated(others, called)}"] if others else []
-        insert = f"WHEN NOT MATCHED THEN INSERT {inserted(rows.columns, called)}"
-        same = equal_keys(self.keys.names, nulls=survey.has_nulls, called=called)
-        target.merge(rows.withColumnsRenamed(called), same, *update, insert)
+        self.merge(rows, target, None if later is None else self.chunk, update=matched)
 
 
 def _greater_in_table(columns: Sequence[str]) -> str | None:
     """The condition that the table has the newer row, told by the first of ``columns`` in which both differ."""
     condition = ""
     for name in reversed(columns):
-        one, other = (f"{side}.{quoted(name)}" for side in "ts")
+        one, other = (f"{side}.{quote(name)}" for side in "ts")
         condition = f"{one} > {other}" + (f" OR ({one} = {other} AND ({condition}))" if condition else "")
     return condition or None
 
 
 @dataclass(frozen=True)
-class Deduplicated(_Keyed):
-    """Rows are added whose key the table does not have in the window, each key once.
-
-    The window is one of the table alone, so that its columns are called otherwise in the batch.
-    """
+class Deduplicated(_KeyMerge):
+    """Rows are added whose key the table does not have in the window, each key once."""
 
     window: TableWindow | None = None
 
-    def first(self, rows: DataFrame) -> DataFrame:
-        return self.once(rows)[0]
-
     def save(self, rows: DataFrame, target: Target) -> None:
         assert target.columns is not None
-        rows, survey = self.once(rows)
-        target.check_read(survey.rows)
         window = "true" if self.window is None else self.window.condition(target.columns)
-        called = {} if self.window is None else _renamed(self.window)
-        same = equal_keys(self.keys.names, nulls=survey.has_nulls, called=called)
-        insert = f"WHEN NOT MATCHED THEN INSERT {inserted(rows.columns, called)}"
-        target.merge(rows.withColumnsRenamed(called), f"{same} AND ({window})", insert)
-
-
-def _renamed(window: TableWindow) -> dict[str, str]:
-    """Other names in the batch for the columns of a window of the table."""
-    return {name: f"__tidegate_{number}" for number, name in enumerate(window.columns)}
+        self.merge(rows, target, self.window, inside=f" AND ({window})")
 
 
 @dataclass(frozen=True)
@@ -249,3 +265,125 @@ class KeyOverwrite(_Keyed):
         newer = self.keys.distinct(target.read(rows.sparkSession).where(later)).alias("s")
         same = f.expr(equal_keys(self.keys.names, nulls=True))
         return rows.alias("t").join(newer, same, "left_anti")
+
+
+class LoadFrame(SparkFrame):
+    """The rows of one commit, and how they are loaded."""
+
+    def __init__(self, session: SparkSession, batch: Batch, strategy: Callable[[Sequence[str]], Strategy]) -> None:
+        """``strategy`` gets the columns of the rows, whose spelling it takes for the names in a configuration."""
+        super().__init__(session, batch.work_rows)
+        self._batch = batch
+        self._given = self._work
+        self._strategy = strategy(self._frame.columns)
+        self._is_stable = self._pipeline.transform is None or not self._strategy.looks_twice
+        self._strategy.check(self._frame)
+        self._columns = self._strategy.columns(self._columns)
+
+    def columns(self, table: pa.Schema | None) -> pa.Schema:
+        """The columns that will be written; what ``table`` requires is taken to be there, since Delta looks."""
+        return require_as(self._columns, table)
+
+    def _save(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
+        rows = self._rows()
+        ((app_id, version),) = note.transactions.items()
+        settings = {
+            _APP_ID: app_id,
+            _VERSION: str(version),
+            _NOTE: note.user_metadata,
+            _CODEC: codec_of(self._pipeline.sink.compression),
+            _KEEPING: "auto" if self._strategy.reads_table else "none",
+        }
+        put(rows.sparkSession, settings)
+        target = Target(self._table, table, new_columns, self._partitioned_by, self._gathered)
+        if table is None:
+            target.save(self._strategy.first(rows))
+        else:
+            self._strategy.save(fitted(rows, table), target)
+
+    @property
+    def _gathered(self) -> int | None:
+        """How many rows a statement must find in the work area; unknown where a transform runs inside of it."""
+        is_read_as_is = self._pipeline.transform is None or self._work is not self._given
+        return self._work.rows if is_read_as_is else None
+
+    def _rows(self) -> DataFrame:
+        """The rows after the transform, which runs once: what it made is kept beside the batch."""
+        if not self._is_stable:
+            work = replace(self._batch.work, uri=f"{self._batch.work.uri}/transformed")
+            source = replace(self._batch.source, watermark_columns=())
+            task = row_task(self._pipeline, source, self._computed(), work=work)
+            written = write_rows(self._frame, task)
+            kept = Batch.of(self._pipeline, source, task, written)
+            self._work = kept.work_rows
+            self._frame = read_rows(self._frame.sparkSession, self._work)
+            self._is_stable = True
+        return self._frame
+
+
+def load_frame(
+    session: SparkSession, batch: Batch, *, window: RowFilter | None = None, chunk: bool = False
+) -> LoadFrame:
+    """The rows of ``batch`` as they wait for their commit, by the pipeline's transform and load strategy.
+
+    ``window`` has the bounds of the read, for strategies that look at the same part of the table; ``chunk``: it is one
+    of a replay, which takes the place of what the table has there.
+    """
+    owner = f"{batch.pipeline.name}/{batch.source.name}"
+    strategy = partial(strategy_of, batch.pipeline.sink.load, batch.source, owner, window, chunk=chunk)
+    return LoadFrame(session, batch, lambda columns: strategy(columns=columns))
+
+
+def strategy_of(
+    load: Load,
+    source: ColumnSource,
+    owner: str,
+    window: RowFilter | None = None,
+    *,
+    chunk: bool = False,
+    columns: Sequence[str] = (),
+) -> Strategy:
+    """How the rows of a read with these bounds get into the table; ``owner`` is for messages.
+
+    Names are taken as ``columns``, those of the rows, spell them.
+    """
+
+    def own(names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(spell(name, columns) for name in names)
+
+    def in_table(name: str) -> str:
+        return spell(load.window_columns.get(spell(name, tuple(load.window_columns)), name), columns)
+
+    followed = () if window is None else window.columns
+    names = {name: in_table(name) for name in followed}
+    part = None if window is None else TableWindow(window, owner, names, source.source_timezone)
+    guard = Guard(owner, load.max_delete_fraction, load.allow_empty_window)
+    order = tuple(in_table(name) for name in source.watermark_columns)
+
+    def keys(names: tuple[str, ...]) -> Keys:
+        return Keys(own(names), owner, order, source.mode, own(load.tie_break))
+
+    match load.type:
+        case LoadType.APPEND if chunk and part is not None:
+            return ReplaceWindow(part, guard, keys(load.deduplicate) if load.deduplicate else None)
+        case LoadType.APPEND if load.deduplicate:
+            return Deduplicated(keys(load.deduplicate), part)
+        case LoadType.APPEND:
+            return Append()
+        case LoadType.OVERWRITE | LoadType.FULL_LOAD:
+            if chunk:
+                raise TableError(
+                    f"{owner}: a chunk of a replay cannot be loaded by {load.type.value}: that replaces the table",
+                    "run the pipeline: each run reads everything",
+                )
+            return Overwrite(guard)
+        case LoadType.MERGE_UPSERT:
+            return Upsert(keys(load.merge_keys), part if chunk else None)
+        case LoadType.MERGE_OVERWRITE:
+            replaces = part if chunk or load.replace_by_watermark else None
+            return KeyOverwrite(keys(load.merge_keys), replaces, guard, chunk)
+        case LoadType.SCD2:
+            effective = load.scd2_effective_column
+            return Versions(keys(load.merge_keys), effective and spell(effective, columns), own(load.scd2_attributes))
+        case _:
+            assert_never(load.type)

@@ -11,7 +11,8 @@ from zoneinfo import ZoneInfo
 from tidegate.core.calendar import jump_around
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, predicate, rename_columns
 from tidegate.errors import RowsRefused, SchemaMismatch
-from tidegate.spark.session import check_text, quoted
+from tidegate.spark.filters import named
+from tidegate.spark.session import check_text, quote
 from tidegate.specs.columns import Value, WatermarkMode
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Target:
         """
         rows.createOrReplaceTempView(_SOURCE)
         statement = (
-            f"MERGE WITH SCHEMA EVOLUTION INTO delta.{quoted(self.path)} AS t USING {_SOURCE} AS s ON {condition}"
+            f"MERGE WITH SCHEMA EVOLUTION INTO delta.{quote(self.path)} AS t USING {_SOURCE} AS s ON {condition}"
         )
         rows.sparkSession.sql(check_text(rows.sparkSession, "\n".join([statement, *clauses])))
 
@@ -102,7 +103,7 @@ class Keys:
 
     def columns(self) -> list[Column]:
         """As Spark takes them."""
-        return [column(name) for name in self.names]
+        return [named(name) for name in self.names]
 
     def distinct(self, rows: DataFrame) -> DataFrame:
         """Each key once."""
@@ -128,7 +129,7 @@ class Keys:
 
         by = Window.partitionBy(*self.columns()).orderBy(*self._order(rows))
         best = rows.withColumn(_PLACE, f.rank().over(by)).where(f.col(_PLACE) == 1).drop(_PLACE)
-        whole = f.to_json(f.struct(*map(column, rows.columns)), {"ignoreNullFields": "false"})
+        whole = f.to_json(f.struct(*map(named, rows.columns)), {"ignoreNullFields": "false"})
         unclear = best.groupBy(*self.columns()).agg(f.count_distinct(whole).alias(_PLACE)).where(f.col(_PLACE) > 1)
         found = unclear.drop(_PLACE).head()
         if found is not None:
@@ -143,10 +144,10 @@ class Keys:
     def _order(self, rows: DataFrame) -> list[Column]:
         from pyspark.sql import functions as f
 
-        watermarks = [column(name) for name in self.order if name in rows.columns]
+        watermarks = [named(name) for name in self.order if name in rows.columns]
         if len(watermarks) > 1 and self.mode is WatermarkMode.ANY:
             watermarks = [f.greatest(*watermarks)]
-        order = [each.desc_nulls_last() for each in (*watermarks, *map(column, self.tie_break))]
+        order = [each.desc_nulls_last() for each in (*watermarks, *map(named, self.tie_break))]
         return order or [f.lit(0).asc()]
 
     def told(self, found: Sequence[object]) -> str:
@@ -168,34 +169,27 @@ class KeySurvey:
     outside: int
 
 
-def column(name: str) -> Column:
-    """A column by its name, whatever letters that has."""
-    from pyspark.sql.functions import col
-
-    return col(quoted(name))
-
-
 def equal_keys(names: Sequence[str], *, nulls: bool, called: Mapping[str, str] | None = None) -> str:
     """The condition that a row of the table has the key of a row of the batch; null is a key like any other.
 
     ``called`` has the name in the batch where it is another one.
     """
     sign = "<=>" if nulls else "="
-    return " AND ".join(f"t.{quoted(name)} {sign} {_of_batch(name, called)}" for name in names)
+    return " AND ".join(f"t.{quote(name)} {sign} {_of_batch(name, called)}" for name in names)
 
 
 def inserted(columns: Sequence[str], called: Mapping[str, str] | None = None) -> str:
     """The columns and values of an INSERT."""
-    return f"({', '.join(map(quoted, columns))}) VALUES ({', '.join(_of_batch(name, called) for name in columns)})"
+    return f"({', '.join(map(quote, columns))}) VALUES ({', '.join(_of_batch(name, called) for name in columns)})"
 
 
 def updated(columns: Sequence[str], called: Mapping[str, str] | None = None) -> str:
     """The assignments of an UPDATE."""
-    return ", ".join(f"{quoted(name)} = {_of_batch(name, called)}" for name in columns)
+    return ", ".join(f"{quote(name)} = {_of_batch(name, called)}" for name in columns)
 
 
 def _of_batch(name: str, called: Mapping[str, str] | None) -> str:
-    return f"s.{quoted((called or {}).get(name, name))}"
+    return f"s.{quote((called or {}).get(name, name))}"
 
 
 _THERE = "__tidegate_there"
@@ -345,8 +339,8 @@ def _fate(window: DataFrame, keys: DataFrame, by: Keys) -> tuple[int, int]:
     from pyspark.sql import functions as f
 
     names = {name: f"__tidegate_{position}" for position, name in enumerate(by.names)}
-    came = keys.select(*(column(name).alias(other) for name, other in names.items()), f.lit(True).alias(_THERE))
-    same = [column(name).eqNullSafe(f.col(other)) for name, other in names.items()]
+    came = keys.select(*(named(name).alias(other) for name, other in names.items()), f.lit(True).alias(_THERE))
+    same = [named(name).eqNullSafe(f.col(other)) for name, other in names.items()]
     found = window.join(came, same, "left").agg(f.count(f.lit(1)), f.count_if(f.col(_THERE).isNull())).head()
     assert found is not None
     return int(found[0]), int(found[1])

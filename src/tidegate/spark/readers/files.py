@@ -15,12 +15,11 @@ from tidegate.formats.excel import WorkbookScan, first_rows, workbooks_of
 from tidegate.formats.samples import SAMPLED_LINES, spread
 from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.task import FileScan, files_of, inferred, listed
-from tidegate.sources.reader import GreatestValues
-from tidegate.spark.filters import filtered, fitted, greatest_of, with_nulls
-from tidegate.spark.rows import parallelism, unreadable, utc_session
+from tidegate.sink.read_task import files_of, infer_files, list_files, scan_files
+from tidegate.spark.readers.reader import FrameReader, task_count
+from tidegate.spark.tasks import Packed, deal, slot_frame, slot_numbers
 from tidegate.specs.columns import ColumnSource, TableFormat, TableRead
-from tidegate.specs.project import FieldSpec, SchemaSpec
+from tidegate.specs.project import FieldSpec, PathSource, SchemaSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,68 +27,59 @@ if TYPE_CHECKING:
 
 _SLOTS_PER_TASK = 4
 
-Slots = tuple[tuple[FileSlice, ...], ...]
+Slots = Sequence[Sequence[FileSlice]]
 Scan = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
-class FilesReader:
+class FilesReader(FrameReader):
     """Reads CSV, JSON and Excel files below one location."""
 
-    fixed_first = False
+    _remedy = "correct the file, or declare schema.fields"
 
     def __init__(self, session: SparkSession, source: ColumnSource, read: TableRead, schema: SchemaSpec) -> None:
-        self._session = utc_session(session)
-        self._source = source
+        super().__init__(session, source, schema)
         self._read = read
         self._is_excel = read.format is TableFormat.EXCEL
         self._files = (workbooks_of if self._is_excel else files_of)(source.name, read)
-        self._schema = schema
 
-    def greatest(self, rows: RowFilter) -> GreatestValues:
-        """The greatest values, by a scan of every file."""
-        wanted = self._fitted(rows)
-        try:
-            return greatest_of(filtered(self._frame, with_nulls(wanted)), rows.columns, rows.mode)
-        except Exception as error:
-            raise unreadable(self._source.name, error, "correct the file, or declare schema.fields") from error
-
-    def read(self, rows: RowFilter) -> DataFrame:
-        """The rows that match, after a scan of every file that is there."""
-        return filtered(self._frame, self._fitted(rows))
-
-    def _fitted(self, rows: RowFilter) -> RowFilter:
-        return fitted(rows, self._frame.schema, self._source.source_timezone, self._source.name)
+    def _frame(self, rows: RowFilter) -> DataFrame:
+        return self._whole
 
     @cached_property
-    def _frame(self) -> DataFrame:
-        slices = listed(self._files)
-        fields = self._schema.fields or self._inferred(slices)
-        slots = dealt(slices, _SLOTS_PER_TASK * parallelism(self._session))
-        return scanned(self._session, self._scan(fields, slots), fields, len(slots))
+    def _whole(self) -> DataFrame:
+        """Every file that is there now."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        slices = list_files(self._files)
+        fields = self._schema.fields or self._infer(slices)
+        slots = deal(slices, _SLOTS_PER_TASK * task_count(self._session))
+        columns = from_arrow_schema(arrow_schema(fields))
+        return slot_frame(self._session, len(slots)).mapInArrow(self._scan(fields, slots), columns)
 
     def _scan(self, fields: tuple[FieldSpec, ...], slots: Slots) -> Scan:
         if self._is_excel:
             zone = self._source.source_timezone
             return WorkbookScan(self._files, fields, self._schema, self._read.sheet, zone, slots)
-        return FileScan(self._files, fields, self._schema, slots)
+        return Packed(_scan_slots, self._files, fields, self._schema, slots)
 
-    def _inferred(self, slices: Sequence[FileSlice]) -> tuple[FieldSpec, ...]:
+    def _infer(self, slices: Sequence[FileSlice]) -> tuple[FieldSpec, ...]:
+        """The columns that the first records of some files have."""
         if not self._is_excel:
-            return inferred(self._files, slices, self._schema)
+            return infer_files(self._files, slices, self._schema)
         sheet, zone = self._read.sheet, self._source.source_timezone
         samples = (first_rows(self._files, each, sheet, zone, SAMPLED_LINES) for each in spread(slices))
-        found = infer_json(samples, coerce_conflicts_to_utf8=self._schema.coerce_conflicts_to_utf8)
-        return check_agreement(found).fields
+        return check_agreement(
+            infer_json(samples, coerce_conflicts_to_utf8=self._schema.coerce_conflicts_to_utf8)
+        ).fields
 
 
-def dealt(slices: Sequence[FileSlice], at_most: int) -> Slots:
-    """Files, the large ones first, dealt out to so many slots."""
-    slots = max(1, min(len(slices), at_most))
-    return tuple(tuple(slices[first::slots]) for first in range(slots))
-
-
-def scanned(session: SparkSession, scan: Scan, fields: tuple[FieldSpec, ...], slots: int) -> DataFrame:
-    """What ``scan`` makes of the numbers of so many slots, one task each."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return session.range(0, slots, 1, slots).mapInArrow(scan, from_arrow_schema(arrow_schema(fields)))
+def _scan_slots(
+    batches: Iterator[pa.RecordBatch],
+    files: PathSource,
+    fields: tuple[FieldSpec, ...],
+    schema: SchemaSpec,
+    slots: Slots,
+) -> Iterator[pa.RecordBatch]:
+    """What runs in the task."""
+    for slot in slot_numbers(batches):
+        yield from scan_files(files, fields, schema, slots[slot])

@@ -8,9 +8,7 @@ appear in no plan.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -18,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 from tidegate import errors
 from tidegate.core.columns.predicates import Bound, RowFilter
 from tidegate.errors import SourceError, TidegateError
-from tidegate.sink.unit_columns import RecordBlocks, RecordColumns
+from tidegate.schema.inference import check_agreement, infer_json
+from tidegate.schema.types import arrow_schema
+from tidegate.sink.unit_columns import RecordBlocks
+from tidegate.sources.http.answers import Shapes
 from tidegate.sources.http.bounds import Part, http_read, parts, upper
 from tidegate.sources.http.read import Counts, Fetch, LineBlock, blocks
-from tidegate.sources.reader import GreatestValues
-from tidegate.spark.filters import filtered, fitted, greatest_of, with_nulls
-from tidegate.spark.rows import utc_session
-from tidegate.spark.tasks import Packed, cause
+from tidegate.spark.readers.reader import FrameReader
+from tidegate.spark.tasks import Packed, cause, slot_frame, slot_numbers
 from tidegate.specs.columns import ColumnSource, Value
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import FieldSpec, SchemaSpec
@@ -33,53 +32,33 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-_BLOCKS = "told string, part int, page int, first int, lines binary"
+_BLOCKS = "error string, part int, page int, first int, lines binary"
 
 
-@dataclass(slots=True)
-class HttpReadReport:
-    """What a read did: requests, pages and records of all tasks, and fields that no column takes."""
+class HttpReader(FrameReader):
+    """One API source."""
 
-    requests: int = 0
-    repeated: int = 0
-    pages: int = 0
-    records: int = 0
-    largest: int = 0
-    unknown: Counter[str] = field(default_factory=Counter)
-    inferred: tuple[str, ...] = ()
-
-
-class HttpReader:
-    """One API source; ``told`` tells of the last read."""
-
-    fixed_first = False
+    _remedy = "nothing of this read is kept"
 
     def __init__(self, session: SparkSession, source: ColumnSource, schema: SchemaSpec, now: datetime) -> None:
-        self._session = utc_session(session)
-        self._source = source
-        self._schema = schema
+        super().__init__(session, source, schema)
+        self._mask = Mask.around(source)
         self._now = now
         self._batch: tuple[tuple[Part, ...], DataFrame] | None = None
-        self.told = HttpReadReport()
 
     def upper(self, now: datetime) -> Mapping[str, Value]:
         """The greatest values that a read at ``now`` gives; none for columns that are not declared as times."""
         return upper(self._source, self._schema, now)
 
-    def greatest(self, rows: RowFilter) -> GreatestValues:
-        """The greatest values of the batch that :meth:`read` gives for the same rows, fetched once for both."""
-        batch = self._records(rows)
-        return greatest_of(filtered(batch, with_nulls(self._fitted(rows, batch))), rows.columns, rows.mode)
-
     def read(self, rows: RowFilter) -> DataFrame:
         """The records that match, with the declared or inferred columns; fetched when this returns."""
-        batch = self._records(rows)
-        return filtered(batch, self._fitted(rows, batch))
+        return self._matching(rows)
 
-    def _fitted(self, rows: RowFilter, batch: DataFrame) -> RowFilter:
-        return fitted(rows, batch.schema, self._source.source_timezone, self._source.name)
+    def _frame_with_nulls(self, rows: RowFilter) -> DataFrame:
+        """What :meth:`read` gives for the same rows: it is fetched once for both."""
+        return self._frame(rows)
 
-    def _records(self, rows: RowFilter) -> DataFrame:
+    def _frame(self, rows: RowFilter) -> DataFrame:
         """Every record that the server gave; the same request is not made twice."""
         asked = parts(self._source, rows, self._now)
         if self._batch is None or self._batch[0] != asked:
@@ -88,66 +67,48 @@ class HttpReader:
 
     def _fetched(self, asked: tuple[Part, ...], rows: RowFilter) -> DataFrame:
         fetch = Fetch(http_read(self._source), asked)
-        slots = self._session.range(0, fetch.slots, 1, fetch.slots)
-        self.told = HttpReadReport()
+        slots = slot_frame(self._session, fetch.slots)
         if self._schema.fields:
-            return self._typed(slots, _Fetching(fetch), fetch, self._schema.fields)
-        kept = self._kept(slots.mapInArrow(Packed(_keep, _Fetching(fetch)), _BLOCKS))
-        fields = self._inferred(kept, rows)
-        return self._typed(kept, _KeptBlocks(), fetch, fields)
+            return self._typed(slots, fetch, asked, self._schema.fields)
+        kept = self._kept(slots.mapInArrow(Packed(_keep, fetch), _BLOCKS))
+        return self._typed(kept, None, asked, self._inferred(kept, rows))
 
     def _typed(
-        self, frame: DataFrame, origin: _Fetching | _KeptBlocks, fetch: Fetch, fields: tuple[FieldSpec, ...]
+        self, frame: DataFrame, fetch: Fetch | None, asked: tuple[Part, ...], fields: tuple[FieldSpec, ...]
     ) -> DataFrame:
         """The records as rows with columns; raises for one that does not fit."""
         import pyarrow as pa
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        from tidegate.schema.types import arrow_schema
-
         if self._schema.rescued is not None:
             fields = (*fields, FieldSpec(self._schema.rescued, "string"))
-        columns = RecordColumns(fields, self._schema, fetch.parts, self._source.uri)
         row = pa.struct(list(arrow_schema(fields)))
-        wanted = from_arrow_schema(pa.schema([("told", pa.string()), ("row", row)]))
-        kept = self._kept(frame.mapInArrow(Packed(_decode, origin, columns), wanted))
-        return kept.where("told is null").select("row.*")
+        wanted = from_arrow_schema(pa.schema([("error", pa.string()), ("row", row)]))
+        decoded = Packed(_decode, fetch, fields, self._schema, asked, self._source.uri)
+        return self._kept(frame.mapInArrow(decoded, wanted)).where("error is null").select("row.*")
 
     def _kept(self, frame: DataFrame) -> DataFrame:
-        """``frame``, carried out once; raises the error that a task told."""
+        """``frame``, carried out once; raises the error that a task met."""
         from pyspark import StorageLevel
 
         try:
             kept = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
-            told = [row["told"] for row in kept.where("told is not null").select("told").collect()]
+            met = kept.where("error is not null").select("error").head()
         except Exception as error:
-            mask = Mask.around(self._source)
-            raise SourceError(
-                f"{self._source.uri}: Spark gave up on a task: {cause(error, mask)}", "nothing of this read is kept"
-            ) from mask.cause(error)
-        for text in told:
-            self._note(json.loads(text))
+            raise self._failure(error) from self._mask.cause(error)
+        if met is not None:
+            raise errors.from_json(json.loads(met["error"]))
         return kept
 
-    def _note(self, data: Mapping[str, Any]) -> None:
-        if "error" in data:
-            raise errors.from_json(data)
-        told = self.told
-        for name in ("requests", "repeated", "pages", "records"):
-            setattr(told, name, getattr(told, name) + data.get(name, 0))
-        told.largest = max(told.largest, data.get("largest", 0))
-        told.unknown.update(data.get("unknown", {}))
+    def _failure(self, error: Exception) -> SourceError:
+        return SourceError(f"{self._source.uri}: Spark gave up on a task: {cause(error, self._mask)}", self._remedy)
 
     def _inferred(self, kept: DataFrame, rows: RowFilter) -> tuple[FieldSpec, ...]:
         """Columns that hold every record; each watermark column is there, also where it has no value."""
-        from tidegate.schema.inference import check_agreement, infer_json
-
         try:
             telling = kept.where("lines is not null").mapInArrow(_tell_shapes, "line binary").collect()
         except Exception as error:
-            raise SourceError(
-                f"{self._source.uri}: Spark gave up on a task: {cause(error)}", "nothing of this read is kept"
-            ) from error
+            raise self._failure(error) from self._mask.cause(error)
         fields: tuple[FieldSpec, ...] = ()
         if telling:
             found = infer_json(
@@ -156,79 +117,63 @@ class HttpReader:
                 rescued=self._schema.rescued is not None,
             )
             fields = check_agreement(found).fields
-            self.told.inferred = tuple(f"{each.path}: {each.type}" for each in found.report)
         known = {each.name for each in fields}
         missing = [FieldSpec(each.column, _type_of(each.lower)) for each in rows.ranges if each.column not in known]
         return (*fields, *missing)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fetching:
-    """Blocks by requests; what comes in are numbers of slots."""
-
-    fetch: Fetch
-
-    def __call__(self, batches: Iterator[pa.RecordBatch], counts: Counts) -> Iterator[LineBlock]:
-        for batch in batches:
-            for slot in batch.column(0).to_pylist():
-                yield from blocks(self.fetch, slot, counts)
-
-
-@dataclass(frozen=True, slots=True)
-class _KeptBlocks:
-    """Blocks that were kept before."""
-
-    def __call__(self, batches: Iterator[pa.RecordBatch], counts: Counts) -> Iterator[LineBlock]:
-        for batch in batches:
-            for told, part, page, first, lines in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                if told is None:
-                    yield LineBlock(part, page, first, lines)
+def _blocks(batches: Iterator[pa.RecordBatch], fetch: Fetch | None) -> Iterator[LineBlock]:
+    """Blocks by requests, where numbers of slots come in; without ``fetch``, those that were kept before."""
+    if fetch is not None:
+        for slot in slot_numbers(batches):
+            yield from blocks(fetch, slot, Counts())
+        return
+    for batch in batches:
+        for _, part, page, first, lines in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield LineBlock(part, page, first, lines)
 
 
-def _keep(batches: Iterator[pa.RecordBatch], origin: _Fetching | _KeptBlocks) -> Iterator[pa.RecordBatch]:
-    """Blocks as they are, one per row; the last row tells what was done, or the error."""
+def _keep(batches: Iterator[pa.RecordBatch], fetch: Fetch) -> Iterator[pa.RecordBatch]:
+    """Blocks as they are, one per row; an error is the last row."""
     import pyarrow as pa
 
-    kinds = {"told": pa.string(), "part": pa.int32(), "page": pa.int32(), "first": pa.int32(), "lines": pa.binary()}
+    kinds = {"error": pa.string(), "part": pa.int32(), "page": pa.int32(), "first": pa.int32(), "lines": pa.binary()}
     schema = pa.schema(list(kinds.items()))
-    counts = Counts()
     try:
-        for block in origin(batches, counts):
+        for block in _blocks(batches, fetch):
             row = {"part": block.part, "page": block.page, "first": block.first, "lines": block.lines}
             yield pa.RecordBatch.from_pylist([row], schema)
-        told: Mapping[str, object] = asdict(counts)
     except TidegateError as error:
-        told = errors.to_json(error)
-    yield pa.RecordBatch.from_pylist([{"told": json.dumps(told)}], schema)
+        yield _error(error, schema)
 
 
-def _decode(
-    batches: Iterator[pa.RecordBatch], origin: _Fetching | _KeptBlocks, columns: RecordColumns
-) -> Iterator[pa.RecordBatch]:
-    """Records as rows; the last row tells what was done, or the error."""
+def _decode(batches: Iterator[pa.RecordBatch], fetch: Fetch | None, *columns: Any) -> Iterator[pa.RecordBatch]:
+    """Records as rows with the ``columns`` of :class:`RecordBlocks`; an error is the last row."""
     import pyarrow as pa
 
-    decoder, counts = RecordBlocks(columns), Counts()
-    schema = pa.schema([("told", pa.string()), ("row", pa.struct(list(decoder.schema)))])
+    decoder = RecordBlocks(*columns)
+    schema = pa.schema([("error", pa.string()), ("row", pa.struct(list(decoder.schema)))])
     try:
-        for block in origin(batches, counts):
+        for block in _blocks(batches, fetch):
             rows = decoder.rows(block)
             if len(rows):
                 yield pa.record_batch([pa.nulls(len(rows), pa.string()), rows.to_struct_array()], schema=schema)
-        told: Mapping[str, object] = asdict(counts) | {"unknown": dict(decoder.unknown)}
     except TidegateError as error:
-        told = errors.to_json(error)
-    yield pa.RecordBatch.from_pylist([{"told": json.dumps(told)}], schema)
+        yield _error(error, schema)
+
+
+def _error(error: TidegateError, schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pylist([{"error": json.dumps(errors.to_json(error))}], schema)
 
 
 def _tell_shapes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The records that tell something about the columns which no other of the task does."""
     import pyarrow as pa
 
-    from tidegate.sources.http.answers import Shapes
-
     shapes = Shapes()
-    for block in _KeptBlocks()(batches, Counts()):
+    for block in _blocks(batches, None):
         telling = [found for line in block.lines.splitlines() if (found := shapes.sample(line)) is not None]
         yield pa.record_batch([pa.array(telling, pa.binary())], names=["line"])
 

@@ -102,29 +102,22 @@ def _type(described: Any, path: str, source: str) -> DataType:
 def _simple(described: str, path: str, source: str) -> DataType:
     from pyspark.sql import types as t
 
+    kinds: dict[str, DataType] = {
+        "boolean": t.BooleanType(),
+        "int": t.IntegerType(),
+        "long": t.LongType(),
+        "float": t.FloatType(),
+        "double": t.DoubleType(),
+        "date": t.DateType(),
+        "timestamp": t.TimestampNTZType(),
+        "timestamptz": t.TimestampType(),
+        "string": t.StringType(),
+        **dict.fromkeys(("uuid", "fixed", "binary"), t.BinaryType()),
+    }
     if number := _DECIMAL.fullmatch(described):
         return t.DecimalType(int(number[1]), int(number[2]))
-    match described.partition("[")[0]:
-        case "boolean":
-            return t.BooleanType()
-        case "int":
-            return t.IntegerType()
-        case "long":
-            return t.LongType()
-        case "float":
-            return t.FloatType()
-        case "double":
-            return t.DoubleType()
-        case "date":
-            return t.DateType()
-        case "timestamp":
-            return t.TimestampNTZType()
-        case "timestamptz":
-            return t.TimestampType()
-        case "string":
-            return t.StringType()
-        case "uuid" | "fixed" | "binary":
-            return t.BinaryType()
+    if kind := kinds.get(described.partition("[")[0]):
+        return kind
     raise SourceError(
         f"{source}: column {path!r} is of type {described}, which Spark does not read",
         "read the table by a function of yours ('type: python')",
@@ -140,13 +133,14 @@ _GLOB = re.compile(r"([\\\[\]{}*?])")
 class IcebergReader(TableReader):
     """Reads one Iceberg table, pinned to the snapshot that is the newest when it is first asked."""
 
-    def _holding(self, rows: RowFilter) -> DataFrame:
-        planned = self._table.plan_files(rows)
+    def _frame(self, rows: RowFilter) -> DataFrame:
+        planned = self._table.plan_files(self._fitted(rows, self._whole.schema))
         roots = {each.root: spark_path(self._session, each.root, self._source.name) for each in planned}
         return self._scan([roots[each.root] + _GLOB.sub(r"\\\1", each.path) for each in planned])
 
     @cached_property
-    def _frame(self) -> DataFrame:
+    def _whole(self) -> DataFrame:
+        """No row, and all columns."""
         return self._scan([])
 
     @cached_property

@@ -1,42 +1,170 @@
-"""The reader of a column source, by the type of the source."""
+"""What the readers of column sources share, and the reader of a Python function.
+
+Each has a session of its own. A source is a DataFrame, out of which Spark takes the rows that match; its columns become
+those that are declared. A database answers by itself and has another reader.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tidegate.sources.reader import Reader
-from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableFormat, TableRead
+from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate
+from tidegate.errors import SourceError, TidegateError
+from tidegate.schema.types import arrow_schema
+from tidegate.sources.reader import FunctionRequest, GreatestValues, UnitRequest, load_function
+from tidegate.spark.filters import column_named, filtered, fitted, greatest_of, named, with_nulls
+from tidegate.spark.session import own_session
+from tidegate.spark.tasks import telling_line
+from tidegate.specs.columns import ColumnSource, FunctionRead
+from tidegate.specs.masking import Mask
 from tidegate.specs.project import SchemaSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+DEFAULT_PARALLELISM = 4
+FUNCTION_REMEDY = "correct the function and run again"
 
 
-def open_reader(session: SparkSession, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
-    """The reader of ``source``; asks nothing of it yet."""
-    match source.read:
-        case JdbcRead() as read:
-            from tidegate.spark.readers.jdbc import JdbcReader
+class FrameReader(ABC):
+    """Reads a column source that is a DataFrame."""
 
-            return JdbcReader(session, source, read, schema)
-        case TableRead(format=TableFormat.DELTA | TableFormat.PARQUET) as read:
-            from tidegate.spark.readers.tables import TableReader
+    fixed_first = False
+    _remedy: str
 
-            return TableReader(session, source, read, schema)
-        case TableRead(format=TableFormat.ICEBERG) as read:
-            from tidegate.spark.readers.iceberg import IcebergReader
+    def __init__(self, session: SparkSession, source: ColumnSource, schema: SchemaSpec) -> None:
+        self._session = utc_session(session)
+        self._source = source
+        self._schema = schema
+        self._mask = Mask()
 
-            return IcebergReader(session, source, read, schema)
-        case TableRead() as read:
-            from tidegate.spark.readers.files import FilesReader
+    @abstractmethod
+    def _frame(self, rows: RowFilter) -> DataFrame:
+        """What is scanned for ``rows``, which holds all of them."""
 
-            return FilesReader(session, source, read, schema)
-        case HttpRead():
-            from tidegate.spark.readers.http import HttpReader
+    def greatest(self, rows: RowFilter) -> GreatestValues:
+        """The greatest values of the rows that match; rows with null in every column are counted besides."""
+        with reading(self._source.name, self._remedy, self._mask):
+            frame = self._frame_with_nulls(rows)
+            wanted = self._fitted(with_nulls(rows), frame.schema)
+            seen = greatest_of(filtered(frame, wanted), wanted.columns, wanted.mode)
+        return GreatestValues(dict(zip(rows.columns, seen.values.values(), strict=True)), seen.nulls)
 
-            return HttpReader(session, source, schema, now)
-        case FunctionRead() as read:
-            from tidegate.spark.readers.function import FunctionReader
+    def read(self, rows: RowFilter) -> DataFrame:
+        """The rows that match, with the declared columns."""
+        return given(self._matching(rows), self._schema, self._source.source_timezone, self._source.name)
 
-            return FunctionReader(session, source, read, schema, now)
+    def _frame_with_nulls(self, rows: RowFilter) -> DataFrame:
+        """The same, with rows that have null where a watermark should be."""
+        return self._frame(with_nulls(rows))
+
+    def _matching(self, rows: RowFilter) -> DataFrame:
+        frame = self._frame(rows)
+        return filtered(frame, self._fitted(rows, frame.schema))
+
+    def _fitted(self, rows: RowFilter, schema: StructType) -> RowFilter:
+        return fitted(rows, schema, self._source.source_timezone, self._source.name)
+
+
+class FunctionReader(FrameReader):
+    """Calls one function in the driver, with the session and a request; it returns a DataFrame."""
+
+    _remedy = FUNCTION_REMEDY
+
+    def __init__(
+        self, session: SparkSession, source: ColumnSource, read: FunctionRead, schema: SchemaSpec, now: datetime
+    ) -> None:
+        super().__init__(session, source, schema)
+        self._read = read
+        self._now = now
+        self._mask = Mask.around(read)
+
+    def _frame(self, rows: RowFilter) -> DataFrame:
+        text = predicate(rows, SqlDialect.SPARK)
+        request = FunctionRequest(rows.columns, rows, text, self._now, dict(self._read.options))
+        said = f"{self._source.name}: function {self._read.function}"
+        return call_function(self._session, self._read, request, said, self._mask)
+
+
+def call_function(
+    session: SparkSession, read: FunctionRead, request: FunctionRequest | UnitRequest, said: str, mask: Mask
+) -> DataFrame:
+    """What the function returns, which must be a DataFrame; ``said`` is how messages speak of it."""
+    from pyspark.sql import DataFrame
+
+    function = load_function(read.function, said)
+    with reading(f"{said} failed", FUNCTION_REMEDY, mask):
+        returned = function(session, request)
+    if not isinstance(returned, DataFrame):
+        asked = f" for {request.unit!r}" if isinstance(request, UnitRequest) else ""
+        raise SourceError(f"{said} returned {mask(repr(returned)):.80}{asked}", "return a DataFrame")
+    return returned
+
+
+def utc_session(session: SparkSession) -> SparkSession:
+    """A session that shares everything but settings: its zone is UTC, and a value that does not fit is an error."""
+    return own_session(session, {"spark.sql.ansi.enabled": "true"})
+
+
+def task_count(session: Any) -> int:
+    """How many tasks the session runs at once; a Spark Connect server does not say."""
+    return int(session.sparkContext.defaultParallelism) if hasattr(session, "newSession") else DEFAULT_PARALLELISM
+
+
+def declared(schema: SchemaSpec) -> StructType | None:
+    """The declared columns as Spark's; None where the source's own are taken."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(arrow_schema(schema.fields)) if schema.fields else None
+
+
+def given(frame: DataFrame, schema: SchemaSpec, timezone: str, source: str) -> DataFrame:
+    """``frame`` with the declared columns and types, or with its own; times without a zone become instants."""
+    timed = with_instants(frame, timezone)
+    wanted = declared(schema)
+    if wanted is None:
+        return timed
+    columns = []
+    for field in wanted:
+        name = column_named(field.name, timed.columns, source)
+        columns.append(named(name).cast(field.dataType).alias(field.name))
+    return timed.select(*columns)
+
+
+def with_instants(frame: DataFrame, timezone: str) -> DataFrame:
+    """``frame`` with its times without a zone as the instants they are in ``timezone``."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import TimestampNTZType
+
+    local = [field.name for field in frame.schema if isinstance(field.dataType, TimestampNTZType)]
+    instants = {
+        name: f.convert_timezone(f.lit(timezone), f.lit("UTC"), named(name)).cast("timestamp").alias(name)
+        for name in local
+    }
+    return frame.select(*(instants.get(name, named(name)) for name in frame.columns)) if local else frame
+
+
+def unreadable(source: str, error: Exception, remedy: str, mask: Mask | None = None) -> TidegateError:
+    """What Spark, or a function, told about a source, as an error of ours, with nothing in it that ``mask`` hides."""
+    mask = mask or Mask()
+    if isinstance(error, TidegateError):
+        masked: TidegateError = mask.error(error)
+        return masked
+    return SourceError(f"{source}: {telling_line(error, mask)}", remedy)
+
+
+@contextmanager
+def reading(source: str, remedy: str, mask: Mask | None = None) -> Iterator[None]:
+    """Raises what is raised inside as :func:`unreadable` gives it."""
+    try:
+        yield
+    except Exception as error:
+        problem = unreadable(source, error, remedy, mask)
+        if problem is error:
+            raise
+        raise problem from (mask or Mask()).cause(error)

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tidegate.core.columns.predicates import RowFilter, SqlDialect, quote
+from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.files.discovery import Reason
 from tidegate.errors import SourceError
 from tidegate.sources.file_discovery import refuse_left_out
-from tidegate.sources.reader import GreatestValues
-from tidegate.spark.filters import filtered, fitted, greatest_of, kinds_of_times, with_nulls
-from tidegate.spark.rows import given, unreadable, utc_session
+from tidegate.spark.filters import kinds_of_times
+from tidegate.spark.readers.reader import FrameReader, reading
 from tidegate.spark.s3a import spark_path
+from tidegate.spark.session import quote
 from tidegate.specs.columns import ColumnSource, TableFormat, TableRead
 from tidegate.specs.project import SchemaSpec
 from tidegate.storage.listing_scope import Scope
@@ -27,50 +27,29 @@ from tidegate.storage.stores import open_store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_REMEDY = "check source_uri, and that the files are what 'type' says"
 
-
-class TableReader:
+class TableReader(FrameReader):
     """Reads one table by a scan of Spark's own."""
 
     fixed_first = True
+    _remedy = "check source_uri, and that the files are what 'type' says"
 
     def __init__(self, session: SparkSession, source: ColumnSource, read: TableRead, schema: SchemaSpec) -> None:
-        self._session = utc_session(session)
-        self._source = source
+        super().__init__(session, source, schema)
         self._read = read
-        self._schema = schema
-
-    def greatest(self, rows: RowFilter) -> GreatestValues:
-        """The greatest values of the pinned state; rows with null in every column are counted besides."""
-        wanted = with_nulls(self._fitted(rows))
-        try:
-            seen = greatest_of(filtered(self._holding(wanted), wanted), wanted.columns, wanted.mode)
-        except Exception as error:
-            raise unreadable(self._source.name, error, _REMEDY) from error
-        return GreatestValues(dict(zip(rows.columns, seen.values.values(), strict=True)), seen.nulls)
 
     def kinds(self, columns: Sequence[str]) -> dict[str, str]:
         """Which columns hold times."""
-        return kinds_of_times(columns, self._frame.schema, self._source.name)
+        return kinds_of_times(columns, self._whole.schema, self._source.name)
 
-    def read(self, rows: RowFilter) -> DataFrame:
-        """The rows of the pinned state that match."""
-        wanted = self._fitted(rows)
-        frame = filtered(self._holding(wanted), wanted)
-        return given(frame, self._schema, self._source.source_timezone, self._source.name)
-
-    def _holding(self, rows: RowFilter) -> DataFrame:
-        """What is scanned for ``rows``, which holds all of them."""
-        return self._frame
-
-    def _fitted(self, rows: RowFilter) -> RowFilter:
-        return fitted(rows, self._frame.schema, self._source.source_timezone, self._source.name)
+    def _frame(self, rows: RowFilter) -> DataFrame:
+        return self._whole
 
     @cached_property
-    def _frame(self) -> DataFrame:
+    def _whole(self) -> DataFrame:
+        """The pinned state."""
         path = spark_path(self._session, self._read.location, self._source.name)
-        try:
+        with reading(self._source.name, self._remedy):
             if self._read.format is TableFormat.DELTA:
                 return self._delta(path)
             self._check_links()
@@ -78,8 +57,6 @@ class TableReader:
             if self._read.pattern:
                 reader = reader.option("pathGlobFilter", self._read.pattern).option("recursiveFileLookup", "true")
             return reader.parquet(path)
-        except Exception as error:
-            raise unreadable(self._source.name, error, _REMEDY) from error
 
     def _check_links(self) -> None:
         """Spark follows every link and would read a file under each of its names: refuse what it must not follow."""
@@ -95,6 +72,6 @@ class TableReader:
             raise SourceError(f"{location.uri}: {again[0]}", "remove the link: Spark would read these files twice")
 
     def _delta(self, path: str) -> DataFrame:
-        history = self._session.sql(f"DESCRIBE HISTORY delta.{quote(path, SqlDialect.SPARK)} LIMIT 1")
+        history = self._session.sql(f"DESCRIBE HISTORY delta.{quote(path)} LIMIT 1")
         version = history.select("version").collect()[0][0]
         return self._session.read.format("delta").option("versionAsOf", version).load(path)
