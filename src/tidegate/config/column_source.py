@@ -123,7 +123,7 @@ class ConfigureModel(LookBackModel, WatermarkParamModel):
 
 
 class ColumnSourceModel(LookBackModel):
-    """What all sources have that are followed by the values of columns."""
+    """Keys of every column source."""
 
     at: ClassVar = {"watermark_mode": "mode"}
     reads: ClassVar[type[Read]]

@@ -32,7 +32,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a source is made with: the connections, the sinks of all pipelines, and how an address becomes absolute."""
+    """For building sources: the connections, the sinks of all pipelines, and how an address becomes absolute."""
 
     connections: Mapping[str, Any]
     sinks: Mapping[str, SinkSpec]

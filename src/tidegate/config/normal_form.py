@@ -55,10 +55,10 @@ CONNECTED = ("jdbc", "http")
 DOWNLOAD = "download"
 TYPES = (FILES, *TABLES, *CONNECTED, "python", DOWNLOAD)
 OF_UNITS = (*CONNECTED, "python", DOWNLOAD)
-"""Types of sources that may be followed by time ranges and units."""
+"""Types of sources that may have work units."""
 
 UNIT_MARKS = ("watermark", "secondary_input", "work_unit")
-"""Keys by which a source is known to be followed by time ranges and units."""
+"""Keys that make a source one of work units."""
 
 
 def normal_form(root: Block, stem: str, of_sources: Mapping[str, tuple[str, ...]]) -> tuple[Block, list[Problem]]:
@@ -226,12 +226,12 @@ def is_file_source(source: Block) -> bool:
 
 
 def is_unit_source(source: Block) -> bool:
-    """Whether a source is followed by time ranges and units."""
+    """Whether a source has work units."""
     return source.text("type") == DOWNLOAD or unit_mark(source) is not None
 
 
 def unit_mark(source: Block) -> str | None:
-    """The first key that tells that a source is followed by time ranges and units."""
+    """The first key that makes a source one of work units."""
     return next((key for key in UNIT_MARKS if source.get(key) is not None), None)
 
 

@@ -96,7 +96,7 @@ def keys_of(pipeline: PipelineSpec) -> tuple[str, ...]:
 
 
 def load_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
-    """Problems of the sink of one pipeline whose ``sources`` are followed by columns."""
+    """Problems of the sink of a pipeline of column sources."""
     sink = pipeline.below("sink")
     kind = str(sink.text("load_type") or "append")
     yield from key_problems(sink, kind)

@@ -1,4 +1,4 @@
-"""Sources of work units, which are followed by time ranges crossed with units."""
+"""Sources of work units: time ranges crossed with units."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ Column = Annotated[str, BeforeValidator(column)]
 
 
 class UnitSourceModel(Model):
-    """What all sources have that are followed by time ranges and units."""
+    """Keys of every source of work units."""
 
     at: ClassVar = {"grace_period": "grace", "abstinent_period": "abstinent"}
     reads: ClassVar[type[UnitRead]]

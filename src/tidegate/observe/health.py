@@ -28,7 +28,7 @@ Name = tuple[str, str]
 _BEGUN = (events.WaveStarted, events.ReadFixed, events.Committed, events.SourceFinished, events.CommitterLooked)
 
 _IN_BETWEEN = (events.Notice, events.RowsLeftOut, events.SessionStarting)
-"""What is heard of a source without telling what it does."""
+"""Events that do not say what a source is doing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class SourceHealth:
 
     @property
     def healthy(self) -> bool:
-        """Whether there is nothing to say against it."""
+        """Whether nothing is wrong."""
         return not self.reason
 
     def to_json(self) -> dict[str, Any]:
