@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from tidegate.commands.column_replay import replay_range
-from tidegate.commands.setup import Config, agreed, load, pipelines_of
+from tidegate.commands.setup import Config, agree, load, pipelines_of
 from tidegate.core.columns.predicates import SourceRuntime, window_of
 from tidegate.core.columns.replay import ReplayConfig
 from tidegate.errors import ConfigError
@@ -129,7 +129,7 @@ def run_replay(
     into: str | None = None,
     max_workers: int = 1,
     fresh: bool = False,
-    confirm: Callable[[ColumnReplayReport], bool] = agreed,
+    confirm: Callable[[ColumnReplayReport], bool] = agree,
     emit: Emit = ignore,
     stop: threading.Event | None = None,
 ) -> tuple[ColumnReplayReport, ...]:
@@ -165,4 +165,4 @@ def _named(pipeline: PipelineSpec, source: str | None) -> ColumnSource:
     if len(found) == 1:
         return found[0]
     known = ", ".join(each.name for each in pipeline.of(ColumnSource)) or "none"
-    raise ConfigError((f"pipeline {pipeline.name!r}: name one of its sources that are followed by columns: {known}",))
+    raise ConfigError((f"pipeline {pipeline.name!r}: name one of its column sources: {known}",))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import click
 
@@ -54,17 +54,7 @@ _STYLES = {"ok": Style.NORMAL, "warn": Style.WARN, "fail": Style.BAD}
 @click.option("--read-skipped", is_flag=True, help="Read files that Blizzard skipped in partitions without an entry.")
 @click.option("--fresh", is_flag=True, help="Blizzard never read this source: start at the beginning.")
 @with_json
-def adopt(
-    invocation: Invocation,
-    config: Path,
-    pipeline: str,
-    source: str | None,
-    dry_run: bool,
-    yes: bool,
-    quiet_for: float,
-    read_skipped: bool,
-    fresh: bool,
-) -> int:
+def adopt(invocation: Invocation, /, dry_run: bool, yes: bool, **given: Any) -> int:
     """Take over the position that Blizzard left in a table.
 
     Shows what Blizzard read, and what it may have skipped or doubled. Then an empty commit writes the first position.
@@ -73,9 +63,7 @@ def adopt(
     confirm: Confirmation[Sequence[Adoption]] = Confirmation(
         invocation, "Take it over?", render_adoptions, dry_run, yes
     )
-    call = partial(
-        tidegate.adopt, config, pipeline, source, quiet_for=quiet_for, fresh=fresh, read_skipped=read_skipped
-    )
+    call = partial(tidegate.adopt, **given)
     reports = call(dry_run=dry_run or not yes)
     if not (dry_run or yes):
         if _refused(reports):

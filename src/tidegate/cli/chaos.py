@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import click
 
@@ -43,34 +44,15 @@ _PERIOD = 5.0
 @click.option("-o", "--option", multiple=True, metavar="KEY=VALUE", help="A storage option for URI. May be repeated.")
 @click.option("--keep", is_flag=True, help="Keep the tables and their sources.")
 @with_json
-def chaos(
-    invocation: Invocation,
-    uri: str,
-    failures: int,
-    kills: int,
-    spark_kills: int,
-    seed: int | None,
-    minutes: float,
-    option: tuple[str, ...],
-    keep: bool,
-) -> int:
+def chaos(invocation: Invocation, /, uri: str, option: tuple[str, ...], **limits: Any) -> int:
     """Try to make Tidegate lose or double a row.
 
     Creates scratch tables below URI, which must be empty, and ingests generated files while everything goes wrong:
     crashes and lost answers at every failpoint, rivals, foreign writers, killed processes. Then compares. Exits with 1
     if a row is missing or doubled. Takes the secrets of the storage from the environment.
     """
-    report = tidegate.chaos(
-        uri,
-        failures=failures,
-        kills=kills,
-        spark_kills=spark_kills,
-        seed=seed,
-        minutes=minutes,
-        keep=keep,
-        options=dict(map(_pair, option)),
-        show=(lambda progress: None) if invocation.quiet else _now_and_then(),
-    )
+    show = (lambda progress: None) if invocation.quiet else _now_and_then()
+    report = tidegate.chaos(uri, options=dict(map(_pair, option)), show=show, **limits)
     invocation.give(report, render_chaos)
     return int(not report.ok)
 
@@ -124,9 +106,7 @@ def _facts(report: ChaosReport) -> Iterator[Fact]:
     yield "produced", f"{count(report.rows, 'row')} in {count(report.files, 'file')}"
     yield "comparisons", f"{report.comparisons:,}, each by a batch and by a streaming reader"
     yield "seed", str(report.seed)
-    yield (
-        "time",
-        duration(report.seconds) + ("" if report.finished else "; time was up before everything was done"),
-    )
+    late = "" if report.finished else "; time was up before everything was done"
+    yield "time", duration(report.seconds) + late
     verdict = f"{report.lost:,} lost, {report.doubled:,} doubled"
     yield "result", Cell(verdict if report.ok else f"{verdict}: WRONG", Style.GOOD if report.ok else Style.BAD)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -45,30 +45,32 @@ _NUMBERS = ("?>records", ">rows", ">bad")
 @with_json
 def files(
     invocation: Invocation,
+    /,
     config: Path,
     pipeline: str,
     source: str | None,
-    match: str | None,
-    since: datetime | None,
-    position: int | None,
-    limit: int,
     ranges: bool,
     target: Path | None,
     compact: bool,
+    **query: Any,
 ) -> None:
     """Show which file was ingested when, and by which commit.
 
     Newest first, with the number of records, rows and dead letters. Does not start Spark or list the source.
     """
-    if (target or compact) and (match is not None or since or position or ranges or (target and compact)):
+    if (target or compact) and (_narrows(query) or ranges or (target and compact)):
         raise click.UsageError("--export and --compact are about the whole ledger: give neither with the others")
     if target is not None:
         invocation.give(tidegate.export_ledger(config, pipeline, source, to=target), _export)
     elif compact:
         invocation.give_each("sources", tidegate.compact_ledger(config, pipeline, source), _compaction)
     else:
-        report = tidegate.files(config, pipeline, source, match=match, since=since, position=position, limit=limit)
+        report = tidegate.files(config, pipeline, source, **query)
         invocation.give(report, lambda report: render_files(report, ranges=ranges))
+
+
+def _narrows(query: dict[str, Any]) -> bool:
+    return any(query[each] is not None for each in ("match", "since", "position"))
 
 
 @page

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import UTC, datetime
+from typing import Any
 
 import click
 
@@ -59,16 +59,7 @@ _TABLES = ("table", ">data files", ">orphans", ">size", ">oldest", ">young", ">r
 )
 @click.option("--force", is_flag=True, help="With --clean: allow an age below 24h.")
 @with_json
-def reconcile(
-    invocation: Invocation,
-    config: Path,
-    pipeline: str | None,
-    source: str | None,
-    ingest: bool,
-    clean: bool,
-    older_than: timedelta,
-    force: bool,
-) -> int:
+def reconcile(invocation: Invocation, /, ingest: bool, clean: bool, force: bool, **given: Any) -> int:
     """Compare all files with what was committed.
 
     Lists every source and table in the YAML file CONFIG completely. Finds files that came late, files that changed
@@ -81,17 +72,7 @@ def reconcile(
         raise click.UsageError("--force is about --clean")
     stop = threading.Event()
     with invocation.emitter(result_follows=True) as emit:
-        report = tidegate.reconcile(
-            config,
-            pipeline,
-            source,
-            ingest=ingest,
-            clean=clean,
-            older_than=older_than,
-            force=force,
-            emit=emit,
-            stop=stop,
-        )
+        report = tidegate.reconcile(ingest=ingest, clean=clean, force=force, emit=emit, stop=stop, **given)
     invocation.give(report, render_reconcile)
     compared: tuple[SourceComparison | TableComparison, ...] = (*report.sources, *report.tables)
     codes = {each.exit_code or 1 for each in compared if each.needs_someone}

@@ -85,11 +85,11 @@ def replay(
     config: Path,
     pipeline: str,
     source: str | None,
+    dry_run: bool,
+    yes: bool,
     files: str | None,
     partition: str | None,
     drop_missing: bool,
-    dry_run: bool,
-    yes: bool,
     **span: Any,
 ) -> int:
     """Read files or a range of values again and replace their rows.
@@ -117,17 +117,8 @@ def replay(
         raise click.UsageError("give --files PATTERN or --partition DIR, or --start and --end")
     confirmation = Confirmation(invocation, "Replace these rows?", render_replay, dry_run, yes)
     with confirmation.progress() as (agrees, emit):
-        report = tidegate.replay(
-            config,
-            pipeline,
-            source,
-            files=files,
-            partition=partition,
-            drop_missing=drop_missing,
-            confirm=agrees,
-            emit=emit,
-            stop=threading.Event(),
-        )
+        chosen: dict[str, Any] = {"files": files, "partition": partition, "drop_missing": drop_missing}
+        report = tidegate.replay(config, pipeline, source, confirm=agrees, emit=emit, stop=threading.Event(), **chosen)
     return confirmation.give(report, render_replay_end)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -62,16 +63,7 @@ def schema() -> None:
 @click.option("--update", is_flag=True, help="Add new fields to the remembered schema.")
 @confirm_options
 @with_json
-def infer(
-    invocation: Invocation,
-    config: Path,
-    pipeline: str,
-    source: str | None,
-    sample: int,
-    update: bool,
-    dry_run: bool,
-    yes: bool,
-) -> int:
+def infer(invocation: Invocation, /, update: bool, dry_run: bool, yes: bool, **given: Any) -> int:
     """Infer fields and types from a sample of files.
 
     Shows how often each field occurs and how certain its type is. Prints columns to paste into the configuration.
@@ -79,7 +71,7 @@ def infer(
     """
     question = "Add these fields to the remembered schema?"
     confirm = Confirmation(invocation, question, render_inference, dry_run or not update, yes)
-    report = tidegate.infer_schema(config, pipeline, source, sample=sample, update=update, confirm=confirm)
+    report = tidegate.infer_schema(update=update, confirm=confirm, **given)
     code = confirm.give(report, lambda report: _inference_end(report) if update else ())
     if not (update or invocation.as_json):
         click.echo("\n" + report.yaml)

@@ -66,22 +66,12 @@ def units() -> None:
 @click.option("--failed", is_flag=True, help="Only units that failed or are retired.")
 @limit_option(50)
 @with_json
-def list_units(
-    invocation: Invocation,
-    config: Path,
-    pipeline: str,
-    source: str | None,
-    names: tuple[str, ...],
-    partition: str | None,
-    failed: bool,
-    limit: int,
-) -> None:
+def list_units(invocation: Invocation, /, **given: Any) -> None:
     """Show the units of a pipeline and how far they are.
 
     Failed units come first. Reads the secondary inputs. Does not start Spark or ask the server.
     """
-    found = tidegate.units(config, pipeline, source, names=names, partition=partition, failed=failed, limit=limit)
-    invocation.give_each("sources", found, render_units)
+    invocation.give_each("sources", tidegate.units(**given), render_units)
 
 
 @units.command(

@@ -111,16 +111,14 @@ def history(invocation: Invocation, config: Path, pipeline: str, source: str | N
 @with_json
 def set_watermark(
     invocation: Invocation,
-    config: Path,
-    pipeline: str,
-    source: str | None,
+    /,
     to: str | None,
     partition: str | None,
     name: str | None,
     values: tuple[str, ...],
-    inclusive: bool,
     dry_run: bool,
     yes: bool,
+    **given: Any,
 ) -> int:
     """Set the watermark of a partition or of columns.
 
@@ -129,9 +127,7 @@ def set_watermark(
     """
     path = None if values else _path(to, partition, name)
     confirm = Confirmation(invocation, "Move the watermark?", render_move, dry_run, yes)
-    move = tidegate.set_watermark(
-        config, pipeline, source, to=path, values=_values(values), inclusive=inclusive, confirm=confirm
-    )
+    move = tidegate.set_watermark(to=path, values=_values(values), confirm=confirm, **given)
     return confirm.give(move, render_move_end)
 
 
@@ -165,14 +161,7 @@ def _path(to: str | None, partition: str | None, name: str | None) -> str:
 @confirm_options
 @with_json
 def reset_watermark(
-    invocation: Invocation,
-    config: Path,
-    pipeline: str,
-    source: str | None,
-    partition: str | None,
-    everything: bool,
-    dry_run: bool,
-    yes: bool,
+    invocation: Invocation, /, partition: str | None, everything: bool, dry_run: bool, yes: bool, **given: Any
 ) -> int:
     """Forget the position of a partition or a source.
 
@@ -182,7 +171,7 @@ def reset_watermark(
     if everything == (partition is not None):
         raise click.UsageError("give --partition DIR or --all")
     confirm = Confirmation(invocation, "Move the watermark?", render_move, dry_run, yes)
-    move = tidegate.reset_watermark(config, pipeline, source, partition=partition, confirm=confirm)
+    move = tidegate.reset_watermark(partition=partition, confirm=confirm, **given)
     return confirm.give(move, render_move_end)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.commands.replay import Replay
-from tidegate.commands.setup import Config, agreed, load, replayed_source, spark_engine
+from tidegate.commands.setup import Config, agree, load, replayed_source, spark_engine
 from tidegate.core.columns.look_back import as_moment
 from tidegate.core.columns.planner import ColumnPlan, ReadBounds, fix_bounds, plan_columns
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
@@ -89,7 +89,7 @@ def replay_range(
     into: str | None = None,
     max_workers: int = 1,
     fresh: bool = False,
-    confirm: Callable[[ColumnReplayReport], bool] = agreed,
+    confirm: Callable[[ColumnReplayReport], bool] = agree,
     emit: events.Emit = events.ignore,
     stop: threading.Event | None = None,
 ) -> ColumnReplayReport:
@@ -491,7 +491,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
             while True:
                 while len(reading) < workers and self._goes_on(in_order) and self._waiting:
                     number = self._waiting.popleft()
-                    reading[pool.submit(self._gathered, record, number)] = number
+                    reading[pool.submit(self._read_chunk, record, number)] = number
                 if not reading:
                     break
                 for done in wait(reading, return_when=FIRST_COMPLETED).done:
@@ -505,7 +505,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
 
     def _settle(self, record: ReplayRecord, number: int, done: Future[_ChunkRows]) -> None:
         try:
-            rows = self._committed(record, number, done.result())
+            rows = self._commit_chunk(record, number, done.result())
         except RunStopped:
             return
         except TidegateError as error:
@@ -518,13 +518,13 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
             self._tell(record, number, "done", rows)
 
     def _tell(self, record: ReplayRecord, number: int, fate: Fate, rows: int, error: str | None = None) -> None:
-        chunk = _reported(record.chunks[number], fate, rows, error)
+        chunk = _describe(record.chunks[number], fate, rows, error)
         self._fates[number] = chunk
         failed = sum(each.fate == "failed" for each in self._fates.values())
         dealt = len(record.state.finished) + failed
         self._emit(events.ChunkFinished(*self._names, chunk.low, chunk.high, rows, dealt, len(record.chunks), error))
 
-    def _gathered(self, record: ReplayRecord, number: int) -> _ChunkRows:
+    def _read_chunk(self, record: ReplayRecord, number: int) -> _ChunkRows:
         """The rows of one chunk, read into a work area of its own."""
         from tidegate.sink.row_task import Batch, row_task
 
@@ -568,7 +568,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
                     "give bounds of that kind; times as 2026-04-03T09:15:00+00:00",
                 )
 
-    def _committed(self, record: ReplayRecord, number: int, gathered: _ChunkRows) -> int:
+    def _commit_chunk(self, record: ReplayRecord, number: int, gathered: _ChunkRows) -> int:
         """Commit the rows of a chunk with the record that has it finished; how many rows."""
         batch = gathered.batch
 
@@ -621,7 +621,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
     def _chunk_report(self, record: ReplayRecord, number: int) -> ChunkReport:
         if number in self._fates:
             return self._fates[number]
-        return _reported(record.chunks[number], "skipped" if number in record.state.finished else "planned")
+        return _describe(record.chunks[number], "skipped" if number in record.state.finished else "planned")
 
 
 @contextmanager
@@ -635,7 +635,7 @@ def _removed_on_failure(record: ReplayRecord, area: WorkArea) -> Iterator[None]:
         raise
 
 
-def _reported(chunk: Chunk, fate: Fate, rows: int = 0, error: str | None = None) -> ChunkReport:
+def _describe(chunk: Chunk, fate: Fate, rows: int = 0, error: str | None = None) -> ChunkReport:
     return ChunkReport(text_of(chunk.low), text_of(chunk.high), fate, rows, error)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from tidegate.commands.setup import Config, Mode, agreed, bound_files, load, pipelines_of
+from tidegate.commands.setup import Config, Mode, agree, bound_files, load, pipelines_of
 from tidegate.errors import CommitLost, ConfigError, ObjectChanged, StateError, TableError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
@@ -83,7 +83,7 @@ def adopt_files(
     pipeline: str | None = None,
     *,
     prefix: str,
-    confirm: Confirm = agreed,
+    confirm: Confirm = agree,
     emit: Emit = ignore,
 ) -> FileAdoption:
     """Add Parquet files below ``prefix`` of a table that its log does not name, if ``confirm`` agrees to the list."""
@@ -111,7 +111,7 @@ class _Found:
     """What lies below a prefix: the files to add, those that cannot be, and how many are in the log."""
 
     foreign: ForeignFiles
-    told: FileAdoption
+    report: FileAdoption
 
 
 class FileAdopting:
@@ -130,10 +130,10 @@ class FileAdopting:
             columns = TableColumns(opened)
             found = self._look(prefix.strip("/"), columns, opened)
             if accepted is None:
-                if not found.foreign.files or not confirm(found.told):
-                    return found.told
-                accepted = _listed(found.told)
-            self._check_agreed(found.told, accepted)
+                if not found.foreign.files or not confirm(found.report):
+                    return found.report
+                accepted = _contents(found.report)
+            self._check_agreed(found.report, accepted)
             try:
                 return self._add(opened, columns, found)
             except CommitLost:
@@ -156,8 +156,8 @@ class FileAdopting:
             raise TableError(f"{len(new)} files below {prefix!r}, at most {MAX_FILES} at once", "name a part of it")
         foreign, shown = ForeignFiles(), []
         with ThreadPoolExecutor(FOOTERS_AT_ONCE, "footer") as pool:
-            for info, examined in zip(new, pool.map(lambda info: self._examined(info, columns), new), strict=True):
-                shown.append(self._fitted(info, examined, columns, foreign))
+            for info, examined in zip(new, pool.map(lambda info: self._examine(info, columns), new), strict=True):
+                shown.append(self._judge(info, examined, columns, foreign))
         told = FileAdoption(self._store.location.uri, prefix, tuple(shown), known=len(listed) - len(new))
         return _Found(foreign, told)
 
@@ -172,7 +172,7 @@ class FileAdopting:
                 continue
             yield info
 
-    def _examined(self, info: ObjectInfo, columns: TableColumns) -> ParquetFooter | StateError:
+    def _examine(self, info: ObjectInfo, columns: TableColumns) -> ParquetFooter | StateError:
         if is_ours(info.path):
             return StateError("Tidegate wrote it and did not commit it: its records are read again", "")
         given = path_values(info.path)
@@ -182,7 +182,7 @@ class FileAdopting:
         except StateError as error:
             return error
 
-    def _fitted(
+    def _judge(
         self, info: ObjectInfo, examined: ParquetFooter | StateError, columns: TableColumns, foreign: ForeignFiles
     ) -> AdoptedFile:
         told = AdoptedFile(info.path, info.size, info.etag)
@@ -197,7 +197,7 @@ class FileAdopting:
 
     def _check_agreed(self, told: FileAdoption, accepted: dict[str, tuple[int, str | None]]) -> None:
         """Exactly what was agreed to: the same files with the same content."""
-        now = _listed(told)
+        now = _contents(told)
         heads = {path: self._store.head(path) for path in now}
         different = now != accepted or any((heads[path].size, heads[path].etag) != now[path] for path in now)
         if different:
@@ -222,10 +222,10 @@ class FileAdopting:
         )
         failpoint("staging.commit.before")
         after = self._committer.positions.commit(opened, change)
-        return replace(found.told, adopted=len(files), rows=rows, table_version=after.table_version)
+        return replace(found.report, adopted=len(files), rows=rows, table_version=after.table_version)
 
 
-def _listed(told: FileAdoption) -> dict[str, tuple[int, str | None]]:
+def _contents(told: FileAdoption) -> dict[str, tuple[int, str | None]]:
     return {file.path: (file.size, file.etag) for file in told.files if file.refused is None}
 
 
@@ -331,14 +331,14 @@ class Committing:
             maintain_after(pipeline, pipeline.sources[0].name, position - commits, position, self.emit)
 
     def _report(self, uris: Sequence[str], started: float) -> CommitReport:
-        tables = tuple(self._told(uri) for uri in uris)
+        tables = tuple(self._table_report(uri) for uri in uris)
         well = all(
             each.error is None and not each.rejected and not any(source.error for source in each.sources)
             for each in tables
         )
         return CommitReport(tables, well, time.monotonic() - started)
 
-    def _told(self, uri: str) -> TableCommit:
+    def _table_report(self, uri: str) -> TableCommit:
         tally, error = self._tally(uri), self._errors.get(uri)
         failed = [error] if error else list(tally.errors.values())
         return TableCommit(

@@ -94,12 +94,12 @@ def retry(
     bound: FileSource, choice: DeadLetterSelection, lane: Callable[[], Engine], emit: Emit = ignore
 ) -> LettersReport:
     """Read letters again; ``lane`` is asked for only where files are among them."""
-    return _committed(bound, lambda opened: _retried(bound, opened, choice, lane, emit))
+    return _commit(bound, lambda opened: _plan_retry(bound, opened, choice, lane, emit))
 
 
 def discard(bound: FileSource, choice: DeadLetterSelection) -> LettersReport:
     """Answer letters without reading them; their lines stay in the dead-letter table."""
-    return _committed(bound, lambda opened: _discarded(bound, opened, choice))
+    return _commit(bound, lambda opened: _plan_discard(bound, opened, choice))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class _Answer:
     report: LettersReport
 
 
-def _committed(bound: FileSource, answer: Callable[[Position], _Answer]) -> LettersReport:
+def _commit(bound: FileSource, answer: Callable[[Position], _Answer]) -> LettersReport:
     for attempt in range(TRIES_AGAINST_OTHERS):
         opened = bound.positions.open()
         made = answer(opened)
@@ -127,7 +127,7 @@ def _committed(bound: FileSource, answer: Callable[[Position], _Answer]) -> Lett
     raise AssertionError("unreachable")
 
 
-def _discarded(bound: FileSource, opened: Position, choice: DeadLetterSelection) -> _Answer:
+def _plan_discard(bound: FileSource, opened: Position, choice: DeadLetterSelection) -> _Answer:
     letters = list(select_letters(bound, choice))
     report = _report(bound, len(letters))
     if not letters:
@@ -137,7 +137,7 @@ def _discarded(bound: FileSource, opened: Position, choice: DeadLetterSelection)
     return _Answer(change, replace(report, answered=len(letters)))
 
 
-def _retried(
+def _plan_retry(
     bound: FileSource, opened: Position, choice: DeadLetterSelection, lane: Callable[[], Engine], emit: Emit
 ) -> _Answer:
     letters = list(select_letters(bound, choice))

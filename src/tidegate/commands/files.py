@@ -130,11 +130,11 @@ class FileLines:
         if item.start > 0:
             self._begun[item.file] = line
 
-    def shown(self) -> tuple[IngestedFile, ...]:
+    def files(self) -> tuple[IngestedFile, ...]:
         """The lines so far, newest first."""
-        return tuple(self._shown(line) for line in self._lines)
+        return tuple(self._report(line) for line in self._lines)
 
-    def _shown(self, line: _Line) -> IngestedFile:
+    def _report(self, line: _Line) -> IngestedFile:
         newest, oldest = line.ranges[0], line.ranges[-1]
         return IngestedFile(
             *self._names,
@@ -194,12 +194,12 @@ def _files_of(
     newest, notes = newest_position(bound)
     lines = FileLines(bound.pipeline.name, bound.source.name, wanted, limit)
     gaps: list[LedgerGap] = []
-    for entry in _looked_at(bound, wanted, newest):
+    for entry in _entries(bound, wanted, newest):
         if entry.gap is not None:
             _add_gap(gaps, bound, entry)
         elif lines.add(entry):
-            return lines.shown(), False, tuple(gaps), notes
-    return lines.shown(), lines.complete, tuple(gaps), notes
+            return lines.files(), False, tuple(gaps), notes
+    return lines.files(), lines.complete, tuple(gaps), notes
 
 
 def newest_position(bound: TrackedSource) -> tuple[Parent | None, tuple[str, ...]]:
@@ -210,7 +210,7 @@ def newest_position(bound: TrackedSource) -> tuple[Parent | None, tuple[str, ...
         return None, (f"{bound.key}: the newest position may be missing, since the table cannot be opened: {error}",)
 
 
-def _looked_at(bound: FileSource, wanted: FilesQuery, newest: Parent | None) -> Iterator[LedgerEntry]:
+def _entries(bound: FileSource, wanted: FilesQuery, newest: Parent | None) -> Iterator[LedgerEntry]:
     if wanted.position is not None:
         for entry in entries(bound.table_store, bound.key, start=wanted.position, newest=newest):
             if entry.version == wanted.position:
@@ -246,7 +246,9 @@ def export_ledger(config: Config, pipeline: str, source: str | None = None, *, t
     part = to.with_name(f".{to.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as sink:
-            rows = ledger_blocks.write(sink, (batch for bound in sources for batch in _named(bound, columns)), columns)
+            rows = ledger_blocks.write(
+                sink, (batch for bound in sources for batch in _batches(bound, columns)), columns
+            )
         part.replace(to)
     except OSError as error:
         raise TidegateError(f"{to} cannot be written ({error})", "name a file in a folder that exists") from error
@@ -255,7 +257,7 @@ def export_ledger(config: Config, pipeline: str, source: str | None = None, *, t
     return LedgerExport(str(to), len(sources), rows)
 
 
-def _named(bound: FileSource, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(bound: FileSource, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of one source, with the names that blocks leave to their path."""
     import pyarrow as pa
 

@@ -67,7 +67,7 @@ def recover_source(source: TrackedSource, accept: Collection[str] = (), clock: C
     except TidegateError as error:
         if not choices & {Acceptance.IDENTITY, Acceptance.RESTORE, Acceptance.SET}:
             return (Check(name, "fail", error.problem, error.remedy),)
-        return (_accepted(source, choices),)
+        return (_accept(source, choices),)
     where = (
         "nothing recorded yet"
         if opened.first_run
@@ -76,7 +76,7 @@ def recover_source(source: TrackedSource, accept: Collection[str] = (), clock: C
     return (Check(name, "ok", f"in order: {where}; nothing to accept"),)
 
 
-def _accepted(source: TrackedSource, choices: frozenset[Acceptance]) -> Check:
+def _accept(source: TrackedSource, choices: frozenset[Acceptance]) -> Check:
     name, tracker = str(source.key), source.tracker
     try:
         opened = source.positions.open(_stops(choices))
@@ -91,7 +91,7 @@ def _accepted(source: TrackedSource, choices: frozenset[Acceptance]) -> Check:
     except TidegateError as error:
         return Check(name, "fail", error.problem, error.remedy)
     accepted = ", ".join(each for each in Acceptance if each in choices)
-    return Check(name, "ok", f"accepted ({accepted}): {_told(opened, after)}")
+    return Check(name, "ok", f"accepted ({accepted}): {_outcome(opened, after)}")
 
 
 def _stops(choices: Collection[Acceptance]) -> tuple[Accept, ...]:
@@ -110,7 +110,7 @@ def _record(
     return source.positions.commit(opened, Change(state=state, embedded=embedded, action="recover", debts=debts))
 
 
-def _told(opened: Position, after: Position) -> str:
+def _outcome(opened: Position, after: Position) -> str:
     """What recording a position anew did."""
     recorded = f"position {opened.version} recorded anew as {after.version}, table version {after.table_version}"
     return f"{recorded}; no row was touched"
@@ -138,16 +138,16 @@ class _Unreadable:
         """What was found, and what was done about it."""
         try:
             ladder = self._source.positions.ladder(self._usable)
-            rebuilt = self._rebuilt(ladder)
+            rebuilt = self._rebuild(ladder)
             if Acceptance.MIRROR in self._choices and ladder.mirror is not None:
                 return self._from_mirror(ladder, ladder.mirror)
-            if Acceptance.PREVIOUS in self._choices and rebuilt and self._agreed(rebuilt):
+            if Acceptance.PREVIOUS in self._choices and rebuilt and self._may_go_on(rebuilt):
                 return self._from_earlier(ladder, rebuilt)
-            return self._explained(error, ladder, rebuilt)
+            return self._findings(error, ladder, rebuilt)
         except TidegateError as problem:
             return (Check(self._name, "fail", problem.problem, problem.remedy),)
 
-    def _agreed(self, rebuilt: _Rebuilt) -> bool:
+    def _may_go_on(self, rebuilt: _Rebuilt) -> bool:
         """Whether rows that come twice are out of the question, or were accepted."""
         return not rebuilt.unknown or not self._doubles or Acceptance.DOUBLES in self._choices
 
@@ -161,7 +161,7 @@ class _Unreadable:
             return False
         return True
 
-    def _rebuilt(self, ladder: Ladder) -> _Rebuilt | None:
+    def _rebuild(self, ladder: Ladder) -> _Rebuilt | None:
         """The newest usable state, and what the positions since are known to have read."""
         base = ladder.base
         if base is None or base.winner is None:
@@ -176,14 +176,14 @@ class _Unreadable:
 
     def _from_mirror(self, ladder: Ladder, winner: Winner) -> tuple[Check, ...]:
         opened, after = self._go_on(ladder, winner, self._source.tracker.decode(winner.state), dict(winner.state))
-        return (Check(self._name, "ok", f"went on from the mirror: {_told(opened, after)}"), *self._warned(opened))
+        return (Check(self._name, "ok", f"went on from the mirror: {_outcome(opened, after)}"), *self._warnings(opened))
 
     def _from_earlier(self, ladder: Ladder, rebuilt: _Rebuilt) -> tuple[Check, ...]:
         doubles = self._could_double(rebuilt)
         state = self._source.tracker.encode(rebuilt.state)
         opened, after = self._go_on(ladder, rebuilt.winner, rebuilt.state, state)
-        gone_on = Check(self._name, "ok", f"went on from {self._basis(rebuilt)}: {_told(opened, after)}")
-        return (gone_on, *doubles, *self._warned(opened))
+        gone_on = Check(self._name, "ok", f"went on from {self._basis(rebuilt)}: {_outcome(opened, after)}")
+        return (gone_on, *doubles, *self._warnings(opened))
 
     def _go_on(
         self, ladder: Ladder, winner: Winner, state: Any, encoded: Mapping[str, object]
@@ -193,10 +193,10 @@ class _Unreadable:
         source = self._source.tracker.for_edit(self._source)
         return opened, _record(source, opened, encoded, source.tracker.follow_ups(None, state))
 
-    def _warned(self, opened: Position) -> tuple[Check, ...]:
+    def _warnings(self, opened: Position) -> tuple[Check, ...]:
         return tuple(Check(f"{self._name} notice", "warn", text) for text in opened.warnings)
 
-    def _explained(self, error: TidegateError, ladder: Ladder, rebuilt: _Rebuilt | None) -> tuple[Check, ...]:
+    def _findings(self, error: TidegateError, ladder: Ladder, rebuilt: _Rebuilt | None) -> tuple[Check, ...]:
         head = Check(self._name, "fail", error.problem, self._way_on(ladder, rebuilt))
         rungs = tuple(_rung_check(self._name, rung) for rung in ladder.rungs)
         shown = Check(f"{self._name} mirror", "ok" if ladder.mirror else "warn", ladder.mirror_found)

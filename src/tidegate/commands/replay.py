@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from tidegate.commands.setup import Config, agreed, load, replayed_source, spark_engine
+from tidegate.commands.setup import Config, agree, load, replayed_source, spark_engine
 from tidegate.core.files.discovery import EXAMPLES, Skipped, accepts, is_behind
 from tidegate.core.files.edit import Selection
 from tidegate.core.files.paths import SourceFile, sort_key
@@ -75,7 +75,7 @@ def replay(
     files: str | None = None,
     partition: str | None = None,
     drop_missing: bool = False,
-    confirm: Callable[[ReplayReport], bool] = agreed,
+    confirm: Callable[[ReplayReport], bool] = agree,
     emit: events.Emit = events.ignore,
     stop: threading.Event | None = None,
 ) -> ReplayReport:
@@ -121,7 +121,7 @@ class Replay(ABC, Generic[BoundT, ReportT]):
     def carry_out(self, planned: ReportT) -> ReportT:
         """Do it; what came of it."""
 
-    def run(self, confirm: Callable[[ReportT], bool] = agreed) -> ReportT:
+    def run(self, confirm: Callable[[ReportT], bool] = agree) -> ReportT:
         """Carry the replay out if ``confirm`` agrees; what was done, or would have been."""
         started = time.monotonic()
         planned = self.plan()

@@ -36,13 +36,13 @@ def run(
         each for each in pipelines_of(project, pipeline) if any(source.read is not None for source in each.sources)
     ]
     with (
-        _watched(project, pipeline, mode, emit) as told,
+        _watch(project, pipeline, mode, emit) as told,
         spark_engine(project.spark, told, flag, lambda: bound_files(project, pipeline), columns) as engine,
     ):
         return run_on(project, pipeline, mode, told, flag, engine, accept_new_partitions=accept_new_partitions)
 
 
-def _watched(
+def _watch(
     project: ProjectSpec, pipeline: str | None, mode: Mode, emit: Emit
 ) -> contextlib.AbstractContextManager[Emit]:
     """Who hears what happens; what serves metrics is loaded for continuous runs alone."""

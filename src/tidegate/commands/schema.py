@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.commands.setup import Config, agreed, file_sources
+from tidegate.commands.setup import Config, agree, file_sources
 from tidegate.commands.table import rewrite_report
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import (
@@ -68,7 +68,7 @@ def infer_schema(
     *,
     sample: int = 1000,
     update: bool = False,
-    confirm: Callable[[SchemaInference], bool] = agreed,
+    confirm: Callable[[SchemaInference], bool] = agree,
 ) -> SchemaInference:
     """What the first ``sample`` lines of each of up to ten files say about the columns. Touches nothing.
 
@@ -77,7 +77,7 @@ def infer_schema(
     bound = file_sources(config, pipeline, source)[0]
     if update:
         return _updated(bound, sample, confirm)
-    return _reported(bound, _looked(bound, sample), read_remembered(bound))
+    return _inference_report(bound, _look(bound, sample), read_remembered(bound))
 
 
 def _updated(bound: FileSource, lines: int, confirm: Callable[[SchemaInference], bool]) -> SchemaInference:
@@ -91,9 +91,9 @@ def _updated(bound: FileSource, lines: int, confirm: Callable[[SchemaInference],
             "change the declared fields in the configuration",
         )
     memory = InferredSchema(bound.table_store, bound.pipeline.name)
-    found, files = _looked(bound, lines)
+    found, files = _look(bound, lines)
     before = _kept(bound, memory)
-    report = _reported(bound, (found, files), before)
+    report = _inference_report(bound, (found, files), before)
     if not report.new and before is not None:
         return report
     check_agreement(found)
@@ -121,7 +121,7 @@ def _kept(bound: FileSource, memory: InferredSchema) -> Inference | None:
     return Inference(fields_of_table(bound.pipeline, table), (), 0)
 
 
-def _looked(bound: FileSource, lines: int) -> tuple[Inference, int]:
+def _look(bound: FileSource, lines: int) -> tuple[Inference, int]:
     listing = discover_files(bound, bound.tracker.decode(None), datetime.now(UTC), limit=FILES_PER_PLAN)
     files = [FileSlice(file.path, file.size, file.etag) for file in listing.files]
     if not files:
@@ -130,7 +130,9 @@ def _looked(bound: FileSource, lines: int) -> tuple[Inference, int]:
     return sample_files(bound, chosen, lines), len(chosen)
 
 
-def _reported(bound: FileSource, looked: tuple[Inference, int], remembered: Inference | None) -> SchemaInference:
+def _inference_report(
+    bound: FileSource, looked: tuple[Inference, int], remembered: Inference | None
+) -> SchemaInference:
     found, files = looked
     known = {} if remembered is None else dict(paths_of(arrow_schema(remembered.fields)))
     ours = dict(paths_of(arrow_schema(found.fields)))
@@ -140,14 +142,14 @@ def _reported(bound: FileSource, looked: tuple[Inference, int], remembered: Infe
         files=files,
         records=found.records,
         unreadable=found.unreadable,
-        columns=tuple(_seen(each) for each in found.report),
+        columns=tuple(_column(each) for each in found.report),
         problems=found.problems,
         yaml=yaml_of(found.fields, found.report),
         new=tuple(path for path in ours if path not in known) if remembered is not None else (),
     )
 
 
-def _seen(report: FieldReport) -> ColumnSeen:
+def _column(report: FieldReport) -> ColumnSeen:
     return ColumnSeen(
         path=report.path,
         type=report.type,
@@ -301,7 +303,7 @@ def change_of(bound: FileSource, each: Difference) -> SchemaChange:
     return SchemaChange(each.path, each.kind.value, each.table, each.file, effect, error)
 
 
-def replace_schema(config: Config, pipeline: str, *, confirm: Callable[[TableRewrite], bool] = agreed) -> TableRewrite:
+def replace_schema(config: Config, pipeline: str, *, confirm: Callable[[TableRewrite], bool] = agree) -> TableRewrite:
     """Give a table exactly the columns of its pipeline, without a row, if ``confirm`` agrees; the position stays.
 
     For ``schema_evolution: overwrite`` only. One commit by the ordinary protocol; ``CommitLost`` when another run was

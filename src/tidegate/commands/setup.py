@@ -31,8 +31,8 @@ Config = str | Path | ProjectSpec
 Mode = Literal["once", "continuous"]
 
 
-def agreed(planned: object) -> bool:
-    """Agrees to whatever is planned."""
+def agree(planned: object) -> bool:
+    """Agree to any plan."""
     return True
 
 
@@ -135,8 +135,9 @@ def spark_engine(
     sources: Callable[[], Sequence[FileSource]] = tuple,
     columns: Sequence[PipelineSpec] = (),
 ) -> Iterator[Engine]:
-    """Spark, started when it is first needed; with what it needs to write those of ``sources`` that only it can,
-    and for the sources of the pipelines ``columns``, which are followed by columns or by work units.
+    """Spark, started when it is first needed, with the packages for what only it can do.
+
+    That is: writing the tables of some ``sources``, and reading the column sources and work units of ``columns``.
     """
     from tidegate.runs.lanes import any_frames, frame_packages
     from tidegate.spark.engine import SparkEngine

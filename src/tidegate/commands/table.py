@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tidegate.commands.setup import Config, agreed, load, pipelines_of, sources_of
+from tidegate.commands.setup import Config, agree, load, pipelines_of, sources_of
 from tidegate.errors import ConfigError, StorageUnavailable, TableError, TidegateError
 from tidegate.protocol.table import CommitNote, Snapshot, arrow_schema
 from tidegate.protocol.table_checks import check_replaceable, check_table
@@ -64,7 +64,7 @@ def widen_table(
     *,
     column: str,
     to: str,
-    confirm: Callable[[TableRewrite], bool] = agreed,
+    confirm: Callable[[TableRewrite], bool] = agree,
 ) -> TableRewrite:
     """Rewrite a table with the wider type ``to`` of one column, in one commit, if ``confirm`` agrees.
 

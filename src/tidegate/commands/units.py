@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from tidegate.commands.setup import Config, agreed, unit_sources
+from tidegate.commands.setup import Config, agree, unit_sources
 from tidegate.config.problems import nearest
 from tidegate.core.units.plan import TimePartition, UnitPlan, WhySkipped, WorkUnit
 from tidegate.core.units.planner import failure_start
@@ -63,10 +63,10 @@ def units(
     """
     sources = unit_sources(config, pipeline, source)
     query = UnitsQuery(frozenset(names), partition, failed, limit)
-    return tuple(_listed(bound, now or datetime.now(UTC), query) for bound in sources)
+    return tuple(_list_units(bound, now or datetime.now(UTC), query) for bound in sources)
 
 
-def _listed(bound: UnitBound, now: datetime, wanted: UnitsQuery) -> UnitList:
+def _list_units(bound: UnitBound, now: datetime, wanted: UnitsQuery) -> UnitList:
     looked = look(bound, now)
     plan, state = looked.plan, looked.state or UnitState()
     check_known(bound, looked, wanted.units)
@@ -176,10 +176,10 @@ def unit(
 ) -> UnitView:
     """One unit of a source, partition by partition: what was read of it and what would run. Touches nothing."""
     bound = source_named(unit_sources(config, pipeline, source), source)
-    return viewed(bound, now or datetime.now(UTC), name)
+    return view_unit(bound, now or datetime.now(UTC), name)
 
 
-def viewed(bound: UnitBound, now: datetime, unit: str) -> UnitView:
+def view_unit(bound: UnitBound, now: datetime, unit: str) -> UnitView:
     """One unit, partition by partition."""
     looked = look(bound, now)
     check_known(bound, looked, (unit,))
@@ -251,7 +251,7 @@ def retry_units(
     *,
     names: Collection[str] = (),
     partition: str | None = None,
-    confirm: Confirm = agreed,
+    confirm: Confirm = agree,
 ) -> UnitsMove:
     """Forget failures of work units, so that none of them waits, and that units are retired, if ``confirm`` agrees.
 
@@ -259,15 +259,15 @@ def retry_units(
     ``CommitLost`` when another run was first.
     """
     bound = source_named(unit_sources(config, pipeline, source), source)
-    opened, before = _opened(bound)
-    chosen = _chosen(bound, before, names, partition)
+    opened, before = _open(bound)
+    chosen = _choose(bound, before, names, partition)
     if chosen.partition is None:
         after = before.retried(chosen.units)
     else:
         after = replace(
             before, failures={key: each for key, each in before.failures.items() if not chosen.has_failure(key)}
         )
-    return _moved(bound, opened, before, after, chosen, "units retry", confirm)
+    return _move(bound, opened, before, after, chosen, "units retry", confirm)
 
 
 def reset_units(
@@ -277,21 +277,21 @@ def reset_units(
     *,
     names: Collection[str] = (),
     partition: str | None = None,
-    confirm: Confirm = agreed,
+    confirm: Confirm = agree,
 ) -> UnitsMove:
     """Forget what was read of units, in one partition or in all, so that the next run reads it again.
 
     Their rows stay until then, and are replaced by what is read. See :func:`retry_units`.
     """
     bound = source_named(unit_sources(config, pipeline, source), source)
-    opened, before = _opened(bound)
-    chosen = _chosen(bound, before, names, partition)
+    opened, before = _open(bound)
+    chosen = _choose(bound, before, names, partition)
     one = chosen.partition
     low, high = (None, None) if one is None else (one.start, one.nominal_end)
-    return _moved(bound, opened, before, before.without_units(chosen.units, low, high), chosen, "units reset", confirm)
+    return _move(bound, opened, before, before.without_units(chosen.units, low, high), chosen, "units reset", confirm)
 
 
-def _opened(bound: UnitBound) -> tuple[Position, UnitState]:
+def _open(bound: UnitBound) -> tuple[Position, UnitState]:
     opened = bound.open()
     state = bound.state_of(opened)
     if opened.table_version < 0 or state is None:
@@ -301,7 +301,7 @@ def _opened(bound: UnitBound) -> tuple[Position, UnitState]:
     return opened, state
 
 
-def _chosen(bound: UnitBound, state: UnitState, units: Collection[str], partition: str | None) -> Chosen:
+def _choose(bound: UnitBound, state: UnitState, units: Collection[str], partition: str | None) -> Chosen:
     known = {*state.entries, *state.retired, *(unit for unit, _ in state.failures)}
     for unit in units:
         if unit not in known:
@@ -315,7 +315,7 @@ def _chosen(bound: UnitBound, state: UnitState, units: Collection[str], partitio
     return Chosen(frozenset(units) if units else None, one)
 
 
-def _moved(
+def _move(
     bound: UnitBound,
     opened: Position,
     before: UnitState,

@@ -1,4 +1,4 @@
-"""Watermarks: as they are, as they were, and moved by hand."""
+"""Watermarks: shown, followed back in time, and moved by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from tidegate.commands.files import moment_of, newest_position
-from tidegate.commands.setup import Config, agreed, load, source_of, sources_of
+from tidegate.commands.setup import Config, agree, load, source_of, sources_of
 from tidegate.protocol.ledger import newest_first
 from tidegate.protocol.ledger_blocks import LedgerEntry
 from tidegate.reports.correction import WatermarkMove
@@ -36,12 +36,12 @@ def set_watermark(
     to: str | None = None,
     values: Mapping[str, str] | None = None,
     inclusive: bool = False,
-    confirm: Callable[[WatermarkMove], bool] = agreed,
+    confirm: Callable[[WatermarkMove], bool] = agree,
 ) -> WatermarkMove:
     """Set the watermark of one partition to the path ``to``, up or down, if ``confirm`` agrees to what that means.
 
-    A source that is followed by columns takes ``values`` instead, by column as text; with ``inclusive`` the next read
-    takes rows at these values, too. The position is committed by the ordinary protocol and no row is touched: files
+    A column source takes ``values`` instead, by column as text; with ``inclusive`` the next read takes rows at these
+    values, too. The position is committed by the ordinary protocol and no row is touched: files
     below a watermark that moved up are never read, files above one that moved down are read again. ``CommitLost`` when
     another run was first.
     """
@@ -54,7 +54,7 @@ def reset_watermark(
     source: str | None = None,
     *,
     partition: str | None = None,
-    confirm: Callable[[WatermarkMove], bool] = agreed,
+    confirm: Callable[[WatermarkMove], bool] = agree,
 ) -> WatermarkMove:
     """Forget the position of one partition (``""`` is the top level), or of the whole source; see ``set_watermark``."""
     return _edit(source_of(config, pipeline, source), WatermarkEdit(reset=True, partition=partition), confirm)

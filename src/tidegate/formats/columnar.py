@@ -52,7 +52,6 @@ class ColumnarFormat:
         return self._lines.unknown
 
     def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
-        """The records that dead letters keep, as JSON."""
         return self._lines.decode(b"".join(content + b"\n" for content in contents))
 
     def _decode(self, batch: pa.RecordBatch, unknown: Sequence[str]) -> Decoded:
@@ -82,14 +81,12 @@ class BatchRows:
         return {name: convert_exactly(array, self._fields[name]) for name, array in found if name in self._fields}
 
     def record(self, number: int) -> Pairs:
-        """One row as JSON."""
         try:
             return row_value(self._batch, number, self._fields)
         except NotJson as error:
             raise BadLine(f"a json column holds what is {error}") from error
 
     def text(self, number: int) -> bytes:
-        """One row as JSON text."""
         try:
             value = row_value(self._batch, number, self._fields)
         except NotJson:

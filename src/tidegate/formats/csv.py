@@ -57,7 +57,6 @@ class CsvFormat:
         self._fit = ColumnFit(rules)
 
     def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
-        """The records from ``each.start_record`` on."""
         plain = without_mark(chunks(raw, each.path, self._compression))
         passed = 0
         for block, sheet in self._sheets(skip_lines(plain, self._options.skip_rows), each.path):
@@ -202,7 +201,6 @@ class CsvRows:
         return len(self.places)
 
     def columns(self, start: int, end: int) -> dict[str, pa.Array]:
-        """Some records at once."""
         if start == end:
             return {}
         piece = self._block.text[self._starts[start] : self._ends[end - 1]]

@@ -3,8 +3,8 @@
 A file is decompressed to its very end or not at all: a missing end, a wrong checksum, bytes behind the last
 member and a content that is not what was declared are errors that name the file and what was found.
 
-A unit of thousands of small objects would otherwise spend its time waiting for one answer after the other. What
-lies ahead is bounded: a few files, each small.
+Small files of a remote store are fetched ahead: a group of thousands would otherwise wait for one answer after the
+other. Only a few files are held ahead.
 """
 
 from __future__ import annotations
@@ -170,7 +170,6 @@ class Fetcher:
         return cast(BinaryIO, found)
 
     def close(self) -> None:
-        """Stop fetching."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 

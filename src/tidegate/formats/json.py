@@ -196,7 +196,7 @@ def are_inside(places: Places, quotes: Places, inside: bool) -> npt.NDArray[np.b
 
 
 class _Splitter:
-    """Where in the array the chunks so far have led: how deep, inside a text or not, at which element."""
+    """Splits an array chunk by chunk; knows how deep it is, whether inside a text, and at which element."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -245,7 +245,7 @@ class _Splitter:
         return chunk[1:] if self._kind == "array" else chunk
 
     def _end_of(self, part: _Part) -> int | None:
-        """Where the bracket stands that closes everything."""
+        """The place of the bracket that closes the array or object."""
         closing, outer = (b"]", 0) if self._kind == "array" else (b"}", 1)
         found = np.flatnonzero((part.depths <= outer) & (_STEPS[part.content[part.brackets]] < 0))
         if not len(found):
@@ -318,13 +318,10 @@ class LineFormat:
         return skip_lines(whole, each.start_record, each.path) if each.start_record else whole
 
     def decode(self, block: bytes) -> Decoded:
-        """The records of a block of lines."""
         return self._decoder.decode(block)
 
     def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
-        """The records from ``each.start_record`` on."""
         return map(self._decoder.decode, self.blocks(raw, each))
 
     def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
-        """The records that dead letters keep, a line each."""
         return self._decoder.decode(b"".join(content + b"\n" for content in contents))

@@ -69,7 +69,7 @@ class _Shape:
         return news
 
     def type(self) -> pa.DataType:
-        """What the quick parser is asked for."""
+        """The column type to ask the quick parser for."""
         match self.kind:
             case "boolean":
                 return pa.bool_()
@@ -160,7 +160,7 @@ class Undeclared:
             self._count_inside(column.values, place, names)
 
     def _look_at(self, declared: FieldSpec, place: Place) -> Look | None:
-        """How values of a column are looked at; None where nothing undeclared can be inside."""
+        """What finds undeclared fields inside a column; None where there can be none."""
         if declared.type == "struct":
             return self._struct(declared.fields, place)
         if declared.type == "list" and declared.items is not None:
@@ -295,7 +295,7 @@ class LineRepair:
             self._left.append((path.replace(_KEY, ""), value))
 
     def _column(self, field: FieldSpec) -> Rewrite | None:
-        """How values of a column are rewritten; None for as they are."""
+        """What rewrites the values of a column; None to keep them."""
         match field.type:
             case "json":
                 return _text

@@ -38,7 +38,6 @@ class ParquetFormat(ColumnarFormat):
     seeks = True
 
     def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
-        """The rows from ``each.start_record`` on."""
         try:
             file = open_parquet(raw)
             schema = own_schema(file, self._fit.forbidden)

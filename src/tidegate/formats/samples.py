@@ -1,7 +1,7 @@
 """Samples of a source's files, to infer its columns.
 
-A file that cannot be read says nothing about the columns and is refused when it is read; only where no file can be
-read do its reasons become the error.
+An unreadable file says nothing about the columns; the read itself refuses it later. Only where no file can be read do
+the reasons become the error.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class RecordRules:
 
     @property
     def known(self) -> tuple[FieldSpec, ...]:
-        """The fields that records have themselves."""
+        """The declared fields without the rescued one."""
         return tuple(each for each in self.fields if each.name != self.rescued)
 
     @property
@@ -146,6 +146,8 @@ class StrictLineReader:
     def __init__(self, rules: RecordRules) -> None:
         self.misfits: Counter[str] = Counter()
         self._rules = rules
+        self._rescued = rules.rescued
+        self._forbidden = frozenset(rules.forbidden)
         self._lenient = not rules.is_strict
         self._left: list[tuple[str, Any]] = []
         self._record = self._object(rules.known)
@@ -168,12 +170,12 @@ class StrictLineReader:
         if not isinstance(value, Pairs):
             raise BadLine(f"not an object but {kind_of(value)}")
         for name, found in value:
-            if name in self._rules.forbidden and found is not None:
+            if name in self._forbidden and found is not None:
                 raise BadLine(f"field {name!r} has the name of a partition column that comes from the path")
         self._left.clear()
         record: dict[str, Any] = self._record(value, "")
         if self._left:
-            record[str(self._rules.rescued)] = rescued_text((path, compact(item)) for path, item in self._left)
+            record[str(self._rescued)] = rescued_text((path, compact(item)) for path, item in self._left)
         for name in self._rules.filled:
             if record.get(name) == "":
                 raise BadLine(f"required field {name!r} is empty, which is null for a partition column")
@@ -227,13 +229,13 @@ class StrictLineReader:
         return convert
 
     def _leave_out(self, path: str, value: Any) -> None:
-        if value is not None and self._rules.rescued is not None:
+        if value is not None and self._rescued is not None:
             self._left.append((path, value))
 
     def _forgiving_converter(self, field: FieldSpec) -> Convert:
         """The way to a column; where values can be rescued, one that does not fit is null."""
         convert = self._converter(field)
-        if self._rules.rescued is None or not field.nullable:
+        if self._rescued is None or not field.nullable:
             return convert
 
         def forgive(value: Any, path: str) -> Any:

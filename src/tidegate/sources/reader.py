@@ -1,7 +1,7 @@
 """The port of column sources, and what a Python function that serves as a source is asked for.
 
 A read is capped: databases and tables are asked for their greatest values first, then for the rows up to them. Where a
-source cannot be asked, what one read brought tells.
+source cannot be asked, the rows of one read give the cap.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from tidegate.cli.status import render_status
 from tidegate.cli.units import render_unit, render_units
 from tidegate.cli.watermark import render_watermarks
 from tidegate.commands.status import plan_of, status_of
-from tidegate.commands.units import viewed
+from tidegate.commands.units import view_unit
 from tidegate.commands.watermark import watermark_of
 from tidegate.specs.project import ProjectSpec
 from unit.cli import standin
@@ -137,7 +137,7 @@ def test_status_and_watermark_show_work_units(tmp_path: Path) -> None:
 
 
 def test_a_unit_is_shown_with_its_failures(tmp_path: Path) -> None:
-    shown = "\n".join(plain(render_unit(viewed(lake_of(tmp_path, "a", "b").place, day("2020-03-02"), "b"))))
+    shown = "\n".join(plain(render_unit(view_unit(lake_of(tmp_path, "a", "b").place, day("2020-03-02"), "b"))))
     assert "failed: from 2020-02-01: the server answered 500" in shown
     assert "variables  surveyId=b" in shown
 

@@ -169,7 +169,7 @@ class Authentication:
         return refreshes
 
     def secrets(self) -> tuple[str, ...]:
-        """Texts that must not show in any message."""
+        """Texts to hide in every message."""
         auth = self._auth
         known = [each.value for each in (auth.token, auth.password, auth.client_secret) if each is not None]
         for user, password in ((auth.user, auth.password), (auth.client_id, auth.client_secret)):
@@ -281,7 +281,6 @@ class Sender:
         )
 
     def close(self) -> None:
-        """Close the connections."""
         self._client.close()
 
     def fetch(self, request: Request, receive: Callable[[httpx.Response], Received]) -> Received:

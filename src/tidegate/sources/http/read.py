@@ -101,7 +101,6 @@ class _PageWalk:
         self._digests: set[bytes] = set()
 
     def pages(self) -> Iterator[Page]:
-        """Every page."""
         request: Request | None = self._with_page(self._first)
         while request is not None:
             if self._pages == self._paging.max_pages:

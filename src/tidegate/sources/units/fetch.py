@@ -296,7 +296,6 @@ class Senders:
         return sender
 
     def close(self) -> None:
-        """Close the connections."""
         for key in tuple(self._open):
             self._end(key)
 

@@ -178,7 +178,7 @@ def range_text(source: UnitSource, param: RangeParam, segment: Segment) -> str |
 
 
 def moment_of(milliseconds: int) -> datetime:
-    """A moment that is told in milliseconds since 1970."""
+    """The moment so many milliseconds after 1970."""
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
@@ -254,7 +254,7 @@ class Fetched:
 
 
 def failure_of(error: Exception, mask: Callable[[str], str] = str, *, not_found: bool = False) -> UnitFailure:
-    """An error as what became of the work unit, without secrets."""
+    """The failure of a work unit by an error, without secrets."""
     if isinstance(error, TidegateError):
         return UnitFailure(mask(error.problem), mask(error.remedy), not_found)
     return UnitFailure(mask(f"{type(error).__name__}: {error}"), "nothing of this work unit is kept; it runs again")
