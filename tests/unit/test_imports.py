@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,46 @@ ONLY_IN = {
     "httpx": {"sources"},
     "pyiceberg": {"sources/iceberg.py"},
 }
+
+DEFERRING = {
+    "cli.config",
+    "cli.invocation",
+    "commands.commit",
+    "commands.run",
+    "commands.setup",
+    "commands.status",
+    "config.loading",
+    "protocol.providers",
+    "protocol.table_checks",
+    "runs.columns",
+    "runs.files",
+    "runs.units",
+    "sources.units.inputs",
+    "spark.readers.iceberg",
+    "storage.stores",
+}
+"""Modules that import others inside functions, so that look-only commands start without their libraries."""
+COULD_MOVE_UP: dict[str, set[str]] = {
+    "cli.invocation": {"observe.logs", "observe.progress"},
+    "commands.column_replay": {"sink.row_task"},
+    "commands.commit": {"runs.maintenance"},
+    "commands.setup": {"runs.bind", "runs.bound_source", "spark.jars"},
+    "compat": {"schema.names", "spark.frames", "spark.loading.strategies", "spark.loading.target"},
+    "migrate.property_import": {"config.loading"},
+    "protocol.dead_letters": {"protocol.store", "storage.stores"},
+    "protocol.store": {"protocol.delta", "protocol.memory"},
+    "runs.bind": {"protocol.providers", "runs.columns", "runs.units"},
+    "runs.unit_walk": {"sink.row_task", "sink.unit_task"},
+    "sources.units.inputs": {"protocol.delta"},
+    "spark.engine": {
+        "spark.frames",
+        "spark.loading.replaced_units",
+        "spark.loading.strategies",
+        "spark.session",
+        "spark.work_units",
+    },
+}
+"""Imports inside functions that load no other library: they could stand at the top. The list only becomes shorter."""
 
 
 def imported(path: Path) -> list[str]:
@@ -94,3 +135,76 @@ def test_each_heavy_library_has_one_home(modules: dict[Path, list[str]]) -> None
         f"{path} imports {name}" for path, name in heavy if not {top(path), str(path)} & ONLY_IN[name.split(".")[0]]
     ]
     assert elsewhere == []
+
+
+def test_an_own_module_is_imported_inside_a_function_only_where_that_saves_a_library() -> None:
+    """At the top it would load a library that its module does not load."""
+    graph = Graph()
+    saving: set[str] = set()
+    needless: list[str] = []
+    for module, imports in graph.inside.items():
+        for name, line in imports:
+            if graph.libraries(name) - graph.libraries(module):
+                saving.add(_short(module))
+            elif _short(name) not in COULD_MOVE_UP.get(_short(module), ()):
+                needless.append(f"{module}:{line} imports {name}")
+    assert needless == []
+    assert saving <= DEFERRING
+
+
+def _short(module: str) -> str:
+    return module.removeprefix("tidegate.")
+
+
+class Graph:
+    """Which modules each module imports: when it is loaded, and later inside its functions."""
+
+    def __init__(self) -> None:
+        self.paths = {_module(path): path for path in SRC.rglob("*.py")}
+        self.loaded: dict[str, set[str]] = {name: set() for name in self.paths}
+        self.inside: dict[str, list[tuple[str, int]]] = {name: [] for name in self.paths}
+        for name, path in self.paths.items():
+            self._walk(name, ast.parse(path.read_text()), within=False)
+
+    @cache  # noqa: B019  # one graph per test
+    def libraries(self, module: str) -> set[str]:
+        """The third-party libraries that are loaded with a module, by whatever it loads."""
+        seen: set[str] = set()
+        found: set[str] = set()
+        ahead = [module]
+        while ahead:
+            name = ahead.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            package = name.rpartition(".")[0]
+            for each in {*self.loaded[name], *({package} - {"", "tidegate"})}:
+                if each in self.paths:
+                    ahead.append(each)
+                elif (root := each.split(".")[0]) not in {*sys.stdlib_module_names, "tidegate"}:
+                    found.add(root)
+        return found
+
+    def _walk(self, module: str, tree: ast.AST, *, within: bool) -> None:
+        for node in ast.iter_child_nodes(tree):
+            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+                continue
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                for name in self._names(node):
+                    if not within:
+                        self.loaded[module].add(name)
+                    elif name in self.paths:
+                        self.inside[module].append((name, node.lineno))
+            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            self._walk(module, node, within=within or is_function)
+
+    def _names(self, node: ast.Import | ast.ImportFrom) -> list[str]:
+        if isinstance(node, ast.Import):
+            return [alias.name for alias in node.names]
+        inner = [f"{node.module}.{alias.name}" for alias in node.names]
+        return [name if name in self.paths else str(node.module) for name in inner]
+
+
+def _module(path: Path) -> str:
+    parts = ("tidegate", *path.relative_to(SRC).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

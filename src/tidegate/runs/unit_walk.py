@@ -481,13 +481,13 @@ class UnitChange:
         is_transformed = bool(files) and source.pipeline.transform is not None
         batch = Batch(
             source.pipeline if is_transformed else replace(source.pipeline, transform=None),
-            source.source.rows,
             self._below("rows"),
             tuple(file.path for file in files),
             columns,
-            rows,
             group.partition_columns,
             tuple(file.size for file in files),
+            rows,
+            source.source.rows,
         )
         frame = self._engine.replace_units(batch, source.source, replaced)
         self._owed = True

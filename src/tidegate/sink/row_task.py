@@ -40,60 +40,36 @@ from tidegate.storage.stores import open_store
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """What one commit of a column source is about to write.
-
-    ``files`` are those that count, relative to ``work``, and ``sizes`` theirs in bytes. ``columns`` are all columns of
-    the rows, derived partition columns included; ``partitioned_by`` is how a table that does not exist yet is to be
-    partitioned.
-    """
-
-    pipeline: PipelineSpec
-    source: ColumnSource
-    work: Location
-    files: tuple[str, ...]
-    columns: pa.Schema
-    rows: int
-    partitioned_by: tuple[str, ...] = ()
-    sizes: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, pipeline: PipelineSpec, source: ColumnSource, task: RowTask, written: RowsWritten) -> Batch:
-        """What ``task`` left in its work area."""
-        return cls(
-            pipeline,
-            source,
-            task.place,
-            tuple(file.path for file in written.data_files),
-            task.written,
-            written.rows,
-            task.partition_columns,
-            tuple(file.size for file in written.data_files),
-        )
-
-    @property
-    def work_rows(self) -> WorkRows:
-        """The same for the DataFrame lane."""
-        return WorkRows(self.pipeline, self.work, self.files, self.columns, self.partitioned_by, self.sizes, self.rows)
-
-
-@dataclass(frozen=True, slots=True)
 class WorkRows:
     """What one commit of the DataFrame lane is about to write.
 
     ``files`` are those that count, relative to ``work``: others in there were left by tasks that were tried again.
     Partition columns are in ``columns`` and, as directories, in the paths. ``partitioned_by`` is how a table that does
     not exist yet is to be partitioned. ``sizes`` are those of the files in bytes, and ``rows`` how many are in
-    them, where that is known: both are compared with what a statement finds.
+    them: both are compared with what a statement finds.
     """
 
     pipeline: PipelineSpec
     work: Location
     files: tuple[str, ...]
     columns: pa.Schema
-    partitioned_by: tuple[str, ...] = ()
-    sizes: tuple[int, ...] = ()
-    rows: int | None = None
+    partitioned_by: tuple[str, ...]
+    sizes: tuple[int, ...]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(WorkRows):
+    """The same of a column source, or of work units."""
+
+    source: ColumnSource
+
+    @classmethod
+    def of(cls, pipeline: PipelineSpec, source: ColumnSource, task: RowTask, written: RowsWritten) -> Batch:
+        """What ``task`` left in its work area."""
+        files = tuple(file.path for file in written.data_files)
+        sizes = tuple(file.size for file in written.data_files)
+        return cls(pipeline, task.place, files, task.written, task.partition_columns, sizes, written.rows, source)
 
 
 FILE_BYTES = 32 * 1024 * 1024

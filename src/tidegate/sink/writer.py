@@ -100,16 +100,6 @@ def is_sparse(rows: int, partitions: int) -> bool:
     return partitions > 1 and rows < partitions * _SPARSE_ROWS
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRows:
-    """Rows of one partition; ``source_file`` is that of the first."""
-
-    partition: Partition
-    rows: pa.RecordBatch
-    source_file: str
-    origin: RowOrigin
-
-
 class PartitionBuffer:
     """Batches in the order they came. ``memory`` are their Arrow bytes, the times those of the first and the last."""
 
@@ -143,14 +133,17 @@ class PartitionBuffer:
         self._source_files.append(source_file)
         self._origins.append(origin)
 
-    def pieces(self) -> Iterator[PartitionRows]:
-        """What waits, by partition, in each the rows in the order they came; no batch is needed any more."""
+    def pieces(self) -> Iterator[tuple[pa.RecordBatch, Partition, str, RowOrigin]]:
+        """What waits, by partition, in each the rows in the order they came; no batch is needed any more.
+
+        With the rows of a partition come the source file of the first, and their origin.
+        """
         source_files, origin = self._source_files, RowOrigin.joined(self._origins)
         ends = np.cumsum([batch.num_rows for batch in self._batches])
         for partition, rows, positions in self._divide(self._joined()):
             first = 0 if isinstance(positions, slice) else int(positions[0])
             source_file = source_files[int(np.searchsorted(ends, first, side="right"))]
-            yield PartitionRows(partition, rows, source_file, origin.of(positions))
+            yield rows, partition, source_file, origin.of(positions)
 
     def _joined(self) -> pa.RecordBatch:
         """All rows as one batch, which is then the only one that has them."""
@@ -336,7 +329,7 @@ class RollingWriter:
         self._memory -= self._gathering.memory
         try:
             for piece in self._gathering.pieces():
-                self._put(piece.rows, piece.partition, piece.source_file, piece.origin, times)
+                self._put(*piece, times)
         except Exception as error:
             self._failure = error
             raise

@@ -272,7 +272,7 @@ class LoadFrame(SparkFrame):
 
     def __init__(self, session: SparkSession, batch: Batch, strategy: Callable[[Sequence[str]], Strategy]) -> None:
         """``strategy`` gets the columns of the rows, whose spelling it takes for the names in a configuration."""
-        super().__init__(session, batch.work_rows)
+        super().__init__(session, batch)
         self._batch = batch
         self._given = self._work
         self._strategy = strategy(self._frame.columns)
@@ -314,8 +314,7 @@ class LoadFrame(SparkFrame):
             source = replace(self._batch.source, watermark_columns=())
             task = row_task(self._pipeline, source, self._computed(), work=work)
             written = write_rows(self._frame, task)
-            kept = Batch.of(self._pipeline, source, task, written)
-            self._work = kept.work_rows
+            self._work = Batch.of(self._pipeline, source, task, written)
             self._frame = read_rows(self._frame.sparkSession, self._work)
             self._is_stable = True
         return self._frame
