@@ -18,6 +18,7 @@ from support import canary
 from support.long_runs import examples
 from tidegate.spark.jars import S3, TESTED
 from tidegate.spark.session import open_session
+from tidegate.specs.locations import Options
 from tidegate.specs.project import SparkSpec
 from tidegate.storage import local
 
@@ -29,6 +30,8 @@ QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSiz
 
 What Spark generates and compiles does not fit into the 48 MB that go with the first option.
 """
+SMALL = {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "1"}
+"""For tables of a few rows: Spark generates code anew for each task that reads the log of a table."""
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_START)
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_START)
@@ -98,6 +101,6 @@ def spark() -> Iterator[SparkSession]:
     process asks for this one.
     """
     canary.plant()
-    session = open_session(SparkSpec(master="local[2]"), delta=True, packages=(S3, *TESTED))
+    session = open_session(SparkSpec(master="local[2]", config=Options(SMALL)), delta=True, packages=(S3, *TESTED))
     yield session
     session.stop()
