@@ -30,7 +30,7 @@ class Broken(InProcessColumnEngine):
 
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> ArrowReader:
         found = super().reader(source, schema, now)
-        return BrokenReader(found.source, found.rows, lane=self)
+        return BrokenReader(found.source, found.rows, found.fixed_first, lane=self)
 
 
 class BrokenReader(ArrowReader):
@@ -384,7 +384,7 @@ def test_the_end_of_a_replay_is_of_the_kind_of_the_column(tmp_path: Path) -> Non
 
         def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> ArrowReader:
             found = super().reader(source, schema, now)
-            found.read = lambda rows: found.rows  # type: ignore[method-assign]
+            found.read = lambda rows: found.rows()  # type: ignore[method-assign]
             return found
 
     lake = ColumnLake(tmp_path)

@@ -31,7 +31,8 @@ class LocalTimes(InProcessColumnEngine):
 
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> ArrowReader:
         assert isinstance(source.read, TableRead)
-        return _LocalReader(source, pq.read_table(Path(source.read.location.uri.removeprefix("file://"))))
+        rows = pq.read_table(Path(source.read.location.uri.removeprefix("file://")))
+        return _LocalReader(source, lambda: rows, fixed_first=True)
 
 
 class _LocalReader(ArrowReader):
@@ -83,7 +84,7 @@ class _Zoned(LocalTimes):
 
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> ArrowReader:
         found = super().reader(source, schema, now)
-        return _ZonedReader(found.source, found.rows)
+        return _ZonedReader(found.source, found.rows, found.fixed_first)
 
 
 class _ZonedReader(_LocalReader):
@@ -104,7 +105,7 @@ class _Typed(InProcessColumnEngine):
 
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> ArrowReader:
         found = super().reader(source, schema, now)
-        reader = _TypedReader(found.source, found.rows)
+        reader = _TypedReader(found.source, found.rows, found.fixed_first)
         reader.away = self.away
         return reader
 

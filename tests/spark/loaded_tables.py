@@ -8,8 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deltalake import DeltaTable
+
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.protocol.change import Change
+from tidegate.protocol.delta import query
 from tidegate.protocol.documents import WORK
 from tidegate.protocol.follow_ups import WorkRemover, new_work_area
 from tidegate.protocol.identity import Identity, SourceKey
@@ -138,8 +141,17 @@ class LoadedTable:
 
     def rows(self, *columns: str) -> list[tuple[Any, ...]]:
         """What the table has, sorted."""
-        found = self.spark.read.format("delta").load(str(self.path)).select(*columns or ("id", "u", "v")).collect()
-        return sorted((tuple(row) for row in found), key=lambda row: [(value is not None, value) for value in row])
+        names = columns or ("id", "u", "v")
+        found = [tuple(_value(record, name) for name in names) for record in self.records()]
+        return sorted(found, key=lambda row: [(value is not None, value) for value in row])
+
+    def records(self) -> list[dict[str, Any]]:
+        """All rows with all columns, read by the Delta library; by Spark where that cannot read the table."""
+        features = set(DeltaTable(str(self.path)).protocol().reader_features or ())
+        if features - {"timestampNtz"}:
+            found = self.spark.read.format("delta").load(str(self.path)).collect()
+            return [row.asDict() for row in found]
+        return query(self.pipeline.sink.table, "select * from t")
 
     def log(self) -> list[dict[str, Any]]:
         """One mapping of actions per commit."""
@@ -154,6 +166,13 @@ class LoadedTable:
     def left(self) -> list[Path]:
         """Files in work areas."""
         return [path for path in (self.path / self.key.directory).glob("work/**/*") if path.is_file()]
+
+
+def _value(record: Mapping[str, Any], name: str) -> Any:
+    """The value of a column, or with a dot of a field in a column; a name in backticks is one of a column."""
+    column, _, field = (name.strip("`"), "", "") if name.startswith("`") else name.partition(".")
+    value = record[column]
+    return value[field] if field and value is not None else value
 
 
 def _actions(path: Path) -> Mapping[str, Any]:

@@ -97,6 +97,5 @@ def told(known: dict[int, dict[int, str | None]]) -> Iterator[tuple[Any, ...]]:
 
 def kept(table: LoadedTable) -> Iterable[Sequence[Any]]:
     """The same of the table."""
-    days = "day(__valid_from)", "day(__valid_to)"
-    found = table.spark.read.format("delta").load(str(table.path))
-    return [tuple(row) for row in found.selectExpr("id", "v", *days, "__is_current").collect()]
+    found = table.rows("id", "v", "__valid_from", "__valid_to", "__is_current")
+    return [(key, v, since.day, until and until.day, last) for key, v, since, until, last in found]

@@ -25,9 +25,9 @@ def versions(spark: SparkSession, folder: Path, **settings: Any) -> LoadedTable:
 
 def history(table: LoadedTable) -> list[tuple[Any, ...]]:
     """Key, attribute, the days from which and until which it held, and whether it is the last."""
-    days = "day(__valid_from) as since", "day(__valid_to) as until"
-    found = table.spark.read.format("delta").load(str(table.path)).selectExpr("id", "v", *days, "__is_current")
-    return sorted((tuple(row) for row in found.collect()), key=lambda row: (row[0] is not None, row[0], row[2]))
+    found = table.rows("id", "v", "__valid_from", "__valid_to", "__is_current")
+    days = [(key, v, since.day, until and until.day, last) for key, v, since, until, last in found]
+    return sorted(days, key=lambda row: (row[0] is not None, row[0], row[2]))
 
 
 def test_a_history_grows_by_changes_only(spark: SparkSession, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def old_names(model: type[Model]) -> dict[str, tuple[str, ...]]:
     """Name in properties files → the path of the key, in a block and the blocks below it."""
     found: dict[str, tuple[str, ...]] = {}
     for key, info in fields(model).items():
-        found |= {each: (key,) for each in info.metadata if isinstance(each, OldName)}
+        found |= {str(each): (key,) for each in info.metadata if isinstance(each, OldName)}
         for inner in models_in(info.annotation):
             found |= {old: (key, *path) for old, path in old_names(inner).items()}
     return found
