@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from tidegate.core.columns.values import is_watermark_empty as is_watermark_empty
     from tidegate.protocol.providers import BaseMetadataProvider as BaseMetadataProvider
     from tidegate.protocol.providers import WatermarkManager as WatermarkManager
-    from tidegate.protocol.providers import metadata_provider as metadata_provider
+    from tidegate.protocol.store import metadata_provider as metadata_provider
     from tidegate.reports.correction import ChunkReport as ChunkReport
     from tidegate.reports.correction import ColumnReplayReport as ColumnReplayReport
     from tidegate.reports.correction import FileSet as FileSet
@@ -220,7 +220,8 @@ _NAMES = {
     "core.columns.predicates": "SourceRuntime",
     "core.columns.replay": "ReplayConfig",
     "core.columns.values": "WatermarkSerializer is_watermark_empty",
-    "protocol.providers": "BaseMetadataProvider WatermarkManager metadata_provider",
+    "protocol.providers": "BaseMetadataProvider WatermarkManager",
+    "protocol.store": "metadata_provider",
     "reports.correction": (
         "ChunkReport ColumnReplayReport FileSet FoundDataFile FoundDataFiles FoundFiles ReconcileReport "
         "ReplayReport SourceComparison TableComparison WatermarkMove"

@@ -26,14 +26,9 @@ from tidegate.errors import (
     TidegateError,
     WatermarkError,
 )
-from tidegate.protocol.providers import (
-    BaseMetadataProvider,
-    FileMetadataProvider,
-    WatermarkManager,
-    metadata_provider,
-    provider_of,
-)
+from tidegate.protocol.providers import BaseMetadataProvider, FileMetadataProvider, WatermarkManager
 from tidegate.protocol.sql_provider import SqlMetadataProvider
+from tidegate.protocol.store import metadata_provider, provider_of
 from tidegate.specs.columns import ProviderKind, StateSpec
 from tidegate.specs.locations import Location, Secret
 

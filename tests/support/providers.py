@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tidegate.protocol.providers import BaseMetadataProvider, provider_of
+from tidegate.protocol.providers import BaseMetadataProvider
+from tidegate.protocol.store import provider_of
 from tidegate.specs.columns import ProviderKind, StateSpec
 from tidegate.specs.locations import Location, Options, Secret
 from tidegate.storage.options import absolute

@@ -55,7 +55,7 @@ DEFERRING = {
     "commands.setup",
     "commands.status",
     "config.loading",
-    "protocol.providers",
+    "protocol.store",
     "protocol.table_checks",
     "runs.columns",
     "runs.files",
@@ -74,7 +74,7 @@ COULD_MOVE_UP: dict[str, set[str]] = {
     "migrate.property_import": {"config.loading"},
     "protocol.dead_letters": {"protocol.store", "storage.stores"},
     "protocol.store": {"protocol.delta", "protocol.memory"},
-    "runs.bind": {"protocol.providers", "runs.columns", "runs.units"},
+    "runs.bind": {"protocol.store", "runs.columns", "runs.units"},
     "runs.unit_walk": {"sink.row_task", "sink.unit_task"},
     "sources.units.inputs": {"protocol.delta"},
     "spark.engine": {

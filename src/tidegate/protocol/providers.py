@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -27,8 +26,6 @@ from tidegate.core.columns.state import ColumnState, decode_columns, encode_colu
 from tidegate.core.columns.values import WatermarkSerializer, without_inclusive
 from tidegate.errors import (
     CommitLost,
-    ConfigError,
-    EnvironmentProblem,
     ObjectExists,
     ObjectMissing,
     StateError,
@@ -37,9 +34,7 @@ from tidegate.errors import (
 from tidegate.failpoints import failpoint
 from tidegate.protocol.change import Change
 from tidegate.protocol.documents import SCHEMA_VERSION, check_schema_version
-from tidegate.specs.columns import ProviderKind, StateSpec
-from tidegate.specs.locations import Location, Options, Secret
-from tidegate.storage.options import ALIASES, SCHEMES, absolute
+from tidegate.specs.locations import Location
 from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
@@ -204,49 +199,6 @@ class WatermarkManager:
         """Save a watermark, whatever was there; ``WatermarkError`` for a value that has no text."""
         text = WatermarkSerializer.serialize(watermark)
         self._provider.update_watermark(dataflow_id, text, job_id=job_id, dataflow_run_id=dataflow_run_id)
-
-
-def provider_of(spec: StateSpec) -> BaseMetadataProvider | None:
-    """Who gets a copy of every watermark; None where the Delta log alone keeps them. Nothing is asked yet."""
-    match spec.provider:
-        case ProviderKind.DELTA:
-            return None
-        case ProviderKind.FILE:
-            return FileMetadataProvider(Location(absolute(_address(spec).value, Path.cwd()), spec.options))
-        case ProviderKind.SQL:
-            return _sql(_address(spec))
-        case _:
-            assert_never(spec.provider)
-
-
-def metadata_provider(url: str, options: Mapping[str, str] | None = None) -> BaseMetadataProvider:
-    """The provider at an address: a database as SQLAlchemy takes it, anything else is a folder or a bucket.
-
-    ``options`` are the storage options of a bucket. Nothing is asked yet.
-    """
-    scheme = url.partition("://")[0].lower() if "://" in url else "file"
-    kind = ProviderKind.FILE if scheme in (*SCHEMES, *ALIASES) else ProviderKind.SQL
-    provider = provider_of(StateSpec(kind, Secret(url), Options(options)))
-    assert provider is not None
-    return provider
-
-
-def _address(spec: StateSpec) -> Secret:
-    if spec.url is None:
-        raise ConfigError((f"state.url is missing: provider {spec.provider.value!r} needs to know where",))
-    return spec.url
-
-
-def _sql(url: Secret) -> BaseMetadataProvider:
-    try:
-        from tidegate.protocol.sql_provider import SqlMetadataProvider
-    except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("sqlalchemy"):
-            raise
-        raise EnvironmentProblem(
-            "the state provider 'sql' needs SQLAlchemy, which is not installed", "pip install 'tidegate[sql]'"
-        ) from None
-    return SqlMetadataProvider(url)
 
 
 def copy_debt(dataflow_id: str, text: str, previous: str | None, *, by_hand: bool = False) -> dict[str, Any]:

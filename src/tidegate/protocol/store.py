@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, assert_never
 
-from tidegate.errors import ObjectMissing
+from tidegate.errors import ConfigError, EnvironmentProblem, ObjectMissing
 from tidegate.protocol import commit as commit_module
 from tidegate.protocol import follow_ups, notes
 from tidegate.protocol import open as open_module
@@ -15,9 +16,12 @@ from tidegate.protocol.change import Change, State
 from tidegate.protocol.log import entry_path
 from tidegate.protocol.open import Accept, Winner
 from tidegate.protocol.position import Payer, Position, TableContext
+from tidegate.protocol.providers import BaseMetadataProvider, FileMetadataProvider
 from tidegate.protocol.recovery import Ladder, Usable, climb, open_rebuilt
 from tidegate.protocol.table import DeltaTablePort, Snapshot, arrow_schema
-from tidegate.specs.locations import Location
+from tidegate.specs.columns import ProviderKind, StateSpec
+from tidegate.specs.locations import Location, Options, Secret
+from tidegate.storage.options import ALIASES, SCHEMES, absolute
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,3 +131,46 @@ class PositionStore:
         """The columns of the table as it is now, None without a table."""
         snapshot = self.site.delta.snapshot()
         return None if snapshot is None else arrow_schema(snapshot.facts.schema_json)
+
+
+def provider_of(spec: StateSpec) -> BaseMetadataProvider | None:
+    """Who gets a copy of every watermark; None where the Delta log alone keeps them. Nothing is asked yet."""
+    match spec.provider:
+        case ProviderKind.DELTA:
+            return None
+        case ProviderKind.FILE:
+            return FileMetadataProvider(Location(absolute(_address(spec).value, Path.cwd()), spec.options))
+        case ProviderKind.SQL:
+            return _sql(_address(spec))
+        case _:
+            assert_never(spec.provider)
+
+
+def metadata_provider(url: str, options: Mapping[str, str] | None = None) -> BaseMetadataProvider:
+    """The provider at an address: a database as SQLAlchemy takes it, anything else is a folder or a bucket.
+
+    ``options`` are the storage options of a bucket. Nothing is asked yet.
+    """
+    scheme = url.partition("://")[0].lower() if "://" in url else "file"
+    kind = ProviderKind.FILE if scheme in (*SCHEMES, *ALIASES) else ProviderKind.SQL
+    provider = provider_of(StateSpec(kind, Secret(url), Options(options)))
+    assert provider is not None
+    return provider
+
+
+def _address(spec: StateSpec) -> Secret:
+    if spec.url is None:
+        raise ConfigError((f"state.url is missing: provider {spec.provider.value!r} needs to know where",))
+    return spec.url
+
+
+def _sql(url: Secret) -> BaseMetadataProvider:
+    try:
+        from tidegate.protocol.sql_provider import SqlMetadataProvider
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("sqlalchemy"):
+            raise
+        raise EnvironmentProblem(
+            "the state provider 'sql' needs SQLAlchemy, which is not installed", "pip install 'tidegate[sql]'"
+        ) from None
+    return SqlMetadataProvider(url)

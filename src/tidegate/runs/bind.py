@@ -65,7 +65,7 @@ def _files(binding: Binding) -> Tracker:
 
 
 def _columns(binding: Binding) -> Tracker:
-    from tidegate.protocol.providers import provider_of
+    from tidegate.protocol.store import provider_of
     from tidegate.runs.columns import ColumnTracker
 
     return ColumnTracker(binding.key, binding.source, provider_of(binding.project.state))
