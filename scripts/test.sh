@@ -2,6 +2,7 @@
 # Runs every test, or with `unit` the quick ones, as two processes beside each other. The one that ends first goes on
 # with the tests that start Java machines of their own.
 set -uo pipefail
+set -m # what runs in the background heeds an interrupt, as some tests need
 cd "$(dirname "$0")/.."
 
 own_java=(tests/spark/test_{ended_workers,sessions,spark_faults}.py)

@@ -263,12 +263,17 @@ _NAMES = {
 
 _HOMES = {name: f"tidegate.{module}" for module, names in _NAMES.items() for name in names.split()}
 
+_ROOMS = frozenset(["compat", "core", "observe", "protocol", "reports", "schema", "sources", "spark", "specs"])
+"""Packages that can be reached by ``import tidegate`` alone."""
+
 __all__ = sorted(["ConfigError", "TidegateError", "__version__", *_HOMES])
 
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
+        if name in _ROOMS:
+            return import_module(f"{__name__}.{name}")
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(_HOMES[name]), name)

@@ -80,7 +80,7 @@ def test_a_range_of_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.yml").write_text(FILES)
     with pytest.raises(ConfigError, match="reads files"):
         replay_range(tmp_path / "t.yml", "events", start=0, end=1)
-    with pytest.raises(ConfigError, match="followed by columns: none"):
+    with pytest.raises(ConfigError, match="column sources: none"):
         DataFlow(tmp_path / "t.yml", "events")
 
 

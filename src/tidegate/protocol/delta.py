@@ -159,12 +159,17 @@ class DeltaLakeTable:
                 **_settings(note),
             )
 
-    def rows(self, sql: str, action: str = "read") -> Iterator[dict[str, Any]]:
-        """The rows of ``sql`` over the newest version, which it calls ``t``; none without a table."""
+    def rows(self, sql: str, action: str = "read", *, needed: bool = False) -> Iterator[dict[str, Any]]:
+        """The rows of ``sql`` over the newest version, which it calls ``t``.
+
+        Without a table: none, or :class:`TableError` where one is ``needed``.
+        """
         from deltalake import QueryBuilder
 
         table = self._load()
         if table is None:
+            if needed:
+                raise TableError(f"cannot {action} table {self._location.uri}: there is none", "see where the table is")
             return
         with self._mapped(action):
             for batch in QueryBuilder().register("t", table).execute(sql):
@@ -373,8 +378,8 @@ def pin_table(location: Location) -> DeltaSnapshot | None:
 
 
 def query(table: Location, sql: str) -> list[dict[str, Any]]:
-    """The rows of ``sql`` over the newest version of ``table``, which it calls ``t``; none without a table."""
-    return list(DeltaLakeTable(table, open_store(table)).rows(sql))
+    """The rows of ``sql`` over the newest version of ``table``, which it calls ``t``."""
+    return list(DeltaLakeTable(table, open_store(table)).rows(sql, needed=True))
 
 
 def literal(text: str) -> str:
@@ -394,7 +399,7 @@ def rows_by_value(table: Location, column: str, prefix: str, *, outside: bool = 
     inside = f'"{column}" >= {literal(prefix)} AND "{column}" < {literal(prefix + _LAST)}'
     where = f'NOT ({inside}) OR "{column}" IS NULL' if outside else inside
     sql = f"SELECT coalesce(\"{column}\", '') AS value, count(*) AS n FROM t WHERE {where} GROUP BY 1"
-    for row in DeltaLakeTable(table, open_store(table)).rows(sql, f"read column {column!r} of"):
+    for row in DeltaLakeTable(table, open_store(table)).rows(sql, f"read column {column!r} of", needed=True):
         yield str(row["value"]), int(row["n"])
 
 

@@ -121,6 +121,8 @@ class StagedUnit:
         key = SourceKey(str(data["pipeline"]), str(data["source"]))
         check_schema_version(data, f"unit {data.get('seq')} of {key}")
         schema = data["schema"]
+        if any("stats" not in file for file in (*data["data_files"], *data["letter_files"])):
+            raise KeyError("stats")
         return cls(
             key=key,
             seq=int(data["seq"]),

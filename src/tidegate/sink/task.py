@@ -92,7 +92,9 @@ def read_unit(task: ReadTask, unit: FileGroup) -> GroupResult:
     """Read one unit. What it returns is complete and durable; an error means that nothing counts."""
     keep_memory()
     with contextlib.closing(GroupWalk(task)) as walk:
-        return walk.read(unit)
+        result = walk.read(unit)
+    failpoint("sink.unit.after")
+    return result
 
 
 SMALL_FILE = 256 * 1024
@@ -142,7 +144,6 @@ class GroupWalk:
         started = time.monotonic()
         outcomes = self._read_files(unit)
         files, letters = self._landing.finish()
-        failpoint("sink.unit.after")
         return GroupResult(
             number=unit.number,
             outcomes=outcomes,

@@ -6,6 +6,7 @@ import pickle
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -95,6 +96,9 @@ class WorkerEnded(TidegateError):
         super().__init__(f"Spark gave up on a task: it ended the worker ({how})", "nothing of it was committed")
         self.how = how
         self.executor_lost = executor_lost
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(WorkerEnded, executor_lost=self.executor_lost), (self.how,)
 
 
 def worker_ended(error: Exception) -> WorkerEnded | None:

@@ -88,17 +88,26 @@ class FunctionReader(FrameReader):
         text = predicate(rows, SqlDialect.SPARK)
         request = FunctionRequest(rows.columns, rows, text, self._now, dict(self._read.options))
         said = f"{self._source.name}: function {self._read.function}"
-        return call_function(self._session, self._read, request, said, self._mask)
+        return call_function(self._session, self._read, request, said, self._mask, failed=f"{said} failed")
 
 
 def call_function(
-    session: SparkSession, read: FunctionRead, request: FunctionRequest | UnitRequest, said: str, mask: Mask
+    session: SparkSession,
+    read: FunctionRead,
+    request: FunctionRequest | UnitRequest,
+    said: str,
+    mask: Mask,
+    *,
+    failed: str = "",
 ) -> DataFrame:
-    """What the function returns, which must be a DataFrame; ``said`` is how messages speak of it."""
+    """What the function returns, which must be a DataFrame.
+
+    ``said`` is how messages speak of it, ``failed`` how they do so when it raises.
+    """
     from pyspark.sql import DataFrame
 
     function = load_function(read.function, said)
-    with reading(f"{said} failed", FUNCTION_REMEDY, mask):
+    with reading(failed or said, FUNCTION_REMEDY, mask):
         returned = function(session, request)
     if not isinstance(returned, DataFrame):
         asked = f" for {request.unit!r}" if isinstance(request, UnitRequest) else ""
