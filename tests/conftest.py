@@ -43,7 +43,7 @@ TESTS = Path(__file__).parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--share", help="run part of the files: 1/2 every second three of them, 2/2 the others")
+    parser.addoption("--share", help="run part of the files: 1/2 every second eight of them, 2/2 the others")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -52,7 +52,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not share or collection_path not in _files():
         return None
     number, shares = map(int, share.split("/"))
-    return True if _files()[collection_path] // 3 % shares != number - 1 else None
+    return True if _files()[collection_path] // 8 % shares != number - 1 else None
 
 
 @cache
