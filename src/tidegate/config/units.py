@@ -41,6 +41,7 @@ from tidegate.specs.units import (
     UnitSource,
     UnitWatermark,
     WorkUnits,
+    filter_expression,
 )
 
 VARIABLE = re.compile(r"\{\{\s*(.*?)\s*\}\}")
@@ -65,7 +66,7 @@ def filters(value: object) -> dict[str, str]:
     found = dict(options(value))
     for name, pattern in found.items():
         try:
-            re.compile(pattern)
+            filter_expression(pattern)
         except re.error as exc:
             raise refusal(
                 f"has no regular expression for {name!r}: {exc.msg}", "allowed: such as (open|closed)"

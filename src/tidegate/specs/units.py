@@ -6,6 +6,8 @@ frozen; picklable. ``config/`` makes them from YAML, Python code may make them d
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -112,6 +114,13 @@ class InputFormat(StrEnum):
     JSON = "json"
     CSV = "csv"
     AVRO = "avro"
+
+
+def filter_expression(pattern: str) -> re.Pattern[str]:
+    """A filter of a secondary input, compiled; ``re.error`` where it is none. Brackets in a set mean themselves."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return re.compile(pattern)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,8 +95,13 @@ def test_the_real_program_ends_with_its_code(tmp_path: Path, arguments: list[str
     assert "Traceback" not in result.stderr
 
 
+HEEDING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+"""Runs a command that heeds interrupts, also where this process was started in the background, deaf to them."""
+
+
 def test_ctrl_c_ends_with_130_and_without_a_traceback() -> None:
-    process = subprocess.Popen(command("status", "wait.yml"), env=environment(), stderr=subprocess.PIPE, text=True)
+    heeding = [sys.executable, "-c", HEEDING, *command("status", "wait.yml")]
+    process = subprocess.Popen(heeding, env=environment(), stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     assert process.stderr.readline() == "waiting\n"
     process.send_signal(signal.SIGINT)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tidegate.core.units.state import ANONYMOUS, Units
 from tidegate.errors import SourceError, TableError
 from tidegate.specs.locations import Secret
-from tidegate.specs.units import InputFormat, SecondaryInput, UnitSource
+from tidegate.specs.units import InputFormat, SecondaryInput, UnitSource, filter_expression
 
 if TYPE_CHECKING:
     from tidegate.protocol.delta import DeltaSnapshot
@@ -162,7 +162,7 @@ def _passing(columns: Columns, tests: Mapping[str, Callable[[str | None], bool]]
 def _test(pattern: str) -> Callable[[str | None], bool]:
     """Whether a whole text matches; null never does."""
     try:
-        whole = re.compile(pattern)
+        whole = filter_expression(pattern)
     except re.error as error:
         raise SourceError(f"filter {pattern!r} is no regular expression: {error}", "correct `filters`") from error
     return lru_cache(_CACHED)(lambda text: text is not None and whole.fullmatch(text) is not None)
