@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -39,7 +39,6 @@ from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
     from tidegate.protocol.position import Position
-    from tidegate.protocol.store import PositionStore
 
 MOST_TRIES = 1000
 """How often an unconditional save begins again because another process saved meanwhile."""
@@ -387,6 +386,18 @@ def _decode(dataflow_id: str, data: Mapping[str, Any]) -> Saved:
     return Saved(data["watermark"], previous, job_id, run_id, when, int(data["number"]))
 
 
+class Positions(Protocol):
+    """The positions of one source: what the Delta log needs of them to be a provider."""
+
+    def open(self, *, read_only: bool = False) -> Position:
+        """The position now."""
+        ...
+
+    def commit(self, opened: Position, change: Change) -> Position:
+        """The position after a commit on top of ``opened``."""
+        ...
+
+
 class DeltaLogMetadataProvider(BaseMetadataProvider):
     """The Delta log as a provider: the watermark is in the commit that holds its rows.
 
@@ -394,7 +405,7 @@ class DeltaLogMetadataProvider(BaseMetadataProvider):
     of a dataflow in its table. The history is that of the table's positions.
     """
 
-    def __init__(self, positions: Callable[[str], PositionStore], now: Callable[[], datetime] | None = None) -> None:
+    def __init__(self, positions: Callable[[str], Positions], now: Callable[[], datetime] | None = None) -> None:
         self._positions = positions
         self._now = now or (lambda: datetime.now(UTC))
 
@@ -412,7 +423,7 @@ class DeltaLogMetadataProvider(BaseMetadataProvider):
             raise saved_by_another(dataflow_id)
         self._commit(positions, opened, watermark_value)
 
-    def _commit(self, positions: PositionStore, opened: Position, text: str) -> None:
+    def _commit(self, positions: Positions, opened: Position, text: str) -> None:
         if opened.table_version < 0:
             raise StateError(
                 f"{opened.key}: there is no table yet, so its log cannot keep a watermark",
