@@ -46,7 +46,7 @@ def list_letters(
     reason: str | None = None,
     limit: int | None = None,
 ) -> tuple[Letter, ...]:
-    """The dead letters of a pipeline that nobody has write_answers, oldest first.
+    """The open dead letters of a pipeline, oldest first.
 
     ``ids`` may be beginnings of ids, ``file`` is a glob over the path in the source, ``reason`` a part of the reason.
     """

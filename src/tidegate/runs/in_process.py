@@ -6,6 +6,7 @@ functions.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -134,7 +135,7 @@ def open_arrow_reader(source: ColumnSource, schema: SchemaSpec, now: datetime) -
     return ArrowReader(source, lambda: rows, fixed_first=True)
 
 
-class _BatchReader:
+class _BatchReader(ABC):
     """Reads rows that hold all that are asked for, and filters them here."""
 
     source: ColumnSource
@@ -154,9 +155,9 @@ class _BatchReader:
         table = self.batch(rows)
         return table.filter(pa.array([matches(rows, row) for row in table.to_pylist()], pa.bool_()))
 
+    @abstractmethod
     def batch(self, rows: RowFilter) -> pa.Table:
         """Rows among which those that match are."""
-        raise NotImplementedError
 
 
 @dataclass

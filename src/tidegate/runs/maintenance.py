@@ -1,4 +1,4 @@
-"""Maintenance of a table: small files merge_files, old files removed, checkpoints; by hand, or after commits of a run.
+"""Maintenance of a table: small files merged, old files removed, checkpoints; by hand, or after commits of a run.
 
 None of it changes a row or a position. A run may be writing into the table meanwhile: its appends follow a rewrite
 without noticing, and files that it has not committed yet are never removed.

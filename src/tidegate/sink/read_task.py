@@ -251,7 +251,7 @@ def scan_files(
 ) -> Iterator[pa.RecordBatch]:
     """The records of these files; raises :class:`SourceError` at the first that is none.
 
-    What is followed by column values has no place for single lines that failed.
+    A column source has no place for single bad records.
     """
     task = ReadTask(
         source.location,
