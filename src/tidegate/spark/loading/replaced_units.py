@@ -1,6 +1,6 @@
-"""Work units that were read again take the place of what the table has of them: one statement for all.
+"""Replaces the rows of work units that were read again, all of them in one statement.
 
-The condition names each unit by itself, so that the statistics of files tell which of them are looked at.
+The condition names each unit, so that Delta skips files by their statistics.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _COMPARISONS = 200
 
 
 def unit_frame(session: SparkSession, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> LoadFrame:
-    """The rows of ``batch``, waiting to take the place of those of ``replaced``; to be added where that is empty.
+    """The rows of ``batch``, ready to replace those of ``replaced``; without ``replaced`` they are appended.
 
-    Where keys tell rows apart they take the place of those with equal keys, but of none that is newer: work units are
-    read again, and after others, in any order.
+    With merge keys, rows replace those with equal keys unless the table's row is newer: work units are read again in
+    any order.
     """
     owner = f"{batch.pipeline.name}/{source.name}"
 
@@ -57,9 +57,9 @@ def unit_frame(session: SparkSession, batch: Batch, source: UnitSource, replaced
 
 @dataclass(frozen=True)
 class ReplaceUnits(Plain):
-    """Rows take the place of those that the table has of ``replaced``; a unit that brings none leaves none behind.
+    """Replaces the table's rows of the units in ``replaced``; a unit without new rows loses its old ones.
 
-    Every row must belong to one of them, or it would be there twice after the next time: Delta looks.
+    Delta checks that every row belongs to one of these units. Otherwise the next replacement would leave it in twice.
     """
 
     source: UnitSource
@@ -88,7 +88,7 @@ class ReplaceUnits(Plain):
         return target.save(rows, mode="overwrite", replaced=self.condition(target.columns))
 
     def condition(self, columns: pa.Schema) -> str:
-        """The rows that give way, in SQL over a table with these ``columns``; each range once with all its units."""
+        """SQL for the rows to delete from a table with these ``columns``; a time range stands once, with its units."""
         for name in self._columns:
             if name not in columns.names:
                 raise SchemaMismatch(
@@ -105,9 +105,9 @@ class ReplaceUnits(Plain):
         )
 
     def _of(self, units: list[str]) -> str:
-        """The condition of some units; neighbours share a list where there are very many.
+        """The condition of some units; where there are very many, neighbours share an ``IN`` list.
 
-        Delta compares a list by its least and its greatest value with the statistics of a file: one per list.
+        Delta compares the least and greatest value of a list with the statistics of a file.
         """
         size = -(-len(units) // _COMPARISONS)
         column = quote(self.source.unit_column)
@@ -118,7 +118,7 @@ class ReplaceUnits(Plain):
 
     @property
     def _columns(self) -> tuple[str, str]:
-        """The columns that tell rows of one work unit from others."""
+        """The columns that identify a work unit."""
         return self.source.unit_column, self._ranged
 
     @property
@@ -127,7 +127,7 @@ class ReplaceUnits(Plain):
         return self.source.time_column or "" if by_time else self.source.segment_column
 
     def _inside(self, columns: pa.Schema, low: int, high: int) -> str:
-        """The condition that the column lies in ``[low, high)``, by its type."""
+        """SQL for "the column lies in ``[low, high)``", by the column's type."""
         import pyarrow.types as kinds
 
         column = quote(self._ranged)
@@ -156,7 +156,7 @@ def _between(column: str, low: date, high: date) -> str:
 
 
 def _local_between(column: str, low: datetime, high: datetime, zone: str) -> str:
-    """Times without a zone are the moments that they are in ``zone``; a day more on both sides is for statistics."""
+    """SQL for local times of ``zone`` in a range of instants, with a day of margin so that statistics can be used."""
     day, there = timedelta(days=1), ZoneInfo(zone)
     near = [each.astimezone(there).replace(tzinfo=None) for each in (low, high)]
     in_utc = f"convert_timezone({literal(zone, SqlDialect.SPARK)}, 'UTC', {column})"

@@ -1,8 +1,8 @@
-"""``scd2``: every version of a row is kept, with the time from which and until which it held.
+"""``scd2``: keeps every version of a row, with the time it began and the time it ended.
 
-All versions of the keys in the batch, those of the table and the new ones, make one line of time per key. A new version
-that says the same as the one before it is left out; one at a time that the table has already takes that one's values;
-any other is put at its place, wherever that is, and ends the version before it.
+For each key in the batch, the table's versions and the new ones form one timeline. A new version equal to the one
+before it is dropped. A new version at a time that the table already has corrects that version. Any other is inserted
+where it belongs and ends the version before it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _KNOWN, _CORRECTS, _BEFORE, _NEXT, _ENDS = (
 
 @dataclass(frozen=True)
 class Versions:
-    """Versions by key. ``effective`` is the column that says when one began, else it is the latest watermark.
+    """Versions per key. ``effective`` is the column with a version's start; by default it is the latest watermark.
 
-    ``attributes`` make a version by their change; where none are named, all columns but keys and watermarks do.
+    A change in one of ``attributes`` makes a new version; by default these are all columns but keys and watermarks.
     """
 
     keys: Keys
@@ -38,7 +38,7 @@ class Versions:
     looks_twice = reads_table = True
 
     def columns(self, rows: pa.Schema) -> pa.Schema:
-        """Those of the rows, then the times of a version and whether it is the last one."""
+        """The columns of the rows, then start and end of a version and whether it is current."""
         import pyarrow
 
         moment = pyarrow.timestamp("us", tz="UTC")
@@ -50,7 +50,7 @@ class Versions:
         return rows
 
     def check(self, rows: DataFrame) -> None:
-        """Keys, attributes and the effective time must be columns."""
+        """Refuse rows that lack a key, an attribute or the effective time."""
         self.keys.check(rows)
         named = [*self.attributes, *([self.effective] if self.effective else [])]
         for name in named:
@@ -61,7 +61,7 @@ class Versions:
         self._effective(rows)
 
     def first(self, rows: DataFrame) -> DataFrame:
-        """The versions of a table that begins with this batch."""
+        """The versions for a table that this batch creates."""
         from pyspark.sql import functions as f
 
         timeline = self._timeline(self._arrived(rows))
@@ -82,7 +82,7 @@ class Versions:
         )
 
     def _arrived(self, rows: DataFrame, target: Target | None = None) -> DataFrame:
-        """The versions of the batch, one for each key and time."""
+        """The versions of the batch, one per key and time."""
         from pyspark.sql import functions as f
 
         dated = rows.withColumn(VALID_FROM, self._effective(rows))
@@ -106,7 +106,7 @@ class Versions:
         )
 
     def _known(self, rows: DataFrame, target: Target) -> DataFrame:
-        """All versions that the table has of the keys in the batch."""
+        """All versions in the table of the keys in the batch."""
         from pyspark.sql import functions as f
 
         table = target.read(rows.sparkSession)
@@ -122,7 +122,7 @@ class Versions:
         return known.withColumn(_KNOWN, f.lit(True))
 
     def _timeline(self, versions: DataFrame) -> DataFrame:
-        """What is to be written of these versions: those that are new, and those of the table that change."""
+        """What to write: new versions, and versions of the table that change."""
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
@@ -167,9 +167,7 @@ class Versions:
 
 
 def _at_one_moment(versions: DataFrame, said: Column, moment: list[Column]) -> DataFrame:
-    """Each key and time once: a version that comes again is left out, one that is corrected is a version of the table
-    with other values.
-    """
+    """One version per key and time: drops a repeated one; a corrected one is the table's with new values."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -194,7 +192,7 @@ def _at_one_moment(versions: DataFrame, said: Column, moment: list[Column]) -> D
 
 
 def _comparable(rows: DataFrame, name: str) -> Column:
-    """A column that can be compared: maps as their text."""
+    """The column in a form that Spark can compare: maps become text."""
     from pyspark.sql import functions as f
 
     return f.to_json(f.struct(named(name))) if _has_map(rows.schema[name].dataType) else named(name)

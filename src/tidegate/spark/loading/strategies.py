@@ -1,9 +1,9 @@
-"""Load strategies: what becomes of the rows of a batch, and their way there through the transform.
+"""Load strategies: how the rows of a batch, after the transform, get into the table.
 
-A strategy gets rows that are stable, however often it looks at them, and a table that is there; a table that is not is
-begun with :meth:`Strategy.first`. Its one statement runs in a session of its own, whose settings give it position and
-note. Most strategies are one write or one MERGE and stand here; ``scd2`` and replaced work units have modules of their
-own.
+A strategy gets rows that do not change however often it reads them, and an existing table; :meth:`Strategy.first` is
+for a table that the batch creates. Its one statement runs in a Spark session of its own, whose settings carry position
+and commit tag. Most strategies are one write or one MERGE and stand here; ``scd2`` and replaced work units have modules
+of their own.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class Strategy(Protocol):
     """Whether what it writes is computed from the table, too, which is done once and kept."""
 
     def columns(self, rows: pa.Schema) -> pa.Schema:
-        """The columns that the table gets for rows with these."""
+        """The columns that a table gets from rows with these columns."""
         ...
 
     def check(self, rows: DataFrame) -> None:
-        """Refuse rows that the strategy cannot work with, by their columns."""
+        """Refuse rows whose columns the strategy cannot use."""
         ...
 
     def first(self, rows: DataFrame) -> DataFrame:
-        """The rows of a table that begins with this batch."""
+        """The rows for a table that this batch creates."""
         ...
 
     def save(self, rows: DataFrame, target: Target) -> None:
@@ -65,7 +65,7 @@ class Strategy(Protocol):
 
 
 class Plain:
-    """The columns of the rows are those of the table."""
+    """A strategy that writes the rows with their own columns."""
 
     reads_table = False
 
@@ -80,7 +80,7 @@ class Plain:
 
 
 class Append(Plain):
-    """Rows are added."""
+    """Appends the rows."""
 
     looks_twice = False
 
@@ -90,7 +90,7 @@ class Append(Plain):
 
 @dataclass(frozen=True)
 class Overwrite(Plain):
-    """Rows take the place of all that the table has; no rows do so only if that is allowed."""
+    """Replaces all rows of the table; an empty batch does so only with permission."""
 
     guard: Guard
     looks_twice = True
@@ -102,9 +102,9 @@ class Overwrite(Plain):
 
 @dataclass(frozen=True)
 class ReplaceWindow(Plain):
-    """Rows take the place of those that the table has in the window; for a replay into a table that only grows.
+    """Replaces the table's rows in the window: a replay into an append-only table.
 
-    With ``keys`` each comes once, as when production appends them.
+    With ``keys``, each key is written once, as when production appends with ``deduplicate``.
     """
 
     window: TableWindow
@@ -131,7 +131,7 @@ class ReplaceWindow(Plain):
 
 @dataclass(frozen=True)
 class _Keyed(Plain):
-    """Rows are told apart by keys."""
+    """A strategy with merge keys."""
 
     keys: Keys
     looks_twice = True
@@ -140,14 +140,14 @@ class _Keyed(Plain):
         self.keys.check(rows)
 
     def once(self, rows: DataFrame) -> tuple[DataFrame, KeySurvey]:
-        """Each key once, and what the keys look like."""
+        """One row per key, and a survey of the keys."""
         survey = self.keys.survey(rows)
         return (self.keys.latest(rows) if survey.most > 1 else rows), survey
 
 
 @dataclass(frozen=True)
 class _KeyMerge(_Keyed):
-    """One MERGE of rows by their keys, each key once."""
+    """One MERGE by key, with one row per key."""
 
     def first(self, rows: DataFrame) -> DataFrame:
         return self.once(rows)[0]
@@ -155,9 +155,9 @@ class _KeyMerge(_Keyed):
     def merge(
         self, rows: DataFrame, target: Target, window: TableWindow | None, *, inside: str = "", update: str = ""
     ) -> None:
-        """Insert the rows whose key the table does not have ``inside``; ``update`` the others, where that is given.
+        """Insert rows whose key the table does not have ``inside``; apply ``update`` to the others, if it is given.
 
-        Columns of a ``window`` of the table are called otherwise in the batch, so that conditions mean the table's.
+        The batch gets other names for the columns of a ``window``, so that conditions refer to the table's.
         """
         rows, survey = self.once(rows)
         target.check_read(survey.rows)
@@ -171,10 +171,10 @@ class _KeyMerge(_Keyed):
 
 @dataclass(frozen=True)
 class Upsert(_KeyMerge):
-    """Rows whose key the table has take the place of what it has, the others are added.
+    """Updates rows whose key the table has, and inserts the others.
 
-    ``chunk`` is the window of a replay: what the table has later than that is newer than the rows, and stays. So does
-    what is greater in ``newer``, columns that are compared in their order, where rows do not come in the order of time.
+    ``chunk`` is the window of a replay: rows of the table above it are newer than the batch, and stay. Where rows do
+    not arrive in time order, a row of the table also stays if it is greater in ``newer``, compared column by column.
     """
 
     chunk: TableWindow | None = None
@@ -188,7 +188,7 @@ class Upsert(_KeyMerge):
 
 
 def _greater_in_table(columns: Sequence[str]) -> str | None:
-    """The condition that the table has the newer row, told by the first of ``columns`` in which both differ."""
+    """SQL for "the table's row is newer": the first of ``columns`` that differs decides."""
     condition = ""
     for name in reversed(columns):
         one, other = (f"{side}.{quote(name)}" for side in "ts")
@@ -198,7 +198,7 @@ def _greater_in_table(columns: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True)
 class Deduplicated(_KeyMerge):
-    """Rows are added whose key the table does not have in the window, each key once."""
+    """Appends rows whose key the table does not have in the window, one per key."""
 
     window: TableWindow | None = None
 
@@ -210,10 +210,10 @@ class Deduplicated(_KeyMerge):
 
 @dataclass(frozen=True)
 class KeyOverwrite(_Keyed):
-    """All rows of the table whose key occurs in the batch, and with a window those in it, give way to the batch.
+    """Replaces all rows of the table whose key occurs in the batch and, with a window, those inside it.
 
-    One MERGE: each key once, to delete what matches it, and beside them the rows, which match nothing. In a ``chunk``
-    of a replay, rows whose key the table has later than the window are left out: what it has is newer.
+    One MERGE: one row per key deletes what matches, and the batch's rows, which match nothing, are inserted. In a
+    ``chunk`` of a replay, rows whose key the table has above the window are dropped: the table's are newer.
     """
 
     window: TableWindow | None = None
@@ -226,7 +226,7 @@ class KeyOverwrite(_Keyed):
             self.window.check(tuple(rows.columns))
 
     def looked_at(self, rows: DataFrame, target: Target) -> tuple[str | None, KeySurvey]:
-        """The window in SQL and what the keys look like; ``RowsRefused`` where more would go than is allowed."""
+        """The window as SQL and a survey of the keys; raises ``RowsRefused`` where too many rows would be deleted."""
         assert target.columns is not None
         condition = None if self.window is None else self.window.condition(target.columns)
         survey = self.keys.survey(rows, condition)
@@ -255,7 +255,7 @@ class KeyOverwrite(_Keyed):
         )
 
     def _current(self, rows: DataFrame, target: Target) -> DataFrame:
-        """The rows without those whose key the table has later than the window."""
+        """The rows, without those whose key the table has above the window."""
         from pyspark.sql import functions as f
 
         assert target.columns is not None
@@ -268,10 +268,10 @@ class KeyOverwrite(_Keyed):
 
 
 class LoadFrame(SparkFrame):
-    """The rows of one commit, and how they are loaded."""
+    """The rows of one commit and their load strategy."""
 
     def __init__(self, session: SparkSession, batch: Batch, strategy: Callable[[Sequence[str]], Strategy]) -> None:
-        """``strategy`` gets the columns of the rows, whose spelling it takes for the names in a configuration."""
+        """``strategy`` gets the columns of the rows and uses their spelling for names in the configuration."""
         super().__init__(session, batch)
         self._batch = batch
         self._given = self._work
@@ -281,7 +281,7 @@ class LoadFrame(SparkFrame):
         self._columns = self._strategy.columns(self._columns)
 
     def columns(self, table: pa.Schema | None) -> pa.Schema:
-        """The columns that will be written; what ``table`` requires is taken to be there, since Delta looks."""
+        """The columns to be written; those that ``table`` requires count as required, since Delta checks values."""
         return require_as(self._columns, table)
 
     def _save(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
@@ -303,12 +303,12 @@ class LoadFrame(SparkFrame):
 
     @property
     def _gathered(self) -> int | None:
-        """How many rows a statement must find in the work area; unknown where a transform runs inside of it."""
+        """How many rows the statement must find in the work area; None where a transform runs inside it."""
         is_read_as_is = self._pipeline.transform is None or self._work is not self._given
         return self._work.rows if is_read_as_is else None
 
     def _rows(self) -> DataFrame:
-        """The rows after the transform, which runs once: what it made is kept beside the batch."""
+        """The rows after the transform, which runs once: its result is kept beside the batch."""
         if not self._is_stable:
             work = replace(self._batch.work, uri=f"{self._batch.work.uri}/transformed")
             source = replace(self._batch.source, watermark_columns=())
@@ -323,10 +323,10 @@ class LoadFrame(SparkFrame):
 def load_frame(
     session: SparkSession, batch: Batch, *, window: RowFilter | None = None, chunk: bool = False
 ) -> LoadFrame:
-    """The rows of ``batch`` as they wait for their commit, by the pipeline's transform and load strategy.
+    """The rows of ``batch`` with the pipeline's transform and load strategy, ready to be committed.
 
-    ``window`` has the bounds of the read, for strategies that look at the same part of the table; ``chunk``: it is one
-    of a replay, which takes the place of what the table has there.
+    ``window`` has the bounds of the read, for strategies that replace the same part of the table. ``chunk`` says that
+    it is the window of a replay, which replaces what the table has there.
     """
     owner = f"{batch.pipeline.name}/{batch.source.name}"
     strategy = partial(strategy_of, batch.pipeline.sink.load, batch.source, owner, window, chunk=chunk)
@@ -342,9 +342,9 @@ def strategy_of(
     chunk: bool = False,
     columns: Sequence[str] = (),
 ) -> Strategy:
-    """How the rows of a read with these bounds get into the table; ``owner`` is for messages.
+    """The load strategy of a read with these bounds; ``owner`` names it in messages.
 
-    Names are taken as ``columns``, those of the rows, spell them.
+    Configured names are matched to ``columns``, the names in the rows, whatever their case.
     """
 
     def own(names: Sequence[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The table that a strategy writes, the keys of a batch, and the part of the table that it replaces."""
+"""The table that a strategy writes, the merge keys of a batch, and the window of the table that it replaces."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ _SOURCE = "tidegate_rows"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A Delta table at ``path``. ``columns`` is None where it is not there yet; with ``new_columns`` the rows bring
-    some that it lacks. ``partitioned_by`` is for a table that is made now. ``gathered`` is how many rows there
-    must be to write, where that is known.
+    """A Delta table at ``path``. ``columns`` is None before it exists; ``new_columns``: the rows bring columns that it
+    lacks. ``partitioned_by`` is for a table that is created now. ``gathered`` is the number of rows to write, if known.
     """
 
     path: str
@@ -36,15 +35,15 @@ class Target:
     gathered: int | None = None
 
     def read(self, session: SparkSession) -> DataFrame:
-        """Its rows as they are now; in a MERGE into the same table, those of the version that it writes to.
+        """The table's rows; inside a MERGE into the same table, those of the version that the MERGE writes to.
 
-        Delta reads a table inside a statement that writes it at the statement's own version, and fails the statement
-        where others commit meanwhile: then it is given again, and reads again.
+        Delta reads the table at the statement's own version and fails the statement if others commit meanwhile; it is
+        then tried again, and reads again.
         """
         return session.read.format("delta").load(self.path)
 
     def check_read(self, rows: int) -> None:
-        """``RowsRefused`` where a look at the rows to write found more or fewer than were gathered."""
+        """Raise ``RowsRefused`` if more or fewer rows were read than were gathered."""
         if self.gathered not in (None, rows):
             raise RowsRefused(
                 f"{self.gathered} rows were gathered for {self.path}, and Spark finds {rows} of them",
@@ -52,7 +51,7 @@ class Target:
             )
 
     def save(self, rows: DataFrame, mode: str = "append", replaced: str | None = None) -> None:
-        """Append ``rows``, or put them in the place of all rows, or of those for which ``replaced`` holds."""
+        """Append ``rows``, or replace all rows, or replace those that match ``replaced``."""
         writer = rows.write.format("delta").mode(mode).option("partitionOverwriteMode", "static")
         if replaced is not None:
             writer = writer.option("replaceWhere", check_text(rows.sparkSession, replaced))
@@ -63,9 +62,9 @@ class Target:
         writer.save(self.path)
 
     def merge(self, rows: DataFrame, condition: str, *clauses: str) -> None:
-        """One MERGE of ``rows``, which are called ``s`` in the texts, into the table, called ``t``.
+        """One MERGE of ``rows``, alias ``s``, into the table, alias ``t``.
 
-        That the columns fit is known by now; with evolution Delta also takes structs that lack a field.
+        The columns are known to fit; schema evolution is on for structs that lack a field.
         """
         rows.createOrReplaceTempView(_SOURCE)
         statement = (
@@ -79,10 +78,10 @@ _PLACE = "__tidegate_place"
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The columns that tell rows apart, and what decides between rows that have the same values in them.
+    """The merge keys, and what decides between rows with equal keys.
 
-    ``order`` are the watermark columns: the row counts whose greatest value is the latest (as a ``tuple``: in their
-    order), then the one that is the greatest in ``tie_break``. ``owner`` is for messages.
+    ``order`` are the watermark columns: the row with the latest greatest value wins (as a ``tuple``: compared in
+    order), then the one that is greatest in ``tie_break``. ``owner`` names the source in messages.
     """
 
     names: tuple[str, ...]
@@ -92,7 +91,7 @@ class Keys:
     tie_break: tuple[str, ...] = ()
 
     def check(self, rows: DataFrame) -> None:
-        """``SchemaMismatch`` where a key or a tie-breaker is no column of the rows."""
+        """Raise ``SchemaMismatch`` if a key or a tie-breaker is no column of the rows."""
         for role, names in (("merge key", self.names), ("tie_break", self.tie_break)):
             for name in names:
                 if name not in rows.columns:
@@ -102,7 +101,7 @@ class Keys:
                     )
 
     def columns(self) -> list[Column]:
-        """As Spark takes them."""
+        """The keys as Spark columns."""
         return [named(name) for name in self.names]
 
     def distinct(self, rows: DataFrame) -> DataFrame:
@@ -110,7 +109,7 @@ class Keys:
         return rows.select(*self.columns()).distinct()
 
     def survey(self, rows: DataFrame, window: str | None = None) -> KeySurvey:
-        """What the keys of ``rows`` look like, and how many rows lie outside ``window``."""
+        """Count rows, repeated keys, null keys, and rows outside ``window``."""
         from pyspark.sql import functions as f
 
         outside = f.lit(0) if window is None else f.count_if(~f.coalesce(f.expr(window), f.lit(False)))
@@ -123,7 +122,7 @@ class Keys:
         return KeySurvey(found[0] or 0, found[1] or 0, bool(found[2]), found[3] or 0)
 
     def latest(self, rows: DataFrame) -> DataFrame:
-        """One row for each key; ``RowsRefused`` where nothing decides between two that differ."""
+        """One row per key; raises ``RowsRefused`` where nothing decides between two different rows."""
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
@@ -161,7 +160,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class KeySurvey:
-    """``rows`` of a batch, the ``most`` that have one key, whether a key has a null in it, and rows ``outside``."""
+    """``rows`` in a batch, the ``most`` with one key, whether a key holds a null, and rows ``outside`` the window."""
 
     rows: int
     most: int
@@ -170,9 +169,9 @@ class KeySurvey:
 
 
 def equal_keys(names: Sequence[str], *, nulls: bool, called: Mapping[str, str] | None = None) -> str:
-    """The condition that a row of the table has the key of a row of the batch; null is a key like any other.
+    """SQL for "table and batch have the same key"; null equals null.
 
-    ``called`` has the name in the batch where it is another one.
+    ``called`` maps a key to its name in the batch where that differs.
     """
     sign = "<=>" if nulls else "="
     return " AND ".join(f"t.{quote(name)} {sign} {_of_batch(name, called)}" for name in names)
@@ -197,9 +196,9 @@ _THERE = "__tidegate_there"
 
 @dataclass(frozen=True, slots=True)
 class TableWindow:
-    """Rows of the table that a read covers. ``names`` has the table's name of a column where it is another one.
+    """The part of the table that a read covers. ``names`` maps a column to its name in the table where that differs.
 
-    ``zone`` is where times without a zone belong: they are compared with the moments that the table has.
+    ``zone`` is the zone of times without one; they are compared with the table's instants.
     """
 
     rows: RowFilter
@@ -209,7 +208,7 @@ class TableWindow:
 
     @classmethod
     def of_bounds(cls, bounds: Mapping[str, tuple[Value, Value]], owner: str) -> TableWindow:
-        """From lower to upper, both inside."""
+        """The window from lower to upper bound, both included."""
         ranges = (
             ColumnRange(name, Bound(lower, inclusive=True), Bound(upper, inclusive=True))
             for name, (lower, upper) in bounds.items()
@@ -222,7 +221,7 @@ class TableWindow:
         return tuple(self.names.get(name, name) for name in self.rows.columns)
 
     def condition(self, columns: pa.Schema) -> str:
-        """The window in SQL over a table with these ``columns``; ``SchemaMismatch`` where one is missing."""
+        """The window as SQL over a table with these ``columns``; raises ``SchemaMismatch`` if one is missing."""
         import pyarrow.types as kinds
 
         rows = rename_columns(replace(self.rows, extra=None), self.names)
@@ -237,7 +236,7 @@ class TableWindow:
         return predicate(replace(rows, ranges=ranges), SqlDialect.SPARK) or "true"
 
     def later(self, columns: pa.Schema) -> str | None:
-        """The rows above the window in SQL; None where the table does not have its columns."""
+        """SQL for rows above the window; None where the table lacks its columns."""
         ranges = tuple(
             ColumnRange(each.column, Bound(each.upper.value, inclusive=not each.upper.inclusive))
             for each in self.rows.ranges
@@ -247,7 +246,7 @@ class TableWindow:
         return replace(self, rows=RowFilter(ranges)).condition(columns) if is_known else None
 
     def check(self, columns: tuple[str, ...]) -> None:
-        """``SchemaMismatch`` where the rows to write do not have the columns of the window."""
+        """Raise ``SchemaMismatch`` if the rows to write lack a column of the window."""
         for each, name in zip(self.rows.columns, self.columns, strict=True):
             if name not in columns:
                 raise SchemaMismatch(
@@ -259,13 +258,13 @@ class TableWindow:
         return replace(each, lower=self._moment(each.lower), upper=self._moment(self._behind_jump(each.upper)))
 
     def _behind_jump(self, bound: Bound | None) -> Bound | None:
-        """An upper bound that lies where clocks jump, behind that: rows below it in local time may be later moments."""
+        """An upper bound inside a change of clocks, moved behind it: lower local times may be later instants."""
         is_local = bound is not None and isinstance(bound.value, datetime) and bound.value.tzinfo is None
         jump = jump_around(bound.value, self.zone) if is_local else None  # type: ignore[union-attr, arg-type]  # a time
         return bound if jump is None else Bound(jump.until)
 
     def _moment(self, bound: Bound | None) -> Bound | None:
-        """The bound as a moment: a time without a zone, and the midnight that a day is, belong to the source's."""
+        """The bound as an instant; times without a zone, and dates as midnight, are in the source's zone."""
         if bound is None or not isinstance(bound.value, date):
             return bound
         value = bound.value if isinstance(bound.value, datetime) else datetime.combine(bound.value, time())
@@ -276,9 +275,9 @@ class TableWindow:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What must not happen to a window without somebody's word.
+    """Refuses to delete more of a window than the configuration allows.
 
-    It counts before the statement, in the table as it is then: what others commit between the two is not in the count.
+    It counts before the statement; what others commit in between is not counted.
     """
 
     owner: str
@@ -286,7 +285,7 @@ class Guard:
     allow_empty_window: bool = False
 
     def inside(self, outside: int, condition: str) -> None:
-        """``RowsRefused`` where rows to write are not in the window: they would be written again next time."""
+        """Raise ``RowsRefused`` if rows to write lie outside the window: the next run would write them again."""
         if outside:
             raise RowsRefused(
                 f"{self.owner}: {outside} rows lie outside the window that they are to replace ({condition})",
@@ -294,7 +293,7 @@ class Guard:
             )
 
     def check(self, rows: DataFrame, count: int, keys: Keys, target: Target, condition: str) -> None:
-        """``RowsRefused`` where more would be deleted than is allowed."""
+        """Raise ``RowsRefused`` if more rows would be deleted than allowed."""
         if not count:
             return self.check_empty(rows, target, condition)
         there, gone = _fate(target.read(rows.sparkSession).where(condition), keys.distinct(rows), keys)
@@ -307,7 +306,7 @@ class Guard:
         return None
 
     def check_empty(self, rows: DataFrame, target: Target, condition: str) -> None:
-        """``RowsRefused`` where nothing came and the table has rows in the window."""
+        """Raise ``RowsRefused`` if the batch is empty and the table has rows in the window."""
         if self.allow_empty_window:
             return
         there = target.read(rows.sparkSession).where(condition).count()
@@ -318,7 +317,7 @@ class Guard:
             )
 
     def check_whole(self, rows: DataFrame, target: Target) -> None:
-        """``RowsRefused`` where nothing came, and all rows of the table would go."""
+        """Raise ``RowsRefused`` if the batch is empty and would delete all rows of the table."""
         if self.allow_empty_window or not rows.isEmpty():
             return
         there = target.read(rows.sparkSession).count()
@@ -327,7 +326,7 @@ class Guard:
 
 
 def emptied(owner: str, there: str) -> RowsRefused:
-    """Why a source without a row does not take the place of what a destination has."""
+    """The refusal to replace the rows of a table by those of an empty source."""
     return RowsRefused(
         f"{owner}: there is no row to write, and the table has {there}, which an overwrite would delete",
         "nothing was committed; if they were deleted at the source, set sink.allow_empty_window: true for one run",

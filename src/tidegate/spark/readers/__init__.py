@@ -1,1 +1,1 @@
-"""Readers of column sources, by Spark."""
+"""Readers of column sources on Spark."""

@@ -1,6 +1,6 @@
-"""Files that are scanned in full: decoded in tasks with the exactness of every file source, then filtered by Spark.
+"""Files that are scanned in full: tasks decode them as strictly as file sources, then Spark filters the rows.
 
-What such files hold is only known once they are read, so the batch itself tells its greatest values.
+Only the rows tell the greatest watermark values, so the batch itself gives the new watermark.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FilesReader(FrameReader):
 
     @cached_property
     def _whole(self) -> DataFrame:
-        """Every file that is there now."""
+        """All files that exist now."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         slices = list_files(self._files)
@@ -63,7 +63,7 @@ class FilesReader(FrameReader):
         return Packed(_scan_slots, self._files, fields, self._schema, slots)
 
     def _infer(self, slices: Sequence[FileSlice]) -> tuple[FieldSpec, ...]:
-        """The columns that the first records of some files have."""
+        """Columns inferred from the first records of some files."""
         if not self._is_excel:
             return infer_files(self._files, slices, self._schema)
         sheet, zone = self._read.sheet, self._source.source_timezone
@@ -80,6 +80,6 @@ def _scan_slots(
     schema: SchemaSpec,
     slots: Slots,
 ) -> Iterator[pa.RecordBatch]:
-    """What runs in the task."""
+    """The function that runs in a task."""
     for slot in slot_numbers(batches):
         yield from scan_files(files, fields, schema, slots[slot])

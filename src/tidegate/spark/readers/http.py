@@ -1,8 +1,7 @@
-"""Reads an HTTP API in Spark tasks: the range is divided among them, each record is asked for once.
+"""Reads an HTTP API in Spark tasks: they share the range, and each record is requested once.
 
-What was fetched is kept on the executors before anything else is done with it, so that nothing is asked for twice and
-the rows of one batch never differ; nothing of it goes through the driver. Credentials travel inside the tasks' code and
-appear in no plan.
+Executors keep what they fetched before anything else happens, so that no request is repeated and a batch never changes;
+nothing of it passes through the driver. Credentials travel inside the tasks' code and appear in no Spark plan.
 """
 
 from __future__ import annotations
@@ -47,19 +46,19 @@ class HttpReader(FrameReader):
         self._batch: tuple[tuple[Part, ...], DataFrame] | None = None
 
     def upper(self, now: datetime) -> Mapping[str, Value]:
-        """The greatest values that a read at ``now`` gives; none for columns that are not declared as times."""
+        """The upper bounds of a read at ``now``; only for columns that are declared as times."""
         return upper(self._source, self._schema, now)
 
     def read(self, rows: RowFilter) -> DataFrame:
-        """The records that match, with the declared or inferred columns; fetched when this returns."""
+        """The matching records with declared or inferred columns; they are fetched when this returns."""
         return self._matching(rows)
 
     def _frame_with_nulls(self, rows: RowFilter) -> DataFrame:
-        """What :meth:`read` gives for the same rows: it is fetched once for both."""
+        """The same rows as :meth:`read` before the filter; both share one fetch."""
         return self._frame(rows)
 
     def _frame(self, rows: RowFilter) -> DataFrame:
-        """Every record that the server gave; the same request is not made twice."""
+        """Every record that the server returned; no request is repeated."""
         asked = parts(self._source, rows, self._now)
         if self._batch is None or self._batch[0] != asked:
             self._batch = (asked, self._fetched(asked, rows))
@@ -76,7 +75,7 @@ class HttpReader(FrameReader):
     def _typed(
         self, frame: DataFrame, fetch: Fetch | None, asked: tuple[Part, ...], fields: tuple[FieldSpec, ...]
     ) -> DataFrame:
-        """The records as rows with columns; raises for one that does not fit."""
+        """The records as typed rows; raises for a record that does not fit."""
         import pyarrow as pa
         from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -88,7 +87,7 @@ class HttpReader(FrameReader):
         return self._kept(frame.mapInArrow(decoded, wanted)).where("error is null").select("row.*")
 
     def _kept(self, frame: DataFrame) -> DataFrame:
-        """``frame``, carried out once; raises the error that a task met."""
+        """``frame``, evaluated once; raises the error of a failed task."""
         from pyspark import StorageLevel
 
         try:
@@ -104,7 +103,7 @@ class HttpReader(FrameReader):
         return SourceError(f"{self._source.uri}: Spark gave up on a task: {cause(error, self._mask)}", self._remedy)
 
     def _inferred(self, kept: DataFrame, rows: RowFilter) -> tuple[FieldSpec, ...]:
-        """Columns that hold every record; each watermark column is there, also where it has no value."""
+        """Columns that hold every record; each watermark column is among them, even without a value."""
         try:
             telling = kept.where("lines is not null").mapInArrow(_tell_shapes, "line binary").collect()
         except Exception as error:
@@ -123,7 +122,7 @@ class HttpReader(FrameReader):
 
 
 def _blocks(batches: Iterator[pa.RecordBatch], fetch: Fetch | None) -> Iterator[LineBlock]:
-    """Blocks by requests, where numbers of slots come in; without ``fetch``, those that were kept before."""
+    """Fetched blocks of the requests whose slot numbers come in; without ``fetch``, the blocks that were kept."""
     if fetch is not None:
         for slot in slot_numbers(batches):
             yield from blocks(fetch, slot, Counts())
@@ -134,7 +133,7 @@ def _blocks(batches: Iterator[pa.RecordBatch], fetch: Fetch | None) -> Iterator[
 
 
 def _keep(batches: Iterator[pa.RecordBatch], fetch: Fetch) -> Iterator[pa.RecordBatch]:
-    """Blocks as they are, one per row; an error is the last row."""
+    """Blocks unchanged, one per row; an error is the last row."""
     import pyarrow as pa
 
     kinds = {"error": pa.string(), "part": pa.int32(), "page": pa.int32(), "first": pa.int32(), "lines": pa.binary()}
@@ -169,7 +168,7 @@ def _error(error: TidegateError, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _tell_shapes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The records that tell something about the columns which no other of the task does."""
+    """Records that add something to what the task knows about the columns."""
     import pyarrow as pa
 
     shapes = Shapes()
@@ -179,7 +178,7 @@ def _tell_shapes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _type_of(bound: Bound | None) -> str:
-    """The type of a column that has no value yet, by its watermark."""
+    """The type of a column without values, by its watermark."""
     match None if bound is None else bound.value:
         case bool():
             return "boolean"

@@ -1,10 +1,7 @@
-"""Iceberg tables: the files of one snapshot that can hold wanted rows, read by Spark's own Parquet reader.
+"""Iceberg tables: Spark's own Parquet reader reads those files of one snapshot that can hold wanted rows.
 
-Names may change and columns may come; the number stays. Spark finds a column of a Parquet file by it.
-
-Columns are found by the numbers that Iceberg gives them, under whatever name a file has them. Spark's fast reader and
-the filters it takes look at names, too: where a name has meant something else, rows are read one by one, and no row
-group is passed over.
+Columns are found by Iceberg's field ids, whatever a file calls them. Spark's vectorised reader and its pushed filters
+also go by names: where a name once meant another column, rows are read one by one and no row group is skipped.
 """
 
 from __future__ import annotations
@@ -35,14 +32,14 @@ _HYPHENS = "^(.{8})(.{4})(.{4})(.{4})(.{12})$"
 
 
 def spark_columns(fields: Sequence[Mapping[str, Any]], source: str) -> StructType:
-    """The columns of ``fields``, a struct in the JSON of the Iceberg specification; raises for what Spark has not."""
+    """Spark columns for ``fields``, a struct in the JSON of the Iceberg specification; raises for types Spark lacks."""
     from pyspark.sql.types import StructType
 
     return StructType([_field(each, each["name"], source) for each in fields])
 
 
 def as_written(frame: DataFrame, fields: Sequence[Mapping[str, Any]]) -> DataFrame:
-    """``frame`` without the numbers, which are Iceberg's alone, and with UUIDs as the texts they are written as."""
+    """``frame`` without Iceberg's field ids, and with UUIDs as text."""
     uuids = {each["name"] for each in fields if each["type"] == "uuid"}
     return frame.select(*(_plain(each, is_uuid=each.name in uuids) for each in frame.schema))
 
@@ -131,7 +128,7 @@ _GLOB = re.compile(r"([\\\[\]{}*?])")
 
 
 class IcebergReader(TableReader):
-    """Reads one Iceberg table, pinned to the snapshot that is the newest when it is first asked."""
+    """Reads one Iceberg table, pinned to the newest snapshot at the first question."""
 
     def _frame(self, rows: RowFilter) -> DataFrame:
         planned = self._table.plan_files(self._fitted(rows, self._whole.schema))
@@ -140,7 +137,7 @@ class IcebergReader(TableReader):
 
     @cached_property
     def _whole(self) -> DataFrame:
-        """No row, and all columns."""
+        """An empty frame with all columns."""
         return self._scan([])
 
     @cached_property

@@ -1,12 +1,11 @@
-"""Tables and queries of a database by JDBC: the condition is in the statement, several connections share the read.
+"""Tables and queries of a database over JDBC: the condition is in the statement, and connections share the read.
 
-The ranges of the connections are asked from the database by counting rows, so that a skewed key makes equal shares.
-Every row meets the condition of exactly one of them, null included.
+The database itself counts rows to find the range of each connection, so that a skewed key still gives equal shares.
+Every row, nulls included, belongs to exactly one of them.
 
-No value is bent on its way through driver and Java. A driver turns times by the zone of its Java machine, gives
-decimals a scale of its own and takes ``infinity`` for a year. So the database itself writes such values as text, and
-Spark reads the text: exactly, or the row is refused with the name of the column and the value. What a Delta table has
-no type for stays the text of the database.
+No value changes on its way through driver and JVM. A driver shifts times by the JVM's zone, gives decimals a scale of
+its own, and turns ``infinity`` into a year. So the database writes such values as text, and Spark parses the text:
+exactly, or the row is refused with its column and value. Types that Delta lacks stay the database's text.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _NO_DRIVER = re.compile(r"No suitable driver|ClassNotFoundException|CLASS_NOT_FO
 
 
 class JdbcConnection:
-    """How one database is reached; every statement has connections of its own."""
+    """How to reach one database; every statement opens connections of its own."""
 
     def __init__(self, session: SparkSession, read: JdbcRead, source: str) -> None:
         self._session = session
@@ -67,7 +66,7 @@ class JdbcConnection:
     def frame(
         self, statement: str, types: Mapping[str, str] | None = None, conditions: Sequence[str] = ()
     ) -> DataFrame:
-        """The rows of ``statement``, one connection per condition; ``types`` overrule those that Spark chooses."""
+        """The rows of ``statement``, one connection per condition; ``types`` override those that Spark chooses."""
         table = f"({statement}) tidegate_read"
         options = self._options()
         if types:
@@ -80,7 +79,7 @@ class JdbcConnection:
             raise self.problem(error) from None
 
     def asked(self, statement: str, types: Mapping[str, str] | None = None) -> list[dict[str, Value | None]]:
-        """The answer to ``statement``, which has a few rows."""
+        """The answer to a ``statement`` that returns a few rows."""
         frame = self.frame(statement, types)
         try:
             return collected(frame)
@@ -102,7 +101,7 @@ class JdbcConnection:
         return options | given | self._session_start(read.properties)
 
     def _session_start(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """The zone of every session, after what the configuration has to be done first, where that can go before."""
+        """The statement that fixes the session's zone, after the configuration's own where both can be combined."""
         own = next((value for name, value in properties.items() if name.lower() == _START.lower()), None)
         zone = _ZONE.get(self.dialect)
         if zone is None:
@@ -118,7 +117,9 @@ class JdbcConnection:
         return {_START: f"{own.rstrip().rstrip(';')}\n;{zone}"}
 
     def problem(self, error: Exception) -> TidegateError:
-        """What the database or Spark told, without address and secrets; the first error is not chained: it has them."""
+        """What database or Spark reported, without address and secrets; the original error, which has both, is not
+        chained.
+        """
         if isinstance(error, TidegateError):
             return error
         refused = database_refusal(error, self._mask)
@@ -132,16 +133,16 @@ class JdbcConnection:
 
     @cached_property
     def _mask(self) -> Mask:
-        """What must not show: the password, values of properties, the address as a whole, and its parameters."""
+        """Masks the password, property values, the whole address, and its parameters."""
         parameters = re.split(r"[?;&]", self._read.url)[1:]
         values = [each.partition("=")[2] for each in parameters]
         return Mask.around(self._read) | Mask.of(self._read.url, self._url, *parameters, *values)
 
 
 def _as_spark_knows_it(url: str) -> str:
-    """The address by which Spark quotes names as the database wants it: it knows MySQL, and no MariaDB.
+    """The address in a form whose quoting Spark knows: Spark knows MySQL but not MariaDB.
 
-    MariaDB's driver takes the address of a MySQL database where it has the word ``permitMysqlScheme``.
+    MariaDB's driver accepts a MySQL address with ``permitMysqlScheme``.
     """
     if not _MARIADB.match(url):
         return url
@@ -149,7 +150,7 @@ def _as_spark_knows_it(url: str) -> str:
 
 
 def database_refusal(error: Exception, mask: Mask) -> Refusal:
-    """What the driver said, where Spark keeps it; its own words say no more than that something failed."""
+    """The driver's own message inside a Spark error, which by itself only says that something failed."""
     trace = mask(str(getattr(error, "_stackTrace", None) or ""))
     text = f"{mask(str(error))}\n{trace}"
     causes = re.findall(r"^Caused by: (.+)$", trace, re.MULTILINE)
@@ -193,11 +194,11 @@ class JdbcReader:
         return GreatestValues(seen, count_in(counted[0]["nulls"]))
 
     def kinds(self, columns: Sequence[str]) -> dict[str, str]:
-        """Which columns hold times, by the database's own account."""
+        """Which columns hold times, according to the database."""
         return kinds_of_times(columns, self._columns.schema, self._source.name)
 
     def read(self, rows: RowFilter) -> DataFrame:
-        """The rows that match, by as many connections as are worth it."""
+        """The matching rows, over as many connections as pay off."""
         wanted = self._fitted(rows)
         conditions = self._conditions(wanted)
         divided_by = self._partition_column(wanted) if len(conditions) > 1 else None
@@ -207,12 +208,12 @@ class JdbcReader:
         return given(restored, self._schema, self._source.source_timezone, self._source.name)
 
     def problem(self, error: Exception) -> TidegateError:
-        """What went wrong while the rows of :meth:`read` were computed."""
+        """The error for a failure while the rows of :meth:`read` were computed."""
         return self._connection.problem(error)
 
     @cached_property
     def _columns(self) -> JdbcColumns:
-        """The columns by the database's own account."""
+        """The columns, according to the database."""
         everything = JdbcStatements(self._read).rows(RowFilter())
         return JdbcColumns(self._connection.frame(everything).schema, self._connection.dialect)
 
@@ -231,7 +232,7 @@ class JdbcReader:
         return self._connection.asked(statement, types)
 
     def _conditions(self, rows: RowFilter) -> tuple[str, ...]:
-        """One condition per connection: equal shares, each of ``fetch_size`` rows at least."""
+        """One condition per connection: equal shares of at least ``fetch_size`` rows."""
         column = self._partition_column(rows)
         statements = self._statements
         if column is None or self._parallelism < 2 or not statements.sorts_as_we_do(column):
@@ -249,7 +250,7 @@ class JdbcReader:
         return rows.columns[0] if rows.columns else None
 
     def _bounds(self, statements: JdbcStatements, rows: RowFilter, column: str, parts: int, found: int) -> set[Any]:
-        """The least value of each share; those of a sample where the table is large and can be sampled."""
+        """The least value of each share, from a sample where the table is large and can be sampled."""
         can_sample = self._read.table is not None and self._connection.dialect is SqlDialect.POSTGRESQL
         if can_sample and found > EXACT_UP_TO:
             percent = 100 * SAMPLED_ROWS / found
@@ -298,10 +299,10 @@ _UNBOUNDED = (38, 18)
 
 @dataclass(frozen=True, slots=True)
 class _ColumnTransfer:
-    """How one column is brought over: what the database is asked for, and the type that its values have in the rows.
+    """How one column is fetched: the expression to select, and the type of its values in the rows.
 
-    ``is_text``: what it is asked for is text, of which Spark makes a value of ``kind``. ``sorts``: its values have one
-    order there and here.
+    ``is_text``: the database sends text, which Spark parses as ``kind``. ``sorts``: database and Spark order its values
+    alike.
     """
 
     field: StructField
@@ -312,14 +313,14 @@ class _ColumnTransfer:
 
     @property
     def compared(self) -> DataType:
-        """The type of its bounds: a decimal is one also where its rows are text."""
+        """The type of its bounds; a decimal stays a decimal even where its rows are text."""
         from pyspark.sql.types import DecimalType
 
         return self.field.dataType if isinstance(self.field.dataType, DecimalType) else self.kind
 
 
 class JdbcColumns:
-    """The columns of one table or query, as ``dialect`` is best asked for them; ``schema`` is for their bounds."""
+    """The columns of one table or query and how ``dialect`` fetches them; ``schema`` gives the types of bounds."""
 
     def __init__(self, schema: StructType, dialect: SqlDialect) -> None:
         from pyspark.sql.types import StructField, StructType
@@ -330,7 +331,7 @@ class JdbcColumns:
         )
 
     def selected(self) -> tuple[FetchedColumns, ...]:
-        """Every column as it is to be selected."""
+        """The select expression of every column."""
         from pyspark.sql.types import StringType
 
         return tuple(
@@ -341,7 +342,7 @@ class JdbcColumns:
         )
 
     def check_followed(self, column: str, source: str) -> None:
-        """Refuse a watermark column whose values come as text that does not sort as they do."""
+        """Refuse a watermark column that arrives as text which sorts differently from its values."""
         way = self._ways[column]
         if not way.sorts:
             called = way.field.metadata.get("jdbcClientType")
@@ -351,13 +352,13 @@ class JdbcColumns:
             )
 
     def fetched(self) -> dict[str, str]:
-        """The types of columns that are fetched otherwise than Spark would, where the database does not write text."""
+        """Types that override Spark's choice, for columns that the database does not send as text."""
         return {name: TEXT for name, way in self._ways.items() if _is_clock(way.field) and way.template == "{}"}
 
     def restored(self, frame: DataFrame, declared: StructType | None = None) -> DataFrame:
-        """``frame``, fetched so, with the types that the columns have.
+        """``frame``, fetched this way, with the columns' real types.
 
-        A column that is ``declared`` as text is the text of the database; as a decimal, it is read into that.
+        A column ``declared`` as text keeps the database's text; one declared as a decimal is parsed into it.
         """
         wanted = {} if declared is None else {field.name.lower(): field.dataType for field in declared}
         came = {field.name: field.dataType for field in frame.schema}
@@ -365,7 +366,7 @@ class JdbcColumns:
         return frame.select(*columns)
 
     def greatest_type(self, column: str) -> str:
-        """The type by which a computed value of ``column`` is fetched."""
+        """The type in which an aggregate of ``column`` is fetched."""
         from pyspark.sql.types import DecimalType
 
         way = self._ways[column]
@@ -373,7 +374,7 @@ class JdbcColumns:
         return TEXT if as_text else str(way.kind.simpleString())
 
     def greatest(self, column: str, value: Value | None) -> Value | None:
-        """What was fetched by :meth:`greatest_type`, as the value it is."""
+        """The value of an aggregate that was fetched with :meth:`greatest_type`."""
         if not isinstance(value, str):
             return value
         try:
@@ -411,7 +412,7 @@ def _way(field: StructField, dialect: SqlDialect) -> _ColumnTransfer:
 
 
 def _decimal(field: StructField, kind: DecimalType, dialect: SqlDialect) -> _ColumnTransfer:
-    """As a decimal where Delta has one so wide; else as text."""
+    """A decimal where Delta has one that wide, else text."""
     from pyspark.sql.types import StringType
 
     scale = field.metadata.get("scale", kind.scale)
@@ -437,7 +438,7 @@ def _restored(way: _ColumnTransfer, came: DataType, declared: DataType | None) -
 
 
 def _exact(text: Column, kind: DataType, name: str) -> Column:
-    """``text`` as a value of ``kind``; a row whose text stands for none, or for one with more digits, is refused."""
+    """``text`` as a value of ``kind``; refuses a row whose text is no such value or has more digits."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import DateType, DecimalType, LongType, TimestampType
 
@@ -479,5 +480,5 @@ def _value_of(text: str, kind: DataType) -> Value:
 
 
 def _is_clock(field: StructField) -> bool:
-    """Whether a column holds times of day, which Spark takes for times of the first day of 1970."""
+    """Whether a column holds times of day, which Spark would turn into times on 1970-01-01."""
     return bool(field.metadata.get("logical_time_type"))

@@ -1,7 +1,7 @@
 """What the readers of column sources share, and the reader of a Python function.
 
-Each has a session of its own. A source is a DataFrame, out of which Spark takes the rows that match; its columns become
-those that are declared. A database answers by itself and has another reader.
+Each reader has a Spark session of its own. A source is a DataFrame from which Spark takes the matching rows, cast to
+the declared columns. Databases evaluate conditions themselves and have another reader.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class FrameReader(ABC):
 
     @abstractmethod
     def _frame(self, rows: RowFilter) -> DataFrame:
-        """What is scanned for ``rows``, which holds all of them."""
+        """The frame to scan for ``rows``; it holds all of them."""
 
     def greatest(self, rows: RowFilter) -> GreatestValues:
-        """The greatest values of the rows that match; rows with null in every column are counted besides."""
+        """The greatest values of the matching rows, and how many rows have null in every watermark column."""
         with reading(self._source.name, self._remedy, self._mask):
             frame = self._frame_with_nulls(rows)
             wanted = self._fitted(with_nulls(rows), frame.schema)
@@ -56,11 +56,11 @@ class FrameReader(ABC):
         return GreatestValues(dict(zip(rows.columns, seen.values.values(), strict=True)), seen.nulls)
 
     def read(self, rows: RowFilter) -> DataFrame:
-        """The rows that match, with the declared columns."""
+        """The matching rows with the declared columns."""
         return given(self._matching(rows), self._schema, self._source.source_timezone, self._source.name)
 
     def _frame_with_nulls(self, rows: RowFilter) -> DataFrame:
-        """The same, with rows that have null where a watermark should be."""
+        """The same rows, and those with a null watermark."""
         return self._frame(with_nulls(rows))
 
     def _matching(self, rows: RowFilter) -> DataFrame:
@@ -72,7 +72,7 @@ class FrameReader(ABC):
 
 
 class FunctionReader(FrameReader):
-    """Calls one function in the driver, with the session and a request; it returns a DataFrame."""
+    """Calls a function in the driver with the session and a request; it must return a DataFrame."""
 
     _remedy = FUNCTION_REMEDY
 
@@ -100,9 +100,9 @@ def call_function(
     *,
     failed: str = "",
 ) -> DataFrame:
-    """What the function returns, which must be a DataFrame.
+    """The DataFrame that the function returns.
 
-    ``said`` is how messages speak of it, ``failed`` how they do so when it raises.
+    Messages call the function ``said``, and ``failed`` when it raises.
     """
     from pyspark.sql import DataFrame
 
@@ -116,24 +116,24 @@ def call_function(
 
 
 def utc_session(session: SparkSession) -> SparkSession:
-    """A session that shares everything but settings: its zone is UTC, and a value that does not fit is an error."""
+    """A session with settings of its own: UTC, and an error for a value that does not fit."""
     return own_session(session, {"spark.sql.ansi.enabled": "true"})
 
 
 def task_count(session: Any) -> int:
-    """How many tasks the session runs at once; a Spark Connect server does not say."""
+    """How many tasks run at once; a default where a Spark Connect server does not say."""
     return int(session.sparkContext.defaultParallelism) if hasattr(session, "newSession") else DEFAULT_PARALLELISM
 
 
 def declared(schema: SchemaSpec) -> StructType | None:
-    """The declared columns as Spark's; None where the source's own are taken."""
+    """The declared columns as a Spark schema; None where the source's own count."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(arrow_schema(schema.fields)) if schema.fields else None
 
 
 def given(frame: DataFrame, schema: SchemaSpec, timezone: str, source: str) -> DataFrame:
-    """``frame`` with the declared columns and types, or with its own; times without a zone become instants."""
+    """``frame`` with the declared columns and types, or its own; times without a zone become instants."""
     timed = with_instants(frame, timezone)
     wanted = declared(schema)
     if wanted is None:
@@ -146,7 +146,7 @@ def given(frame: DataFrame, schema: SchemaSpec, timezone: str, source: str) -> D
 
 
 def with_instants(frame: DataFrame, timezone: str) -> DataFrame:
-    """``frame`` with its times without a zone as the instants they are in ``timezone``."""
+    """``frame`` with times without a zone as instants in ``timezone``."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import TimestampNTZType
 
@@ -159,7 +159,7 @@ def with_instants(frame: DataFrame, timezone: str) -> DataFrame:
 
 
 def unreadable(source: str, error: Exception, remedy: str, mask: Mask | None = None) -> TidegateError:
-    """What Spark, or a function, told about a source, as an error of ours, with nothing in it that ``mask`` hides."""
+    """A failure of Spark or of a function as an error of ours, masked by ``mask``."""
     mask = mask or Mask()
     if isinstance(error, TidegateError):
         masked: TidegateError = mask.error(error)
@@ -169,7 +169,7 @@ def unreadable(source: str, error: Exception, remedy: str, mask: Mask | None = N
 
 @contextmanager
 def reading(source: str, remedy: str, mask: Mask | None = None) -> Iterator[None]:
-    """Raises what is raised inside as :func:`unreadable` gives it."""
+    """Map errors inside the block by :func:`unreadable`."""
     try:
         yield
     except Exception as error:

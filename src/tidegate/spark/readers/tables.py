@@ -1,7 +1,7 @@
-"""Delta tables and folders of Parquet files: the condition is in the scan, which passes over files without such rows.
+"""Delta tables and folders of Parquet files: the condition is in the scan, which skips files by their statistics.
 
-A Delta table is pinned to its newest version, a folder to the files that are there, when the reader is first asked: the
-greatest values and the rows are those of one state.
+The first question pins a Delta table to its newest version and a folder to its present files, so that greatest values
+and rows come from one state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class TableReader(FrameReader):
-    """Reads one table by a scan of Spark's own."""
+    """Reads one table with Spark's own scan."""
 
     fixed_first = True
     _remedy = "check source_uri, and that the files are what 'type' says"
@@ -59,7 +59,7 @@ class TableReader(FrameReader):
             return reader.parquet(path)
 
     def _check_links(self) -> None:
-        """Spark follows every link and would read a file under each of its names: refuse what it must not follow."""
+        """Refuse symbolic links: Spark follows them all and would read a file under each of its names."""
         location, scope = self._read.location, Scope(follow_links=self._read.follow_links)
         store = open_store(location)
         if split_uri(location.uri)[0] != "file" or not store.exists():
