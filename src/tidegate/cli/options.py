@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 import click
 
+import tidegate
 from tidegate.cli.invocation import Invocation
+from tidegate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tidegate.specs.project import ProjectSpec
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -161,7 +167,7 @@ _json_option = click.option(
 )
 _PIPELINES = {
     "all": click.option("-p", "--pipeline", metavar="NAME", help="Only this pipeline (default: all)."),
-    "one": click.option("-p", "--pipeline", metavar="NAME", required=True, help="The pipeline."),
+    "one": click.option("-p", "--pipeline", metavar="NAME", help="The pipeline; needed if CONFIG has several."),
 }
 _SOURCES = {
     "all": click.option("-s", "--source", metavar="SOURCE", help="Only this source (default: all)."),
@@ -176,9 +182,29 @@ def target(
 
     def decorate(command: Decorated) -> Decorated:
         command = command if source == "none" else _SOURCES[source](command)
+        command = _with_only_pipeline(command) if pipeline == "one" else command
         return config_argument(_PIPELINES[pipeline](command))
 
     return decorate
+
+
+def _with_only_pipeline(command: Decorated) -> Decorated:
+    """The command, which gets the name of the only pipeline where none was named."""
+
+    @wraps(command)
+    def call(*args: Any, pipeline: str | None, config: Path, **given: Any) -> Any:
+        name = pipeline or only_pipeline(tidegate.load(config))
+        return command(*args, pipeline=name, config=config, **given)
+
+    return cast(Decorated, call)
+
+
+def only_pipeline(project: ProjectSpec) -> str:
+    """The name of the only pipeline; :class:`ConfigError` lists them where there are several."""
+    known = [each.name for each in project.pipelines]
+    if len(known) > 1:
+        raise ConfigError((f"{project.origin} has several pipelines; name one with -p: {', '.join(known)}",))
+    return known[0]
 
 
 def with_json(command: Callable[Concatenate[Invocation, P], R]) -> Callable[P, R]:

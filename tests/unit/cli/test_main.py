@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -77,7 +79,6 @@ def test_debug_shows_the_traceback_wherever_it_stands(arguments: tuple[str, ...]
         (("plan", "t.yml", "--jsn"), "--jsn"),
         (("nonsense",), "nonsense"),
         (("run", "t.yml", "--once", "--continuous"), "--once and --continuous exclude each other"),
-        (("watermark", "show", "t.yml"), "--pipeline"),
         (("status", "t.yml", "--log-level", "loud"), "loud"),
     ],
 )
@@ -87,6 +88,22 @@ def test_wrong_usage_names_what_is_wrong_and_where_to_look(arguments: tuple[str,
     assert message in result.stderr.splitlines()[0]
     assert result.stderr.splitlines()[-1].startswith("remedy: see tidegate")
     assert (result.exit_code, api.calls) == (2, [])
+
+
+def test_the_only_pipeline_need_not_be_named() -> None:
+    api = StandIn()
+    assert invoke("watermark", "show", "t.yml", api=api).exit_code == 0
+    assert api.calls[-1] == ("show_watermarks", {"config": Path("t.yml"), "pipeline": "events"})
+
+
+def test_one_of_several_pipelines_must_be_named() -> None:
+    two = replace(
+        standin.PROJECT, pipelines=(*standin.PROJECT.pipelines, replace(standin.PROJECT.pipelines[0], name="b"))
+    )
+    api = StandIn(load=two)
+    result = invoke("watermark", "show", "t.yml", api=api)
+    assert result.stderr == "error: pipelines.yml has several pipelines; name one with -p: events, b\n"
+    assert (result.exit_code, [name for name, _ in api.calls]) == (2, ["load"])
 
 
 def test_wrong_usage_is_json_too_when_asked() -> None:

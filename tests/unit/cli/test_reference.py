@@ -196,7 +196,6 @@ def test_the_json_shown_has_the_outermost_keys_of_what_is_printed(name: str) -> 
     arguments = [*name.split()[1:], "--json"]
     needed = ["t.yml"] if "CONFIG" in SECTIONS[name] and name != "tidegate doctor" else []
     needed += ["scratch"] if "chaos URI" in SECTIONS[name] else []
-    needed += ["-p", "events"] if "(required)" in SECTIONS[name] else []
     needed += NEEDED.get(name, [])
     needed += ["--yes"] if "| `--yes` |" in SECTIONS[name] else []
     result = invoke(*arguments, *needed)
