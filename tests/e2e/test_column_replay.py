@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from support.column_lake import SCHEMA, ColumnLake, InProcessColumnEngine
-from tidegate import show_watermarks, watermark_history
+from tidegate import set_watermark, show_watermarks, watermark_history
 from tidegate.core.columns.predicates import RowFilter
 from tidegate.errors import ConfigError, SourceError, TidegateError, WatermarkError
 from tidegate.reports.correction import ColumnReplayReport
@@ -401,6 +401,36 @@ def test_a_provider_gets_the_watermark_that_a_replay_saved(tmp_path: Path, kind:
     assert lake.replay(0, 10, 5, save=True).ok
     assert lake.run().ok
     lake.assert_exactly_once()
+
+
+def test_a_finished_replay_that_saved_skips_every_chunk_the_watermark_covers(tmp_path: Path) -> None:
+    lake = ColumnLake(tmp_path)
+    lake.arrive(*({"id": number} for number in range(30)))
+    assert fates(lake.replay(0, 30, 10, save=True)) == [("done", 10)] * 3
+    correct(lake, 3, 25)
+    before, lane = sorted(lake.root.rglob("*")), Broken()
+    report = lake.replay(0, 30, 10, save=True, lane=lane)
+    assert (report.ok, report.resumed, fates(report), lane.reads) == (True, True, [("skipped", 0)] * 3, [])
+    assert "3 of 3 chunks end at or below the stored watermark (id=30) and are skipped; --again" in notices(lake)
+    assert sorted(lake.root.rglob("*")) == before
+    report = lake.replay(0, 30, 10, save=True, again=True)
+    assert (report.resumed, fates(report)) == (False, [("done", 9), ("done", 10), ("done", 9)])
+    lake.assert_exactly_once()
+
+
+def test_what_lies_above_a_watermark_that_was_set_back_is_replayed(tmp_path: Path) -> None:
+    lake = ColumnLake(tmp_path)
+    lake.arrive(*({"id": number} for number in range(30)))
+    lake.replay(0, 30, 10, save=True)
+    set_watermark(lake.config, "orders", values={"id": "15"}, inclusive=True)
+    report = lake.replay(0, 30, 10, save=True)
+    assert (fates(report), report.saved) == ([("skipped", 0), ("done", 10), ("done", 10)], "id=30")
+    lake.assert_exactly_once()
+
+
+def test_a_replay_below_the_watermark_that_was_never_made_skips_nothing(lake: ColumnLake) -> None:
+    assert fates(lake.replay(0, 20, 10, save=True)) == [("done", 10), ("done", 10)]
+    assert fates(lake.replay(0, 20, 5, save=True)) == [("done", 5)] * 4
 
 
 def test_an_end_that_the_source_has_not_reached_is_not_saved(tmp_path: Path) -> None:

@@ -69,6 +69,6 @@ def test_versions_are_replayed_in_the_order_of_time_and_only_once(spark: SparkSe
     flow = DataFlow(lake.config, "orders")
     config = ReplayConfig(START, START + timedelta(days=6), {"days": 3}, save_watermark=True)
     for _ in range(2):
-        (report,) = run_replay(flow, config, max_workers=3)
+        (report,) = run_replay(flow, config, max_workers=3, again=True)
         assert (report.ok, [each.rows for each in report.chunks]) == (True, [1, 2])
         assert rows(lake, columns="note, __is_current") == [("a", False), ("b", False), ("c", True)]

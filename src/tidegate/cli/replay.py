@@ -54,6 +54,7 @@ _RANGE = (
         help="Chunks to read at once.",
     ),
     click.option("--fresh", is_flag=True, help="Start over instead of continuing an unfinished replay."),
+    click.option("--again", is_flag=True, help="With --save-watermark: repeat a finished replay, skip no chunk."),
 )
 
 
@@ -98,7 +99,7 @@ def replay(
     _source_file (sink.metadata_columns). If a file cannot be read, nothing changes.
 
     A range, for column sources: from --start up to --end, in chunks, one commit per chunk. The same command continues
-    an unfinished replay, and starts a finished one over.
+    an unfinished replay, and starts a finished one over; with --save-watermark it skips what the watermark covers.
     """
     if span["start"] is not None or span["end"] is not None:
         if files is not None or partition is not None:
@@ -197,6 +198,8 @@ def render_range_end(report: ColumnReplayReport) -> Iterator[Block]:
     fates = Counter(each.fate for each in report.chunks)
     rows = count(sum(each.rows for each in report.chunks), "row")
     text = f"{count(fates['done'], 'chunk')} committed, {rows}, in {duration(report.seconds)}"
+    if fates["skipped"]:
+        text = f"{text}; {count(fates['skipped'], 'chunk')} skipped"
     left = fates["failed"] + fates["planned"]
     if left:
         yield line(f"{text}; {count(left, 'chunk')} left: run the same replay again", Style.WARN)

@@ -89,6 +89,7 @@ def replay_range(
     into: str | None = None,
     max_workers: int = 1,
     fresh: bool = False,
+    again: bool = False,
     confirm: Callable[[ColumnReplayReport], bool] = agree,
     emit: events.Emit = events.ignore,
     stop: threading.Event | None = None,
@@ -97,8 +98,9 @@ def replay_range(
 
     Bounds given as text are read as values of the watermark column. In chunks such as ``{"months": 1}``, each one
     commit; an unfinished replay goes on where it was, a finished one begins anew, ``fresh`` begins anew in any case.
-    With ``save_watermark`` production goes on at the end of the contiguous finished chunks. An append whose rows the
-    next run would append again is refused unless ``allow_overlap`` says that no run follows.
+    With ``save_watermark`` production goes on at the end of the contiguous finished chunks, and a finished replay that
+    is asked for once more skips chunks that end at or below the stored watermark, unless ``again``. An append whose
+    rows the next run would append again is refused unless ``allow_overlap`` says that no run follows.
     """
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)
@@ -117,6 +119,7 @@ def replay_range(
             skip_gap=skip_gap,
             allow_overlap=allow_overlap,
             fresh=fresh,
+            again=again,
             max_workers=max_workers,
             emit=emit,
             stop=flag,
@@ -393,6 +396,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         skip_gap: bool = False,
         allow_overlap: bool = False,
         fresh: bool = False,
+        again: bool = False,
         max_workers: int = 1,
         emit: events.Emit = events.ignore,
         stop: threading.Event | None = None,
@@ -401,6 +405,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         super().__init__(bound, engine, emit, stop, clock)
         self._config = config
         self._fresh = fresh
+        self._again = again
         self._max_workers = max_workers
         self._pipeline = bound.pipeline if into is None else _into(bound.pipeline, into)
         self._elsewhere = into is not None
@@ -422,8 +427,8 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         predicate = explain(self._bound.source, checks.plan(self._clock()).reads)
         checks.check(self._clock())
         checks.check_alone(record.positions)
-        resumed, given_up = record.resume(fresh=self._fresh)
-        self._warnings = (*checks.warnings(), *(() if given_up is None else (given_up,)))
+        resumed, remark = record.resume(production, fresh=self._fresh, again=self._again)
+        self._warnings = (*checks.warnings(), *(() if remark is None else (remark,)))
         about = ColumnReplayReport(
             *self._names,
             self._pipeline.sink.table.uri,
@@ -443,6 +448,8 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         record, checks = self._record, self._checks
         for warning in self._warnings:
             self._emit(events.Notice(*self._names, warning))
+        if record.state.is_finished:
+            return self._report(planned, record)
         if checks.needs_source:
             checks.check_source(self._engine.reader(self._bound.source, self._pipeline.schema, self._clock()))
         with suppress(StorageError):

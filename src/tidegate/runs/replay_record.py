@@ -23,11 +23,13 @@ from tidegate.core.columns.replay import (
     encode,
     fit_bounds,
     hand_over,
+    is_covered,
 )
 from tidegate.core.columns.state import ColumnState, column_watermark_text, text_of
 from tidegate.core.columns.values import kind_of
 from tidegate.errors import CommitLost, StateError, TidegateError
 from tidegate.failpoints import failpoint
+from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, State
 from tidegate.protocol.documents import WORK as WORK
 from tidegate.protocol.follow_ups import WorkRemover
@@ -74,19 +76,38 @@ class ReplayRecord:
         """Whether production committed after that position; what this replay moved itself does not count."""
         return not self._moves.issuperset(range(since + 1, self._bound.positions.position() + 1))
 
-    def resume(self, *, fresh: bool) -> tuple[bool, str | None]:
+    def resume(self, production: ColumnState | None, *, fresh: bool, again: bool) -> tuple[bool, str | None]:
         """Go on with an unfinished record of the same chunks, else with a new one: whether some are finished, and what
-        is given up for it.
+        to tell about that.
+
+        A finished replay that saves the watermark skips what the ``production`` watermark covers, unless ``again``.
         """
         opened = self.positions.open(read_only=True)
         found = None if fresh or opened.state is None else decode(opened.state)
         self.state = replace(self.state, begun=opened.version)
-        if found is None or found.is_finished:
+        if found is None or (found.is_finished and (again or not found.is_same(self.state))):
             return False, None
+        if found.is_finished:
+            return self._skip_covered(production or ColumnState())
         if not found.is_same(self.state):
             return False, f"an unfinished replay is given up: {described(found)}"
         self.state = found
         return bool(found.finished), None
+
+    def _skip_covered(self, production: ColumnState) -> tuple[bool, str | None]:
+        """Count the chunks that end at or below the stored watermark as finished, if this replay saves its end."""
+        columns = chunk_columns(self._bound.source, self._config.chunk_column)
+        stored = [production.values.get(each) for each in columns] if self._config.save_watermark else []
+        covered = frozenset(number for number, chunk in enumerate(self.chunks) if is_covered(chunk, stored))
+        if not covered:
+            return False, None
+        self.state = replace(self.state, finished=covered)
+        some = f"{len(covered):,} of {count(len(self.chunks), 'chunk')}"
+        watermark = column_watermark_text(production)
+        return True, (
+            f"this replay was finished before: {some} end at or below the stored watermark ({watermark}) and are"
+            " skipped; --again reads them once more"
+        )
 
     def recorded_kind(self) -> str | None:
         """The kind of the bounds of an unfinished replay that is this one, but for dates that have become times."""

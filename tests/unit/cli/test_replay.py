@@ -44,7 +44,7 @@ FAILED = ChunkReport("2026-02-01", "2026-03-01", "failed", error="the database i
             ),
         ),
         (
-            (*RANGE, "-s", "shop", "--workers", "4", "--fresh", "--skip-gap", "--allow-overlap", "--yes"),
+            (*RANGE, "-s", "shop", "--workers", "4", "--fresh", "--again", "--skip-gap", "--allow-overlap", "--yes"),
             (
                 "replay_range",
                 {
@@ -52,6 +52,7 @@ FAILED = ChunkReport("2026-02-01", "2026-03-01", "failed", error="the database i
                     "source": "shop",
                     "max_workers": 4,
                     "fresh": True,
+                    "again": True,
                     "skip_gap": True,
                     "allow_overlap": True,
                 },

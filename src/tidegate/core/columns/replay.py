@@ -16,7 +16,7 @@ watermark, and never sets it above rows that nobody has read.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from datetime import timezone as timezone_of
@@ -461,6 +461,11 @@ def _is_above_next(end: Value, stored: Value | None) -> bool:
     """Whether a value can lie above ``stored`` and below ``end``; none does between neighbouring whole numbers."""
     is_next = isinstance(end, int) and isinstance(stored, int) and end == stored + 1
     return not is_next and _is_passed(stored, end)
+
+
+def is_covered(chunk: Chunk, stored: Sequence[Value | None]) -> bool:
+    """Whether a chunk ends at or below each of these watermarks; never where there is none."""
+    return bool(stored) and not any(_is_passed(each, chunk.high) for each in stored)
 
 
 def hand_over(
