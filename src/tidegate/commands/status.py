@@ -109,7 +109,7 @@ def _status(
         sealed=summary.sealed_directories,
         shown_from="none" if recorded is None else "mirror" if recorded.shown_by == "mirror" else "document",
         open_letters=0 if recorded is None else recorded.letters,
-        notes=backlog.notes,
+        notes=(*backlog.notes, *backlog.remarks),
         tracking=summary.tracking,
         remembered=summary.remembered,
         pending_units=backlog.pending_units,

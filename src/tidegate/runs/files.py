@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 from tidegate.core.files import codec
 from tidegate.core.files.advance import Advance, advance, advance_set, apply_commits, idle
 from tidegate.core.files.codec import decode_set, encode_set
-from tidegate.core.files.discovery import PathListing
+from tidegate.core.files.discovery import NOT_IN_TIME, PathListing
 from tidegate.core.files.edit import Sorted, sort_by_state
 from tidegate.core.files.paths import SourceFile
-from tidegate.core.files.plan import Plan
+from tidegate.core.files.plan import Plan, not_looked_for
 from tidegate.core.files.planner import Sizing, plan_paths, plan_set
 from tidegate.core.files.state import Covered, Failed, FileOutcome, PathState, RecordsRead, Seal, SetState
 from tidegate.errors import ColumnsChanged, CommitLost, ObjectChanged, ObjectMissing, StateError, TidegateError
@@ -111,7 +111,12 @@ class FileTrackerBase(FileTracker):
             complete=plan.complete,
             behind=bool(plan.files),
             notes=(*known.notes, *plan.notes),
+            remarks=self._not_looked_for(state),
         )
+
+    def _not_looked_for(self, state: Any) -> tuple[str, ...]:
+        """What polls do not find, told each time."""
+        return ()
 
     def edit(self, source: FileSource, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
         """Move the watermark, because a person says so."""
@@ -139,6 +144,7 @@ class FileTrackerBase(FileTracker):
             backlog = self.backlog(source, state, 0 if recorded is None else recorded.version, utc_now())
             more = "" if backlog.complete else " or more"
             yield Check(name, "ok", f"{self.source.location.uri} answers; {backlog.files}{more} new files")
+            yield from (Check(name, "warn", note) for note in backlog.notes if not note.startswith(NOT_IN_TIME))
             if self.source.format is Format.AVRO:
                 avro_library()
             yield self._names_check(name, state, names_sort_in_time(sample(self.store, scope=scope_of(self.source))))
@@ -203,6 +209,9 @@ class PathTracker(FileTrackerBase):
     """The greatest finished name of each partition is remembered."""
 
     kind: ClassVar[str] = "path"
+
+    def _not_looked_for(self, state: PathState) -> tuple[str, ...]:
+        return not_looked_for(self.source, state)
 
     def decode(self, recorded: State | None) -> PathState:
         return PathState() if recorded is None else codec.decode(recorded)

@@ -60,7 +60,8 @@ class Summary:
 class Backlog:
     """What waits above a state; ``behind`` is None where only a run can tell.
 
-    Without ``complete`` there may be more. ``pending_units`` are staged and wait for their commit.
+    Without ``complete`` there may be more. ``notes`` are for a person to look at, ``remarks`` say what is not looked
+    for. ``pending_units`` are staged and wait for their commit.
     """
 
     files: int = 0
@@ -68,6 +69,7 @@ class Backlog:
     complete: bool = False
     behind: bool | None = None
     notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     work_units: WorkProgress | None = None
     pending_units: int = 0
     pending_files: int = 0

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -35,6 +36,7 @@ from tidegate.core.files.discovery import (
     accepts_directory,
     cold_prefixes,
     count_reasons,
+    ending_of,
     is_directory_sealed,
     is_new,
     is_sealed,
@@ -206,11 +208,13 @@ def discover(
     poll.list_whole()
     seen = survey(source, state, sorted(poll.seen), now) if prefixes is None else Directories()
     found = poll.listing()
+    order = names_sort_in_time(poll.sample)
     return replace(
         found,
         directories=seen,
         deep=deep or (prefixes is None and not poll.places.partitions),
         any_files=bool(poll.seen or found.files or found.skipped),
+        disorder=order.describe() if order.order is Order.NOT_IN_TIME else "",
     )
 
 
@@ -240,6 +244,7 @@ class _Poll:
     tally: ReasonCounts = field(default_factory=ReasonCounts)
     files: list[SourceFile] = field(default_factory=list)
     tables: set[str] = field(default_factory=set)
+    endings: Counter[str] = field(default_factory=Counter)
     new_files: int = 0
     is_cut: bool = False
     requests_before: int = field(init=False)
@@ -259,6 +264,7 @@ class _Poll:
     def leave_out(self, reason: Reason, path: str, *, is_directory: bool = False) -> None:
         """Count a path that is not taken; one inside a Delta table names the table."""
         self.tally.add(reason, f"{path}/" if is_directory else path)
+        self.endings.update([ending_of(path)] if reason is Reason.SUFFIX else ())
         table = table_of(self.source, path) if reason is Reason.INTERNAL else None
         if table is not None:
             self.tables.add(table)
@@ -273,6 +279,7 @@ class _Poll:
             complete=not self.is_cut,
             tables=tuple(sorted(self.tables)),
             unseen=frozenset(self.scope.unseen),
+            endings=dict(self.endings.most_common()),
         )
 
 
@@ -286,6 +293,8 @@ class _WatermarkPoll(_Poll):
     is_unfinished: Callable[[str], bool]
     seen: set[str] = field(default_factory=set)
     whole: list[str] = field(default_factory=list)
+    sample: list[ObjectInfo] = field(default_factory=list)
+    """Some accepted files, as long as nothing was read."""
 
     def look_into(self, directory: str) -> None:
         """One level of ``directory`` where partitions are known below it; others are to be listed whole."""
@@ -336,8 +345,10 @@ class _WatermarkPoll(_Poll):
             reason = self._refusal(info.path)
             if reason is not None:
                 self.leave_out(reason, info.path)
-            else:
-                self.take(SourceFile(info.path, info.size, info.etag), is_new=self._is_new(info.path))
+                continue
+            if self.state.is_fresh and len(self.sample) < SAMPLE:
+                self.sample.append(info)
+            self.take(SourceFile(info.path, info.size, info.etag), is_new=self._is_new(info.path))
 
     def is_wanted(self, directory: str) -> bool:
         """Whether to look into ``directory``; says why not in the tally."""

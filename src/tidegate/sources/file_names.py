@@ -15,6 +15,7 @@ from datetime import datetime
 from enum import StrEnum
 from itertools import groupby, islice, pairwise
 
+from tidegate.core.files.discovery import NOT_IN_TIME
 from tidegate.core.files.paths import split
 from tidegate.storage.listing_scope import Scope
 from tidegate.storage.port import ObjectInfo, ObjectStore
@@ -72,8 +73,8 @@ class NameOrder:
             return f"{self.files} files say too little about whether names sort in time"
         share = "" if self.disorder is None else f", {self.disorder:.0%} of pairs out of order"
         shown = f", e.g. {self.example[0]} is older than {self.example[1]}" if self.example else ""
-        verb = "sort in time" if self.order is Order.IN_TIME else "do not sort in time"
-        return f"names {verb} ({self.shape} names, {self.files} files{share}{shown})"
+        verdict = "names sort in time" if self.order is Order.IN_TIME else NOT_IN_TIME
+        return f"{verdict} ({self.shape} names, {self.files} files{share}{shown})"
 
 
 def sample(store: ObjectStore, count: int = SAMPLE, *, scope: Scope | None = None) -> list[ObjectInfo]:

@@ -34,6 +34,8 @@ from tidegate.core.files.state import PathState, Seal, file_statuses
 from tidegate.specs.project import Format, LateFiles, Lateness, PathSource
 
 EXAMPLES = 3
+NOT_IN_TIME = "names do not sort in time"
+"""What is said of names that path watermarks are not made for."""
 
 
 class Reason(StrEnum):
@@ -234,6 +236,27 @@ SUFFIXES = {
 }
 """How the names of files end, by format."""
 
+
+def format_of(path: str) -> Format | None:
+    """The format that the ending of a name stands for; None where it stands for none.
+
+    >>> format_of("a/1.csv.gz"), format_of("1.json"), format_of("1.txt")
+    (<Format.CSV: 'csv'>, <Format.NDJSON: 'ndjson'>, None)
+    """
+    return next((format for format, endings in SUFFIXES.items() if path.endswith(endings)), None)
+
+
+def ending_of(path: str) -> str:
+    """What a name ends in, from its first dot that counts: that of a format we know, else the last; empty without one.
+
+    >>> ending_of("a/1.csv.gz"), ending_of("1.2.txt"), ending_of("1")
+    ('.csv.gz', '.txt', '')
+    """
+    known = (ending for endings in SUFFIXES.values() for ending in endings if path.endswith(ending))
+    name = split(path)[1]
+    return max(known, key=len, default=name[name.rindex(".") :] if "." in name else "")
+
+
 PARTITIONS_AT_ONCE = 4096
 """How many partitions are kept in mind while files are looked at, partition by partition."""
 
@@ -246,7 +269,9 @@ class PathListing:
     directory was looked into; ``any_files`` that the source is not empty. ``directories`` comes from
     ``survey``. ``sorts_in_time`` is looked at only where no watermark is used. ``tables`` are the directories with a
     Delta log whose data files the source would take. ``unseen`` are the paths that were left out together with whatever
-    is at or below them: a file there is not gone because the listing does not show it.
+    is at or below them: a file there is not gone because the listing does not show it. ``endings`` counts the endings
+    of files whose names are not of the source's format. ``disorder`` says that names do not sort in time, and is looked
+    at only before anything was read by watermarks.
     """
 
     files: tuple[SourceFile, ...]
@@ -260,6 +285,8 @@ class PathListing:
     sorts_in_time: bool = False
     tables: tuple[str, ...] = ()
     unseen: frozenset[str] = frozenset()
+    endings: Mapping[str, int] = field(default_factory=dict)
+    disorder: str = ""
 
 
 def cold_prefixes(source: PathSource, state: PathState, now: datetime) -> tuple[str, ...] | None:

@@ -10,16 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import islice
 from typing import TypeVar
 
 from tidegate.core.files.codec import decode, decode_set, encode, encode_set
-from tidegate.core.files.discovery import Directories, PathListing, Reason, Skipped
+from tidegate.core.files.discovery import Directories, PathListing, Reason, Skipped, format_of
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.state import Failed, FileProgress, Finished, PathState, SetState
 from tidegate.core.json_shape import Node
 from tidegate.specs.project import LateFiles, PathSource
 
 Word = TypeVar("Word", bound=StrEnum)
+ENDINGS_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +290,11 @@ def _sentence(reason: Reason, path: str, progress: FileProgress | None) -> str:
 
 def notes_of(state: PathState, listing: PathListing) -> Iterator[str]:
     """What the state and the listing say that a person should look at."""
+    if listing.disorder:
+        yield (
+            f"{listing.disorder}: a file that sorts below the watermark is found only inside the late window; set"
+            " use_watermark: false, or name files by time"
+        )
     if state.window_lost and state.partition_watermarks:
         yield (
             "the late window is empty and starts at the watermarks: files that came late before"
@@ -313,11 +320,50 @@ def tables_in(source: PathSource, listing: PathListing) -> Iterator[str]:
         )
 
 
-def remarks_of(source: PathSource, listing: PathListing) -> tuple[str, ...]:
-    """What is not looked for with these settings."""
-    remarks = []
+def nothing_fits(source: PathSource, listing: PathListing, *, any_read: bool) -> Iterator[str]:
+    """Why nothing was ever read from a place where files are: their names fit neither the format nor the pattern."""
+    if any_read or listing.files:
+        return
+    for each in listing.skipped:
+        if each.reason is Reason.PATTERN:
+            what = "the only file does not fit" if each.count == 1 else f"none of {each.count:,} files fits"
+            yield f"{what} pattern: {source.pattern!r}, e.g. {each.examples[0]}; correct the pattern"
+    if listing.endings:
+        known = dict.fromkeys(filter(None, map(format_of, listing.endings)))
+        remedy = " or ".join(f"format: {each}" for each in known) or f"pattern: '*{next(iter(listing.endings))}'"
+        yield f"no file is read: {_count_endings(listing.endings)}; this source reads {source.format}: set {remedy}"
+
+
+def _count_endings(endings: Mapping[str, int]) -> str:
+    """How many files have which endings, most frequent first.
+
+    >>> _count_endings({".csv": 2, "": 1})
+    '2 files end in .csv, 1 in nothing'
+    """
+    told = [f"{number:,} in {end or 'nothing'}" for end, number in islice(endings.items(), ENDINGS_SHOWN)]
+    number, _, first = told[0].partition(" ")
+    told[0] = f"{number} {'file ends' if number == '1' else 'files end'} {first}"
+    return ", ".join(told) + (", …" if len(endings) > ENDINGS_SHOWN else "")
+
+
+def not_looked_for(source: PathSource, state: PathState) -> tuple[str, ...]:
+    """What could lie at the source and is not looked for by polls, as far as there is such a place; one sentence."""
     if source.late_files is LateFiles.STRICT:
-        remarks.append("late files are not looked for (late_files: strict)")
+        return ("late files are not looked for (late_files: strict)",)
+    places = []
+    if any(window.above for window in state.late_window.values()):
+        places.append(f"below the last {source.late_window:,} names of a folder (late_window)")
+    if state.sealed:
+        places.append(
+            f"in folders before {min(seal.below for seal in state.sealed.values()):%Y-%m-%d %H:%M}Z (lateness)"
+        )
+    where = " and ".join(places)
+    return (f"not looked for: late files {where}; `tidegate reconcile` finds them",) if where else ()
+
+
+def remarks_of(source: PathSource, state: PathState, listing: PathListing) -> tuple[str, ...]:
+    """What is not looked for with these settings."""
+    remarks = [*not_looked_for(source, state)]
     if not listing.deep:
         remarks.append(
             "directories inside a partition that sort below its watermark are looked for in every"

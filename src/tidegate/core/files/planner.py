@@ -31,6 +31,7 @@ from tidegate.core.files.plan import (
     Stage,
     held_back,
     notes_of,
+    nothing_fits,
     remarks_of,
     tables_in,
 )
@@ -178,8 +179,11 @@ def plan_paths(
             source, state, choice.listed, (), now, complete=listing.complete, directories=listing.directories
         )
         opens = step.state if step.changed else None
-    plan = choice.plan(pipeline, version, now, sizing, opens, notes_of(state, listing))
-    return replace(plan, late=tuple(choice.late), remarks=remarks_of(source, listing), directories=listing.directories)
+    any_read = bool(state.partition_watermarks or state.files or state.sealed)
+    notes = (*nothing_fits(source, listing, any_read=any_read), *notes_of(state, listing))
+    plan = choice.plan(pipeline, version, now, sizing, opens, notes)
+    remarks = remarks_of(source, state, listing)
+    return replace(plan, late=tuple(choice.late), remarks=remarks, directories=listing.directories)
 
 
 def _partitions(files: Iterable[SourceFile]) -> Iterator[tuple[str, list[tuple[str, SourceFile]]]]:
@@ -386,7 +390,9 @@ def plan_set(
             choice.given_up.extend(give_up_gone(source, path, progress))
     step = advance_set(source, state, choice.listed, (), now, complete=listing.complete)
     opens = step.state if step.changed and not choice.slices else None
-    plan = choice.plan(pipeline, version, now, sizing, opens, _rewritten(listing))
+    any_read = bool(state.remembered or state.files)
+    notes = (*nothing_fits(source, listing, any_read=any_read), *_rewritten(listing))
+    plan = choice.plan(pipeline, version, now, sizing, opens, notes)
     return replace(plan, remarks=tuple(_remarks(listing)), kind="path-set")
 
 
