@@ -74,13 +74,14 @@ def schema() -> None:
 )
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path), help="Write the configuration to a new file.")
-@click.option("--strict", is_flag=True, help="Exit with 1 if a property could not be converted.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if any property could not be converted.")
 @with_json
 def import_properties(invocation: Invocation, file: Path, out: Path | None, strict: bool) -> int:
     """Convert a properties file into a configuration.
 
     Prints the configuration. Reports on standard error what was not converted, line by line. Does not copy secrets:
-    they become environment variables.
+    they become environment variables. Exits with 1 where the pipeline would read other data than the job, and refuses
+    jobs that it cannot convert, such as those that send data or read SFTP servers.
     """
     report = tidegate.import_properties(file)
     if out is not None:
@@ -92,7 +93,7 @@ def import_properties(invocation: Invocation, file: Path, out: Path | None, stri
             click.echo(report.yaml, nl=False)
         for text in _remarks(report):
             click.echo(text, err=True)
-    return int(strict and bool(report.left))
+    return int(not report.reads_the_same or (strict and bool(report.left)))
 
 
 def _write(out: Path, text: str) -> None:
@@ -109,7 +110,8 @@ def _write(out: Path, text: str) -> None:
 def _remarks(report: PropertiesImport) -> Iterator[str]:
     """What is not in the configuration, and which variables to set for it."""
     for note in report.left:
-        yield f"{report.origin}:{note.line}: not converted: {note.name}: {note.reason}"
+        warning = " (reads other data)" if note.changes_what_is_read else ""
+        yield f"{report.origin}:{note.line}: not converted{warning}: {note.name}: {note.reason}"
     for note in report.not_needed:
         yield f"{report.origin}:{note.line}: not needed: {note.name}: {note.reason}"
     if report.variables:

@@ -19,6 +19,7 @@ from tidegate.config.file_source import CsvModel
 from tidegate.config.models import Context, Model, dump, entry, fields, fill, section, short_for
 from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.values import choose, flag, number, options, refusal, text
+from tidegate.core.calendar import zone_named
 from tidegate.core.units.time_range import parse_bound, parse_span
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import HttpRead
@@ -555,6 +556,18 @@ class WorkUnitModel(Model):
         return dump(cls, work, keys, given)
 
 
+def _is_empty_range(bounds: Spot, timezone: str) -> bool:
+    """Whether the end does not lie after the beginning, whenever that is looked at."""
+    start, end = bounds.text("from"), bounds.text("to")
+    if start is None or end is None:
+        return False
+    try:
+        first, last, zone = parse_bound(start, is_end=False), parse_bound(end, is_end=True), zone_named(timezone)
+    except WatermarkError:
+        return False
+    return first.is_relative == last.is_relative and first.at(0, zone) >= last.at(0, zone)
+
+
 def watermark_problems(source: Spot) -> Iterator[Problem]:
     """At most one time range and one list of units, each with what it needs."""
     for kind in ("datetime", "unit"):
@@ -563,6 +576,8 @@ def watermark_problems(source: Spot) -> Iterator[Problem]:
     for each in watermarks(source, "datetime"):
         if not each.has("range"):
             yield each.problem("is missing; a datetime watermark needs it", "range")
+        elif _is_empty_range(each.below("range"), source.text("timezone") or "UTC"):
+            yield each.problem("does not lie after 'from', so that nothing would ever be read", "range", "to")
         if each.has("units"):
             text = "means nothing for a datetime watermark; give units a watermark of the type unit"
             yield each.problem(text, "units")

@@ -82,6 +82,7 @@ class Given:
     prefix: str = "SOURCE"
     used: dict[str, None] = field(default_factory=dict)
     notes: list[PropertyNote] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
     samples: dict[str, str] = field(default_factory=dict)
     """Variables of the environment, each with a value that such a variable may have."""
 
@@ -134,7 +135,7 @@ class Given:
             except yaml.YAMLError:
                 found = None
         if not isinstance(found, kind):
-            self.leave(name, "is not readable as JSON")
+            self.leave(name, "is not readable as JSON", changes=name in DECIDES_WHAT_IS_READ)
             return kind()
         return found
 
@@ -149,19 +150,25 @@ class Given:
         self.samples.setdefault(made, sample)
         return f"${{{made}}}"
 
-    def leave(self, name: str, reason: str) -> None:
-        """Tell that a property, or a part of it, is not carried over."""
+    def leave(self, name: str, reason: str, *, changes: bool = False) -> None:
+        """Tell that a property, or a part of it, is not carried over; ``changes``: other data is read without it."""
         if name in self.properties:
-            self.note(self.properties[name], reason)
+            self.note(self.properties[name], reason, changes=changes)
+
+    def refuse(self, name: str, reason: str) -> None:
+        """A pipeline would do something else than the job: no configuration is written."""
+        found = self.properties.get(name)
+        where = self.origin if found is None else f"{self.origin}:{found.line}"
+        self.refusals.append(f"{where}: {name}: {reason}")
 
     def leave_form(self, content_type: str) -> None:
         """Tell that bodies are JSON, where they were forms."""
         if "form" in content_type:
             self.leave("ms.http.request.headers", "bodies are JSON, not forms; ask the server for JSON")
 
-    def note(self, found: Property, reason: str) -> None:
+    def note(self, found: Property, reason: str, *, changes: bool = False) -> None:
         """Tell why one line of the file is not carried over as it is."""
-        self.notes.append(PropertyNote(found.line, found.name, reason))
+        self.notes.append(PropertyNote(found.line, found.name, reason, changes))
 
     def rest(self) -> tuple[list[PropertyNote], list[PropertyNote]]:
         """What nobody asked for: left, and not needed."""
@@ -174,7 +181,8 @@ class Given:
                 not_needed.append(PropertyNote(found.line, name, NOT_NEEDED[rule]))
             else:
                 reason = "means nothing for this kind of source" if rule else "is not known"
-                left.append(PropertyNote(found.line, name, LEFT.get(rule, reason)))
+                changes = rule in DECIDES_WHAT_IS_READ and bool(found.value)
+                left.append(PropertyNote(found.line, name, LEFT.get(rule, reason), changes))
         return left, not_needed
 
 
@@ -199,8 +207,8 @@ CARRIED: dict[str, str] = {
     "extract.table.type": "sink.load_type, replace",
     "extract.primary.key.fields": "sink.merge_keys",
     "source.class": "source.type",
-    "source.conn.username": "connections: auth.user, or user",
-    "source.conn.password": "connections: auth.password, or password, as a variable of the environment",
+    "source.conn.username": "connections: auth.user, or user; source.storage_options of a bucket",
+    "source.conn.password": "connections: auth.password, or password; source.storage_options; always a variable",
     "ms.source.uri": "connections: url; source.path and source.params, or source.source_uri",
     "ms.extractor.class": "source.type and source.format",
     "ms.extract.preprocessors": "source.compression",
@@ -226,9 +234,26 @@ CARRIED: dict[str, str] = {
     "ms.csv.escape.character": "source.csv.escape",
     "ms.csv.skip.lines": "source.csv.skip_rows",
     "ms.source.data.character.set": "nothing, where it is UTF-8",
+    "state.store.enabled": "nothing, where it is true",
     **{name: ".".join(("source", *path)) for name, path in MS_KEYS.items()},
 }
 """Properties with an equal here: what they become. In these tables a name with a dot at its end is a prefix."""
+
+DECIDES_WHAT_IS_READ = frozenset(
+    (
+        *(
+            "ms.watermark",
+            "ms.secondary.input",
+            "ms.parameters",
+            "ms.parameter",
+            "ms.session.key.field",
+            "ms.data.field",
+        ),
+        *("ms.source.files.pattern", "ms.source.s3.parameters", "ms.work.unit.partition", "ms.timezone"),
+        *("ms.grace.period.days", "ms.abstinent.period.days", "ms.jdbc.statement"),
+    )
+)
+"""Properties without which other data would be read."""
 
 LEFT: dict[str, str] = {
     "ms.audit.enabled": "requests are not audited; the events of a run tell what was read",

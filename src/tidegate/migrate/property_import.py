@@ -37,6 +37,10 @@ _ENDINGS = {
     ".ndjson": "ndjson",
     ".jsonl": "ndjson",
 }
+ORIGINAL_TIMEZONE = "America/Los_Angeles"
+"""The zone in which jobs without ``ms.timezone`` cut their partitions."""
+_NOT_REACHED = ("sftp", "ftp", "ftps", "scp")
+_PLACEHOLDER = re.compile(r"<[A-Za-z][A-Za-z0-9 _.-]*>")
 _ORDINARY = ("CsvToJson", "JsonIntermediateToAvro", "JsonStringToJsonIntermediate", "AvroFieldsPick", "Identity")
 
 
@@ -49,7 +53,10 @@ def import_text(text: str, origin: str) -> PropertiesImport:
     if not any(each.value for each in found):
         raise ConfigError((f"{origin}: holds no properties; allowed: lines of the form name=value",))
     given = Given.of(origin, found)
+    _refuse_other_jobs(given)
     data = project_of(given)
+    if given.refusals:
+        raise ConfigError(tuple(given.refusals))
     made = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=110)
     left, not_needed = given.rest()
     notes = sorted({*given.notes, *left}, key=lambda each: (each.line, each.name, each.reason))
@@ -62,6 +69,7 @@ def import_text(text: str, origin: str) -> PropertiesImport:
         left=tuple(notes),
         not_needed=tuple(sorted(not_needed, key=lambda each: each.line)),
         variables=tuple(sorted(_used(given, made))),
+        reads_the_same=not any(each.changes_what_is_read for each in notes),
     )
 
 
@@ -92,8 +100,28 @@ def _problems(made: str, given: Given) -> list[PropertyNote]:
     try:
         load(made, env=given.samples)
     except ConfigError as error:
-        return [PropertyNote(0, "configuration", text.removeprefix("<text>:")) for text in error.problems]
+        return [PropertyNote(0, "configuration", text.removeprefix("<text>:"), True) for text in error.problems]
     return []
+
+
+def _refuse_other_jobs(given: Given) -> None:
+    """Refuse files that are no jobs, jobs that send data instead of reading it, and unfinished templates."""
+    if not any(given.has(name) for name in ("ms.source.uri", "ms.jdbc.statement")):
+        reason = "is missing: the file describes no job that reads something; allowed: a job with ms.source.uri"
+        given.refuse("ms.source.uri", reason)
+    scheme = (given.text("ms.source.uri") or "").partition("://")[0].lower()
+    if scheme in _NOT_REACHED:
+        reason = f"files by {scheme.upper()} are not read; copy them to a folder or a bucket and ingest that"
+        given.refuse("ms.source.uri", reason)
+    method = (given.text("ms.http.request.method") or "GET").upper()
+    if method not in ("GET", "POST"):
+        given.refuse("ms.http.request.method", f"{method} changes data at the server; allowed: jobs that read it")
+    for each in given.data("ms.secondary.input", list):
+        if isinstance(each, dict) and str(each.get("category", "")).lower() == "payload":
+            given.refuse("ms.secondary.input", "the job sends rows to a server; allowed: jobs that read from one")
+    for name, found in given.properties.items():
+        if (placeholder := _PLACEHOLDER.search(found.value)) and not is_secret(name, found.value):
+            given.refuse(name, f"holds the placeholder {placeholder[0]}; write the real value first")
 
 
 def project_of(given: Given) -> dict[str, Any]:
@@ -123,9 +151,12 @@ def _source(given: Given) -> tuple[dict[str, Any], dict[str, Any]]:
     times = watermarks(given)
     inputs = secondary_inputs(given)
     if any("category" not in each for each in inputs) and any(each["type"] == "unit" for each in times):
-        given.leave("ms.watermark", "units are given beside a secondary input, which counts; allowed: one of them")
+        text = "units are given beside a secondary input, which counts; allowed: one of them"
+        given.leave("ms.watermark", text, changes=True)
         times = [each for each in times if each["type"] != "unit"]
-    known = parameters(given, tuple(each["name"] for each in times if each["type"] == "datetime"))
+    named = {kind: tuple(each["name"] for each in times if each["type"] == kind) for kind in ("datetime", "unit")}
+    fields = tuple(field for each in inputs for field in each["fields"])
+    known = parameters(given, named["datetime"], (*named["unit"], *fields))
     given.text("source.class")
     address = address_of(given)
     made, server = _by_kind(given, address)(given, address or Address("", "", ""), known)
@@ -133,6 +164,8 @@ def _source(given: Given) -> tuple[dict[str, Any], dict[str, Any]]:
     made |= {"secondary_input": inputs} if inputs else {}
     followed = bool(times or inputs) or made.get("type") == "download"
     work = settings(given)
+    if times:
+        work.setdefault("timezone", ORIGINAL_TIMEZONE)
     _not_found(given, work, asks=server.get("type") == "http" and followed)
     made |= work if followed else {}
     _leave_unknown_variables(given, made, times, inputs)
@@ -167,15 +200,24 @@ def _files(given: Given, address: Address, known: dict[str, Parameter]) -> tuple
             if asked.pop(key, None):
                 given.leave(name, "is about records of answers, and this source reads files")
         return {"type": "download", **asked, **form}, server
-    made: dict[str, Any] = {
-        "type": "download",
-        "source_uri": f"s3://{found[1]}/{fill_in(address.path, known).strip('/')}",
-    }
+    path = fill_in(address.path, known).lstrip("/")
+    made: dict[str, Any] = {"type": "download", "source_uri": f"s3://{found[1]}/{path}", **_bucket_keys(given)}
     bounds = {name: known[name].bound for name in names_in(made["source_uri"]) if name in known}
     made |= {"params": bounds} if any(bounds.values()) else {}
-    if "*" not in made["source_uri"] and not re.search(r"[^/]\.[A-Za-z0-9]+$", made["source_uri"]):
-        made["source_uri"] += "/*"
+    if "*" not in path and not re.search(r"[^/]\.[A-Za-z0-9]+$", path):
+        made["source_uri"] += "*"
+        text = "every key with this prefix was read, at any depth; source_uri matches one level: write a * for each"
+        given.leave("ms.source.uri", text, changes=True)
     return {**made, **form}, {}
+
+
+def _bucket_keys(given: Given) -> dict[str, Any]:
+    """The credentials of a bucket, which a job has as a user and a password, as variables of the environment."""
+    given.used |= {name: None for name in ("source.conn.username", "source.conn.password") if given.has(name)}
+    if not given.has("source.conn.password"):
+        return {}
+    keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    return {"storage_options": {key: given.secret(key) for key in keys}}
 
 
 def _other_files(given: Given, address: Address, known: dict[str, Parameter]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -296,6 +338,9 @@ def _leave_conversions(given: Given) -> None:
         )
     if (given.text("ms.source.data.character.set") or "UTF-8").upper() not in ("UTF-8", "UTF8"):
         given.leave("ms.source.data.character.set", "text is UTF-8; convert the files")
+    if (given.text("state.store.enabled") or "true").lower() == "false":
+        text = "the job read its whole range each time; a pipeline remembers its position: use load_type: overwrite"
+        given.leave("state.store.enabled", text, changes=True)
     if (given.text("ms.audit.enabled") or "false").lower() != "false":
         given.leave("ms.audit.enabled", "requests are not audited; the events of a run tell what was read")
 

@@ -80,9 +80,6 @@ def _auth(given: Given) -> dict[str, Any]:
 def request(given: Given, address: Address, known: dict[str, Parameter], server: dict[str, Any]) -> dict[str, Any]:
     """What is asked: path, parameters, headers and body; secrets go to ``server``."""
     method = (given.text("ms.http.request.method") or "GET").upper()
-    if method not in ("GET", "POST"):
-        given.leave("ms.http.request.method", f"{method} has no equal; allowed: GET, POST")
-        method = "GET"
     headers = _headers(given, server, known)
     used = {
         *names_in(address.path),
@@ -103,7 +100,7 @@ def request(given: Given, address: Address, known: dict[str, Parameter], server:
     made |= {"params": params, "headers": headers, "body": body, "pagination": _pagination(given, pairs, known)}
     records = given.text("ms.data.field")
     if records and not _NAMES.fullmatch(records):
-        given.leave("ms.data.field", "one element of a list has no equal; records is a path of names")
+        given.leave("ms.data.field", "one element of a list has no equal; records is a path of names", changes=True)
         records = None
     made["records"] = records
     return {key: value for key, value in made.items() if value not in (None, {}, "")}
@@ -142,9 +139,8 @@ def _params(given: Given, pairs: Pairs, known: dict[str, Parameter], server: dic
         if parameter is not None and parameter.bound is not None:
             made[key] = parameter.bound
         elif parameter is not None and parameter.kind in STRUCTURED:
-            given.leave(
-                "ms.parameters", f"{parameter.name!r} is an object, and an address takes texts; use method: POST"
-            )
+            text = f"{parameter.name!r} is an object, and an address takes texts; use method: POST"
+            given.leave("ms.parameters", text, changes=True)
         elif (alone and parameter is None) or not (
             is_secret(key, value) or (parameter is not None and parameter.kind == "secret")
         ):
@@ -177,18 +173,23 @@ def _pagination(given: Given, pairs: Pairs, known: dict[str, Parameter]) -> dict
     start = first[2] if made.get("type") == "page" else first[0]
     if made.get("type") in ("page", "offset") and start.isdecimal():
         made["start"] = int(start)
-    _leave_pages(given, made, session, pages)
+    _leave_pages(given, made, session, pages, known)
     return {**made, "total": total} if made and total else made
 
 
-def _leave_pages(given: Given, made: dict[str, Any], session: dict[str, Any], pages: dict[str, Any]) -> None:
+def _leave_pages(
+    given: Given, made: dict[str, Any], session: dict[str, Any], pages: dict[str, Any], known: dict[str, Parameter]
+) -> None:
     """What of pages and sessions has no equal."""
+    if made.get("type") != "cursor":
+        for each in (each for each in known.values() if each.kind == "session"):
+            text = f"the parameter {each.name!r} is a cursor, and ms.session.key.field does not say where it comes from"
+            given.leave("ms.parameters", text, changes=True)
     if pages and not made:
         given.leave("ms.pagination", "no parameter is about pages; set source.pagination")
     if session and made.get("type") != "cursor":
-        given.leave(
-            "ms.session.key.field", "a request is not repeated until a status comes; pages end when they are empty"
-        )
+        text = "a request is not repeated until a status comes; pages end when they are empty"
+        given.leave("ms.session.key.field", text, changes=True)
     for word in ("condition", "failCondition", "initValue"):
         if word in session and made.get("type") == "cursor":
             given.leave("ms.session.key.field", f"{word} has no equal; pages end when there is no cursor")
@@ -227,22 +228,25 @@ class Parameter:
     unit: str | None = None
 
 
-def parameters(given: Given, times: tuple[str, ...]) -> dict[str, Parameter]:
-    """The parameters by name; ``times`` are the names of datetime watermarks."""
+def parameters(given: Given, times: tuple[str, ...], units: tuple[str, ...]) -> dict[str, Parameter]:
+    """The parameters by name; ``times`` and ``units`` are the names of the watermarks, and of fields of inputs."""
     key = "ms.parameters" if given.has("ms.parameters") else "ms.parameter"
-    found = [_parameter(given, key, each, times) for each in given.data(key, list) if isinstance(each, dict)]
+    found = [_parameter(given, key, each, times, units) for each in given.data(key, list) if isinstance(each, dict)]
     return {each.name: each for each in found if each is not None}
 
 
-def _parameter(given: Given, key: str, each: dict[str, Any], times: tuple[str, ...]) -> Parameter | None:
+def _parameter(
+    given: Given, key: str, each: dict[str, Any], times: tuple[str, ...], units: tuple[str, ...]
+) -> Parameter | None:
     name, kind = str(each.get("name", "")), str(each.get("type", "list")).lower()
     if not name:
         given.leave(key, "a parameter has no name")
         return None
     if kind == "watermark":
         watermark = str(each.get("watermark", "system"))
-        if watermark not in times:
+        if watermark not in times and (watermark in units or not times):
             return Parameter(name, kind, unit=watermark)
+        watermark = watermark if watermark in times else times[0]
         return Parameter(name, kind, bound=_bound(given, key, name, watermark, each))
     if kind in PAGES:
         return Parameter(name, kind)
@@ -272,7 +276,8 @@ def _bound(given: Given, key: str, name: str, watermark: str, each: dict[str, An
     elif pattern:
         written = strftime(str(pattern))
         if written is None:
-            given.leave(key, f"the pattern of {name!r} has no equal; it is written as iso now: {pattern}")
+            text = f"the pattern of {name!r} has no equal; it is written as iso now: {pattern}"
+            given.leave(key, text, changes=True)
         made["format"] = written or "iso"
     if each.get("timezone"):
         made["timezone"] = str(each["timezone"])

@@ -148,7 +148,8 @@ def watermarks(given: Given) -> list[dict[str, Any]]:
     for each in given.data("ms.watermark", list):
         kind = each.get("type") if isinstance(each, dict) else None
         if kind not in ("datetime", "unit") or kind in made:
-            given.leave("ms.watermark", "a second watermark of one type, or one of another type, has no equal")
+            text = "a second watermark of one type, or one of another type, has no equal"
+            given.leave("ms.watermark", text, changes=True)
         elif kind == "datetime":
             made[kind] = {"name": str(each.get("name", "system")), "type": kind, "range": _range(given, each)}
         elif str(each.get("units") or "").strip():
@@ -170,7 +171,7 @@ def _bound(given: Given, which: str, text: str, sample: str) -> str:
         parse_bound(text, is_end=which == "to")
     except WatermarkError as exc:
         variable = given.secret(which, sample)
-        given.leave("ms.watermark", f"{which}: {exc}; set {variable[2:-1]}")
+        given.leave("ms.watermark", f"{which}: {exc}; set {variable[2:-1]}", changes=True)
         return variable
     return text
 
@@ -189,7 +190,8 @@ def secondary_inputs(given: Given) -> list[dict[str, Any]]:
     for each in given.data("ms.secondary.input", list):
         category = str(each.get("category", "activation")).lower() if isinstance(each, dict) else ""
         if category not in _CATEGORIES:
-            given.leave("ms.secondary.input", f"the category {category!r} has no equal; rows are read, not sent")
+            text = f"the category {category!r} has no equal; rows are read, not sent"
+            given.leave("ms.secondary.input", text, changes=True)
             continue
         if not as_list(each.get("fields")):
             given.leave("ms.secondary.input", "an input names no fields, so that nothing is read of it")
@@ -238,7 +240,7 @@ def _number(given: Given, name: str) -> int | None:
     """A number above zero; zero is the default here as it was there."""
     text = given.text(name)
     if text is not None and not text.isdecimal():
-        given.leave(name, "is not a whole number")
+        given.leave(name, "is not a whole number", changes=True)
     return int(text) or None if text is not None and text.isdecimal() else None
 
 
@@ -257,8 +259,7 @@ def _partition(given: Given) -> str | dict[str, list[str]] | None:
             parse_bound(start, is_end=False)
             parse_bound(end, is_end=True)
     except (ValueError, AttributeError, TypeError, WatermarkError):
-        given.leave(
-            "ms.work.unit.partition", f"is none of {', '.join(kinds)}, and no parts of a range; set work_unit.partition"
-        )
+        text = f"is none of {', '.join(kinds)}, and no parts of a range; set work_unit.partition"
+        given.leave("ms.work.unit.partition", text, changes=True)
         return None
     return parts

@@ -90,11 +90,15 @@ class FileAdoption(Report):
 
 @dataclass(frozen=True, slots=True)
 class PropertyNote(Report):
-    """One property of a file, by its line, and why it is not in the configuration as it was."""
+    """One property of a file, by its line, and why it is not in the configuration as it was.
+
+    ``changes_what_is_read``: without it the pipeline reads other data than the job did.
+    """
 
     line: int
     name: str
     reason: str
+    changes_what_is_read: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,8 @@ class PropertiesImport(Report):
 
     ``carried`` are the properties that ``yaml`` says in its own way, ``left`` those that it does not say or not as a
     whole, ``not_needed`` those that have nothing to do here. ``variables`` of the environment are to be set before
-    ``yaml`` is used: what was secret, and what the file did not say itself.
+    ``yaml`` is used: what was secret, and what the file did not say itself. ``reads_the_same`` is False where the
+    pipeline would read other data than the job did, or does not load yet.
     """
 
     origin: str
@@ -112,3 +117,4 @@ class PropertiesImport(Report):
     left: tuple[PropertyNote, ...] = ()
     not_needed: tuple[PropertyNote, ...] = ()
     variables: tuple[str, ...] = ()
+    reads_the_same: bool = True

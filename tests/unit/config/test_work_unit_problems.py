@@ -53,6 +53,18 @@ def test_the_source_that_is_changed_below_is_good(loaded: Load) -> None:
         ),
         ({"watermark": f"[{TIME}, {UNITS}, {UNITS}]"}, "source.watermark[2]: is a second watermark of the type unit;"),
         (
+            {"watermark": "[{name: t, type: datetime, range: {from: '2020-02-01', to: '2020-01-01'}}, " + UNITS + "]"},
+            "watermark[0].range.to: does not lie after 'from'",
+        ),
+        (
+            {"watermark": "[{name: t, type: datetime, range: {from: '2020-02-01', to: '2020-02-01'}}, " + UNITS + "]"},
+            "watermark[0].range.to: does not lie after 'from'",
+        ),
+        (
+            {"watermark": "[{name: t, type: datetime, range: {from: P1D, to: P7D}}, " + UNITS + "]"},
+            "watermark[0].range.to: does not lie after 'from'",
+        ),
+        (
             {"watermark_columns": "[at]"},
             "source.watermark: two kinds of watermark at once (watermark_columns, watermark); allowed: one per source",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,8 @@ def test_a_bucket_that_is_asked_as_a_server() -> None:
     report = imported(
         "ms.source.uri=https://reports.s3.eu-west-1.amazonaws.com/in/{{site}}",
         "source.class=org.example.S3SourceV2",
+        "source.conn.username=key-id",
+        "source.conn.password=hunter2",
         "ms.extractor.class=org.example.AvroExtractor",
         'ms.watermark=[{"name": "site", "type": "unit", "units": "a, b,a"}]',
         "ms.source.files.pattern=.*2020.*",
@@ -221,12 +224,22 @@ def test_a_bucket_that_is_asked_as_a_server() -> None:
     source = source_of(report)
     assert isinstance(source.read, FileRead)
     assert source.read.location is not None
-    assert (source.read.location.uri, source.read.format) == ("s3://reports/in/{{site}}/*", FileFormat.AVRO)
+    assert (source.read.location.uri, source.read.format) == ("s3://reports/in/{{site}}*", FileFormat.AVRO)
+    assert dict(source.read.location.options) == {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+    assert "hunter2" not in json.dumps(report.to_json())
     assert source.unit == UnitWatermark("site", ("a", "b"))
-    assert set(reasons(report)) == {"ms.source.files.pattern", "ms.watermark"}
+    assert set(reasons(report)) == {"ms.source.files.pattern", "ms.source.uri", "ms.watermark"}
+    assert "at any depth" in reasons(report)["ms.source.uri"]
+    assert not report.reads_the_same
 
 
-@pytest.mark.parametrize("uri", ["sftp://h/in", "hdfs://h/in", "in", ""])
+@pytest.mark.parametrize("path", ["in/", "in", "in/day-"])
+def test_a_prefix_of_a_bucket_loses_no_key_of_its_level(path: str) -> None:
+    report = imported(f"ms.source.uri=https://reports.s3.amazonaws.com/{path}", "ms.extractor.class=x.CsvExtractor")
+    assert yaml.safe_load(report.yaml)["pipelines"]["table"]["source"]["source_uri"] == f"s3://reports/{path}*"
+
+
+@pytest.mark.parametrize("uri", ["hdfs://h/in", "in"])
 def test_files_elsewhere_load_too(uri: str) -> None:
     report = imported(
         "job.name=j", f"ms.source.uri={uri}", "ms.extractor.class=x.CsvExtractor", "ms.csv.separator=u007C"
@@ -281,7 +294,6 @@ def test_variables_of_the_older_system_are_for_a_person_to_set() -> None:
     ("line", "name", "words"),
     [
         ('ms.http.statuses={"warning": [404, 500]}', "ms.http.statuses", "500: only 404"),
-        ("ms.http.request.method=DELETE", "ms.http.request.method", "DELETE has no equal"),
         ("ms.data.field=a.0.b", "ms.data.field", "one element of a list"),
         (
             'ms.session.key.field={"name": "s", "condition": {"regexp": "done"}}',
@@ -294,10 +306,12 @@ def test_variables_of_the_older_system_are_for_a_person_to_set() -> None:
         ("ms.watermark=nonsense", "ms.watermark", "not readable as JSON"),
         ('ms.watermark=[{"name": "t", "type": "datetime", "range": {"from": "May"}}]', "ms.watermark", "set J_FROM"),
         (
-            'ms.secondary.input=[{"path": "/p", "fields": ["x"], "category": "payload"}]',
+            'ms.secondary.input=[{"path": "/p", "fields": ["x"], "category": "colour"}]',
             "ms.secondary.input",
-            "'payload'",
+            "'colour'",
         ),
+        ("state.store.enabled=false", "state.store.enabled", "its whole range each time"),
+        ('ms.parameters=[{"name": "c", "type": "session"}]', "ms.parameters", "'c' is a cursor"),
         ("ms.ssl={}", "ms.ssl", "certificates"),
         ("ms.something=1", "ms.something", "has no equal here"),
         (
@@ -315,6 +329,67 @@ def test_what_has_no_equal_is_told_with_its_line(line: str, name: str, words: st
     assert (note.line, note.name) == (3, name)
     assert words in note.reason
     pipeline_of(report, J_FROM="2020-01-01")
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["ms.source.uri=sftp://h/in"], "job.pull:2: ms.source.uri: files by SFTP are not read; copy them"),
+        (["ms.source.uri=https://h/x", "ms.http.request.method=PUT"], "PUT changes data at the server"),
+        (
+            [
+                "ms.source.uri=https://h/x",
+                'ms.secondary.input=[{"path": "/p", "fields": ["x"], "category": "payload"}]',
+            ],
+            "job.pull:3: ms.secondary.input: the job sends rows to a server",
+        ),
+        (
+            ["org.gradle.jvmargs=-Xmx2g", "version=1.0"],
+            "job.pull: ms.source.uri: is missing: the file describes no job",
+        ),
+        (["ms.source.uri=https://<bucket>.s3.amazonaws.com/in"], "holds the placeholder <bucket>"),
+    ],
+)
+def test_what_is_no_job_that_reads_is_refused(lines: list[str], words: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        imported("job.name=j", *lines)
+    assert words in str(error.value)
+
+
+def test_all_reasons_to_refuse_a_job_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as error:
+        imported("ms.source.uri=sftp://<host>/in", "ms.http.request.method=DELETE")
+    assert len(error.value.problems) == 3
+
+
+def test_a_bound_counts_whatever_watermark_it_names() -> None:
+    bounds = (
+        '{"name": "low", "type": "watermark", "watermark": "dateRange", "value": "low", "format": "datetime"}',
+        '{"name": "high", "type": "watermark", "watermark": "dateRange", "value": "high", "format": "datetime"}',
+    )
+    report = imported("ms.source.uri=https://h/x", f"ms.parameters=[{','.join(bounds)}]", RANGE)
+    assert report.left == ()
+    assert source_of(report).params == (RangeParam("low", Bounding.LOW), RangeParam("high", Bounding.HIGH))
+
+
+@pytest.mark.parametrize(("line", "zone"), [("", "America/Los_Angeles"), ("ms.timezone=UTC", "UTC")])
+def test_partitions_are_cut_in_the_zone_of_the_original(line: str, zone: str) -> None:
+    assert source_of(imported("ms.source.uri=https://h/x", RANGE, line)).timezone == zone
+
+
+@pytest.mark.parametrize(
+    ("line", "same"),
+    [
+        ("ms.data.field=a.0.b", False),
+        ('ms.session.key.field={"name": "s", "condition": {"regexp": "done"}}', False),
+        ("state.store.enabled=false", False),
+        ("state.store.enabled=true", True),
+        ("ms.ssl={}", True),
+        ("job.schedule=daily", True),
+    ],
+)
+def test_a_report_tells_whether_other_data_would_be_read(line: str, same: bool) -> None:
+    assert imported("job.name=j", "ms.source.uri=https://h/x", line).reads_the_same is same
 
 
 def test_a_property_that_is_given_twice_is_told_and_the_last_counts() -> None:
@@ -416,7 +491,8 @@ VALUES: Any = st.recursive(
         st.sampled_from([*(name for name in NAMES if not name.endswith(".")), "x.y"]), VALUES, min_size=1, max_size=6
     )
 )
-def test_odd_values_are_told_and_never_stop_an_import(values: dict[str, Any]) -> None:
+def test_odd_values_are_told_or_refused_and_never_raise(values: dict[str, Any]) -> None:
     lines = [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in values.items()]
-    report = import_text("job.name=j\nms.source.uri=https://h/x\n" + "\n".join(lines), "job.pull")
-    assert yaml.safe_load(report.yaml)["pipelines"]
+    text = "job.name=j\nms.source.uri=https://h/x\n" + "\n".join(lines)
+    with contextlib.suppress(ConfigError):
+        assert yaml.safe_load(import_text(text, "job.pull").yaml)["pipelines"]
