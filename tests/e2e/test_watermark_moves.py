@@ -10,10 +10,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from support.lake import Lake, assert_same
-from tidegate import TidegateError, plan, reset_watermark, set_watermark, show_watermarks
+from tidegate import TidegateError, plan, reconcile, reset_watermark, set_watermark, show_watermarks
 from tidegate.errors import CommitLost
 from tidegate.reports.correction import WatermarkMove
 
@@ -152,14 +154,41 @@ def test_of_two_moves_at_once_one_is_told_that_it_came_second(
     assert show_watermarks(lake.config, "events")[0].value == f"{HOUR}/1.ndjson"
 
 
-def test_a_move_on_a_source_that_never_ran_is_refused(tmp_path: Path) -> None:
+def test_nothing_is_forgotten_of_a_source_that_never_ran(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.arrive(f"{HOUR}/0.ndjson")
     with pytest.raises(TidegateError, match="nothing is recorded yet"):
-        set_watermark(lake.config, "events", to=f"{HOUR}/0.ndjson")
-    with pytest.raises(TidegateError, match="nothing is recorded yet"):
         reset_watermark(lake.config, "events")
     assert not (lake.root / "lake").exists()
+
+
+@pytest.mark.parametrize("filled", [True, False], ids=["table of another tool", "no table"])
+def test_a_source_that_never_ran_begins_behind_a_file(tmp_path: Path, filled: bool) -> None:
+    lake = Lake(tmp_path)
+    earlier, later = "date=2026-01-28/hour=11", "date=2026-01-28/hour=13"
+    known = [lake.arrive(f"{where}.ndjson") for where in (f"{earlier}/0", f"{HOUR}/0", f"{HOUR}/1")]
+    lake.arrive(f"{HOUR}/2.ndjson")
+    lake.arrive(f"{later}/0.ndjson")
+    if filled:
+        write_deltalake(str(lake.root / "lake/events"), pa.table({"id": pa.array(range(30), pa.int64())}))
+    move = set_watermark(lake.config, "events", to=f"{HOUR}/1.ndjson")
+    assert (move.applied, move.before, move.after) == (True, None, f"{HOUR}/1.ndjson")
+    assert move.never_read.files == len(known)
+    assert to_read(lake) == [f"{HOUR}/2.ndjson", f"{later}/0.ndjson"]
+    assert lake.run().ok
+    assert_same(lake.ids(), range(50) if filled else range(30, 50))
+    assert to_read(lake) == []
+    found = reconcile(lake.config, "events")
+    assert [each.late.count for each in found.sources] == [0]
+
+
+def test_a_beginning_that_is_fixed_before_there_is_a_table_is_fixed_once(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.arrive(f"{HOUR}/0.ndjson")
+    lake.arrive(f"{HOUR}/1.ndjson")
+    assert set_watermark(lake.config, "events", to=f"{HOUR}/0.ndjson").applied
+    with pytest.raises(CommitLost, match="is fixed already"):
+        set_watermark(lake.config, "events", to=f"{HOUR}/1.ndjson")
 
 
 @pytest.mark.parametrize("path", ["", "/a", "d=1/", "d=1//a", "../a", "s3://elsewhere/a"])

@@ -299,8 +299,10 @@ class _Ledger:
             self.next = opened.version + 1
 
     def history(self) -> History:
-        """How the position came about."""
-        return History(self._cold_start(), tuple(self._moves), not self._gaps)
+        """How the position came about; a beginning that a person fixed before there was a table is a move, too."""
+        fixed = None if self._bound.source.partition_filter else self._bound.positions.cold_start()
+        begun = [] if fixed is None else [Move(PathState(), decode(fixed))]
+        return History(self._cold_start(), (*begun, *self._moves), not self._gaps)
 
     def _cold_start(self) -> PathState | None:
         """The state that a cold start bounded by the filter fixed; None where nothing bounds it now."""

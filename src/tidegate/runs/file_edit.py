@@ -14,12 +14,20 @@ from datetime import datetime
 
 from tidegate.core.files.codec import embedded, encode
 from tidegate.core.files.discovery import accepts
-from tidegate.core.files.edit import Consequences, Found, blank_state, consequences, forget_partition, move_watermark
+from tidegate.core.files.edit import (
+    Consequences,
+    Found,
+    begin_behind,
+    blank_state,
+    consequences,
+    forget_partition,
+    move_watermark,
+)
 from tidegate.core.files.paths import SourceFile, join, split
 from tidegate.core.files.state import PathState
-from tidegate.errors import TidegateError
+from tidegate.errors import CommitLost, TidegateError
 from tidegate.observe.wording import count
-from tidegate.protocol.change import Change
+from tidegate.protocol.change import Change, State
 from tidegate.reports.correction import FileSet, WatermarkMove
 from tidegate.runs.dead_letters import DeadLetterSelection, WrittenLetters, select_letters, write_answers
 from tidegate.runs.file_source import FileSource, watermarks_of
@@ -43,8 +51,10 @@ class EditTarget:
         """What made the change, for the document and the ledger."""
         return "watermark reset" if self.name is None else "watermark set"
 
-    def state(self, source: PathSource, before: PathState, now: datetime) -> PathState:
-        """The state after the move."""
+    def state(self, source: PathSource, before: PathState, now: datetime, *, is_first: bool = False) -> PathState:
+        """The state after the move; ``is_first``: nothing is recorded yet, and earlier partitions are passed over."""
+        if is_first and self.partition is not None and self.name is not None:
+            return begin_behind(self.partition, self.name, now)
         if self.partition is None:
             return blank_state(now)
         if self.name is None:
@@ -74,21 +84,24 @@ def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: C
     """Set the watermark of one partition to a path, or forget a position, if ``confirm`` agrees to what it would mean;
     what was done, or would have been.
 
+    A source that never ran begins behind the path: everything up to it counts as read, by whoever filled the table.
     ``CommitLost`` when a run, or somebody else, moved the source meanwhile: nothing was changed then.
     """
     target = _target_of(bound, edit)
     opened = bound.positions.open()
-    if opened.state is None or opened.table_version < 0:
+    is_first = opened.first_run
+    if is_first and target.name is None:
         raise TidegateError(
-            f"{bound.key}: nothing is recorded yet, so there is no watermark to move",
-            "run the pipeline first; partition_filter bounds what a first run reads",
+            f"{bound.key}: nothing is recorded yet, so there is no watermark to forget",
+            "run the pipeline, or let it begin behind a file with `tidegate watermark set --to PATH`",
         )
     before = watermarks_of(opened)
-    after = target.state(bound.source, before, now)
+    after = target.state(bound.source, before, now, is_first=is_first)
     letters = [] if after == before else list(select_letters(bound, DeadLetterSelection()))
     files = frozenset(letter.file for letter in letters if letter.file is not None)
     scope = scope_of(bound.source)
-    found = consequences(bound.source, before, after, _listed(bound, target, scope), now, files)
+    listed = _listed(bound, EditTarget() if is_first else target, scope)
+    found = consequences(bound.source, before, after, listed, now, files)
     letters = [letter for letter in letters if letter.file in found.from_start]
     remarks = _remarks(bound, target, found, len(letters), moves=after != before)
     move = WatermarkMove(
@@ -108,6 +121,8 @@ def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: C
         return move
     answers = write_answers(bound, letters, READ_AGAIN, uuid7()) if letters else WrittenLetters()
     state = encode(after)
+    if opened.table_version < 0:
+        return _begin(bound, move, state)
     change = Change(
         state=state,
         embedded=embedded(state),
@@ -118,6 +133,16 @@ def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: C
     )
     done = bound.positions.commit(opened, change)
     return replace(move, version=done.version, table_version=done.table_version, applied=True)
+
+
+def _begin(bound: FileSource, move: WatermarkMove, state: State) -> WatermarkMove:
+    """Keep where a source begins until there is a table; ``CommitLost`` where that was fixed before."""
+    if bound.positions.put_cold_start(state) != state:
+        raise CommitLost(
+            f"{bound.key}: where the first run begins is fixed already",
+            f"remove {bound.pipeline.sink.table.uri}/{bound.key.cold_start} and set the watermark again",
+        )
+    return replace(move, applied=True)
 
 
 def _listed(bound: FileSource, target: EditTarget, scope: Scope) -> Iterator[SourceFile]:

@@ -51,6 +51,18 @@ def move_watermark(source: PathSource, state: PathState, partition: str, name: s
     return replace(after, last_committed_file=last)
 
 
+def begin_behind(partition: str, name: str, now: datetime) -> PathState:
+    """The state of a source that begins behind a file: it counts as done, with all before it and earlier partitions."""
+    path = join(partition, name)
+    return PathState(
+        watermark=Active(path),
+        partition_watermarks={partition: name},
+        last_committed_file=path,
+        sealed_below=partition,
+        last_update_ts=int(now.timestamp()),
+    )
+
+
 def forget_partition(source: PathSource, state: PathState, partition: str, now: datetime) -> PathState:
     """The state that knows nothing of ``partition``: all its files are to be read, as if it were new."""
     _check_open(source, state, partition)
