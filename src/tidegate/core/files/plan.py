@@ -352,7 +352,7 @@ def not_looked_for(source: PathSource, state: PathState) -> tuple[str, ...]:
         return ("late files are not looked for (late_files: strict)",)
     places = []
     if any(window.above for window in state.late_window.values()):
-        places.append(f"below the last {source.late_window:,} names of a folder (late_window)")
+        places.append(f"below the late window of a folder ({source.late_window:,} names)")
     if state.sealed:
         places.append(
             f"in folders before {min(seal.below for seal in state.sealed.values()):%Y-%m-%d %H:%M}Z (lateness)"
