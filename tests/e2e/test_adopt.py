@@ -39,13 +39,13 @@ def table(lake: Lake) -> Path:
     return lake.root / "lake/events"
 
 
+def ids_of(lake: Lake, path: str, first: int | None = None) -> list[int]:
+    return [json.loads(line)["id"] for line in (lake.root / "data" / path).read_text().splitlines()[:first]]
+
+
 def committed(lake: Lake, *paths: str, first: int | None = None, app_id: str = "penguin-events") -> None:
     """The rows of these source files, or the first so many of them, committed by the old program."""
-    ids = [
-        json.loads(line)["id"]
-        for path in paths
-        for line in (lake.root / "data" / path).read_text().splitlines()[:first]
-    ]
+    ids = [each for path in paths for each in ids_of(lake, path, first)]
     rows = {"id": ids, "ts": [None] * len(ids), "event": ["view"] * len(ids)}
     transaction = Transaction(app_id, 1, int(time.time() * 1000))
     write_deltalake(
@@ -153,6 +153,25 @@ class TestTheCheckpointFile:
         assert not report.adopted
         assert everything(lake) == before
 
+    @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"watermark": 7}'])
+    def test_unreadable_it_falls_back_to_the_log_and_says_so(self, lake: Lake, content: bytes) -> None:
+        two_days(lake)
+        done = [f"date=2026-01-{path}.ndjson" for path in ("27/a", "27/b", "28/a", "28/b")]
+        committed(lake, *done, app_id=in_log(uri(lake, f"{DAY}/b.ndjson")))
+        noted(lake, content)
+        report = adopted(lake)
+        assert (report.error, report.adopted, report.watermark) == (None, True, WATERMARK)
+        assert CHECKPOINT in finding(report, "damaged checkpoint")
+        assert lake.run().ok
+        lake.assert_exactly_once()
+
+    def test_of_a_newer_form_it_is_an_error_whatever_the_log_says(self, lake: Lake) -> None:
+        two_days(lake)
+        committed(lake, f"{DAY}/a.ndjson", app_id=in_log(uri(lake, f"{DAY}/a.ndjson")))
+        noted(lake, b'{"schema_version": 9}')
+        report = adopted(lake)
+        assert (report.adopted, "schema_version 9" in (report.error or "")) == (False, True)
+
     def test_looking_first_writes_nothing(self, lake: Lake) -> None:
         two_days(lake)
         committed(lake, f"{DAY}/a.ndjson")
@@ -179,6 +198,18 @@ class TestTheCheckpointFile:
         (document,) = (table(lake) / "_tidegate/events/default").glob("*.json")
         assert json.loads(document.read_bytes())["action"] == "adopt"
         assert DeltaTable(str(table(lake))).transaction_version("tidegate/events/default") == 1
+
+
+def app_id_of(content: bytes) -> str:
+    return "blizzard:" + base64.b64encode(content).decode()
+
+
+DAMAGED = (
+    "blizzard:not base64!",
+    app_id_of(b'{"schema_version": 1, "source_sta'),
+    app_id_of(b"[]"),
+    app_id_of(b'{"source_state": {"files": {"date=2026-01-27/b.ndjson": 7}, "last_committed_file": null}}'),
+)
 
 
 class TestTheTransactionInTheLog:
@@ -239,10 +270,61 @@ class TestTheTransactionInTheLog:
         assert lake.run().ok
         lake.assert_exactly_once()
 
-    def test_damaged_it_is_an_error(self, lake: Lake) -> None:
+    @pytest.mark.parametrize("damaged", DAMAGED, ids=["base64", "json", "list", "shape"])
+    def test_damaged_without_another_it_is_an_error_and_never_a_fresh_start(self, lake: Lake, damaged: str) -> None:
         two_days(lake)
-        committed(lake, f"{DAY}/a.ndjson", app_id="blizzard:not base64!")
-        assert "not a readable checkpoint" in (adopted(lake).error or "")
+        committed(lake, f"{DAY}/a.ndjson", app_id=damaged)
+        before = everything(lake)
+        for fresh in (False, True):
+            assert "not a readable checkpoint" in (adopted(lake, fresh=fresh).error or "")
+        assert everything(lake) == before
+
+    @pytest.mark.parametrize("damaged", DAMAGED, ids=["base64", "json", "list", "shape"])
+    @pytest.mark.parametrize("checkpointed", [False, True])
+    def test_damaged_the_one_before_it_is_taken_and_what_is_read_again_is_told(
+        self, lake: Lake, damaged: str, checkpointed: bool
+    ) -> None:
+        two_days(lake)
+        committed(lake, "date=2026-01-27/a.ndjson", app_id=in_log(uri(lake, "date=2026-01-27/a.ndjson"), version=0))
+        committed(lake, app_id="penguin-events")
+        committed(lake, "date=2026-01-27/b.ndjson", app_id=damaged)
+        if checkpointed:
+            DeltaTable(str(table(lake))).create_checkpoint()
+            (table(lake) / f"_delta_log/{0:020d}.json").unlink()
+        report = adopted(lake)
+        assert (report.error, report.adopted, report.watermark) == (None, True, "date=2026-01-27/a.ndjson")
+        assert (
+            report.trace
+            == f"the transaction of Blizzard in {'the Delta checkpoint' if checkpointed else 'table version 0'}"
+        )
+        told = finding(report, "damaged checkpoint")
+        assert "is not a readable checkpoint" in told
+        assert f"{report.trace} is taken" in told
+        assert "read again" in told
+        assert ("after which 1 data file came in" in told) is not checkpointed
+        assert lake.run().ok
+        lake.expected += ids_of(lake, "date=2026-01-27/b.ndjson")
+        lake.assert_exactly_once()
+
+    def test_of_two_damaged_ones_the_third_is_taken(self, lake: Lake) -> None:
+        two_days(lake)
+        committed(lake, "date=2026-01-27/a.ndjson", app_id=in_log(uri(lake, "date=2026-01-27/a.ndjson"), version=0))
+        for damaged in DAMAGED[:2]:
+            committed(lake, app_id=damaged)
+        report = adopted(lake)
+        assert (report.error, report.watermark) == (None, "date=2026-01-27/a.ndjson")
+        assert [each.name for each in report.findings].count("damaged checkpoint") == 2
+
+    def test_damaged_beside_a_good_file_the_file_is_taken_and_the_damage_told(self, lake: Lake) -> None:
+        two_days(lake)
+        committed(lake, *(f"date=2026-01-{path}.ndjson" for path in ("27/a", "27/b", "28/a")), app_id=DAMAGED[0])
+        committed(lake, f"{DAY}/b.ndjson")
+        noted(lake, FORMS["a string"])
+        report = adopted(lake)
+        assert (report.error, report.trace, report.watermark) == (None, CHECKPOINT, WATERMARK)
+        assert f"{CHECKPOINT} is taken" in finding(report, "damaged checkpoint")
+        assert lake.run().ok
+        lake.assert_exactly_once()
 
 
 class TestTwoTraces:

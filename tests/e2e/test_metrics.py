@@ -95,6 +95,29 @@ def test_a_pass_shows_in_the_metrics(tmp_path: Path) -> None:
     assert not [name for name in found if name.startswith(LEGACY_PREFIX)]
 
 
+def test_no_new_data_and_no_data_at_all_are_two_things(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    states = ("Initial", "Active", "Idle", "Empty")
+
+    def shown(run: Watched) -> tuple[list[str], float, bool]:
+        found, (code, health) = run.metrics(), run.health()
+        assert code == 200
+        now = [state for state in states if found[f'tidegate_watermark_statestate="{state}"']]
+        return now, found["tidegate_source_empty"], health["sources"][0]["empty"]
+
+    with watching(lake) as run:
+        run.run()
+        assert shown(run) == (["Initial"], 1, True)
+        path = lake.arrive("date=2026-01-28/1.ndjson")
+        run.run()
+        assert shown(run) == (["Active"], 0, False)
+        run.run()
+        assert shown(run) == (["Idle"], 0, False)
+        path.unlink()
+        run.run()
+        assert shown(run) == (["Empty"], 1, True)
+
+
 def test_late_files_and_files_in_the_state_are_counted(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.arrive("date=2026-01-28/5.ndjson")
@@ -193,6 +216,8 @@ def test_serve_shows_what_runs_elsewhere_left_and_ends_on_a_signal(tmp_path: Pat
             address = re.search(r"http://([^/]+)/metrics", process.stderr.readline())
             assert address is not None
             assert b'backlog_files{pipeline="events",source="default"} 1.0' in fetch(address[1], "/metrics")[2]
+            assert b'source_empty{pipeline="events",source="default"} 0.0' in fetch(address[1], "/metrics")[2]
+            assert json.loads(fetch(address[1], "/health")[2])["sources"][0]["empty"] is False
             assert [fetch(address[1], page)[0] for page in ("/health", "/ready")] == [200, 200]
         finally:
             process.send_signal(signal.SIGTERM)

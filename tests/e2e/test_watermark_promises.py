@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import tidegate
 from support.lake import FIELDS, Lake
+from tidegate.cli.main import cli
 from tidegate.observe import events
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
@@ -62,6 +64,37 @@ def test_an_idle_poll_is_in_the_mirror_and_keeps_the_watermark(lake: Lake) -> No
 
 def test_an_empty_source_stays_initial_and_is_not_idle(lake: Lake) -> None:
     assert [lake.run().sources[0].state for _ in range(2)] == ["Initial", "Initial"]
+
+
+@pytest.mark.parametrize(
+    "tracked", [{}, {"late_files": "strict"}, {"use_watermark": False}], ids=["window", "strict", "set"]
+)
+def test_a_source_that_was_emptied_keeps_its_watermark_and_is_told_apart_from_an_idle_one(
+    lake: Lake, tracked: dict[str, Any]
+) -> None:
+    lake.source_settings = tracked
+    (before,) = tidegate.status(lake.config)
+    assert (before.state, before.empty) == ("Initial", True)
+    lake.write(f"{DAY}/notes.txt", "x")
+    lake.arrive(f"{DAY}/1.ndjson")
+    lake.arrive("2.ndjson")
+    assert lake.run().sources[0].empty is False
+    assert (lake.run().sources[0].state, tidegate.status(lake.config)[0].empty) == ("Idle", False)
+    kept = mirror(lake)["watermark"]["value"]
+    for path in (f"{DAY}/1.ndjson", "2.ndjson"):
+        (lake.root / "data" / path).unlink()
+    report = lake.run().sources[0]
+    assert (report.state, report.empty, report.watermark) == ("Empty", True, kept)
+    assert mirror(lake)["watermark"] == {"state": "Active", "value": kept}
+    (status,) = tidegate.status(lake.config)
+    assert (status.state, status.empty, status.watermark) == ("Empty", True, kept)
+    shown = CliRunner().invoke(cli, ["status", str(lake.config)]).output
+    assert "Empty" in shown
+    assert "holds no file at all" in shown
+    lake.arrive(f"{DAY}/3.ndjson")
+    assert lake.run().sources[0].state == "Active"
+    assert lake.run().sources[0].state == "Idle"
+    lake.assert_exactly_once()
 
 
 def test_every_source_of_a_pipeline_has_its_own_mirror_and_state(lake: Lake) -> None:

@@ -34,7 +34,7 @@ from tidegate.observe.wording import count, duration, size
 from tidegate.reports.run import FailedFile, SourceStatus, WorkProgress
 
 FAILED_SHOWN = 5
-_STATE_STYLES = {"Active": Style.GOOD, "Initial": Style.DIM, "Unknown": Style.WARN}
+_STATE_STYLES = {"Active": Style.GOOD, "Initial": Style.DIM, "Empty": Style.WARN, "Unknown": Style.WARN}
 
 
 @click.command(
@@ -130,6 +130,8 @@ def _details(status: SourceStatus, config: str) -> Iterator[Fact]:
     yield source_name(status), Cell(status.table_uri, Style.DIM)
     yield "last read" if status.tracking == "set" else "watermark", status.watermark
     yield "position", _position(status)
+    if status.empty:
+        yield "location", Cell("empty: it holds no file at all, read or not", Style.WARN)
     waiting = f", {count(status.in_progress, 'file')} in progress" if status.in_progress else ""
     yield "tracking", f"{_tracking(status)}{waiting}"
     if status.work_units is not None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from tidegate.commands.setup import Config, load, sources_of
 from tidegate.errors import TidegateError
 from tidegate.protocol.documents import Mirror
-from tidegate.reports.run import SourceStatus
+from tidegate.reports.run import SourceStatus, shown_state
 from tidegate.runs.presence import attempts_note, who_is_at_work
 from tidegate.runs.tracker import AnyPlan, Backlog, Summary, TrackedSource
 from tidegate.specs.project import OnConflict
@@ -94,7 +94,7 @@ def _status(
     return SourceStatus(
         *source.names,
         table_uri=source.table_uri,
-        state="Initial" if recorded is None else active,
+        state="Initial" if recorded is None else shown_state(active, backlog.empty),
         watermark=summary.watermark,
         version=0 if recorded is None else recorded.version,
         table_version=None if recorded is None or recorded.table_version < 0 else recorded.table_version,
@@ -117,6 +117,7 @@ def _status(
         pending_seconds=backlog.pending_seconds,
         state_files=summary.state_files,
         work_units=backlog.work_units,
+        empty=backlog.empty,
     )
 
 

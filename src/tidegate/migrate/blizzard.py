@@ -4,8 +4,9 @@ Its files and transactions hold the same fields as our state in several older fo
 string or an object, with or without an entry per partition, or only the last finished file; paths may be full URIs.
 
 ``_blizzard/{pipeline}_{source}_checkpoint.json`` holds a checkpoint; a transaction id ``blizzard:<base64>`` holds one
-too, committed together with its rows; ``penguin-<table>`` only says that its committer was here. What cannot be
-decoded is an error, never a fresh start.
+too, committed together with its rows; ``penguin-<table>`` only says that its committer was here. Where the newest of
+them is damaged, the one before it in the log is taken, and the report says what is read again then. Where there is no
+other, that is an error, never a fresh start.
 
 Looks at every trace, says what it read and what the old program may have left out or doubled, and writes the first
 position by an empty commit of the ordinary protocol. It refuses while the old program moves: what that reads or commits
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.core.files.codec import decode, embedded, encode
 from tidegate.core.files.paths import SourceFile, sort_key, split
 from tidegate.core.files.state import FileProgress, Finished, PathState
+from tidegate.core.json_shape import is_newer
 from tidegate.errors import ObjectMissing, StateError, TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change
@@ -49,6 +51,17 @@ from tidegate.sources.file_discovery import discover
 
 if TYPE_CHECKING:
     from tidegate.storage.port import ObjectInfo, ObjectStore
+
+
+class Damaged(StateError):
+    """A checkpoint of the old program that cannot be read."""
+
+
+def _damaged(found: str, problem: object) -> Damaged:
+    return Damaged(
+        f"{found} is not a readable checkpoint ({problem})",
+        "let the old program write it once more, or put it back from a backup; it is not taken for a fresh start",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +106,11 @@ def is_about(path: str, bases: Sequence[str]) -> bool:
     return not is_absolute(path) or any(path.startswith(f"{base}/") for base in bases)
 
 
-def read_older(data: Mapping[str, Any], bases: Sequence[str]) -> OlderState:
+def read_older(data: Mapping[str, Any], bases: Sequence[str], found: str = "the old checkpoint") -> OlderState:
     """The state in an older checkpoint of the source at ``bases``, which are ways to write the same place.
 
-    ``StateError`` for a path of another place, and for whatever is not understood.
+    ``StateError`` for a path of another place or a newer form, ``Damaged`` for whatever else is not understood;
+    ``found`` says where it lies.
     """
     paths = paths_in(data)
     foreign = next((path for path in paths if not is_about(path, bases)), None)
@@ -106,7 +120,12 @@ def read_older(data: Mapping[str, Any], bases: Sequence[str]) -> OlderState:
             "set source_uri to the place that the old program read, or choose another source",
         )
     base = next((base for base in bases if any(path.startswith(f"{base}/") for path in paths)), bases[0])
-    return OlderState(decode(data, source_uri=base), _form(data))
+    try:
+        return OlderState(decode(data, source_uri=base), _form(data))
+    except StateError as error:
+        if is_newer(data):
+            raise
+        raise _damaged(found, error.problem) from error
 
 
 def _form(data: Mapping[str, Any]) -> str:
@@ -209,6 +228,7 @@ class Trace:
     found: str
     written: datetime | None
     data: Mapping[str, Any]
+    table_version: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +303,7 @@ def old_commits(store: ObjectStore) -> Iterator[OldCommit]:
     for number in reversed(log.versions()):
         entry = log.entry(number)
         for app_id in () if entry is None else entry.transactions:
-            if app_id.startswith((WRITER, COMMITTER)):
+            if _is_old(app_id):
                 seen.add(app_id)
                 yield OldCommit(app_id, number, store.head(entry_path(number)).modified)
     _, files = newest_checkpoint(store)
@@ -291,15 +311,23 @@ def old_commits(store: ObjectStore) -> Iterator[OldCommit]:
         OldCommit(str(txn["appId"]), -1, _moment(txn.get("lastUpdated")))
         for path in files
         for txn in checkpoint_actions(store, path, "txn", ("appId", "lastUpdated"))
-        if str(txn.get("appId")).startswith((WRITER, COMMITTER)) and txn["appId"] not in seen
+        if _is_old(str(txn.get("appId"))) and txn["appId"] not in seen
     ]
     yield from sorted(older, key=_age_of)
+
+
+def _is_old(app_id: str) -> bool:
+    """Whether a transaction is one of the old program."""
+    return app_id.startswith((WRITER, COMMITTER))
 
 
 def _age_of(commit: OldCommit) -> tuple[float, int]:
     """Newest first; where no time was noted, by the table version inside."""
     written = 0.0 if commit.written is None else commit.written.timestamp()
-    inside = decode_transaction(commit).get("delta_version") if commit.is_writers else None
+    try:
+        inside = decode_transaction(commit).get("delta_version") if commit.is_writers else None
+    except Damaged:
+        inside = None
     return -written, -(inside if isinstance(inside, int) else -1)
 
 
@@ -308,13 +336,13 @@ def _moment(milliseconds: object) -> datetime | None:
 
 
 def decode_transaction(commit: OldCommit) -> Mapping[str, Any]:
-    """The checkpoint inside a transaction id."""
+    """The checkpoint inside a transaction id; ``Damaged`` if there is none that can be read."""
     where = f"the transaction id {commit.app_id[:40]!r}… (table version {commit.table_version})"
     text = commit.app_id.removeprefix(WRITER).replace("-", "+").replace("_", "/")
     try:
         content = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise _unreadable(where, error) from error
+        raise _damaged(where, error) from error
     return _mapping(content, where)
 
 
@@ -322,17 +350,10 @@ def _mapping(content: bytes, where: str) -> Mapping[str, Any]:
     try:
         data = json.loads(content)
     except ValueError as error:
-        raise _unreadable(where, error) from error
+        raise _damaged(where, error) from error
     if not isinstance(data, dict):
-        raise _unreadable(where, ValueError("not a JSON object"))
+        raise _damaged(where, "not a JSON object")
     return data
-
-
-def _unreadable(where: str, error: Exception) -> StateError:
-    return StateError(
-        f"{where} is not a readable checkpoint ({error}); it is not taken for a fresh start",
-        "let the old program write it once more, or put it back from a backup",
-    )
 
 
 def activity(store: ObjectStore, key: SourceKey, committed: frozenset[str]) -> Activity:
@@ -436,14 +457,18 @@ class _Adopting:
     def _older(self) -> OlderState:
         """The state to take over, with the report told where it comes from."""
         bases = _bases(self._bound.source.location.uri)
-        in_log = self._in_log(bases)
-        file = checkpoint_file(self._store, self._key)
+        damaged: list[Damaged] = []
+        in_log = self._in_log(bases, damaged)
+        file = self._in_file(bases, damaged)
         trace, remarks = self._choose(file, in_log, bases)
+        if trace is None and damaged:
+            raise damaged[0]
         if self._options.fresh:
             return self._fresh(trace)
         if trace is None:
             raise self._nothing()
         older = read_older(trace.data, bases)
+        remarks = (*remarks, *(self._fall_back(each, trace) for each in damaged))
         self.report = replace(self.report, trace=trace.found, form=older.form, written=trace.written, findings=remarks)
         return older
 
@@ -457,18 +482,48 @@ class _Adopting:
         self.report = replace(self.report, trace="none of this source", form="it starts at the beginning")
         return OlderState(PathState(), self.report.form)
 
-    def _in_log(self, bases: Sequence[str]) -> tuple[OldCommit, Trace] | None:
-        """The newest checkpoint in the log that is about this source.
+    def _in_log(self, bases: Sequence[str], damaged: list[Damaged]) -> tuple[OldCommit, Trace] | None:
+        """The newest readable checkpoint in the log about this source; damaged ones above it are added to ``damaged``.
 
         It has no name in it, so the paths tell; relative ones only where the pipeline has no other source.
         """
         alone = len(self._bound.pipeline.sources) == 1
         for commit in old_commits(self._store):
-            data = decode_transaction(commit) if commit.is_writers else {}
-            if any(is_about(path, bases) and (alone or is_absolute(path)) for path in paths_in(data)):
-                where = f"table version {commit.table_version}" if commit.table_version >= 0 else "the Delta checkpoint"
-                return commit, Trace(f"the transaction of Blizzard in {where}", commit.written, data)
+            where = f"table version {commit.table_version}" if commit.table_version >= 0 else "the Delta checkpoint"
+            found = f"the transaction of Blizzard in {where}"
+            try:
+                data = decode_transaction(commit) if commit.is_writers else {}
+                if any(is_about(path, bases) and (alone or is_absolute(path)) for path in paths_in(data)):
+                    read_older(data, bases, found)
+                    return commit, Trace(found, commit.written, data, commit.table_version)
+            except Damaged as error:
+                damaged.append(error)
         return None
+
+    def _in_file(self, bases: Sequence[str], damaged: list[Damaged]) -> Trace | None:
+        """The checkpoint file of this source; None if there is none, or if it is ``damaged``, to which it is added."""
+        try:
+            file = checkpoint_file(self._store, self._key)
+            if file is not None:
+                read_older(file.data, bases, file.found)
+        except Damaged as error:
+            damaged.append(error)
+            return None
+        return file
+
+    def _fall_back(self, damaged: Damaged, taken: Trace) -> Check:
+        """What is read again because an older checkpoint than the damaged one is taken."""
+        log = DeltaLog(self._store)
+        later = [log.entry(number) for number in log.versions(taken.table_version + 1) if taken.table_version >= 0]
+        added = sum(each.adds for each in later if each and any(map(_is_old, each.transactions)))
+        since = f", after which {count(added, 'data file')} came in" if taken.table_version >= 0 else ""
+        return Check(
+            "damaged checkpoint",
+            "warn",
+            f"{damaged.problem}: {taken.found} is taken{since}; records that only the damaged one counts as read are "
+            "read again, and their rows are then in the table twice",
+            "put the damaged one back from a backup and adopt again; or remove those rows after the next run",
+        )
 
     def _choose(
         self, file: Trace | None, in_log: tuple[OldCommit, Trace] | None, bases: Sequence[str]

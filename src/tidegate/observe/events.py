@@ -242,7 +242,7 @@ class SessionStarting(Event, name="session_starting"):
 
 
 class SourceFinished(Event, name="source_finished"):
-    """One pass over one source is over."""
+    """One pass over one source is over; ``empty`` says that there is no file at its location at all."""
 
     state: str
     watermark: str | None
@@ -255,6 +255,7 @@ class SourceFinished(Event, name="source_finished"):
     failed: bool = False
     staged: int = 0
     failed_units: int = 0
+    empty: bool = False
 
 
 class SourceFailed(Event, name="source_failed", level="error"):

@@ -33,12 +33,16 @@ _IN_BETWEEN = (events.Notice, events.RowsLeftOut, events.SessionStarting)
 
 @dataclass(frozen=True, slots=True)
 class SourceHealth:
-    """How one source is; ``reason`` is empty when it is well, ``last_pass`` None before the first one ended."""
+    """How one source is; ``reason`` is empty when it is well, ``last_pass`` None before the first one ended.
+
+    ``empty`` says that there was no file at its location at all, which is no illness.
+    """
 
     pipeline: str
     source: str
     reason: str = ""
     last_pass: datetime | None = None
+    empty: bool = False
 
     @property
     def healthy(self) -> bool:
@@ -54,6 +58,7 @@ class SourceHealth:
             "healthy": self.healthy,
             "reason": self.reason or None,
             "last_pass": ended,
+            "empty": self.empty,
         }
 
 
@@ -67,6 +72,7 @@ class _LastPass:
     error: str = ""
     trouble: str = ""
     busy: bool = False
+    empty: bool = False
 
 
 class Health:
@@ -105,7 +111,7 @@ class Health:
         is_overdue = silent > vital.silent_after and not vital.busy
         overdue = f"no sign of it for {duration(silent)}" if is_overdue else ""
         ended = None if vital.ended_at is None else datetime.fromtimestamp(vital.ended_at, UTC)
-        return SourceHealth(*name, vital.trouble or overdue, ended)
+        return SourceHealth(*name, vital.trouble or overdue, ended, vital.empty)
 
 
 def _note(vital: _LastPass, event: Event) -> None:
@@ -114,7 +120,8 @@ def _note(vital: _LastPass, event: Event) -> None:
     match event:
         case events.SourceFailed(error=error):
             vital.error = vital.trouble = error
-        case events.SourceFinished(failed_files=files, failed_units=units):
+        case events.SourceFinished(failed_files=files, failed_units=units, empty=empty):
+            vital.empty = empty if not event.failed else vital.empty
             found = [f"{count(files, 'file')} cannot be read"] if files else []
             found += [f"{count(units, 'work unit')} failed"] if units else []
             vital.trouble = vital.error or " and ".join(found)

@@ -23,7 +23,7 @@ LEGACY_PREFIX = "blizzard_"
 COMMON_LABELS = ("pipeline", "source")
 
 FILE_STATUSES = ("finished", "refused", "changed", "dead")
-STATES = ("Initial", "Active", "Idle", "Unknown")
+STATES = ("Initial", "Active", "Idle", "Empty", "Unknown")
 OUTCOMES = ("committed", "lost", "unknown", "failed")
 BAD_KINDS = ("not_json", "not_csv", "missing", "wrong_type", "lossy", "repeated_key", "other")
 LEFT_OUT = ("null_watermark", "future", "outside_range")
@@ -65,6 +65,7 @@ METRICS = (
     Metric("late_files_total", "counter", "Files found below the watermark of their partition."),
     Metric("duplicates_refused_total", "counter", "Files and units that were offered again and not taken."),
     Metric("watermark_state", "gauge", "1 for the state the source is in.", "state", STATES),
+    Metric("source_empty", "gauge", "1 if there is no file at the location of the source at all, else 0."),
     Metric("watermark_lag_seconds", "gauge", "How long the source is behind; 0 when it has read everything."),
     Metric("backlog_files", "gauge", "New files that are not committed yet."),
     Metric("backlog_bytes", "gauge", "Bytes of new files that are not committed yet."),
@@ -288,6 +289,7 @@ class Metrics:
             self._series.put_state(name, event.state)
         if not event.failed:
             self._series.put("source_state_files", name, event.state_files)
+            self._series.put("source_empty", name, float(event.empty))
         if not source.waves:
             self._series.put("active_uploads", name, 0)
             self._series.put("active_multipart_parts", name, 0)

@@ -111,7 +111,8 @@ class SourceReport(Report):
 
     ``bad_records`` and ``dead_files`` went to the dead-letter table. ``staged`` is how many units it left for
     ``tidegate commit``. ``unknown_fields`` are those that no column takes, with how many records had a value there.
-    ``work_units`` are those that were read and committed, ``failed_units`` those that were not.
+    ``work_units`` are those that were read and committed, ``failed_units`` those that were not. ``empty`` says that
+    there is no file at the location at all.
     """
 
     pipeline: str
@@ -134,6 +135,7 @@ class SourceReport(Report):
     unknown_fields: Mapping[str, int] = field(default_factory=dict)
     work_units: int = 0
     failed_units: tuple[FailedUnit, ...] = ()
+    empty: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As the fields are, with each skipped pair as ``{"reason", "count"}``."""
@@ -159,7 +161,8 @@ class SourceStatus(Report):
     nobody has answered. ``remembered`` is the number of paths in the set of a source that is tracked by one.
     ``pending_units`` with ``pending_files`` Parquet files wait for ``tidegate commit``, the oldest for
     ``pending_seconds``; the backlog is what is not in them either. ``state_files`` is how many files the state names
-    one by one. ``work_units`` tells how far the work units of a source are that has such.
+    one by one. ``work_units`` tells how far the work units of a source are that has such. ``empty`` says that there
+    is no file at the location at all, read or not.
     """
 
     pipeline: str
@@ -189,6 +192,16 @@ class SourceStatus(Report):
     pending_seconds: float | None = None
     state_files: int = 0
     work_units: WorkProgress | None = None
+    empty: bool = False
+
+
+def shown_state(recorded: str, empty: bool) -> str:
+    """The state of a source as people see it: a location that was emptied is neither active nor idle.
+
+    >>> shown_state("Idle", empty=True), shown_state("Initial", empty=True)
+    ('Empty', 'Initial')
+    """
+    return "Empty" if empty and recorded in ("Active", "Idle") else recorded
 
 
 @dataclass(frozen=True, slots=True)

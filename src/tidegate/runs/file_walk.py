@@ -164,6 +164,7 @@ class FileWalk:
         for each in plan.skipped:
             example = each.examples[0] if each.examples else ""
             emit(events.FileFiltered(*self.names, each.reason.value, each.count, example))
+        self.run.totals.empty = not plan.any_files
         self.run.totals.skipped = {each.reason.value: each.count for each in plan.skipped}
         for note in plan.notes:
             self.run.notice(note)

@@ -110,6 +110,7 @@ class FileTrackerBase(FileTracker):
             bytes=plan.bytes,
             complete=plan.complete,
             behind=bool(plan.files),
+            empty=not plan.any_files,
             notes=(*known.notes, *plan.notes),
             remarks=self._not_looked_for(state),
         )

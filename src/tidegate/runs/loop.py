@@ -20,7 +20,7 @@ from tidegate.observe.logs import mask_events
 from tidegate.protocol.documents import read_mirror
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.position import Pace, utc_now
-from tidegate.reports.run import RunReport, SourceReport
+from tidegate.reports.run import RunReport, SourceReport, shown_state
 from tidegate.runs.bind import bind
 from tidegate.runs.bound_source import Clock
 from tidegate.runs.engine import Engine
@@ -198,7 +198,7 @@ def _pass_report(blank: SourceReport, done: Pass, summary: Summary) -> SourceRep
     idle = "Initial" if done.is_first or done.state is None else "Idle"
     return replace(
         blank,
-        state=summary.state or ("Active" if totals.commits else idle),
+        state=shown_state(summary.state or ("Active" if totals.commits else idle), totals.empty),
         watermark=summary.watermark,
         files=totals.files,
         bytes=totals.bytes,
@@ -213,6 +213,7 @@ def _pass_report(blank: SourceReport, done: Pass, summary: Summary) -> SourceRep
         unknown_fields=dict(totals.unknown_fields.most_common()),
         work_units=totals.work_units,
         failed_units=tuple(totals.failed_units),
+        empty=totals.empty,
     )
 
 
@@ -232,6 +233,7 @@ def _finished(report: SourceReport, *, failed: bool, state_files: int = 0) -> ev
         failed=failed,
         staged=report.staged,
         failed_units=len(report.failed_units),
+        empty=report.empty,
     )
 
 

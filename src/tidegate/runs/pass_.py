@@ -59,6 +59,7 @@ class Totals:
     commits: int = 0
     staged: int = 0
     table_version: int | None = None
+    empty: bool = False
     skipped: dict[str, int] = field(default_factory=dict)
     unknown_fields: Counter[str] = field(default_factory=Counter)
     bad_records: int = 0

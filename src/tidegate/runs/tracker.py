@@ -61,7 +61,7 @@ class Backlog:
     """What waits above a state; ``behind`` is None where only a run can tell.
 
     Without ``complete`` there may be more. ``notes`` are for a person to look at, ``remarks`` say what is not looked
-    for. ``pending_units`` are staged and wait for their commit.
+    for. ``pending_units`` are staged and wait for their commit. ``empty`` says that the source holds no file at all.
     """
 
     files: int = 0
@@ -74,6 +74,7 @@ class Backlog:
     pending_units: int = 0
     pending_files: int = 0
     pending_seconds: float | None = None
+    empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from tidegate.core.files.discovery import (
 )
 from tidegate.core.files.paths import ROOT, Layout, SourceFile, join, sort_key, split
 from tidegate.core.files.state import PathState, SetState
-from tidegate.errors import SourceError
+from tidegate.errors import ObjectMissing, SourceError
 from tidegate.observe.wording import visible
 from tidegate.protocol.path_segments import Known
 from tidegate.sources.file_names import SAMPLE, Order, names_sort_in_time
@@ -207,15 +207,30 @@ def discover(
         poll.whole = [prefix for prefix in prefixes if poll.is_wanted(prefix)]
     poll.list_whole()
     seen = survey(source, state, sorted(poll.seen), now) if prefixes is None else Directories()
-    found = poll.listing()
+    any_files = poll.any_files or _holds_files(store, source, state, bool(poll.seen))
     order = names_sort_in_time(poll.sample)
     return replace(
-        found,
+        poll.listing(),
         directories=seen,
         deep=deep or (prefixes is None and not poll.places.partitions),
-        any_files=bool(poll.seen or found.files or found.skipped),
+        any_files=any_files,
         disorder=order.describe() if order.order is Order.NOT_IN_TIME else "",
     )
+
+
+def _holds_files(store: ObjectStore, source: PathSource, state: PathState, any_directories: bool) -> bool:
+    """Whether the location holds a file that ``source`` takes, where the poll saw none above the watermarks.
+
+    Object storage has no empty directories. Elsewhere the last file that was read tells, and where that is gone, the
+    first names do: as many that are not taken count as files.
+    """
+    if any_directories and not source.location.uri.startswith("file:"):
+        return True
+    if state.value is not None:
+        with contextlib.suppress(ObjectMissing):
+            return bool(store.head(state.value))
+    names = (info.path for info in store.list(scope=scope_of(source)))
+    return any(number == PAGE or accepts(source, name) is None for number, name in enumerate(names))
 
 
 def check_location(store: ObjectStore, source: PathSource) -> None:
@@ -247,6 +262,7 @@ class _Poll:
     endings: Counter[str] = field(default_factory=Counter)
     new_files: int = 0
     is_cut: bool = False
+    any_files: bool = False
     requests_before: int = field(init=False)
     keys_before: int = field(init=False)
 
@@ -338,11 +354,13 @@ class _WatermarkPoll(_Poll):
     def _take_all(self, found: Iterable[ObjectInfo], known: _Known) -> None:
         """Take the accepted files, until there are as many new ones as were asked for."""
         self.tally.include(known.skipped)
+        self.any_files = self.any_files or known.skipped.count > 0
         for info in found:
             if self.is_cut:
                 return
             self._see_directories_of(info.path)
             reason = self._refusal(info.path)
+            self.any_files = self.any_files or reason in (None, Reason.SEALED)
             if reason is not None:
                 self.leave_out(reason, info.path)
                 continue
@@ -429,12 +447,11 @@ class _SetPoll(_Poll):
     state: SetState
     look_up: LookUp
     sample: list[ObjectInfo] = field(default_factory=list)
-    any_files: bool = False
 
     def take_batch(self, batch: Sequence[ObjectInfo]) -> None:
         """Take the new files of ``batch``, until there are as many as were asked for."""
-        self.any_files = True
         accepted = list(self._accepted(batch))
+        self.any_files = self.any_files or bool(accepted)
         self.sample += accepted[: SAMPLE - len(self.sample)]
         files = [SourceFile(info.path, info.size, info.etag) for info in accepted]
         read: list[str] = []

@@ -124,6 +124,7 @@ Look = Callable[[], tuple[SourceStatus, ...]]
 _SHOWN = (
     "source_state_files",
     "watermark_state",
+    "source_empty",
     "watermark_lag_seconds",
     "backlog_files",
     "backlog_bytes",
@@ -167,6 +168,7 @@ class RecordedPages:
             series.put_state(name, status.state if status.error is None else "Unknown")
             if status.error is not None:
                 continue
+            series.put("source_empty", name, float(status.empty))
             series.put("watermark_lag_seconds", name, status.lag_seconds or 0.0)
             series.put("backlog_files", name, status.backlog_files)
             series.put("backlog_bytes", name, status.backlog_bytes)
@@ -188,7 +190,7 @@ def _health(status: SourceStatus) -> SourceHealth:
     if status.work_units is not None and status.work_units.failed:
         unread = f"{count(status.work_units.failed, 'work unit')} failed"
     moment: datetime | None = status.updated
-    return SourceHealth(status.pipeline, status.source, status.error or unread, moment)
+    return SourceHealth(status.pipeline, status.source, status.error or unread, moment, status.empty)
 
 
 @contextmanager

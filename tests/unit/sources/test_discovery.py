@@ -73,6 +73,16 @@ def test_an_empty_source_gives_an_empty_listing(store: ObjectStore) -> None:
     assert (listing.files, listing.complete, listing.any_files, listing.deep) == ((), True, False, True)
 
 
+@pytest.mark.parametrize("late", LateFiles)
+def test_whether_there_are_files_at_all_does_not_depend_on_the_watermark(store: ObjectStore, late: LateFiles) -> None:
+    fill(store, "d=1/a.json", "d=1/b.json", "d=2/_tmp/x.json", "notes.txt")
+    assert poll(store, state({"d=1": "b.json"}), late_files=late).any_files
+    assert poll(store, state({"d=9": "gone.json"}), late_files=late).any_files
+    for path in ("d=1/a.json", "d=1/b.json", "d=2/_tmp/x.json"):
+        store.delete(path)
+    assert not poll(store, state({"d=1": "b.json"}), late_files=late).any_files
+
+
 def test_a_cold_start_finds_everything_in_order_of_partition_and_name(store: ObjectStore) -> None:
     fill(store, "z.json", "d=2/a.json", "d=1/b.json", "d=1/a.json", "d=1-x/c.json", "d=1/h=1/a.json")
     listing = poll(store, PathState())

@@ -249,11 +249,12 @@ def advance(
 
 
 def idle(state: S, listed_any: bool) -> S:
-    """The state after a poll that found nothing to read.
+    """The state after a poll that found nothing to read; ``listed_any`` tells whether there are files at all.
 
-    Files in progress or failed still wait, so the source is not idle yet, unless it was emptied.
+    Files in progress or failed still wait, so the source is not idle yet. One that was emptied is not idle either: its
+    watermark stays as it was.
     """
-    if isinstance(state.watermark, Initial) or (listed_any and any(True for _ in state.unfinished())):
+    if isinstance(state.watermark, Initial) or not listed_any or any(True for _ in state.unfinished()):
         return state
     return replace(state, watermark=Idle(state.watermark.value))
 
