@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -16,9 +16,11 @@ import pytest
 from servers import mariadb as mariadb_server
 from servers import postgres as postgres_server
 from support.database_types import MARIADB, MARIADB_UNFIT, POSTGRESQL, POSTGRESQL_UNFIT, Typed, Unfit
+from support.long_runs import chosen
 from tidegate import run
-from tidegate.core.columns.predicates import RowFilter
-from tidegate.errors import SourceError
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
+from tidegate.errors import SourceError, TidegateError
+from tidegate.sources.idle import NoAnswer, nulls_if_idle
 from tidegate.spark.engine import open_reader
 from tidegate.specs.columns import ColumnSource, JdbcRead
 from tidegate.specs.locations import Secret
@@ -120,6 +122,43 @@ def test_every_type_of_mariadb_comes_as_it_is(maria: Types) -> None:
 
 def test_every_type_of_postgresql_comes_as_it_is(pg: Types) -> None:
     check(pg.frame("fit"), POSTGRESQL)
+
+
+def check_idle(types: Types, columns: Sequence[Typed], *some: str) -> None:
+    """Without Spark nothing is said to be new only where Spark finds nothing; the kinds of ``some`` are answered."""
+    read = JdbcRead(types.url, user=types.user, password=Secret(types.password), table="fit", parallelism=1)
+    source = ColumnSource("types", read, ("c0",))
+    reader = open_reader(types.spark, source, SchemaSpec(), datetime.now(UTC))
+    wanted, answered = chosen([each.sql for each in columns], *some), set()
+    for index, each in enumerate(columns):
+        name = f"c{index}"
+        if each.sql not in wanted:
+            continue
+        try:
+            value = reader.greatest(RowFilter((ColumnRange(name),))).values[name]
+            assert value is not None
+            above, at = (RowFilter((ColumnRange(name, Bound(value, inclusive)),)) for inclusive in (False, True))
+            answer = nulls_if_idle(source, above), nulls_if_idle(source, at)
+        except (NoAnswer, TidegateError):
+            continue
+        answered.add(each.sql)
+        found = reader.greatest(above)
+        assert (found.values, answer) == ({name: None}, (found.nulls, None)), each.sql
+    assert answered >= set(some)
+
+
+@needs_mariadb
+def test_what_is_asked_of_mariadb_without_spark_is_what_spark_finds(
+    spark: SparkSession, mariadb: mariadb_server.Server, of_mariadb: str
+) -> None:
+    types = Types(spark, mariadb.jdbc_url(of_mariadb, "mariadb"), mariadb_server.USER, mariadb_server.PASSWORD)
+    kinds = ("bigint unsigned", "decimal(12,2)", "double", "year", "date", "datetime(6)", "timestamp(6)", "text")
+    check_idle(types, MARIADB, *kinds, "varchar(5)")
+
+
+def test_what_is_asked_of_postgresql_without_spark_is_what_spark_finds(pg: Types) -> None:
+    kinds = ("bigint", "numeric(12,2)", "double precision", "date", "timestamp", "timestamptz", "text", "char(5)")
+    check_idle(pg, POSTGRESQL, *kinds, "uuid")
 
 
 @needs_mariadb

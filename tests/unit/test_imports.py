@@ -44,6 +44,8 @@ ONLY_IN = {
     "prometheus_client": {"web"},
     "sqlalchemy": {"protocol/sql_provider.py"},
     "httpx": {"sources"},
+    "psycopg": {"sources/idle.py"},
+    "pymysql": {"sources/idle.py"},
     "pyiceberg": {"sources/iceberg.py"},
 }
 
@@ -60,6 +62,7 @@ DEFERRING = {
     "runs.columns",
     "runs.files",
     "runs.units",
+    "sources.idle",
     "sources.units.inputs",
     "spark.readers.iceberg",
     "storage.stores",

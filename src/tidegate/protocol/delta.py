@@ -72,6 +72,12 @@ class DeltaSnapshot:
             rows = adds.column("num_records").to_pylist()
         return TableSize(len(sizes), sum(sizes), sum(each or 0 for each in rows))
 
+    def file_statistics(self) -> list[dict[str, Any]]:
+        """What the log says of each visible data file: ``path``, ``num_records``, ``max.COLUMN``, …"""
+        with self.mapped("list the files of"):
+            found: list[dict[str, Any]] = self.table.get_add_actions(flatten=True).to_struct_array().to_pylist()
+        return found
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of its columns."""

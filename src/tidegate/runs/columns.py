@@ -338,6 +338,7 @@ class ColumnWalk:
         self._source: ColumnBound = run.source
         self._engine = run.engine
         self._names = run.names
+        self._why_started = ""
 
     def go(self, position: Position) -> Position:
         """Read what the plan asks for and commit it; an idle position where there is nothing.
@@ -345,6 +346,8 @@ class ColumnWalk:
         With a safety lag every source is asked first: what is younger must not be among the rows.
         """
         plan = self._make_plan(position)
+        if self._is_idle(plan):
+            return self._nothing_new(position)
         source = self._source.source
         reader = self._engine.reader(source, self._source.pipeline.schema, plan.now)
         if reader.fixed_first or source.safety_lag is not None:
@@ -365,6 +368,21 @@ class ColumnWalk:
             run.notice(note)
         failpoint("runs.planned")
         return plan
+
+    def _is_idle(self, plan: ColumnPlan) -> bool:
+        """Whether nothing is new, where that is known without an engine that is yet to start."""
+        if self._engine.is_ready or plan.full or not fix_bounds(plan, self._run.state, {}).nothing:
+            return False
+        from tidegate.sources.idle import NoAnswer, nulls_if_idle
+
+        try:
+            nulls = nulls_if_idle(self._source.source, plan.reads)
+        except NoAnswer as told:
+            self._why_started = told.reason
+            return False
+        if nulls is not None:
+            self._look_at_nulls(GreatestValues(nulls=nulls))
+        return nulls is not None
 
     def _ask_greatest(self, plan: ColumnPlan, reader: Reader) -> tuple[ColumnPlan, GreatestValues]:
         """The greatest values; where one lies too far ahead, those of the rows up to there, and the plan of those."""
@@ -408,6 +426,8 @@ class ColumnWalk:
 
     def _nothing_new(self, position: Position) -> Position:
         """Nothing is saved; the mirror shows that somebody looked."""
+        if self._why_started:
+            self._run.notice(f"Spark was started although nothing is new: {self._why_started}")
         return self._run.idle(position)
 
     def _write(self, position: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None) -> Position:

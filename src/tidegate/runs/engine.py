@@ -37,6 +37,10 @@ class Engine(Protocol):
     Frames of rows go through as they are; walks do not look into them.
     """
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether reading can begin at once; otherwise a pass first tries to find out whether anything is new."""
+
     def prepare(self) -> None:
         """Get ready: a deadline is better set after this, and several threads may use the engine then."""
 

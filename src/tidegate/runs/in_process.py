@@ -59,6 +59,8 @@ class InProcessEngine:
     It appends. Merges, replaced rows, transforms and databases need Spark, and it says so.
     """
 
+    is_ready = True
+
     def prepare(self) -> None:
         """Nothing to get ready."""
 

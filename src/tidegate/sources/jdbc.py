@@ -205,6 +205,15 @@ class JdbcStatements:
         """How many rows of the whole source have null where a watermark should be."""
         return f"SELECT COUNT(*) AS nulls FROM {self._origin()} WHERE {null_predicate(rows, self.dialect)}"
 
+    def one_row(self, rows: RowFilter) -> str:
+        """The watermark columns of one row that matches, if there is one; for databases that know LIMIT."""
+        return f"{self._select(self._quoted(rows), rows)} LIMIT 1"
+
+    def character_set(self, column: str) -> str:
+        """In which character set MySQL holds a column; bytes are ``binary``."""
+        name = quote(column, self.dialect)
+        return f"SELECT CHARSET(MAX({name})) FROM (SELECT {name} FROM {self._origin()} WHERE 1 = 0) tidegate_rows"
+
     def count(self, rows: RowFilter) -> str:
         """How many rows match."""
         return f"SELECT COUNT(*) AS found FROM ({self._select(['*'], rows)}) tidegate_rows"

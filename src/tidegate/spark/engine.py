@@ -84,6 +84,13 @@ class SparkEngine:
                 self._started = True
         return self._session
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether a session is running."""
+        from tidegate.spark.session import active_session
+
+        return self._session is not None or active_session() is not None
+
     def prepare(self) -> None:
         """Start the session."""
         self.session()

@@ -1,0 +1,401 @@
+"""Whether a column source has anything new, asked without Spark: a poll that finds nothing need not start Java.
+
+The question is smaller than the one that Spark asks: is there a row above the watermark, or none? The condition is the
+text that Spark would send. Only "none" counts: then the pass ends. Where there is a row, where the column is not of
+the kind that the watermark has, where an answer would depend on something that a JDBC driver does and this one does
+not, and after any error, Spark asks as if nobody had asked before; and it is Spark's error that people see.
+
+Databases are asked by a driver of Python, where one is installed. Delta and Iceberg tables are asked by the
+statistics in their own metadata, and by a look into the few files whose statistics are not exact enough.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidegate.core.columns.predicates import ColumnRange, RowFilter, matches
+from tidegate.core.columns.values import NUMBERS, is_above, kind_of
+from tidegate.protocol.delta import pin_table
+from tidegate.protocol.table import arrow_schema
+from tidegate.sources.jdbc import JdbcStatements
+from tidegate.specs.columns import (
+    ColumnSource,
+    JdbcRead,
+    NullWatermark,
+    TableFormat,
+    TableRead,
+    Value,
+    WatermarkMode,
+)
+from tidegate.storage.port import ObjectStore, SeekableInput
+from tidegate.storage.stores import open_store
+
+CONNECT_SECONDS = 10
+MOST_FILES = 16
+"""So many files of a table are looked into; Spark reads more of them faster."""
+
+
+class NoAnswer(Exception):
+    """Only Spark can say what is new; ``reason`` is for people, and empty where nobody can do anything about it."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def nulls_if_idle(source: ColumnSource, rows: RowFilter) -> int | None:
+    """How many rows have null where a watermark should be, if no row of ``source`` matches; None where one does.
+
+    ``rows`` are those above a watermark. :class:`NoAnswer` where only Spark knows.
+    """
+    if not _has_lower_bounds(rows):
+        raise NoAnswer
+    try:
+        match source.read:
+            case JdbcRead() as read:
+                return _ask_database(read, rows)
+            case TableRead(format=TableFormat.DELTA) as read:
+                return _ask_delta(read, rows)
+            case TableRead(format=TableFormat.ICEBERG) as read:
+                return _ask_iceberg(read, rows, source.name)
+    except NoAnswer:
+        raise
+    except Exception as error:  # Spark will meet it, too, and say what it is
+        raise NoAnswer(f"it could not be asked without Spark ({type(error).__name__})") from None
+    raise NoAnswer
+
+
+def _has_lower_bounds(rows: RowFilter) -> bool:
+    if rows.mode is WatermarkMode.TUPLE:
+        return bool(rows.ranges) and rows.ranges[0].lower is not None
+    return bool(rows.ranges) and all(each.lower is not None or each.any_value for each in rows.ranges)
+
+
+def _check_kinds(rows: RowFilter, kinds: Mapping[str, str | None], *, numbers_mix: bool = False) -> None:
+    """Every bound must be of the kind that its column holds: what else it means is for Spark to decide."""
+    for each in rows.ranges:
+        kind = kinds.get(each.column)
+        bounds = {kind_of(bound.value) for bound in (each.lower, each.upper) if bound is not None}
+        if numbers_mix and kind in NUMBERS and bounds <= NUMBERS:
+            continue
+        if kind is None or bounds - {kind}:
+            raise NoAnswer
+
+
+_URL = re.compile(r"jdbc:(postgresql|mysql|mariadb)://([\w.-]+|\[[0-9A-Fa-f:.]+\])(?::(\d+))?/([^/?;&#]+)(?:\?(.*))?")
+_POSTGRES_KINDS = {
+    **dict.fromkeys((20, 21, 23), "int"),
+    **dict.fromkeys((700, 701), "float"),
+    1700: "decimal",
+    **dict.fromkeys((25, 1042, 1043, 2950), "text"),
+    1184: "datetime",
+    1114: "datetime_naive",
+    1082: "date",
+}
+"""By the number that PostgreSQL gives a type in ``pg_type``; text has UUIDs among it, as Spark reads them."""
+
+_MYSQL_KINDS = {
+    **dict.fromkeys((1, 2, 3, 8, 9, 13), "int"),
+    **dict.fromkeys((4, 5), "float"),
+    **dict.fromkeys((0, 246), "decimal"),
+    **dict.fromkeys((15, 252, 253, 254), "text"),
+    7: "datetime",
+    12: "datetime_naive",
+    **dict.fromkeys((10, 14), "date"),
+}
+"""By the number that the protocol of MySQL gives a type."""
+
+_WITHOUT_MEANING = frozenset(
+    (
+        *("applicationname", "connecttimeout", "sockettimeout", "logintimeout", "tcpkeepalive", "fetchsize"),
+        *("preparethreshold", "defaultrowfetchsize", "rewritebatchedinserts", "binarytransfer", "querytimeout"),
+        *("usecursorfetch", "tinyint1isbit", "rewritebatchedstatements", "useserverprepstmts", "cacheprepstmts"),
+        *("allowpublickeyretrieval", "permitmysqlscheme", "useunicode"),
+    )
+)
+"""Settings of JDBC drivers that change no answer and protect no connection."""
+
+_TLS = frozenset(("sslmode", "sslrootcert"))
+_TLS_MODES = frozenset(("disable", "allow", "prefer", "require", "verify-ca", "verify-full"))
+"""Of PostgreSQL: its drivers for Java and for C have these in common."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """A database as a JDBC address has it; ``settings`` are those that must be carried over."""
+
+    scheme: str
+    host: str
+    port: int | None
+    database: str
+    settings: Mapping[str, str]
+
+    @classmethod
+    def of(cls, read: JdbcRead) -> _Address:
+        found = _URL.fullmatch(read.url)
+        if found is None:
+            raise NoAnswer("its address has a form that only its JDBC driver knows")
+        scheme, host, port, database, query = found.groups()
+        given = dict(part.partition("=")[::2] for part in (query or "").split("&") if part)
+        settings = {name.lower(): unquote(value) for name, value in given.items()}
+        settings |= {name.lower(): value for name, value in read.properties.items()}
+        carried = {name: value for name, value in settings.items() if name not in _WITHOUT_MEANING}
+        unknown = sorted(carried.keys() - (_TLS if scheme == "postgresql" else set()))
+        if unknown or carried.get("sslmode", "prefer") not in _TLS_MODES:
+            raise NoAnswer(f"the setting {(unknown or ['sslmode'])[0]!r} is one for its JDBC driver")
+        if read.user is None or read.driver is not None:
+            raise NoAnswer("its connection names no user" if read.user is None else "it has a driver of its own")
+        return cls(scheme, host.strip("[]"), None if port is None else int(port), unquote(database), carried)
+
+
+def _ask_database(read: JdbcRead, rows: RowFilter) -> int | None:
+    address = _Address.of(read)
+    connect, kinds_of = _DRIVERS[address.scheme]
+    statements = JdbcStatements(read)
+    with closing(connect(address, read)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(statements.one_row(rows))
+        found = cursor.rowcount
+        _check_kinds(rows, kinds_of(cursor, statements, rows), numbers_mix=True)
+        if found:
+            return None
+        cursor.execute(statements.nulls(rows))
+        return int(cursor.fetchone()[0])
+
+
+def _connect_postgres(address: _Address, read: JdbcRead) -> Any:
+    """Nothing is taken from the environment that the JDBC driver would not know."""
+    try:
+        import psycopg
+    except ImportError:
+        raise NoAnswer("install 'tidegate[postgres]', and such a run starts no Java") from None
+    connection = psycopg.connect(
+        host=address.host,
+        port=address.port or 5432,
+        dbname=address.database,
+        user=read.user,
+        password=None if read.password is None else read.password.value,
+        connect_timeout=CONNECT_SECONDS,
+        autocommit=True,
+        options="",
+        gssencmode="disable",
+        client_encoding="utf-8",
+        **{"sslmode": "prefer", **address.settings},  # type: ignore[arg-type]  # texts, which libpq takes
+    )
+    connection.execute("SET TIME ZONE 'UTC'")
+    connection.execute("SET DateStyle = 'ISO'")
+    return connection
+
+
+def _connect_mysql(address: _Address, read: JdbcRead) -> Any:
+    """As its JDBC driver does without settings: that of MySQL encrypts where the server can, that of MariaDB does not.
+
+    None of the two looks at the certificate then.
+    """
+    try:
+        import pymysql
+    except ImportError:
+        raise NoAnswer("install 'tidegate[mysql]', and such a run starts no Java") from None
+    preferred = {"check_hostname": False, "verify_mode": False}
+    return pymysql.connect(
+        host=address.host,
+        port=address.port or 3306,
+        database=address.database,
+        user=read.user,
+        password="" if read.password is None else read.password.value,
+        connect_timeout=CONNECT_SECONDS,
+        charset="utf8mb4",
+        autocommit=True,
+        init_command="SET time_zone = '+00:00'",
+        ssl=preferred if address.scheme == "mysql" else None,
+        ssl_disabled=address.scheme == "mariadb",
+    )
+
+
+def _postgres_kinds(cursor: Any, statements: JdbcStatements, rows: RowFilter) -> dict[str, str | None]:
+    return {each[0]: _POSTGRES_KINDS.get(each[1]) for each in cursor.description}
+
+
+def _mysql_kinds(cursor: Any, statements: JdbcStatements, rows: RowFilter) -> dict[str, str | None]:
+    """Bytes have the numbers of text there; the database tells them apart."""
+    kinds = {each[0]: _MYSQL_KINDS.get(each[1]) for each in cursor.description}
+    for column in [name for name, kind in kinds.items() if kind == "text"]:
+        cursor.execute(statements.character_set(column))
+        kinds[column] = None if cursor.fetchone()[0] == "binary" else "text"
+    return kinds
+
+
+_Kinds = Callable[[Any, JdbcStatements, RowFilter], dict[str, str | None]]
+_DRIVERS: Mapping[str, tuple[Callable[[_Address, JdbcRead], Any], _Kinds]] = {
+    "postgresql": (_connect_postgres, _postgres_kinds),
+    "mysql": (_connect_mysql, _mysql_kinds),
+    "mariadb": (_connect_mysql, _mysql_kinds),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _DataFile:
+    """A data file: ``greatest`` and ``nulls`` by column, where they are known; of nulls alone nothing is greatest."""
+
+    store: ObjectStore
+    path: str
+    greatest: Mapping[str, Value] = field(default_factory=dict)
+    nulls: Mapping[str, int] = field(default_factory=dict)
+    rows: int | None = None
+
+
+_ARROW_KINDS = {"string": "text", "large_string": "text", "date32[day]": "date", "timestamp[us]": "datetime_naive"}
+_READ_BY_ALL = frozenset(("timestampNtz",))
+_ROUNDING = timedelta(milliseconds=1)
+"""Times in the statistics of a Delta table are cut off at the millisecond."""
+
+
+def _ask_delta(read: TableRead, rows: RowFilter) -> int | None:
+    snapshot = pin_table(read.location)
+    if snapshot is None:
+        raise NoAnswer
+    protocol = snapshot.facts.protocol
+    if protocol.min_reader == 2 or not _READ_BY_ALL.issuperset(protocol.reader_features):
+        raise NoAnswer("its table has features that only Spark reads")
+    schema = arrow_schema(snapshot.facts.schema_json)
+    wanted = [schema.field(name) for name in rows.columns if name in schema.names]
+    _check_kinds(rows, {each.name: _arrow_kind(each.type) for each in wanted})
+    keys = snapshot.facts.partition_columns
+    store, adds = open_store(read.location), snapshot.file_statistics()
+    files = [_delta_file(add, rows.columns, keys, store) for add in adds]
+    held = [each for each in files if _may_hold(each, rows)]
+    if held and (len(held) > MOST_FILES or any(name in keys for name in rows.columns)):
+        raise NoAnswer
+    if _any_matches(held, wanted, rows):
+        return None
+    return _count_nulls(files, rows)
+
+
+def _delta_file(add: Mapping[str, Any], columns: Sequence[str], keys: Sequence[str], store: ObjectStore) -> _DataFile:
+    greatest, nulls = {}, {}
+    for name in columns:
+        value = add.get(f"partition.{name}") if name in keys else add.get(f"max.{name}")
+        missing = add.get(f"null_count.{name}")
+        if name in keys:
+            missing = 0 if value is not None else add.get("num_records")
+        if value is not None:
+            greatest[name] = value
+        if missing is not None:
+            nulls[name] = missing
+    return _DataFile(store, unquote(add["path"]), greatest, nulls, add.get("num_records"))
+
+
+def _may_hold(file: _DataFile, rows: RowFilter) -> bool:
+    """Whether the file can hold a row that matches; a cursor is looked at by its first column."""
+    ranges = rows.ranges[:1] if rows.mode is WatermarkMode.TUPLE else rows.ranges
+    return any(_reaches(file, each.column, None if each.lower is None else each.lower.value) for each in ranges) and (
+        file.rows != 0
+    )
+
+
+def _reaches(file: _DataFile, column: str, lower: Value | None) -> bool:
+    """Whether a value of the column may lie at or above ``lower``, and above where the file says so exactly."""
+    value: Any = file.greatest.get(column)
+    if value is None:
+        return file.rows is None or file.nulls.get(column) != file.rows
+    if lower is None:
+        return True
+    return is_above(value + _ROUNDING if kind_of(value).startswith("datetime") else value, lower) or value == lower
+
+
+def _count_nulls(files: Iterable[_DataFile], rows: RowFilter) -> int:
+    """Rows that have null in every column (in a cursor: in any), where the statistics tell."""
+    found = list(files)
+    if any(name not in file.nulls for file in found for name in rows.columns):
+        raise NoAnswer
+    counts = [sum(file.nulls[name] for file in found) for name in rows.columns]
+    none = max(counts) == 0 if rows.mode is WatermarkMode.TUPLE else min(counts) == 0
+    if none:
+        return 0
+    if len(counts) > 1 or rows.extra is not None:
+        raise NoAnswer
+    return counts[0]
+
+
+def _any_matches(files: Iterable[_DataFile], fields: Sequence[pa.Field], rows: RowFilter) -> bool:
+    """Whether one of these files has a row that matches; the extra condition, which is Spark's, is left aside."""
+    return any(matches(rows, row) for file in files for row in _rows_near(file, fields, rows))
+
+
+def _rows_near(file: _DataFile, fields: Sequence[pa.Field], rows: RowFilter) -> Iterable[Mapping[str, Any]]:
+    """The rows of a file that reach the lower bound of a column, or of the first of a cursor."""
+    raw = io.BufferedReader(SeekableInput(file.store, file.path), 1024 * 1024)
+    with pq.ParquetFile(raw, coerce_int96_timestamp_unit="us") as parquet:
+        names = [each.name for each in fields if each.name in parquet.schema_arrow.names]
+        for batch in parquet.iter_batches(columns=names):
+            columns = {
+                each.name: batch.column(each.name).cast(each.type) if each.name in names else pa.nulls(len(batch))
+                for each in fields
+            }
+            yield from pa.table(columns).filter(_near(columns, rows)).to_pylist()
+
+
+def _near(columns: Mapping[str, Any], rows: RowFilter) -> Any:
+    is_cursor = rows.mode is WatermarkMode.TUPLE
+    found = pa.array([False] * len(next(iter(columns.values()))))
+    for each in rows.ranges[:1] if is_cursor else rows.ranges:
+        column = columns[each.column]
+        if each.lower is None or pa.types.is_null(column.type):
+            found = pc.or_(found, pc.is_valid(column))
+            continue
+        compare = pc.greater_equal if is_cursor or each.lower.inclusive else pc.greater
+        found = pc.or_(found, pc.fill_null(compare(column, pa.scalar(each.lower.value, column.type)), False))
+    return found
+
+
+def _arrow_kind(kind: pa.DataType) -> str | None:
+    text = str(kind)
+    if text.startswith(("int", "uint")):
+        return "int"
+    if text.startswith("timestamp[us, tz="):
+        return "datetime"
+    return "decimal" if text.startswith("decimal128") else _ARROW_KINDS.get(text)
+
+
+_ICEBERG_TYPES = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "string": pa.string(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+}
+
+
+def _ask_iceberg(read: TableRead, rows: RowFilter, source: str) -> int | None:
+    """Files are passed over by the metadata; where one may hold a row without a watermark, Spark counts those."""
+    from tidegate.sources.iceberg import IcebergTable
+
+    table = IcebergTable(read.location, source)
+    types = {each["name"]: each["type"] for each in table.fields}
+    wanted = [pa.field(name, _ICEBERG_TYPES[types[name]]) for name in rows.columns if types.get(name) in _ICEBERG_TYPES]
+    _check_kinds(rows, {each.name: _arrow_kind(each.type) for each in wanted})
+    if any(map(table.plan_files, _null_rows(rows))):
+        raise NoAnswer
+    held = table.plan_files(replace(rows, nulls=NullWatermark.EXCLUDE))
+    if held and (len(held) > MOST_FILES or not table.keeps_names):
+        raise NoAnswer
+    found = _any_matches((_DataFile(open_store(each.root), each.path) for each in held), wanted, rows)
+    return None if found else 0
+
+
+def _null_rows(rows: RowFilter) -> list[RowFilter]:
+    """Conditions of which each row meets one that has null in every column (in a cursor: in any)."""
+    nulls = [ColumnRange(name, only_null=True) for name in rows.columns]
+    groups = [(each,) for each in nulls] if rows.mode is WatermarkMode.TUPLE else [tuple(nulls)]
+    return [RowFilter(group, nulls=NullWatermark.INCLUDE) for group in groups]
