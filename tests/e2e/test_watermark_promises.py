@@ -247,6 +247,33 @@ def test_jitter_is_added_to_the_interval(lake: Lake) -> None:
     assert all(pause >= 2 for pause in pauses(started))
 
 
+def test_jitter_that_is_not_set_is_a_tenth_of_the_interval_and_half_a_minute_at_most(lake: Lake) -> None:
+    assert [lake.project.jitter_of(interval) for interval in (1, 60, 300, 3600)] == [0.1, 6, 30, 30]
+    lake.settings = {"global": {"poll_jitter_secs": 5}}
+    assert lake.project.jitter_of(1) == 5
+    lake.settings = {"global": {"poll_jitter_secs": 0}}
+    assert lake.project.jitter_of(3600) == 0
+
+
+def test_a_pass_that_takes_its_time_does_not_put_the_next_one_off(lake: Lake) -> None:
+    lake.source_settings = {"poll_interval_secs": 1000}
+    lake.settings = {"global": {"poll_jitter_secs": 0}}
+    began = time.monotonic()
+    waited: list[float] = []
+
+    class Told(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waited.append((timeout or 0) + time.monotonic() - began)
+            return len(waited) > 1
+
+    def take_time(event: events.Event) -> None:
+        if isinstance(event, events.PollStarted):
+            time.sleep(0.2)
+
+    Loop(lake.project, InProcessEngine(), 2, take_time, Told()).continuously(lake.project.pipelines)
+    assert waited[1] - waited[0] < 1000.2
+
+
 def pauses(moments: list[float]) -> Iterable[float]:
     assert len(moments) > 1
     return [later - earlier for earlier, later in pairwise(moments)]

@@ -82,7 +82,9 @@ class GlobalModel(Model):
     """Settings that all pipelines of the file share."""
 
     total_concurrency: v.Count | None = entry("Most tasks at once over all pipelines.", None)
-    poll_jitter_secs: v.CountOrNone = entry("Random seconds added to each poll interval.", 30)
+    poll_jitter_secs: v.CountOrNone | None = entry(
+        "Random seconds added to each poll interval; a tenth of it, and 30 at most, where it is not set.", None
+    )
     commit_deadline_secs: v.Count = entry("How long a commit is retried before giving up.", 120)
 
 

@@ -90,7 +90,10 @@ class Loop:
         return _report(reports, started, complete=complete)
 
     def continuously(self, pipelines: Sequence[PipelineSpec], jitter: Callable[[], float] = random.random) -> RunReport:
-        """Poll every source at its interval until ``stop`` is set; the report adds up each source's passes."""
+        """Poll every source at its interval until ``stop`` is set; the report adds up each source's passes.
+
+        The interval lies between the beginnings of two passes; after one that failed, it begins with its end.
+        """
         started = time.monotonic()
         self.courtesy = replace(self.courtesy, waits=False)
         total: dict[Name, SourceReport] = {}
@@ -106,9 +109,11 @@ class Loop:
             if self.stop.wait(max(0.0, due[name] - time.monotonic())):
                 break
             self._shared.clear()
+            began = time.monotonic()
             latest = self._pass(pipeline, source)
             total[name] = _added(total.get(name), latest)
-            due[name] = time.monotonic() + source.poll_interval_secs + jitter() * self.project.poll_jitter_secs
+            pause = source.poll_interval_secs + jitter() * self.project.jitter_of(source.poll_interval_secs)
+            due[name] = (began if latest.error is None else time.monotonic()) + pause
         return _report(list(total.values()), started, complete=True)
 
     def _bind_all(self, pipelines: Sequence[PipelineSpec]) -> tuple[list[TrackedSource], list[TrackedSource]]:

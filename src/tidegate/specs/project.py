@@ -400,7 +400,7 @@ class ProjectSpec:
     pipelines: tuple[PipelineSpec, ...]
     spark: SparkSpec = field(default_factory=SparkSpec)
     total_concurrency: int | None = None
-    poll_jitter_secs: int = 30
+    poll_jitter_secs: int | None = None
     recovery_max_commits: int = 100
     commit_deadline_secs: int = 120
     metrics: MetricsSpec = field(default_factory=MetricsSpec)
@@ -411,6 +411,10 @@ class ProjectSpec:
     def pipeline(self, name: str) -> PipelineSpec:
         """The pipeline of that name."""
         return next(found for found in self.pipelines if found.name == name)
+
+    def jitter_of(self, interval_secs: float) -> float:
+        """The most random seconds that are added to such an interval; what is set is obeyed."""
+        return min(30.0, interval_secs / 10) if self.poll_jitter_secs is None else float(self.poll_jitter_secs)
 
 
 ALLOWED_PROPERTIES = frozenset(

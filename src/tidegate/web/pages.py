@@ -89,7 +89,7 @@ def watched(
         return
     intervals = {
         (pipeline.name, source.name): (
-            interval(pipeline) if interval else float(source.poll_interval_secs + project.poll_jitter_secs)
+            interval(pipeline) if interval else source.poll_interval_secs + project.jitter_of(source.poll_interval_secs)
         )
         for pipeline in pipelines
         for source in pipeline.sources
