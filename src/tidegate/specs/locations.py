@@ -247,7 +247,11 @@ _DATABASE = re.compile(r"[\w.$~ /:+-]*")
 _FILE = re.compile(r"[\w.$~ /\\:+@!,-]*")
 _ORACLE = re.compile(r"[a-z0-9]+:[^@]*@(.*)", re.DOTALL | re.IGNORECASE)
 _PAIR = re.compile(r"(?:^|[?&;,(:/\s])\s*([A-Za-z][\w .%-]*?)\s*=\s*([^?&;,()]*)")
-_USERS = frozenset({"user", "username", "usr", "userid", "uid", "login", "logon", "pwd", "pass", "pw", "logdata"})
+_PARAMETER = re.compile(r"(?<![\w.%-])([A-Za-z][\w .%-]*?)[\"']?\s*=")
+_USERS = frozenset(
+    {"user", "username", "usr", "userid", "uid", "login", "logon", "pwd", "pass", "pw", "logdata", "passcode"}
+)
+_KEY_FILES = frozenset({"sslkey"})
 _NAMES = ("databasename", "database", "initialcatalog", "dbname", "db")
 _OF_FILES = frozenset({"sqlite", "duckdb", "derby", "h2", "hsqldb", "ucanaccess"})
 _UNFOLDED = 3
@@ -351,12 +355,18 @@ def _holds(url: str) -> bool:
     if kind == "oracle":
         before = re.match(r"[A-Za-z0-9]*:?([^@]*)@", rest)
         has_user = rest.count("@") > 1 or (before is not None and bool(before[1].strip()))
+        has_user = has_user or re.match(r"[A-Za-z0-9]+:[^/@(]+/", rest) is not None
     elif kind in _OF_FILES and not _FLAVOURS.match(rest):
         has_user = False
     else:
         has_user = "@" in rest
-    names = (re.sub(r"[^a-z0-9]", "", name.lower()) for name, _ in _PAIR.findall(rest))
-    return has_user or any(looks_secret(name) or name in _USERS for name in names)
+    return has_user or any(map(_is_credential, _PARAMETER.findall(rest)))
+
+
+def _is_credential(parameter: str) -> bool:
+    """Whether a parameter of an address, of whatever driver, holds a user, a password or a key."""
+    name = re.sub(r"[^a-z0-9]", "", parameter.lower())
+    return looks_secret(name) or name in _USERS or (name.endswith("key") and name not in _KEY_FILES)
 
 
 def _unfolded(url: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
@@ -41,9 +41,12 @@ _NAMED = (
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _PLUS = re.compile(r"\+")
 _ESCAPE = re.compile(
-    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}"
-    r"|[\"'\\/bfnrt])"
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|u\{[0-9a-fA-F]{1,6}\}|U[0-9a-fA-F]{8}"
+    r"|x[0-9a-fA-F]{2}|[bfnrt]|[^\w\t\r\n])"
 )
+_DOUBLED = re.compile(r"''|\"\"")
+_SEPARATED = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}[: -]){5,}[0-9A-Fa-f]{2}(?![0-9A-Fa-f])")
+_WRAPPED = re.compile(r"(?<=[\w+/-]{40})\r?\n[ \t]*(?=[\w+/=-])")
 _BYTES = re.compile(r"(?:\\x[0-9a-fA-F]{2}|\\[0-3][0-7]{2})+")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,10});")
 _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
@@ -52,7 +55,7 @@ _IN_ADDRESS = re.compile(r"//[^/@\s:]*:(.*)@")
 _ASSIGNED = re.compile(r"(?i)(?:passw\w{0,40}|secret\w{0,40}|token|sig|key)\s{0,20}=\s{0,20}([^&;\s]+)")
 _URL_SAFE = str.maketrans("+/", "-_")
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
-_UNFINISHED = re.compile(r"(?:%[0-9A-Fa-f]?|\\(?:[uUx][0-9A-Fa-f]{0,7}|[0-3][0-7]?)?|&#?\w{0,10})\Z")
+_UNFINISHED = re.compile(r"(?:%[0-9A-Fa-f]?|\\(?:[uUx]\{?[0-9A-Fa-f]{0,7}|[0-3][0-7]?)?|&#?\w{0,10})\Z")
 _BROKEN = "".join(map(chr, (0xFFFD, *range(0x80, 0x100), *range(0xDC80, 0xDD00))))
 """What the first bytes of a letter are read as that is not whole."""
 
@@ -77,10 +80,15 @@ def shorten(text: str, longest: int = 500) -> str:
 
 
 def texts_in(value: object) -> Iterator[str]:
-    """The texts of a value of any depth; of one that is written in JSON also those inside it, and lines one by one."""
+    """The texts of a value of any depth; of one that is written in JSON also those inside it, and lines one by one.
+
+    A text with blanks or a line break around it is there without them, too: who repeats it mostly drops them.
+    """
     match value:
         case str():
             yield value
+            if value != value.strip():
+                yield value.strip()
             if "\n" in value.strip():
                 yield from (line.strip() for line in value.splitlines() if line.strip())
             if value.lstrip()[:1] in ("{", "["):
@@ -279,14 +287,19 @@ class Mask:
         found: dict[tuple[str, int], None] = {}
         for secret in sorted(self.secrets, key=len, reverse=True):
             if len(secret) >= SHORTEST:
-                found |= dict.fromkeys([(secret, 0), *_base64(secret.encode("utf-8", "surrogatepass"))])
+                found |= dict.fromkeys((text, 0) for text in _misread(secret))
+                found |= dict.fromkeys(each for content in _encoded(secret) for each in _base64(content))
         return tuple(found)
 
     @cached_property
+    def _texts(self) -> frozenset[str]:
+        """Those of the patterns that are no base64."""
+        return frozenset(text for secret in self.secrets for text in _misread(secret))
+
+    @cached_property
     def _hexes(self) -> tuple[str, ...]:
-        return tuple(
-            secret.encode("utf-8", "surrogatepass").hex() for secret in self.secrets if len(secret) >= SHORTEST
-        )
+        long = (secret for secret in self.secrets if len(secret) >= SHORTEST)
+        return tuple(content.hex() for secret in long for content in _encoded(secret))
 
     @cached_property
     def _short(self) -> tuple[re.Pattern[str], ...]:
@@ -301,7 +314,7 @@ class Mask:
         for pattern, before in self._patterns:
             for place in _places(view.text, pattern):
                 end = place + len(pattern)
-                if before >= 0 and pattern not in self.secrets:
+                if pattern not in self._texts:
                     place, end = _whole(view.text, place - before, end)
                 yield view.span(max(0, place), end)
         lowered = view.text.lower() if self._hexes else ""
@@ -395,7 +408,7 @@ def _escaped(run: str) -> list[tuple[str, int]]:
     if run[1] == "u" and len(run) == 12:
         return [(json.loads(f'"{run}"'), 12)]
     if run[1] in "uUx" and len(run) > 2:
-        number = int(run[2:], 16)
+        number = int(run[2:].strip("{}"), 16)
         return [(chr(number) if number < 0x110000 else "?", len(run))]
     return [(_LETTERS.get(run[1], run[1]), 2)]
 
@@ -415,12 +428,30 @@ def _entity(run: str) -> list[tuple[str, int]]:
     return [(text, len(run))] if len(text) == 1 else [(letter, 1) for letter in run]
 
 
+def _doubled(run: str) -> list[tuple[str, int]]:
+    return [(run[0], 2)]
+
+
+def _separated(run: str) -> Iterator[tuple[str, int]]:
+    """Bytes in hex with a sign between them; each sign belongs to the digit before it."""
+    return (
+        (letter, 1 + (place % 3 == 1 and place + 1 < len(run))) for place, letter in enumerate(run) if place % 3 < 2
+    )
+
+
+def _nothing(run: str) -> list[tuple[str, int]]:
+    return []
+
+
 _READINGS: tuple[tuple[re.Pattern[str], Callable[[str], Iterable[tuple[str, int]]]], ...] = (
     (_PERCENT, _percent),
     (_PLUS, _plus),
     (_ESCAPE, _escaped),
     (_BYTES, _bytes),
     (_ENTITY, _entity),
+    (_DOUBLED, _doubled),
+    (_SEPARATED, _separated),
+    (_WRAPPED, _nothing),
 )
 
 
@@ -440,6 +471,23 @@ def _views(text: str) -> Iterator[_View]:
                     seen.add(other.text)
                     further.append(other)
         level = further
+
+
+def _encoded(secret: str) -> Iterator[bytes]:
+    """A secret as bytes: in UTF-8 and, where it has letters beyond ASCII and that can hold them, in Latin-1."""
+    yield secret.encode("utf-8", "surrogatepass")
+    with suppress(UnicodeEncodeError):
+        if not secret.isascii():
+            yield secret.encode("latin-1")
+
+
+def _misread(secret: str) -> Iterator[str]:
+    """A secret as it is, and what its bytes are read as by who takes UTF-8 for Latin-1, or the other way round."""
+    yield secret
+    if not secret.isascii():
+        utf, *latin = _encoded(secret)
+        yield utf.decode("latin-1")
+        yield from (each.decode("utf-8", "surrogateescape") for each in latin)
 
 
 def _base64(content: bytes) -> Iterator[tuple[str, int]]:

@@ -28,6 +28,7 @@ CANARY = "canary-4711"
     ("url", "identity", "hosts"),
     [
         ("jdbc:postgresql://db:5432/shop?sslmode=require", "jdbc:postgresql:shop", "db:5432"),
+        ("jdbc:postgresql://db/shop?sslkey=/etc/key.pk8&sslcert=/etc/cert", "jdbc:postgresql:shop", "db"),
         ("jdbc:postgresql://db-1:5432,db-2/shop", "jdbc:postgresql:shop", "db-1:5432, db-2"),
         ("jdbc:postgresql://[::1]:5432/shop", "jdbc:postgresql:shop", "[::1]:5432"),
         ("jdbc:postgresql:shop", "jdbc:postgresql:shop", ""),
@@ -86,6 +87,16 @@ SECRETS = [
     "jdbc:snowflake://h/?db=shop&token={0}",
     "jdbc:databricks://h:443;UID=token;AccessToken={0}",
     "jdbc:strange:!me:{0}@h!",
+    "jdbc:mysql://address=(host=h) (key1=a)(key={0})/shop",
+    "jdbc:mysql://h/shop?'password'={0}",
+    "jdbc:oracle:thin:me/{0}",
+    "jdbc:snowflake://h/?db=shop&passcode={0}",
+    "jdbc:clickhouse://h/shop?custom_http_params=password={0}",
+    "jdbc:bigquery://https://h:443;ProjectId=p;OAuthPvtKey={0}",
+    "jdbc:sqlserver://h;databaseName=d;keyVaultProviderClientKey={0}",
+    "jdbc:sqlite:/data/shop.db?cipher=chacha20&key={0}",
+    "jdbc:sqlite:/data/shop.db?hexkey={0}",
+    "jdbc:derby:shop;encryptionKey={0}",
 ]
 
 
@@ -98,6 +109,10 @@ def test_no_credentials_come_out_of_an_address(form: str) -> None:
         assert holds_credentials(url)
         assert holds_credentials(quote(url, safe=":/"))
         assert holds_credentials(quote(quote(url, safe=":/"), safe=":/"))
+
+
+def test_credentials_behind_a_fragment_are_seen() -> None:
+    assert holds_credentials("jdbc:mysql://h/shop?a=b#password=x")
 
 
 @pytest.mark.parametrize("form", [*SECRETS, "jdbc:postgresql://$${{HOST}}/{0}", "jdbc:postgresql://h/a\tb {0}"])

@@ -57,6 +57,11 @@ FORMS: dict[str, Callable[[str], str]] = {
     "base64 of user and password": lambda s: b64(f"somebody:{s}"),
     "base64 with more behind": lambda s: b64(f"us{s}..."),
     "base64url": lambda s: base64.urlsafe_b64encode(f"u{s}?>".encode()).decode(),
+    "SQL": lambda s: s.replace("'", "''").replace('"', '""'),
+    "shell": lambda s: "".join(each if each.isalnum() else f"\\{each}" for each in s),
+    "Rust": lambda s: "".join(f"\\u{{{ord(each):x}}}" for each in s),
+    "hex with colons": lambda s: s.encode().hex(":"),
+    "HEX with blanks": lambda s: s.encode().hex(" ").upper(),
     "base64 in an address": lambda s: quote(b64(f"me:{s}"), safe=""),
 }
 
@@ -71,6 +76,39 @@ def test_a_secret_is_found_in_every_form(form: str, secret: str) -> None:
     left = masked.replace(MASK, "")
     assert not any(piece in left for piece in (secret, told, told[4:-4]) if len(piece) > 3), masked
     assert "> again " in masked
+
+
+@pytest.mark.parametrize("given", ["canary-4711\n", " canary-4711", "canary-4711\r\n", "\tcanary-4711 "])
+def test_a_secret_is_found_without_the_blanks_around_it(given: str) -> None:
+    """Secrets that are mounted as files often end in a line break, which nobody repeats."""
+    assert Mask.of(given)("refused:canary-4711!") == "refused:***!"
+    assert Mask.around(StateSpec(url=Secret(given)))("refused:canary-4711!") == "refused:***!"
+    assert Mask.of(given)(f"Basic {b64('me:canary-4711')}") == "Basic bWU6***"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "p\u00e4ssw\u00f6rd/1",
+        quote("p\u00e4ssw\u00f6rd/1", safe="", encoding="latin-1"),
+        "p\u00e4ssw\u00f6rd/1".encode().decode("latin-1"),
+        base64.b64encode("p\u00e4ssw\u00f6rd/1".encode("latin-1")).decode(),
+        "p\u00e4ssw\u00f6rd/1".encode("latin-1").hex(),
+    ],
+)
+def test_a_secret_is_found_in_the_older_encoding_of_the_web(told: str) -> None:
+    assert Mask.of("p\u00e4ssw\u00f6rd/1")(f"refused <{told}> again") == "refused <***> again"
+
+
+@pytest.mark.parametrize("told", [str, json.dumps], ids=["as it is", "JSON"])
+@pytest.mark.parametrize("width", [60, 64, 76])
+def test_a_secret_is_found_in_base64_over_several_lines(width: int, told: Callable[[str], str]) -> None:
+    secret = "canary-" + "0123456789abcdef/+" * 8
+    text = b64(f"me:{secret}:you")
+    lines = "\r\n".join(text[place : place + width] for place in range(0, len(text), width))
+    masked = Mask.of(secret)(f"refused <{told(lines)}> again")
+    assert masked.count(MASK) == 1
+    assert len(masked) < len("refused <***> again") + 14
 
 
 @pytest.mark.parametrize("secret", ["b", "a", "or", "12"])
