@@ -46,6 +46,7 @@ KINDS = [
     if packing == "" or format in ("ndjson", "csv", "json")
 ]
 EXAMPLES = examples(10_000, 60) // len(KINDS) + 1
+pytestmark = pytest.mark.timeout(3600)
 TELLING = [
     b"\0",
     b"\xff",

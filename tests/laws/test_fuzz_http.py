@@ -32,6 +32,7 @@ FUZZ = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 WHOLE = Pagination()
+pytestmark = pytest.mark.timeout(3600)
 FOREIGN = re.compile(r"^\w+(Error|Exception|Warning|Interrupt|Exit)\b")
 """How a failed work unit tells an error that nobody foresaw."""
 
@@ -219,7 +220,6 @@ def read_columns(case: Case, url: str) -> int:
     return sum(decoder.rows(block).num_rows for block in found)
 
 
-@pytest.mark.timeout(3600)
 @FUZZ
 @given(CASES)
 @example(Case((answer(b"", b"Retry-After: \xc2\xb2", status=429),)))
@@ -237,7 +237,6 @@ def test_a_read_of_columns_ends_in_rows_or_in_an_error_of_ours(server: RawServer
     assert told.encode("utf-8", "strict") is not None
 
 
-@pytest.mark.timeout(3600)
 @FUZZ
 @given(CASES)
 @example(Case((answer(b"", b"Retry-After: \xc2\xb2", status=429),)))

@@ -19,6 +19,7 @@ from tidegate.schema.literals import DEEPEST
 from tidegate.specs.project import FieldSpec, Numbers
 
 EXAMPLES = examples(10_000, 30)
+pytestmark = pytest.mark.timeout(3600)
 KEY = FieldSpec("key", "string", nullable=False)
 FIELDS = (
     FieldSpec("i", "int64"),

@@ -13,7 +13,7 @@ from tidegate.config.problems import Problem
 from tidegate.config.sink import WHOLE, partition_keys
 from tidegate.config.units import VARIABLE, inputs
 from tidegate.config.work_units import same_unit_column_problems
-from tidegate.core.files.discovery import accepts
+from tidegate.core.files.discovery import SUFFIXES, accepts
 from tidegate.specs.locations import Location
 from tidegate.specs.project import Format, PathSource, PipelineSpec
 from tidegate.specs.units import UnitSource
@@ -24,8 +24,12 @@ _LOGGED = ("delta", "iceberg")
 
 
 def overlap_problems(top: Spot, absolute: Absolute) -> Iterator[Problem]:
-    """Sources that lie in a table or have one in them that they would read; ``absolute`` resolves an address."""
+    """Sources that lie in a table or have one in them that they would read, and dead letters in the table of another.
+
+    ``absolute`` resolves an address.
+    """
     tables = [each for name, pipeline in top.each("pipelines") for each in _tables(name, pipeline, absolute)]
+    yield from _mistaken_tables(top, tables)
     for name, pipeline in top.each("pipelines"):
         for reading in _readings(pipeline, absolute):
             for table in tables:
@@ -41,6 +45,11 @@ class _Table:
     pipeline: str
     title: str
     place: str
+    key: Loc
+
+    @property
+    def holds_letters(self) -> bool:
+        return self.title.startswith("the dead-letter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +67,20 @@ def _tables(name: str, pipeline: Spot, absolute: Absolute) -> Iterator[_Table]:
     uri, letters = pipeline.below("sink").text("table_uri"), pipeline.below("error_handling").text("dlq_path")
     if uri is not None:
         place = comparable(absolute(uri))
-        yield _Table(name, f"the table of pipeline {name!r}", place)
+        key = ("sink", "table_uri")
+        yield _Table(name, f"the table of pipeline {name!r}", place, key)
         given = comparable(absolute(letters)) if letters else f"{place}_dead_letters"
-        yield _Table(name, f"the dead-letter table of pipeline {name!r}", given)
+        key = ("error_handling", "dlq_path") if letters else key
+        yield _Table(name, f"the dead-letter table of pipeline {name!r}", given, key)
+
+
+def _mistaken_tables(top: Spot, tables: Sequence[_Table]) -> Iterator[Problem]:
+    """Dead letters that go into the table of another pipeline."""
+    for letters in (each for each in tables if each.holds_letters):
+        for other in tables:
+            if not other.holds_letters and other.place == letters.place and other.pipeline != letters.pipeline:
+                text = f"{letters.title} is {other.title}; allowed: a place of its own"
+                yield problem(top.root, ("pipelines", letters.pipeline, *letters.key), text)
 
 
 def _readings(pipeline: Spot, absolute: Absolute) -> Iterator[_Reading]:
@@ -177,12 +197,13 @@ def table_problems(top: Spot, absolute: Absolute) -> Iterator[Problem]:
     for name, pipeline in top.each("pipelines"):
         written = pipeline.below("sink").text("table_uri")
         if written is not None:
-            tables[absolute(written)][name] = pipeline
+            tables[comparable(absolute(written))][name] = pipeline
     for pipelines in tables.values():
         sources = {
             (name, source): spot for name, pipeline in pipelines.items() for source, spot in pipeline.each("sources")
         }
         yield from _writer_problems(sources, absolute)
+        yield from _nested_problems(sources, absolute)
         yield from _overwrite_problems(pipelines, sources)
         yield from _agreement_problems(pipelines)
         yield from same_unit_column_problems(pipelines)
@@ -202,10 +223,27 @@ def _writer_problems(sources: Mapping[tuple[str, str], Spot], absolute: Absolute
         kind = str(source.text("format") or "ndjson")
         endings = "" if source.has("pattern") else "ndjson" if kind == "json" else kind
         filters = [source.words(key) for key in ("pattern", "exclude", "filter_expression")]
-        same = read.setdefault((absolute(uri), repr([*filters, endings])), writer)
+        same = read.setdefault((comparable(absolute(uri)), repr([*filters, endings])), writer)
         if same != writer:
             text = f"{'/'.join(writer)} and {'/'.join(same)} read the same files into one table, which doubles rows"
             yield source.problem(f"{text}; remove one", "source_uri")
+
+
+def _nested_problems(sources: Mapping[tuple[str, str], Spot], absolute: Absolute) -> Iterator[Problem]:
+    """File sources of one table of which one lies in another that takes its files, too."""
+    names = [f"{folder}0{each}" for suffixes in SUFFIXES.values() for each in suffixes for folder in ("", "key=1/")]
+    files = [
+        (writer, source, comparable(absolute(uri)), _path_filter(source))
+        for writer, source in sources.items()
+        if is_file_source(source.block) and (uri := source.text("source_uri"))
+    ]
+    for writer, source, place, takes in files:
+        for other, _, outer, takes_too in files:
+            path = inside(outer, place)
+            if path and any(takes(name) and takes_too(f"{path}/{name}") for name in names):
+                text = f"{'/'.join(writer)} lies in {'/'.join(other)}, which reads the same files into one table"
+                text = f"{text}, which doubles rows; remove one, or exclude {path!r} there"
+                yield source.problem(text, "source_uri")
 
 
 def _overwrite_problems(pipelines: Mapping[str, Spot], sources: Mapping[tuple[str, str], Spot]) -> Iterator[Problem]:

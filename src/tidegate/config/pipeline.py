@@ -58,6 +58,7 @@ from tidegate.specs.project import (
     TransformSpec,
 )
 from tidegate.specs.units import FileRead, UnitSource
+from tidegate.storage.stores import comparable
 
 
 class ErrorHandlingModel(Model):
@@ -231,7 +232,7 @@ def pipeline_problems(pipeline: Spot, absolute: Absolute, covers: Callable[[Loc]
     yield from property_problems(sink)
     yield from _transform_problems(pipeline)
     letters, table = pipeline.below("error_handling").text("dlq_path"), sink.text("table_uri")
-    if letters and table and absolute(letters) == absolute(table):
+    if letters and table and comparable(absolute(letters)) == comparable(absolute(table)):
         yield pipeline.problem("is the table itself; allowed: a place of its own", "error_handling", "dlq_path")
     for _, source in pipeline.each("sources"):
         if is_file_source(source.block) or source.text("type") == DOWNLOAD:

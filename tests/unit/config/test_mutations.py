@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -106,6 +107,7 @@ pipelines:
     sink: {table_uri: lake/c}
 """
 ENV = {"DIR": "x"}
+pytestmark = pytest.mark.timeout(3600)
 WORDS = sorted(
     {key.name for key in every_key()}
     | {word for block in REFUSED.values() for word in block}

@@ -116,6 +116,52 @@ def test_pipelines_that_read_each_others_tables_are_refused_by_name(
     assert "a → b → c → a" in line
 
 
+@pytest.mark.parametrize(
+    ("table", "letters", "what"),
+    [
+        ("lake/a_dead_letters", "", "the dead-letter table of pipeline 'a' is the table of pipeline 'b'"),
+        ("lake/b", "./lake/x/../a", "the dead-letter table of pipeline 'b' is the table of pipeline 'a'"),
+    ],
+)
+def test_the_dead_letters_of_one_are_not_the_table_of_another(
+    problems: Callable[..., tuple[str, ...]], table: str, letters: str, what: str
+) -> None:
+    handling = f"    error_handling: {{dlq_path: '{letters}'}}\n" if letters else ""
+    found = problems(one("a", "source_uri: in", "lake/a"), one("b", "source_uri: in2", table, handling))
+    assert any(what in line for line in found), found
+
+
+def test_one_place_for_the_dead_letters_of_several_is_fine_and_the_table_itself_is_none(
+    problems: Callable[..., tuple[str, ...]],
+) -> None:
+    letters = "    error_handling: {dlq_path: letters}\n"
+    assert problems(one("a", "source_uri: in", "a", letters), one("b", "source_uri: in2", "b", letters)) == ()
+    (line,) = problems(one("a", "source_uri: in", "real", "    error_handling: {dlq_path: ./door}\n"))
+    assert "is the table itself" in line
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_doubled"),
+    [
+        ("source_uri: real", "source_uri: door", True),
+        ("source_uri: real", "source_uri: ./door/sub", True),
+        ("source_uri: in", "source_uri: in/eu", True),
+        ("source_uri: in/eu", "source_uri: in", True),
+        ("source_uri: in", "source_uri: in/eu, pattern: '*.json'", True),
+        ("source_uri: in, exclude: [eu]", "source_uri: in/eu", False),
+        ("source_uri: in, pattern: 'raw/*.json'", "source_uri: in/eu", False),
+        ("source_uri: in, format: csv", "source_uri: in/eu, format: parquet", False),
+        ("source_uri: in", "source_uri: in2", False),
+    ],
+)
+def test_two_sources_of_one_table_that_read_the_same_files_are_refused(
+    problems: Callable[..., tuple[str, ...]], first: str, second: str, is_doubled: bool
+) -> None:
+    found = problems(one("a", first, "lake/t"), one("b", second, "lake/t"))
+    assert any("doubles rows" in line for line in found) == is_doubled, found
+    assert is_doubled or found == ()
+
+
 def test_places_compare_whatever_their_spelling(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "door").symlink_to("real")
