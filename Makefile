@@ -40,6 +40,10 @@ bench: setup ## all benchmarks at full size (about half an hour)
 bench-quick: setup ## a small version of each benchmark (a good minute)
 	$(PY) -m benchmarks.all --quick
 
+docs: setup ## the documentation as a site with search, in build/site; a broken link fails it
+	$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(PY) scripts/site.py
+
 CHAOS ?= --failures 10000 --kills 300 --spark-kills 20 --minutes 30
 
 chaos: setup ## try to lose or double a row for up to half an hour, and write docs/chaos-report.md; SEED=n repeats one
@@ -51,4 +55,4 @@ chaos: setup ## try to lose or double a row for up to half an hour, and write do
 clean: ## remove what builds and tests leave behind
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo spark-warehouse
 
-.PHONY: help setup demo test test-long unit lint format bench bench-quick chaos clean
+.PHONY: docs help setup demo test test-long unit lint format bench bench-quick chaos clean

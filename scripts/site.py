@@ -1,0 +1,98 @@
+"""Builds the documentation as a site with search: ``python scripts/site.py [OUT]``, by default ``build/site``.
+
+The pages link to each other as files of the repository, so the site has the repository's own layout: README.md is its
+first page. A link that leads nowhere, or to a heading that does not exist, fails the build.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+OTHERS = ("benchmarks", "examples")
+
+
+def pages() -> list[Path]:
+    """Every page of the site, relative to the repository."""
+    found = [*ROOT.glob("*.md"), *(page for folder in ("docs", *OTHERS) for page in (ROOT / folder).rglob("*.md"))]
+    return sorted(page.relative_to(ROOT) for page in found)
+
+
+def linked() -> list[Path]:
+    """What pages show or link to besides pages: pictures, examples, the licence."""
+    found = [*(ROOT / "docs").rglob("*.svg"), *(ROOT / "examples").rglob("*.*"), ROOT / "LICENSE"]
+    wanted = (".svg", ".yml", ".py", ".sql", "")
+    return sorted(path.relative_to(ROOT) for path in found if path.is_file() and path.suffix in wanted)
+
+
+def settings() -> dict[str, object]:
+    """The configuration of the site."""
+    return {
+        "site_name": "Tidegate",
+        "site_description": "Moves only what is new into Delta Lake tables, exactly once, on Apache Spark.",
+        "docs_dir": "pages",
+        "site_dir": "site",
+        "use_directory_urls": False,
+        "theme": {
+            "name": "material",
+            "font": False,
+            "features": ["navigation.indexes", "navigation.top", "search.highlight", "content.code.copy", "toc.follow"],
+            "palette": [
+                {"scheme": "default", "toggle": {"icon": "material/weather-night", "name": "dark"}},
+                {"scheme": "slate", "toggle": {"icon": "material/weather-sunny", "name": "light"}},
+            ],
+        },
+        "plugins": ["search"],
+        "markdown_extensions": ["tables", "fenced_code", "attr_list", {"toc": {"permalink": True}}],
+        "validation": {
+            "nav": {"omitted_files": "ignore"},
+            "links": {"not_found": "warn", "anchors": "warn", "unrecognized_links": "warn"},
+        },
+        "nav": [
+            {"Tidegate": "README.md"},
+            {"All pages": "docs/index.md"},
+            {"Quickstart": "docs/quickstart.md"},
+            {"Beside other tools": "docs/comparison.md"},
+            {"Configuration": "docs/reference/configuration.md"},
+            {"Command line": "docs/reference/cli.md"},
+            {"Python": "docs/reference/python-api.md"},
+            {"When something goes wrong": "docs/failures/README.md"},
+            {"Architecture": "docs/architecture.md"},
+            {"Glossary": "docs/glossary.md"},
+            {"Benchmarks": "benchmarks/README.md"},
+            {"Contributing": "CONTRIBUTING.md"},
+            {"Security": "SECURITY.md"},
+            {"Changelog": "CHANGELOG.md"},
+        ],
+    }
+
+
+def build(out: Path) -> int:
+    """Build the site; the exit code of the builder, which is not 0 where a link is broken."""
+    with tempfile.TemporaryDirectory() as folder:
+        project = Path(folder)
+        for path in (*pages(), *linked()):
+            target = project / "pages" / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / path, target)
+        config = project / "mkdocs.yml"
+        config.write_text(yaml.safe_dump(settings(), sort_keys=False), encoding="utf-8")
+        command = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(config)]
+        code = subprocess.run(command, check=False).returncode
+        if code == 0:
+            shutil.rmtree(out, ignore_errors=True)
+            shutil.copytree(project / "site", out)
+        return code
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "site"
+    code = build(where)
+    print(f"{len(pages())} pages in {where}" if code == 0 else "the site was not built")
+    sys.exit(code)
