@@ -23,6 +23,13 @@ test-long: setup ## the same tests with every case of the long matrices (hours)
 unit: setup ## unit tests and laws in a minute: no Spark, no server, nothing that takes long
 	scripts/test.sh unit
 
+dist: setup ## build the wheel and the source distribution into dist/
+	rm -rf dist
+	$(PY) -m build --outdir dist .
+
+test-dist: dist ## install the wheel into empty environments outside the repository and use it (minutes; needs the network)
+	TIDEGATE_DIST=$(CURDIR)/dist $(PYTEST) tests/package
+
 lint: setup ## ruff, mypy --strict, import directions; and how large the house is
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -55,4 +62,4 @@ chaos: setup ## try to lose or double a row for up to half an hour, and write do
 clean: ## remove what builds and tests leave behind
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo spark-warehouse
 
-.PHONY: docs help setup demo test test-long unit lint format bench bench-quick chaos clean
+.PHONY: docs help setup demo test test-long unit dist test-dist lint format bench bench-quick chaos clean

@@ -24,17 +24,8 @@ fi
 say "installing pinned dependencies (the first time takes a minute or two)"
 .venv/bin/pip install -q --disable-pip-version-check -c constraints.txt -e '.[test,dev]'
 
-if ! .venv/bin/python -c 'from tidegate.spark.jars import find_java; find_java()' 2>/dev/null; then
-  if root; then
-    say "installing Java 17"
-    apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless
-  else
-    say "installing Java 17 into ~/.jdk"
-    .venv/bin/pip install -q --disable-pip-version-check install-jdk
-    .venv/bin/python -c 'import jdk; print(jdk.install("17", jre=True))'
-  fi
-fi
-.venv/bin/python -c 'from tidegate.spark.jars import find_java; print("java:", find_java())'
-say "fetching the jars for Delta, for S3 and for the databases of the tests (once, 100 MB)"
+say "finding or installing Java, fetching the jars of Delta"
+.venv/bin/tidegate setup --yes
+say "fetching the jars for S3 and for the databases of the tests (once, 100 MB)"
 .venv/bin/python -m tidegate.spark.jars
 touch .venv/.ready

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidegate.commands.files import compact_ledger as compact_ledger
     from tidegate.commands.files import export_ledger as export_ledger
     from tidegate.commands.files import files as files
+    from tidegate.commands.installation import set_up as set_up
     from tidegate.commands.reconcile import reconcile as reconcile
     from tidegate.commands.recover import recover as recover
     from tidegate.commands.replay import replay as replay
@@ -205,6 +206,7 @@ _NAMES = {
     "commands.demo": "demo",
     "commands.doctor": "doctor",
     "commands.files": "compact_ledger export_ledger files",
+    "commands.installation": "set_up",
     "commands.reconcile": "reconcile",
     "commands.recover": "recover",
     "commands.replay": "replay",

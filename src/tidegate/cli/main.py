@@ -17,6 +17,7 @@ from tidegate.cli.problems import report
 from tidegate.specs.masking import remembering
 
 MODULES = {
+    "setup": "setup",
     "demo": "demo",
     "plan": "plan",
     "run": "run",
@@ -90,7 +91,7 @@ class Program(Group):
     cls=Program,
     envvar="TIDEGATE_LOG",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    examples=["tidegate demo", "tidegate plan pipelines.yml", "tidegate run pipelines.yml"],
+    examples=["tidegate setup", "tidegate demo", "tidegate plan pipelines.yml", "tidegate run pipelines.yml"],
 )
 @click.version_option(package_name="tidegate", message="%(prog)s %(version)s")
 def cli() -> None:

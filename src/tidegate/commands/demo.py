@@ -24,6 +24,8 @@ from tidegate.errors import TidegateError
 from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.delta import query
 from tidegate.reports.run import DemoReport, DemoStep, RunReport, SourceStatus
+from tidegate.spark.jars import find_java
+from tidegate.spark.session import active_session
 from tidegate.specs.locations import Location
 from tidegate.specs.project import SparkSpec
 from tidegate.storage.options import absolute
@@ -32,7 +34,12 @@ from tidegate.storage.options import absolute
 def demo(
     folder: Path | None = None, emit: Emit = ignore, show: Callable[[DemoStep], None] = lambda step: None
 ) -> DemoReport:
-    """A first run that needs nothing: makes data, ingests it twice, and shows table, watermarks and status."""
+    """A first run that needs Java and nothing else: makes data, ingests it twice, shows table, watermarks and status.
+
+    :class:`EnvironmentProblem` without a Java, before anything is made.
+    """
+    if active_session() is None:
+        find_java()
     flag = threading.Event()
     with spark_engine(SparkSpec(), emit, flag) as engine:
 

@@ -76,7 +76,7 @@ def _jars() -> Check:
         "delta jars",
         "ok",
         "not fetched; ingesting files needs none",
-        "python -m tidegate.spark.jars fetches them, for reading Delta tables with Spark",
+        "`tidegate setup` fetches them, for tables and sources that only Spark can write or read",
     )
 
 

@@ -89,8 +89,7 @@ def find_java(env: Mapping[str, str] | None = None) -> Path:
     found = f"; found only {', '.join(seen)}" if seen else ""
     raise EnvironmentProblem(
         f"no Java 17 or 21 in JAVA_HOME, PATH or the usual folders{found}",
-        "install one, for example 'apt-get install openjdk-17-jre-headless' or 'brew install openjdk@17', "
-        "or set JAVA_HOME to it",
+        "run `tidegate setup`, which finds or installs one, or set JAVA_HOME to a Java 17 or 21",
     )
 
 
@@ -196,7 +195,8 @@ def fetch(coordinate: str = DELTA) -> tuple[Path, ...]:
         tail = "\n".join(done.stderr.splitlines()[-15:])
         raise EnvironmentProblem(
             f"the jars of {coordinate} could not be fetched:\n{tail}",
-            "check that Maven Central or your mirror of it is reachable (Ivy settings: spark.jars.ivySettings)",
+            "check that Maven Central or your mirror of it is reachable, and run `tidegate setup` again (Ivy settings:"
+            " spark.jars.ivySettings)",
         )
     _checked(coordinate, tuple(sorted(folder.glob("jars/*.jar"))))
     (folder / "complete").touch()

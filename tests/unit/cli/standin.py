@@ -494,6 +494,7 @@ RESULTS: Mapping[str, Any] = {
     "retry_units": replace(UNITS_MOVE, action="units retry"),
     "run": REPORT,
     "serve": None,
+    "set_up": CHECKS,
     "set_watermark": MOVE,
     "show_schema": SCHEMA_VIEW,
     "show_watermarks": WATERMARKS,

@@ -46,7 +46,7 @@ def test_without_one_the_error_says_what_was_seen_and_what_to_run(tmp_path: Path
     with pytest.raises(EnvironmentProblem) as problem:
         jars.find_java({"JAVA_HOME": str(old), "PATH": ""})
     assert f"{old} (Java 1)" in problem.value.problem
-    assert "apt-get install openjdk-17-jre-headless" in problem.value.remedy
+    assert "run `tidegate setup`" in problem.value.remedy
     assert problem.value.exit_code == 3
 
 

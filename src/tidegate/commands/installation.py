@@ -1,0 +1,119 @@
+"""Set up a machine: find or install Java, and fetch jars, so that later sessions start without the network.
+
+A system package is installed where this process may do that; else the package ``install-jdk`` unpacks a Java below
+``~/.jdk``, where Tidegate looks for one. Nothing is installed or fetched that ``ask`` did not agree to.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from tidegate.commands.setup import Config, agree, load
+from tidegate.errors import EnvironmentProblem, TidegateError
+from tidegate.reports.run import Check
+from tidegate.spark.jars import DELTA, S3, fetch, fetched, find_java, java_version, log_store_jar, packages_for
+
+JAVA = "17"
+JDK_PACKAGE = "install-jdk"
+
+
+@dataclass(frozen=True, slots=True)
+class JavaInstaller:
+    """A way to a Java on this machine, in words, and what carries it out."""
+
+    words: str
+    install: Callable[[], None]
+
+
+def set_up(
+    config: Config | None = None,
+    *,
+    ask: Callable[[str], bool] = agree,
+    tell: Callable[[str], None] = lambda text: None,
+) -> tuple[Check, ...]:
+    """Finds or installs Java, and fetches the jars of Delta and those that the sources of ``config`` need.
+
+    ``ask`` is asked before anything is installed or fetched; ``tell`` hears what takes its time. A step that was
+    declined or failed is a check with the verdict ``fail``, and ends the set-up.
+    """
+    wanted = (DELTA,) if config is None else (DELTA, *packages_for(load(config).pipelines))
+    found: list[Check] = []
+    for step in (_java_steps(ask, tell), *(_jar_steps(each, ask, tell) for each in dict.fromkeys(wanted))):
+        found += step
+        if found[-1].verdict == "fail":
+            break
+    return tuple(found)
+
+
+def _java_steps(ask: Callable[[str], bool], tell: Callable[[str], None]) -> Iterator[Check]:
+    try:
+        home = find_java()
+    except EnvironmentProblem as missing:
+        way = java_installer()
+        if not ask(f"{missing.problem}. Install Java {JAVA} {way.words}?"):
+            yield Check(
+                "java", "fail", missing.problem, "set JAVA_HOME to a Java 17 or 21, or let `tidegate setup` install one"
+            )
+            return
+        tell(f"installing Java {JAVA} {way.words}")
+        try:
+            way.install()
+            home = find_java()
+        except TidegateError as error:
+            yield Check("java", "fail", error.problem, error.remedy)
+            return
+    yield Check("java", "ok", f"Java {java_version(home)} at {home}")
+
+
+def _jar_steps(package: str, ask: Callable[[str], bool], tell: Callable[[str], None]) -> Iterator[Check]:
+    name = "jar" if package.endswith(".jar") else package.split(":")[1]
+    if not package.endswith(".jar") and not fetched(package):
+        if not ask(f"Fetch the jars of {package} from Maven Central?"):
+            yield Check(name, "fail", f"{package} is not fetched", "the first run that needs it fetches it")
+            return
+        tell(f"fetching {package}")
+    try:
+        jars = fetch(package)
+        if package == S3:
+            log_store_jar()
+    except TidegateError as error:
+        yield Check(name, "fail", error.problem, error.remedy)
+        return
+    yield Check(name, "ok", f"{len(jars)} jars in {jars[0].parent}")
+
+
+def java_installer() -> JavaInstaller:
+    """The way to a Java here: the system's packages where this process may install them, else below ``~/.jdk``."""
+    if os.name == "posix" and os.geteuid() == 0 and shutil.which("apt-get"):
+        return JavaInstaller(f"with apt-get (openjdk-{JAVA}-jre-headless)", _install_package)
+    return JavaInstaller("into ~/.jdk (install-jdk, about 50 MB)", _install_below_home)
+
+
+def _install_package() -> None:
+    _call("apt-get", "update", "-qq")
+    _call("apt-get", "install", "-y", "-qq", f"openjdk-{JAVA}-jre-headless")
+
+
+def _install_below_home() -> None:
+    if find_spec("jdk") is None:
+        _call(sys.executable, "-m", "pip", "install", "-q", JDK_PACKAGE)
+    _call(sys.executable, "-c", f"import jdk; jdk.install({JAVA!r}, jre=True)")
+
+
+def _call(*command: str) -> None:
+    """Run a program; ``EnvironmentProblem`` with its last line where it fails."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
+    )
+    if done.returncode:
+        told = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()][-1:]
+        raise EnvironmentProblem(
+            f"Java could not be installed: `{' '.join(command)}` failed: {''.join(told) or done.returncode}",
+            "install a Java 17 or 21 by hand and set JAVA_HOME to it, then run `tidegate setup` again",
+        )
