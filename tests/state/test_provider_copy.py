@@ -16,13 +16,11 @@ from support.providers import text
 from tidegate.errors import AccessDenied, CommitLost, StateError
 from tidegate.observe.events import Notice
 from tidegate.protocol.position import Position
+from tidegate.protocol.provider_copy import KIND, ProviderCopy, check_copy, copy_debt
 from tidegate.protocol.providers import (
-    KIND,
     BaseMetadataProvider,
     NumberedMetadataProvider,
-    ProviderCopy,
-    check_copy,
-    copy_debt,
+    WatermarkManager,
 )
 from tidegate.protocol.store import PositionStore
 
@@ -40,8 +38,12 @@ def lake_and_provider(folder: Path) -> tuple[Lake, BaseMetadataProvider]:
     return Lake.local(folder / "table"), provider_at({"provider": "sql", "url": f"sqlite:///{folder / 'state.db'}"})
 
 
+def kept(provider: BaseMetadataProvider | None) -> WatermarkManager | None:
+    return None if provider is None else WatermarkManager(provider)
+
+
 def store(lake: Lake, provider: BaseMetadataProvider | None, **settings: Any) -> PositionStore:
-    copy = ProviderCopy(provider, lambda: lake.positions().position(), **settings)
+    copy = ProviderCopy(kept(provider), lambda: lake.positions().position(), **settings)
     return lake.positions(payers={KIND: copy.pay})
 
 
@@ -109,13 +111,13 @@ def test_a_store_out_of_order_delays_the_copy_and_loses_no_row(tmp_path: Path) -
 
 def test_paying_twice_saves_once(lake: Lake, provider: NumberedMetadataProvider) -> None:
     done = commit(lake, provider, 0)
-    ProviderCopy(provider, lambda: 1).pay(done, copy_debt(ID, text(0), None))
+    ProviderCopy(kept(provider), lambda: 1).pay(done, copy_debt(ID, text(0), None))
     assert len(provider.history(ID)) == 1
 
 
 def test_a_provider_that_was_emptied_gets_the_copy_again(lake: Lake, provider: NumberedMetadataProvider) -> None:
     done = commit(lake, provider, 0)
-    ProviderCopy(provider, lambda: 1).pay(done, copy_debt("p/t", text(5), text(4)))
+    ProviderCopy(kept(provider), lambda: 1).pay(done, copy_debt("p/t", text(5), text(4)))
     assert provider.get_watermark("p/t") == text(5)
 
 
@@ -123,7 +125,7 @@ def test_a_third_value_is_not_overwritten(lake: Lake, provider: NumberedMetadata
     done = commit(lake, provider, 0)
     provider.update_watermark(ID, text(9), **IDS)
     with pytest.raises(StateError, match="watermark set") as caught:
-        ProviderCopy(provider, lambda: 1).pay(done, copy_debt(ID, text(1), text(0)))
+        ProviderCopy(kept(provider), lambda: 1).pay(done, copy_debt(ID, text(1), text(0)))
     assert text(9) in str(caught.value)
     assert text(1) in str(caught.value)
     assert provider.get_watermark(ID) == text(9)
@@ -133,7 +135,7 @@ def test_a_run_that_was_overtaken_pays_nothing(lake: Lake, provider: NumberedMet
     first = commit(lake, provider, 0)
     commit(lake, provider, 1)
     commit(lake, provider, 2)
-    ProviderCopy(provider, lambda: 3).pay(first, copy_debt(ID, text(0), None))
+    ProviderCopy(kept(provider), lambda: 3).pay(first, copy_debt(ID, text(0), None))
     assert provider.get_watermark(ID) == text(2)
 
 
@@ -150,7 +152,7 @@ def test_what_a_person_decides_replaces_whatever_is_there(lake: Lake, provider: 
 def test_what_a_person_decided_is_completed_by_the_next_start(lake: Lake, provider: NumberedMetadataProvider) -> None:
     done = commit(lake, provider, 0)
     provider.update_watermark(ID, text(9), **IDS)
-    ProviderCopy(provider, lambda: 1).pay(done, copy_debt(ID, text(3), text(0), by_hand=True))
+    ProviderCopy(kept(provider), lambda: 1).pay(done, copy_debt(ID, text(3), text(0), by_hand=True))
     assert provider.get_watermark(ID) == text(3)
 
 
@@ -164,20 +166,20 @@ def test_without_a_provider_an_old_debt_is_nobodys(lake: Lake, provider: Numbere
 
 
 def test_equal_and_missing_copies_pass_the_check(provider: NumberedMetadataProvider) -> None:
-    check_copy(provider, ID, None)
+    check_copy(kept(provider), ID, None)
     assert provider.get_watermark(ID) is None
-    check_copy(provider, ID, text(1), read_only=True)
+    check_copy(kept(provider), ID, text(1), read_only=True)
     assert provider.get_watermark(ID) is None
-    check_copy(provider, ID, text(1))
+    check_copy(kept(provider), ID, text(1))
     assert provider.get_watermark(ID) == text(1)
-    check_copy(provider, ID, text(1))
+    check_copy(kept(provider), ID, text(1))
     check_copy(None, ID, text(2))
     assert len(provider.history(ID)) == 1
 
 
 def test_the_same_watermark_in_other_words_passes_the_check(provider: NumberedMetadataProvider) -> None:
     provider.update_watermark(ID, '{ "b": 2,   "a": {"__date__": "2026-01-01"} }', **IDS)
-    check_copy(provider, ID, '{"a": {"__date__": "2026-01-01"}, "b": 2}')
+    check_copy(kept(provider), ID, '{"a": {"__date__": "2026-01-01"}, "b": 2}')
     assert len(provider.history(ID)) == 1
 
 
@@ -185,17 +187,17 @@ def test_the_same_watermark_in_other_words_passes_the_check(provider: NumberedMe
 def test_a_copy_that_differs_stops_the_run(provider: NumberedMetadataProvider, logged: str | None) -> None:
     provider.update_watermark(ID, '{"id": 2}', **IDS)
     with pytest.raises(StateError, match="somebody changed one of them"):
-        check_copy(provider, ID, logged)
+        check_copy(kept(provider), ID, logged)
     assert provider.get_watermark(ID) == '{"id": 2}'
 
 
 def test_a_copy_that_differs_since_another_run_was_first_is_planned_again(provider: NumberedMetadataProvider) -> None:
     provider.update_watermark(ID, text(2), **IDS)
     with pytest.raises(CommitLost):
-        check_copy(provider, ID, text(1), moved=lambda: True)
+        check_copy(kept(provider), ID, text(1), moved=lambda: True)
 
 
 def test_a_copy_that_cannot_be_read_stops_the_run(provider: NumberedMetadataProvider) -> None:
     provider.update_watermark(ID, "{oops", **IDS)
     with pytest.raises(StateError, match="cannot be read"):
-        check_copy(provider, ID, text(1))
+        check_copy(kept(provider), ID, text(1))

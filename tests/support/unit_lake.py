@@ -104,6 +104,7 @@ class SurveyLake:
     schema: Mapping[str, Any] = field(default_factory=lambda: {"fields": FIELDS})
     lane: Callable[[], InProcessUnitEngine] = InProcessUnitEngine
     pipeline: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     wait: float = 0.0
 
     def __post_init__(self) -> None:
@@ -150,6 +151,7 @@ class SurveyLake:
                     **self.pipeline,
                 }
             },
+            **self.settings,
         }
         path.write_text(json.dumps(body))
         return path

@@ -39,7 +39,7 @@ def examine_project(project: ProjectSpec, sources: Sequence[TrackedSource]) -> t
     for bound in sources:
         found += bound.tracker.source_checks(bound)
         found += _table(bound)
-        found += bound.tracker.further_checks(bound)
+        found += _provider(bound)
     return tuple(found)
 
 
@@ -93,5 +93,19 @@ def _table(bound: TrackedSource) -> list[Check]:
             yield Check(name, "warn", warning)
         yield from bound.tracker.table_checks(bound, name, opened, state)
         yield from writable(name, bound.table_uri)
+
+    return collect_checks(name, look)
+
+
+def _provider(bound: TrackedSource) -> list[Check]:
+    """Whether the state provider, if there is one, answers."""
+    name, kept = f"state of {bound.key}", bound.positions.copy
+    if kept is None or kept.watermarks is None:
+        return []
+    provider = kept.watermarks.provider
+
+    def look() -> Iterator[Check]:
+        found = provider.get_watermark(str(bound.key))
+        yield Check(name, "ok", f"the provider answers: {found or 'nothing saved'}")
 
     return collect_checks(name, look)

@@ -99,15 +99,10 @@ def _stops(choices: Collection[Acceptance]) -> tuple[Accept, ...]:
     return (Accept.PENDING, *(each for each in Accept if each.value in choices))
 
 
-def _record(
-    source: TrackedSource,
-    opened: Position,
-    state: Mapping[str, object],
-    debts: tuple[Mapping[str, Any], ...] = (),
-) -> Position:
+def _record(source: TrackedSource, opened: Position, state: Mapping[str, object]) -> Position:
     """Commit a state without any rows."""
     embedded = source.tracker.embedded(state)
-    return source.positions.commit(opened, Change(state=state, embedded=embedded, action="recover", debts=debts))
+    return source.positions.commit(opened, Change(state=state, embedded=embedded, action="recover"))
 
 
 def _outcome(opened: Position, after: Position) -> str:
@@ -175,23 +170,20 @@ class _Unreadable:
         return _Rebuilt(base.winner, carried or state, added, unknown)
 
     def _from_mirror(self, ladder: Ladder, winner: Winner) -> tuple[Check, ...]:
-        opened, after = self._go_on(ladder, winner, self._source.tracker.decode(winner.state), dict(winner.state))
+        opened, after = self._go_on(ladder, winner, dict(winner.state))
         return (Check(self._name, "ok", f"went on from the mirror: {_outcome(opened, after)}"), *self._warnings(opened))
 
     def _from_earlier(self, ladder: Ladder, rebuilt: _Rebuilt) -> tuple[Check, ...]:
         doubles = self._could_double(rebuilt)
         state = self._source.tracker.encode(rebuilt.state)
-        opened, after = self._go_on(ladder, rebuilt.winner, rebuilt.state, state)
+        opened, after = self._go_on(ladder, rebuilt.winner, state)
         gone_on = Check(self._name, "ok", f"went on from {self._basis(rebuilt)}: {_outcome(opened, after)}")
         return (gone_on, *doubles, *self._warnings(opened))
 
-    def _go_on(
-        self, ladder: Ladder, winner: Winner, state: Any, encoded: Mapping[str, object]
-    ) -> tuple[Position, Position]:
+    def _go_on(self, ladder: Ladder, winner: Winner, state: Mapping[str, object]) -> tuple[Position, Position]:
         """Record ``state`` anew; copies of it that are kept elsewhere are replaced."""
         opened = self._source.positions.open_rebuilt(ladder, winner, _stops(self._choices))
-        source = self._source.tracker.for_edit(self._source)
-        return opened, _record(source, opened, encoded, source.tracker.follow_ups(None, state))
+        return opened, _record(self._source.for_edit(), opened, state)
 
     def _warnings(self, opened: Position) -> tuple[Check, ...]:
         return tuple(Check(f"{self._name} notice", "warn", text) for text in opened.warnings)

@@ -258,7 +258,7 @@ def retry_units(
     Without ``names``, of all units. The position is committed by the ordinary protocol and no row is touched.
     ``CommitLost`` when another run was first.
     """
-    bound = source_named(unit_sources(config, pipeline, source), source)
+    bound = source_named(unit_sources(config, pipeline, source), source).for_edit()
     opened, before = _open(bound)
     chosen = _choose(bound, before, names, partition)
     if chosen.partition is None:
@@ -283,7 +283,7 @@ def reset_units(
 
     Their rows stay until then, and are replaced by what is read. See :func:`retry_units`.
     """
-    bound = source_named(unit_sources(config, pipeline, source), source)
+    bound = source_named(unit_sources(config, pipeline, source), source).for_edit()
     opened, before = _open(bound)
     chosen = _choose(bound, before, names, partition)
     one = chosen.partition
@@ -292,7 +292,7 @@ def reset_units(
 
 
 def _open(bound: UnitBound) -> tuple[Position, UnitState]:
-    opened = bound.open()
+    opened = bound.positions.open()
     state = bound.state_of(opened)
     if opened.table_version < 0 or state is None:
         raise TidegateError(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Discriminator, Tag
+from pydantic import BeforeValidator, Discriminator, Tag, WithJsonSchema
 
 from tidegate.config import values as v
 from tidegate.config.column_source import JdbcConnectionModel, backward, note_columns, note_short_forms, with_path
@@ -142,15 +142,34 @@ def _settings(config: Mapping[str, str]) -> dict[str, str]:
     return {name: MASK if looks_secret(name) or looks_secret(value) else mask(value) for name, value in config.items()}
 
 
-class StateModel(Model):
-    """Who else is told the watermarks of columns."""
+def provider(value: object) -> ProviderKind | str:
+    """A provider of ours by its name, or one of the user's own as ``module:Class``."""
+    word = text(value).strip()
+    if ":" in word:
+        return v.function(value)
+    return ProviderKind(v.choose(value, *(each.value for each in ProviderKind)))
 
-    at: ClassVar = {"storage_options": "options"}
-    provider: ProviderKind = entry("delta: the table's log alone; file, sql: a copy there, too.", ProviderKind.DELTA)
+
+Provider = Annotated[
+    ProviderKind | str,
+    BeforeValidator(provider),
+    WithJsonSchema({"anyOf": [{"enum": [*ProviderKind]}, {"type": "string", "pattern": ":"}]}),
+]
+
+
+class StateModel(Model):
+    """Who else is told the states of sources."""
+
+    at: ClassVar = {"storage_options": "options", "options": "arguments"}
+    provider: Provider = entry(
+        "delta: the table's log alone; file, sql: a copy there, too; module:Class: a copy by a class of your own.",
+        ProviderKind.DELTA,
+    )
     url: v.SecretText | None = entry("The folder, or the SQLAlchemy address of the database; never shown.", None)
     storage_options: v.SecretOptions = entry(
         "Settings and credentials of the folder's object store; never shown.", Options
     )
+    options: v.SecretOptions = entry("What the class of your own is made with, by name; never shown.", Options)
 
     def state(self, absolute: Absolute) -> StateSpec:
         """The state provider; paths start at the directory of the file."""
@@ -183,7 +202,7 @@ class ProjectModel(Model):
     recovery: RecoveryModel = section(RecoveryModel, "How a lost position is looked for.")
     reconcile: ReconcileModel = section(ReconcileModel, "Comparing everything in continuous runs.")
     metrics: MetricsModel = section(MetricsModel, "Prometheus metrics.")
-    state: StateModel = section(StateModel, "Who else is told the watermarks of columns.")
+    state: StateModel = section(StateModel, "Who else is told the states of sources.")
 
     def project(self, origin: str, absolute: Absolute, notices: tuple[str, ...]) -> ProjectSpec:
         """The specs of the whole file."""
@@ -250,6 +269,10 @@ def _state_problems(state: Spot) -> Iterator[Problem]:
     if provider == "delta" and state.has("url"):
         text = "the position is kept in the log of each table, which needs no address; set provider: file or sql"
         yield state.problem(text, "url")
+    if ":" in provider and state.has("url"):
+        yield state.problem("is for file and sql; a class of your own takes what it needs from 'options'", "url")
+    if ":" not in provider and state.below("options").block:
+        yield state.problem("is for a class of your own, provider: module:Class; remove it", "options")
     if provider in ("file", "sql") and not state.has("url"):
         what = "the folder" if provider == "file" else "an address such as sqlite:///state.db"
         yield state.problem(f"is missing; the provider {provider} needs {what}", "url")

@@ -20,11 +20,11 @@ after the commit can undo it. One commit may move several sources of a table, al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import (
     CommitLost,
@@ -98,6 +98,7 @@ def commit_together(members: Sequence[Member]) -> tuple[Position, ...]:
     ``commit`` does, and then none of them has moved.
     """
     check_changes([(member.change, member.opened.data_files) for member in members])
+    members = [replace(member, change=replace(member.change, debts=owed_by(member))) for member in members]
     for member in members:
         if member.opened.unpaid:
             follow_ups.pay(member.site, member.opened)
@@ -119,6 +120,11 @@ def commit_together(members: Sequence[Member]) -> tuple[Position, ...]:
     _force_to_disk(members, entry)
     failpoint("state.done.before")
     return tuple(_finish(each, attempt, entry) for each in attempt.members)
+
+
+def owed_by(member: Member) -> tuple[Mapping[str, Any], ...]:
+    """The debts of a member: those of its change, then those that every move of its state brings."""
+    return (*member.change.debts, *member.site.owed(member.opened.state, member.change.state))
 
 
 def measure(site: TableContext, files: Sequence[DataFile]) -> tuple[Add, ...]:

@@ -132,6 +132,14 @@ Payer = Callable[["Position", Mapping[str, Any]], None]
 """
 
 
+Owed = Callable[[State | None, State], tuple[Mapping[str, Any], ...]]
+"""The debts that a change of the state brings with it, whoever makes it."""
+
+
+def _owe_nothing(before: State | None, after: State) -> tuple[Mapping[str, Any], ...]:
+    return ()
+
+
 def new_attempt() -> str:
     """A name that no other attempt has."""
     return str(uuid4())
@@ -145,7 +153,7 @@ class TableContext:
     ``search_commits``: how many log entries are searched backwards for a position whose document is gone.
     ``properties``: what the table's properties shall be.
     ``polls``: how often the source was polled, for the mirror.
-    ``payers``: who pays debts of which ``kind``.
+    ``payers``: who pays debts of which ``kind``; ``owed``: those that every commit has which moves the state.
     """
 
     key: SourceKey
@@ -160,6 +168,7 @@ class TableContext:
     mirror_legacy: bool = False
     polls: int = 0
     payers: Mapping[str, Payer] = field(default_factory=dict)
+    owed: Owed = _owe_nothing
     emit: Emit = ignore
     attempts: Callable[[], str] = new_attempt
 

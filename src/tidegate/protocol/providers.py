@@ -1,9 +1,6 @@
 """Metadata providers: who else keeps watermarks, as text that they never look inside.
 
-The log stays the position. A provider gets a copy of every watermark as a follow-up of the commit that holds the rows,
-right after the commit or with the next start, so a run that wrote and could not save completes the save and writes no
-row again. A provider that says something else than the log is not believed and not overwritten: somebody changed one of
-them, and only a person knows which is right.
+The log stays the position; ``provider_copy`` is how providers get their copies of it.
 
 What cannot be read is an error. Only a store that answers, and knows nothing of a dataflow, says that it has no
 watermark: taking trouble for a first run would read everything again.
@@ -11,27 +8,20 @@ watermark: taking trouble for a first run would read everything again.
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import quote
 from uuid import uuid4
 
 from tidegate.core.columns.state import ColumnState, decode_columns, encode_columns
 from tidegate.core.columns.values import WatermarkSerializer, without_inclusive
-from tidegate.errors import (
-    CommitLost,
-    ObjectExists,
-    ObjectMissing,
-    StateError,
-    WatermarkError,
-)
-from tidegate.failpoints import failpoint
+from tidegate.errors import CommitLost, ObjectExists, ObjectMissing, StateError
 from tidegate.protocol.change import Change
 from tidegate.protocol.documents import SCHEMA_VERSION, check_schema_version
 from tidegate.specs.locations import Location
@@ -42,9 +32,6 @@ if TYPE_CHECKING:
 
 MOST_TRIES = 1000
 """How often an unconditional save begins again because another process saved meanwhile."""
-
-KIND = "provider"
-"""The kind of the debt that pays for the copy."""
 
 _ACTION = "watermark set"
 _ENTRY = re.compile(r"history/(\d{20})\.json")
@@ -177,14 +164,17 @@ def check_id(dataflow_id: str) -> str:
 
 
 class WatermarkManager:
-    """Reads and saves watermarks through ``provider``."""
+    """Reads and saves watermarks through ``provider``; runs keep their copies by these two methods.
+
+    What a subclass does in them, runs do. The position in the log is not asked of it.
+    """
 
     def __init__(self, provider: BaseMetadataProvider) -> None:
-        self._provider = provider
+        self.provider = provider
 
     def get_watermark(self, dataflow_id: str) -> dict[str, Any] | None:
-        """The greatest value seen per column, None before the first save; ``WatermarkError`` for damaged text."""
-        found = WatermarkSerializer.deserialize(self._provider.get_watermark(dataflow_id))
+        """The saved watermark, None before the first save; ``WatermarkError`` for damaged text."""
+        found = WatermarkSerializer.deserialize(self.provider.get_watermark(dataflow_id))
         return None if found is None else without_inclusive(found)[0]
 
     def save_watermark(
@@ -197,102 +187,30 @@ class WatermarkManager:
     ) -> None:
         """Save a watermark, whatever was there; ``WatermarkError`` for a value that has no text."""
         text = WatermarkSerializer.serialize(watermark)
-        self._provider.update_watermark(dataflow_id, text, job_id=job_id, dataflow_run_id=dataflow_run_id)
+        self.provider.update_watermark(dataflow_id, text, job_id=job_id, dataflow_run_id=dataflow_run_id)
 
-
-def copy_debt(dataflow_id: str, text: str, previous: str | None, *, by_hand: bool = False) -> dict[str, Any]:
-    """What a commit owes that moved the watermark from ``previous`` to ``text``.
-
-    ``by_hand``: a person said so, and whatever the provider has is replaced.
-    """
-    return {"kind": KIND, "dataflow_id": dataflow_id, "text": text, "previous": previous, "by_hand": by_hand}
+    def after(self, expected: str | None) -> Self:
+        """The same manager, which saves only where ``expected`` is the text that is there; else ``CommitLost``."""
+        other = copy.copy(self)
+        other.provider = _ConditionalProvider(self.provider, expected)
+        return other
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderCopy:
-    """Pays that debt; without a provider, since the configuration names none any more, there is nothing to pay.
+class _ConditionalProvider(BaseMetadataProvider):
+    """A provider that saves only in the place of one text."""
 
-    ``position`` is how far the source is by the log now: a run that was overtaken has nothing to pay either, since
-    whoever overtook it paid first. With ``overwrite`` whatever the provider has is replaced: for the command by which a
-    person decides what holds.
-    """
+    provider: BaseMetadataProvider
+    expected: str | None
 
-    provider: BaseMetadataProvider | None
-    position: Callable[[], int]
-    overwrite: bool = False
+    def get_watermark(self, dataflow_id: str) -> str | None:
+        return self.provider.get_watermark(dataflow_id)
 
-    def pay(self, opened: Position, owed: Mapping[str, Any]) -> None:
-        """Save the text of the commit unless it is saved; ``StateError`` where the provider has a third one.
-
-        A watermark set by hand takes the place of whatever is there, also of what cannot be read as a watermark.
-        """
-        if self.provider is None:
-            return None
-        dataflow_id, text, previous = str(owed["dataflow_id"]), str(owed["text"]), owed["previous"]
-        by_hand = self.overwrite or bool(owed.get("by_hand"))
-        while True:
-            found = self.provider.get_watermark(dataflow_id)
-            if found == text or (not by_hand and is_same(found, text)):
-                return None
-            if found is not None and not by_hand and not is_same(found, previous):
-                if self.position() > opened.version:
-                    return None
-                raise _differ(dataflow_id, found, text)
-            with suppress(CommitLost):
-                return _save(self.provider, dataflow_id, found, text, f"{opened.version:020d}-{opened.attempt}")
-
-
-def check_copy(
-    provider: BaseMetadataProvider | None,
-    dataflow_id: str,
-    text: str | None,
-    *,
-    moved: Callable[[], bool] = lambda: False,
-    read_only: bool = False,
-) -> None:
-    """Compare what the provider has with ``text``, the log's; what it lacks it is given, unless ``read_only``.
-
-    ``StateError`` where they differ; ``CommitLost`` where they do since the log has ``moved`` on meanwhile.
-    """
-    if provider is None:
-        return
-    found = provider.get_watermark(dataflow_id)
-    if is_same(found, text):
-        return
-    if found is not None or text is None:
-        if moved():
-            raise CommitLost(f"{dataflow_id}: another run committed first", "plan again")
-        raise _differ(dataflow_id, found, text)
-    if not read_only:
-        _save(provider, dataflow_id, None, text, None)
-
-
-def is_same(one: str | None, other: str | None) -> bool:
-    """Whether two texts are the same watermark; what is no watermark at all is a ``StateError``."""
-    return one == other or _parse(one) == _parse(other)
-
-
-def _differ(dataflow_id: str, found: str | None, text: str | None) -> StateError:
-    """Provider and position disagree, and neither is believed."""
-    return StateError(
-        f"{dataflow_id}: the state provider has the watermark {found or 'nothing'}, and the destination was written up "
-        f"to {text or 'nothing'}: somebody changed one of them, and nothing was read or written",
-        "look at both with `tidegate watermark show`, then put both where you want them with `tidegate watermark set`",
-    )
-
-
-def _save(provider: BaseMetadataProvider, dataflow_id: str, found: str | None, text: str, run: str | None) -> None:
-    """Save ``text`` in the place of ``found``; ``run`` names the document that says so."""
-    failpoint("state.provider.before")
-    provider.compare_and_set(dataflow_id, found, text, job_id=f"tidegate/{dataflow_id}", dataflow_run_id=run)
-    failpoint("state.provider.after")
-
-
-def _parse(text: str | None) -> dict[str, Any] | None:
-    try:
-        return WatermarkSerializer.deserialize(text)
-    except WatermarkError as error:
-        raise StateError(f"the saved watermark cannot be read: {error.problem}", error.remedy) from error
+    def update_watermark(
+        self, dataflow_id: str, watermark_value: str, *, job_id: str | None, dataflow_run_id: str | None
+    ) -> None:
+        by = {"job_id": job_id, "dataflow_run_id": dataflow_run_id}
+        self.provider.compare_and_set(dataflow_id, self.expected, watermark_value, **by)
 
 
 class FileMetadataProvider(NumberedMetadataProvider):

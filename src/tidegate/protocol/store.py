@@ -6,17 +6,19 @@ import copy
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from tidegate.errors import ConfigError, EnvironmentProblem, ObjectMissing
 from tidegate.protocol import commit as commit_module
 from tidegate.protocol import follow_ups, notes
 from tidegate.protocol import open as open_module
 from tidegate.protocol.change import Change, State
+from tidegate.protocol.custom_provider import CustomMetadataProvider, make_provider
 from tidegate.protocol.log import entry_path
 from tidegate.protocol.open import Accept, Winner
 from tidegate.protocol.position import Payer, Position, TableContext
-from tidegate.protocol.providers import BaseMetadataProvider, FileMetadataProvider
+from tidegate.protocol.provider_copy import KIND, StateCopy
+from tidegate.protocol.providers import BaseMetadataProvider, FileMetadataProvider, WatermarkManager
 from tidegate.protocol.recovery import Ladder, Usable, climb, open_rebuilt
 from tidegate.protocol.table import DeltaTablePort, Snapshot, arrow_schema
 from tidegate.specs.columns import ProviderKind, StateSpec
@@ -48,6 +50,8 @@ class PositionStore:
 
     staged = False
     """Whether changes are left to a committer."""
+    copy: StateCopy | None = None
+    """The copy of the state that somebody else keeps."""
 
     def __init__(self, site: TableContext) -> None:
         self.site = site
@@ -85,6 +89,22 @@ class PositionStore:
         other = copy.copy(self)
         other.site = replace(self.site, payers={**self.site.payers, **payers})
         return other
+
+    def copying(self, kept: StateCopy) -> PositionStore:
+        """The same store, whose commits owe a copy of the state."""
+        other = self.paying({KIND: kept.payer(self.position)})
+        other.site = replace(other.site, owed=kept.owed)
+        other.copy = kept
+        return other
+
+    def overwriting_copy(self) -> PositionStore:
+        """The same store for a person who decides what holds: whatever the provider has is replaced."""
+        return self if self.copy is None else self.copying(replace(self.copy, overwrite=True))
+
+    def check_copy(self, opened: Position, *, read_only: bool) -> None:
+        """Stop where the copy contradicts the position; a staged one is ahead of it until the committer has come."""
+        if self.copy is not None and not self.staged:
+            self.copy.check(opened, self.position, read_only=read_only)
 
     def is_current(self, opened: Position) -> bool:
         """Whether nothing was committed to the table since ``opened``: one small request instead of an OPEN.
@@ -134,7 +154,7 @@ class PositionStore:
 
 
 def provider_of(spec: StateSpec) -> BaseMetadataProvider | None:
-    """Who gets a copy of every watermark; None where the Delta log alone keeps them. Nothing is asked yet."""
+    """Who gets a copy of every state; None where the Delta log alone keeps them. Nothing is asked yet."""
     match spec.provider:
         case ProviderKind.DELTA:
             return None
@@ -142,8 +162,19 @@ def provider_of(spec: StateSpec) -> BaseMetadataProvider | None:
             return FileMetadataProvider(Location(absolute(_address(spec).value, Path.cwd()), spec.options))
         case ProviderKind.SQL:
             return _sql(_address(spec))
-        case _:
-            assert_never(spec.provider)
+        case str(name):
+            return make_provider(name, spec.arguments)
+        case own:
+            is_ours = isinstance(own, BaseMetadataProvider) and type(own).__module__.startswith("tidegate.")
+            return own if is_ours else CustomMetadataProvider(own)  # type: ignore[return-value]  # looked at just before
+
+
+def manager_of(spec: StateSpec) -> WatermarkManager | None:
+    """By whom runs keep the copies; None where nobody keeps any."""
+    if isinstance(spec.provider, WatermarkManager):
+        return spec.provider
+    provider = provider_of(spec)
+    return None if provider is None else WatermarkManager(provider)
 
 
 def metadata_provider(url: str, options: Mapping[str, str] | None = None) -> BaseMetadataProvider:
@@ -160,7 +191,7 @@ def metadata_provider(url: str, options: Mapping[str, str] | None = None) -> Bas
 
 def _address(spec: StateSpec) -> Secret:
     if spec.url is None:
-        raise ConfigError((f"state.url is missing: provider {spec.provider.value!r} needs to know where",))
+        raise ConfigError((f"state.url is missing: provider {str(spec.provider)!r} needs to know where",))
     return spec.url
 
 

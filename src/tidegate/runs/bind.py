@@ -6,14 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from tidegate.core.columns.values import WatermarkSerializer
 from tidegate.observe.events import Emit, ignore
+from tidegate.protocol.change import State
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.documents import WORK as WORK
 from tidegate.protocol.follow_ups import WorkRemover
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.path_segments import RememberedPaths
 from tidegate.protocol.position import Pace, TableContext
-from tidegate.protocol.store import PositionStore, open_delta
+from tidegate.protocol.provider_copy import StateCopy
+from tidegate.protocol.store import PositionStore, manager_of, open_delta
 from tidegate.runs.bound_source import AnySource, BoundSource
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.files import PathTracker, SetTracker
@@ -65,10 +68,9 @@ def _files(binding: Binding) -> Tracker:
 
 
 def _columns(binding: Binding) -> Tracker:
-    from tidegate.protocol.store import provider_of
     from tidegate.runs.columns import ColumnTracker
 
-    return ColumnTracker(binding.key, binding.source, provider_of(binding.project.state))
+    return ColumnTracker(binding.key, binding.source)
 
 
 def _units(binding: Binding) -> Tracker:
@@ -83,6 +85,15 @@ TRACKERS: dict[type, Callable[[Binding], Tracker]] = {
     UnitSource: _units,
 }
 """Who makes the tracker of a source, by the type of its spec."""
+
+
+def _copy(project: ProjectSpec, key: SourceKey, tracker: Tracker) -> StateCopy:
+    """What the state provider of the project keeps of a source."""
+
+    def text(recorded: State) -> str:
+        return WatermarkSerializer.serialize(tracker.copied(tracker.decode(recorded)))
+
+    return StateCopy(manager_of(project.state), str(key), text, in_debt="replay_range" in tracker.offers)
 
 
 def is_files(source: AnySource) -> TypeGuard[FileSource]:
@@ -117,7 +128,7 @@ def bind(
         emit=emit,
     )
     positions = PositionStore(site)
-    positions = positions.paying(tracker.payers(positions))
+    positions = positions.paying(tracker.payers(positions)).copying(_copy(project, site.key, tracker))
     limits = [limit for limit in (pipeline.max_concurrent_files, project.total_concurrency) if limit]
     slots = min(limits) if limits and min(limits) < parallelism else parallelism * SLOTS_PER_CORE
     return BoundSource(pipeline, tracker.source, table_store, positions, tracker, parallelism, slots)

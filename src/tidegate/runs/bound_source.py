@@ -33,7 +33,7 @@ Clock = Callable[[], datetime]
 class StateKind(Protocol):
     """The part of a tracker that is about recorded states; the port as a whole is in ``runs.tracker``.
 
-    What has a body here is what most kinds answer: no copy of the state is kept elsewhere.
+    What has a body here is what most kinds answer.
     """
 
     __slots__ = ()
@@ -67,13 +67,9 @@ class StateKind(Protocol):
         """The part of it that goes into the log, from which a lost document is replaced."""
         return encoded
 
-    def follow_ups(self, before: Any, after: Any) -> tuple[Mapping[str, Any], ...]:
-        """What a commit owes that moves the state."""
-        return ()
-
-    def check_position(self, positions: PositionStore, position: Position, *, read_only: bool) -> None:
-        """Stop where a copy of the state, kept elsewhere, contradicts the position that was opened."""
-        return
+    def copied(self, state: Any) -> Mapping[str, Any]:
+        """What a state provider keeps of the state: a JSON object, small whatever was read."""
+        return self.encode(state)
 
 
 SourceT_co = TypeVar("SourceT_co", bound=SourceSpec, covariant=True)
@@ -117,8 +113,15 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
     def open(self, *, read_only: bool = False) -> Position:
         """The position, or an error with the way out."""
         position = self.positions.open(read_only=read_only)
-        self.tracker.check_position(self.positions, position, read_only=read_only)
+        kept = self.positions.copy
+        if kept is not None and kept.watermarks is not None:
+            self.state_of(position)
+            self.positions.check_copy(position, read_only=read_only)
         return position
+
+    def for_edit(self) -> BoundSource[SourceT_co, TrackerT_co]:
+        """The source for a person who moves its state: copies that are kept elsewhere are replaced."""
+        return replace(self, positions=self.positions.overwriting_copy())
 
     def recorded(self) -> Mirror | None:
         """The newest position that is shown without opening the table."""

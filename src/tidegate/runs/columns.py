@@ -1,4 +1,4 @@
-"""Column sources: the greatest value read per watermark column, a provider's copy of it, and the walk that reads on.
+"""Column sources: the greatest value read per watermark column, and the walk that reads on from it.
 
 The new watermark is known before the rows are committed, and covers exactly them: databases and tables are asked for
 their greatest values first and read up to these; where that cannot be asked, the batch is read once and tells.
@@ -26,21 +26,18 @@ from tidegate.core.columns.planner import (
 from tidegate.core.columns.predicates import Bound, RowFilter
 from tidegate.core.columns.state import ColumnState, column_watermark_text, decode_columns, encode_columns, value_texts
 from tidegate.core.columns.values import is_above, value_of
-from tidegate.errors import RowsRefused, StateError, TidegateError, WatermarkError
+from tidegate.errors import RowsRefused, TidegateError, WatermarkError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, State
 from tidegate.protocol.follow_ups import WorkArea, remove_work
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.position import Payer, Position, utc_now
-from tidegate.protocol.providers import KIND as COPY
-from tidegate.protocol.providers import ProviderCopy, check_copy, copy_debt, is_same
-from tidegate.protocol.store import PositionStore
+from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.table_checks import filled_by_spark
 from tidegate.reports.correction import FileSet, WatermarkMove
 from tidegate.reports.run import Check, ColumnSourcePlan
-from tidegate.runs.bound_source import AnySource, ColumnBound, named_position
+from tidegate.runs.bound_source import AnySource, ColumnBound
 from tidegate.runs.checks import answers, collect_checks, jdbc_checks
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.replay_record import replay_source
@@ -68,17 +65,15 @@ _MOVES = re.compile("upd|modif|chang", re.IGNORECASE)
 NO_LOOK = "backlog unknown: only a run asks this source"
 
 if TYPE_CHECKING:
-    from tidegate.protocol.providers import BaseMetadataProvider
     from tidegate.sink.row_task import RowsWritten, RowTask
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnTracker(Tracker):
-    """The watermark of one column source; ``provider`` has a copy of it, if there is one."""
+    """The watermark of one column source."""
 
     key: SourceKey
     source: ColumnSource
-    provider: BaseMetadataProvider | None
 
     kind: ClassVar[str] = "column"
     reads: ClassVar[str] = "follows columns"
@@ -99,10 +94,6 @@ class ColumnTracker(Tracker):
         cursor = f"tuple: {', '.join(source.watermark_columns)}" if is_cursor else None
         return Identity(self.kind, source.uri, cursor, source.notes, source.former_uri)
 
-    def payers(self, positions: PositionStore) -> Mapping[str, Payer]:
-        """The provider's copy."""
-        return {COPY: ProviderCopy(self.provider, positions.position).pay}
-
     def decode(self, recorded: State | None) -> ColumnState | None:
         return None if recorded is None else decode_columns(recorded)
 
@@ -112,19 +103,9 @@ class ColumnTracker(Tracker):
     def encode(self, state: ColumnState) -> dict[str, object]:
         return encode_columns(state)
 
-    def follow_ups(self, before: ColumnState | None, after: ColumnState) -> tuple[Mapping[str, Any], ...]:
-        """The provider is told the new watermark."""
-        if self.provider is None:
-            return ()
-        return (copy_debt(str(self.key), after.text(), None if before is None else before.text()),)
-
-    def check_position(self, positions: PositionStore, position: Position, *, read_only: bool) -> None:
-        """Stop where the provider's copy is not the log's."""
-        with named_position(position):
-            state = self.decode(position.state)
-        text = None if state is None else state.text()
-        has_moved = lambda: positions.position() > position.version  # noqa: E731
-        check_copy(self.provider, str(self.key), text, moved=has_moved, read_only=read_only)
+    def copied(self, state: ColumnState) -> Mapping[str, Any]:
+        """The values by column, and the columns that are read inclusively."""
+        return state.complete()
 
     def replays(self, source: ColumnBound, pipeline: PipelineSpec) -> AnySource:
         """Replays are a source of their own beside the production one."""
@@ -184,7 +165,7 @@ class ColumnTracker(Tracker):
                 f"{source.pipeline.name!r} follows columns and has no partitions", "leave partition out"
             )
         texts = self._spelled(edit.values or {})
-        source = self.for_edit(source)
+        source = source.for_edit()
         opened = source.positions.open()
         if opened.table_version < 0:
             raise TidegateError(
@@ -198,7 +179,7 @@ class ColumnTracker(Tracker):
             kept = frozenset() if before is None else before.inclusive - set(texts)
             after = ColumnState({**stored, **given}, kept | (set(texts) if edit.inclusive else set()), now)
         is_there = before is not None and (before.values, before.inclusive) == (after.values, after.inclusive)
-        same = is_there and self._has_same_copy(after)
+        same = is_there and self._has_copy(source, after)
         action = "watermark reset" if edit.reset else "watermark set"
         move = WatermarkMove(
             *source.names,
@@ -216,7 +197,7 @@ class ColumnTracker(Tracker):
         if same or not confirm(move):
             return move
         state = self.encode(after)
-        change = Change(state=state, embedded=state, debts=self.follow_ups(before, after), action=action)
+        change = Change(state=state, embedded=state, action=action)
         done = source.positions.commit(opened, change)
         return replace(move, version=done.version, table_version=done.table_version, applied=True)
 
@@ -238,7 +219,7 @@ class ColumnTracker(Tracker):
         load = source.pipeline.sink.load.type
         if same:
             yield "the watermark is there already: nothing changes"
-        elif not self._has_same_copy(before):
+        elif not self._has_copy(source, before):
             yield "the state provider has another watermark, whose place this one takes"
         old = {} if before is None else before.values
         for column in sorted({*old, *after.values}) if not same else ():
@@ -252,6 +233,11 @@ class ColumnTracker(Tracker):
         if after.updated is not None and not load.reads_everything:
             for told in stored_ahead(self.source, after.values, after.updated):
                 yield f"{told}; runs stop until then"
+
+    def _has_copy(self, source: ColumnBound, state: ColumnState | None) -> bool:
+        """Whether the provider, if there is one, has this watermark."""
+        kept = source.positions.copy
+        return kept is None or kept.has(None if state is None else self.encode(state))
 
     def doubles(self, source: ColumnBound) -> bool:
         """Whether rows are appended, and not replaced by their keys."""
@@ -289,18 +275,6 @@ class ColumnTracker(Tracker):
             for told in stored_ahead(self.source, {} if state is None else state.values, utc_now()):
                 yield Check(name, "fail", told, AHEAD_REMEDY)
 
-    def further_checks(self, source: ColumnBound) -> list[Check]:
-        """Whether the state provider answers."""
-        name, provider = f"state of {self.key}", self.provider
-        if provider is None:
-            return []
-
-        def look() -> Iterator[Check]:
-            found = provider.get_watermark(str(self.key))
-            yield Check(name, "ok", f"the provider answers: {found or 'nothing saved'}")
-
-        return collect_checks(name, look)
-
     @property
     def type_name(self) -> str:
         """What kind of source it is, in the word of the configuration."""
@@ -313,21 +287,6 @@ class ColumnTracker(Tracker):
                 return "http"
             case _:
                 return "python"
-
-    def _has_same_copy(self, state: ColumnState | None) -> bool:
-        """Whether the provider, if there is one, has this watermark; what it has may be no watermark at all."""
-        if self.provider is None:
-            return True
-        found = self.provider.get_watermark(str(self.key))
-        try:
-            return is_same(found, None if state is None else state.text())
-        except StateError:
-            return False
-
-    def for_edit(self, source: ColumnBound) -> ColumnBound:
-        """The source for a person who moves the watermark: whatever the provider has is replaced."""
-        pay = ProviderCopy(self.provider, source.positions.position, overwrite=True).pay
-        return replace(source, positions=source.positions.paying({COPY: pay}))
 
 
 class ColumnWalk:
@@ -498,10 +457,8 @@ class ColumnWalk:
         return self._run.commit(position, change, bounds.state)
 
     def _change(self, bounds: ReadBounds, rows: int) -> Change:
-        tracker = self._source.tracker
-        state = tracker.encode(bounds.state)
-        debts = tracker.follow_ups(self._run.state, bounds.state)
-        return Change(state=state, embedded=state, rows=rows, debts=debts, action=self._run.action)
+        state = self._source.tracker.encode(bounds.state)
+        return Change(state=state, embedded=state, rows=rows, action=self._run.action)
 
     def _tell_columns(self, position: Position, names: list[str], rows: int) -> None:
         """Columns that the rows lack, which are null in them, and columns that join the table with them."""

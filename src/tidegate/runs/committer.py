@@ -32,7 +32,7 @@ from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, DataFile, Written
-from tidegate.protocol.commit import Member, commit_together
+from tidegate.protocol.commit import Member, commit_together, owed_by
 from tidegate.protocol.documents import SCHEMA_VERSION, encode
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.open import Accept, Restored
@@ -250,7 +250,7 @@ class TableCommitter:
         """One Delta commit of everything that was gathered."""
         change = self._change(opened, taken)
         self._clearing.metas_of.update(taken.gathering.metas_of)
-        self._settled = frozenset(fold.opened.key for fold, member in taken.sources if not member.change.debts)
+        self._settled = frozenset(fold.opened.key for fold, member in taken.sources if not owed_by(member))
         failpoint("staging.commit.before")
         members = [member for _, member in taken.sources]
         try:

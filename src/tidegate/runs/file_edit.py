@@ -88,6 +88,7 @@ def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: C
     ``CommitLost`` when a run, or somebody else, moved the source meanwhile: nothing was changed then.
     """
     target = _target_of(bound, edit)
+    bound = bound.for_edit()
     opened = bound.positions.open()
     is_first = opened.first_run
     if is_first and target.name is None:

@@ -13,7 +13,7 @@ from tidegate.core.files.advance import Advance, advance, advance_set, apply_com
 from tidegate.core.files.codec import decode_set, encode_set
 from tidegate.core.files.discovery import NOT_IN_TIME, PathListing
 from tidegate.core.files.edit import Sorted, sort_by_state
-from tidegate.core.files.paths import SourceFile
+from tidegate.core.files.paths import SourceFile, join
 from tidegate.core.files.plan import Plan, not_looked_for
 from tidegate.core.files.planner import Sizing, plan_paths, plan_set
 from tidegate.core.files.state import Covered, Failed, FileOutcome, PathState, RecordsRead, Seal, SetState
@@ -226,6 +226,11 @@ class PathTracker(FileTrackerBase):
     def embedded(self, encoded: State) -> State:
         return codec.embedded(encoded)
 
+    def copied(self, state: PathState) -> dict[str, object]:
+        """The watermark, and the last finished file of each open partition."""
+        finished = sorted(join(partition, name) for partition, name in state.partition_watermarks.items())
+        return {"kind": self.kind, "watermark": state.value, "partitions": finished}
+
     def discover(self, state: PathState, now: datetime, *, limit: int, polls: int) -> PathListing:
         return discover_paths(self.store, self.source, state, now, limit=limit, poll_count=polls)
 
@@ -310,6 +315,10 @@ class SetTracker(FileTrackerBase):
 
     def encode(self, state: SetState) -> dict[str, object]:
         return encode_set(state)
+
+    def copied(self, state: SetState) -> dict[str, object]:
+        """How many files were read, and the greatest of their names: never the names themselves."""
+        return {"kind": self.kind, "watermark": state.value, "files": state.remembered}
 
     def discover(self, state: SetState, now: datetime, *, limit: int, polls: int) -> PathListing:
         return discover_all(self.store, self.source, state, partial(self._look_up, state), limit=limit)

@@ -33,7 +33,7 @@ from tidegate.sink.unit_task import ReplacedUnit, carry_out_here
 from tidegate.sources.http.answers import Shapes
 from tidegate.sources.http.bounds import http_read, parts, upper
 from tidegate.sources.http.read import Counts, Fetch, LineBlock, blocks
-from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader, load_function
+from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader
 from tidegate.sources.units.work import UnitWave, WaveResult
 from tidegate.specs.columns import (
     ColumnSource,
@@ -49,6 +49,7 @@ from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import FieldSpec, SchemaSpec
 from tidegate.specs.units import UnitSource
+from tidegate.specs.user_code import load_function
 from tidegate.storage.listing_scope import Scope
 from tidegate.storage.stores import open_store
 

@@ -185,10 +185,7 @@ class ReplayRecord:
 
     def _move(self, handover: _Handover, change: Change) -> None:
         state = self._bound.tracker.encode(handover.after)
-        debts = (*change.debts, *self._bound.tracker.follow_ups(handover.before, handover.after))
-        after = self._bound.positions.commit(
-            handover.opened, replace(change, state=state, embedded=state, debts=debts, action=KIND)
-        )
+        after = self._bound.positions.commit(handover.opened, replace(change, state=state, embedded=state, action=KIND))
         self._moves.add(after.version)
         self.saved = column_watermark_text(handover.after)
 
@@ -243,6 +240,7 @@ def replay_source(bound: ColumnBound, pipeline: PipelineSpec) -> BoundSource[Col
         mirror_legacy=False,
         polls=0,
         payers={WORK: WorkRemover(store).pay},
+        owed=lambda before, after: (),
     )
     return BoundSource(pipeline, bound.source, store, PositionStore(replays), states, 1, 1)
 
@@ -283,8 +281,7 @@ def _nothing(writer: AnySource, opened: Position) -> Change:
         writer.state_of(opened)
         return Change(state=opened.state, embedded=tracker.embedded(opened.state), action="reconcile")
     state = tracker.encode(tracker.fresh())
-    debts = tracker.follow_ups(None, tracker.fresh())
-    return Change(state=state, embedded=tracker.embedded(state), debts=debts, action="reconcile")
+    return Change(state=state, embedded=tracker.embedded(state), action="reconcile")
 
 
 def check_all_known(writers: Sequence[AnySource], uri: str) -> None:

@@ -156,10 +156,6 @@ class Tracker(StateKind, Protocol):
     def edit(self, source: Any, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
         """Move the watermark if ``confirm`` agrees to what that means; no row is touched."""
 
-    def for_edit(self, source: Any) -> Any:
-        """The bound source for a person who moves its state: copies that are kept elsewhere are replaced."""
-        return source
-
     def check(self, state: Any) -> None:
         """``StateError`` when something that the state refers to is missing or damaged."""
         return
@@ -193,10 +189,6 @@ class Tracker(StateKind, Protocol):
     def table_checks(self, source: Any, name: str, position: Position, state: Any) -> Iterator[Check]:
         """What it finds wrong, or worth knowing, about a position and its table."""
         return iter(())
-
-    def further_checks(self, source: Any) -> list[Check]:
-        """What it finds at others who keep a copy of the state."""
-        return []
 
 
 TrackedSource = BoundSource[Any, Tracker]

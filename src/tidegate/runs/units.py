@@ -66,6 +66,18 @@ class UnitTracker(Tracker):
     def encode(self, state: UnitState) -> dict[str, object]:
         return encode_units(state)
 
+    def copied(self, state: UnitState) -> dict[str, object]:
+        """What was read; units of which the same was read stand together."""
+        alike: dict[tuple[tuple[int, int], ...], list[str]] = {}
+        for unit, entry in state.entries.items():
+            if entry.coverage:
+                alike.setdefault(entry.coverage, []).append(unit)
+        read = [
+            {"units": sorted(units), "read": [[utc(low), utc(high)] for low, high in coverage]}
+            for coverage, units in sorted(alike.items())
+        ]
+        return {"kind": self.kind, "zone": state.zone, "coverage": read}
+
     def walk(self, run: Pass) -> Walk:
         """Wave after wave."""
         from tidegate.runs.unit_walk import UnitWalk

@@ -6,16 +6,14 @@ source cannot be asked, the rows of one read give the cap.
 
 from __future__ import annotations
 
-import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, dialect_of, predicate
-from tidegate.errors import EnvironmentProblem
 from tidegate.sources.http.bounds import describe
 from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableRead, Value
 from tidegate.specs.locations import Secret
@@ -83,21 +81,6 @@ def explain(source: ColumnSource, rows: RowFilter) -> str:
 def _where(rows: RowFilter, dialect: SqlDialect) -> str:
     condition = predicate(rows, dialect)
     return EVERYTHING if condition is None else f"WHERE {condition}"
-
-
-def load_function(name: str, said: str) -> Callable[..., Any]:
-    """The function ``module:function``; ``said`` is how the configuration speaks of it, for errors."""
-    module, _, function = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise EnvironmentProblem(
-            f"{said} cannot be loaded ({error})",
-            "install the module in this environment, or name its folder in PYTHONPATH",
-        ) from error
-    if not callable(found):
-        raise EnvironmentProblem(f"{said} is not a function", "name a function")
-    return found  # type: ignore[no-any-return]  # what it returns is looked at where it is called
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,6 @@ from tidegate.schema.names import MOST_LEVELS, spell
 from tidegate.schema.types import levels
 from tidegate.sink.row_task import RowsWritten, RowTask, WorkRows, joined, write_batches
 from tidegate.sources.jdbc import is_of_database
-from tidegate.sources.reader import load_function
 from tidegate.spark.filters import named
 from tidegate.spark.readers.jdbc import database_refusal
 from tidegate.spark.s3a import check_writing, reach
@@ -38,6 +37,7 @@ from tidegate.spark.session import COLUMNAR_INPUT, VARIABLE, own_session, put, q
 from tidegate.spark.tasks import cause, run_tasks, telling_line
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import ParquetCodec, TransformSpec
+from tidegate.specs.user_code import load_function
 from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:

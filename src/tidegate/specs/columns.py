@@ -380,7 +380,7 @@ class Load:
 
 
 class ProviderKind(StrEnum):
-    """Where watermarks of column sources are copied to; the Delta log always keeps them."""
+    """Where states are copied to; the Delta log always keeps them."""
 
     DELTA = "delta"
     FILE = "file"
@@ -389,8 +389,13 @@ class ProviderKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateSpec:
-    """``url`` is the folder of a file provider or the SQLAlchemy address of a database; it may hold a password."""
+    """Who gets a copy of every state: one of ours, ``module:Class`` made with ``arguments``, or an object.
 
-    provider: ProviderKind = ProviderKind.DELTA
+    An object has the two methods of a provider, or is a :class:`~tidegate.WatermarkManager`. ``url`` is the folder of a
+    file provider or the SQLAlchemy address of a database; it may hold a password.
+    """
+
+    provider: ProviderKind | str | object = ProviderKind.DELTA
     url: Secret | None = None
     options: Options = field(default_factory=Options)
+    arguments: Options = field(default_factory=Options)

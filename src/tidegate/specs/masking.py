@@ -137,6 +137,8 @@ def _of_field(holder: object, name: str) -> Iterator[str]:
             yield from (text for key, text in value.items() if str(key).lower() not in _PLAIN_HEADERS)
         case "options" | "properties", Options() if name == "properties" or hasattr(holder, "function"):
             yield from _handed(value)
+        case "arguments", Options():
+            yield from _handed(value)
         case "remote", str():
             yield from _in_address(value)
         case _:

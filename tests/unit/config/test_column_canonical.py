@@ -125,7 +125,7 @@ OTHER: dict[str, dict[str, Any]] = {
         "tie_break": ["rank"],
         "format": "delta",
     },
-    "state": {"provider": "sql", "url": "sqlite:///other.db", "storage_options": {"a": "***"}},
+    "state": {"provider": "sql", "url": "sqlite:///other.db", "storage_options": {"a": "***"}, "options": {"a": "***"}},
 }
 """A value for each key that differs from the base below."""
 
@@ -205,6 +205,9 @@ def changed(block: str, key: str, value: object) -> dict[str, Any]:
         holder["url"] = "sqlite:///state.db"
     if block == "state" and key == "url":
         holder["provider"] = "sql"
+    if block == "state" and key == "options":
+        holder["provider"] = "a:B"
+        del holder["url"]
     if block == K and key == "load_type":
         holder.pop("tie_break", None)
     return data

@@ -35,10 +35,14 @@ class ColumnState:
     inclusive: frozenset[str] = frozenset()
     updated: datetime | None = None
 
+    def complete(self) -> dict[str, object]:
+        """The values by column, with the reserved key for columns that are read inclusively."""
+        reserved = {INCLUSIVE: sorted(self.inclusive)} if self.inclusive else {}
+        return {**self.values, **reserved}
+
     def text(self) -> str:
         """What providers keep; equal states give equal text."""
-        reserved = {INCLUSIVE: sorted(self.inclusive)} if self.inclusive else {}
-        return WatermarkSerializer.serialize({**self.values, **reserved})
+        return WatermarkSerializer.serialize(self.complete())
 
     @classmethod
     def of_text(cls, text: str | None, updated: datetime | None = None) -> ColumnState:

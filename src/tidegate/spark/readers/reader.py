@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate
 from tidegate.errors import SourceError, TidegateError
 from tidegate.schema.types import arrow_schema
-from tidegate.sources.reader import FunctionRequest, GreatestValues, UnitRequest, load_function
+from tidegate.sources.reader import FunctionRequest, GreatestValues, UnitRequest
 from tidegate.spark.filters import column_named, filtered, fitted, greatest_of, named, with_nulls
 from tidegate.spark.session import own_session
 from tidegate.spark.tasks import telling_line
 from tidegate.specs.columns import ColumnSource, FunctionRead
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import SchemaSpec
+from tidegate.specs.user_code import load_function
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
