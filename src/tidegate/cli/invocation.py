@@ -46,6 +46,7 @@ class Invocation:
     log_format: str = "text"
     debug: bool = False
     colour: bool = True
+    verbose: bool = False
     quiet: bool = False
     _view: SilentProgress | None = None
 

@@ -71,6 +71,7 @@ def _common_options(envvar: str | None) -> list[click.Option]:
             help="Log as text (default) or json, one object per line.",
         ),
         option("--debug", is_flag=True, callback=_keep("debug"), help="Show tracebacks of errors."),
+        option("-v", "--verbose", is_flag=True, callback=_keep("verbose"), help="Show how things are done, too."),
         option("--no-color", is_flag=True, callback=_no_colour, help="Use no colours (so does NO_COLOR)."),
         option(
             "-q",

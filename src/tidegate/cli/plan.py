@@ -96,19 +96,19 @@ def plan(
     Lists the sources in the YAML file CONFIG above their watermarks. Explains what a run would skip, and why.
     """
     plans = tidegate.plan(config, pipeline, now=at, accept_new_partitions=accept_new_partitions)
-    invocation.give_each("plans", plans, lambda plans: render_plan(plans, width()))
+    invocation.give_each("plans", plans, lambda plans: render_plan(plans, width(), verbose=invocation.verbose))
 
 
-def render_plan(plans: Sequence[AnyPlan], width: int = 100) -> Page:
+def render_plan(plans: Sequence[AnyPlan], width: int = 100, *, verbose: bool = False) -> Page:
     """All sources, one section each; grids only where they fit into ``width``."""
-    return sections((_section(each, width) for each in plans), "nothing to plan: no source was selected")
+    return sections((_section(each, width, verbose) for each in plans), "nothing to plan: no source was selected")
 
 
-def _section(plan: AnyPlan, width: int) -> Iterator[Block]:
+def _section(plan: AnyPlan, width: int, verbose: bool) -> Iterator[Block]:
     yield Heading(f"{source_name(plan)} → {plan.table_uri}")
     match plan:
         case SourcePlan():
-            yield from _file_blocks(plan)
+            yield from _file_blocks(plan, verbose)
         case ColumnSourcePlan():
             yield from _column_blocks(plan)
         case UnitSourcePlan():
@@ -118,9 +118,9 @@ def _section(plan: AnyPlan, width: int) -> Iterator[Block]:
 # Files
 
 
-def _file_blocks(source: SourcePlan) -> Iterator[Block]:
+def _file_blocks(source: SourcePlan, verbose: bool) -> Iterator[Block]:
     plan = source.plan
-    yield facts(*_file_facts(source))
+    yield facts(*_file_facts(source, verbose))
     if plan.units:
         yield Gap()
         yield _partitions(plan)
@@ -131,18 +131,21 @@ def _file_blocks(source: SourcePlan) -> Iterator[Block]:
     yield from after_gap((*warnings, *(line(text, Style.DIM, "remark") for text in plan.remarks)))
 
 
-def _file_facts(source: SourcePlan) -> Iterator[Fact]:
+def _file_facts(source: SourcePlan, verbose: bool) -> Iterator[Fact]:
     plan = source.plan
+    first = "" if plan.version else " (first run)"
     if plan.units:
-        yield "would read", Cell(f"{count(plan.files, 'file')}, {size(plan.bytes)}", Style.STRONG)
-        yield "units", _unit_sizes(plan.units)
+        yield "would read", Cell(f"{count(plan.files, 'file')}, {size(plan.bytes)}{first}", Style.STRONG)
     else:
-        yield "would read", Cell("nothing new", Style.GOOD)
-    yield "position", position(plan.version, "none yet (first run)")
+        yield "would read", Cell(f"nothing new{first}", Style.GOOD)
     cut = "" if plan.complete else "; cut off, the next plan lists the rest"
     requests = count(plan.list_requests, "LIST request")
     yield "listing", f"{requests}, {count(plan.listed_keys, 'key')}{cut}"
-    yield "lane", source.lane
+    if verbose:
+        if plan.units:
+            yield "units", _unit_sizes(plan.units)
+        yield "position", position(plan.version, "none yet")
+        yield "lane", source.lane
 
 
 def _unit_sizes(units: Sequence[FileGroup]) -> str:

@@ -27,6 +27,7 @@ from tidegate.cli.pages import (
     moment,
     more,
     page,
+    position,
     source_name,
     tabulate,
 )
@@ -53,7 +54,9 @@ def status(invocation: Invocation, config: Path, pipeline: str | None) -> int:
     Reads the recorded state of the pipelines in the YAML file CONFIG and lists what is new. Does not start Spark.
     """
     statuses = tidegate.status(config, pipeline)
-    invocation.give_each("sources", statuses, lambda statuses: render_status(statuses, quote(str(config))))
+    invocation.give_each(
+        "sources", statuses, lambda each: render_status(each, quote(str(config)), verbose=invocation.verbose)
+    )
     return int(any(each.error for each in statuses))
 
 
@@ -85,18 +88,18 @@ def serve(invocation: Invocation, config: Path, pipeline: str | None, address: s
     tidegate.serve(config, pipeline, address=address, every=every, started=started, stop=threading.Event())
 
 
-def render_status(statuses: Sequence[SourceStatus], config: str = "CONFIG") -> Page:
+def render_status(statuses: Sequence[SourceStatus], config: str = "CONFIG", *, verbose: bool = False) -> Page:
     """All sources; hints name the commands for this configuration."""
-    return _blocks(statuses, config) if statuses else (line("nothing to show: no source was selected"),)
+    return _blocks(statuses, config, verbose) if statuses else (line("nothing to show: no source was selected"),)
 
 
 @page
-def _blocks(statuses: Sequence[SourceStatus], config: str) -> Iterator[Block]:
+def _blocks(statuses: Sequence[SourceStatus], config: str, verbose: bool) -> Iterator[Block]:
     yield tabulate(("source", "state", ">lag", ">backlog", ">failed"), map(_row, statuses))
     for status in statuses:
         name = source_name(status)
         yield Gap()
-        yield facts(*_details(status, config))
+        yield facts(*_details(status, config, verbose))
         yield from failed_lines(name, status.failed)
         yield from (line(f"{name}: {note}", label="note") for note in status.notes)
         if status.error:
@@ -126,10 +129,10 @@ def _backlog(status: SourceStatus) -> Cell:
     return Cell(f"{least}{count(status.backlog_files, 'file')}, {size(status.backlog_bytes)}", Style.WARN)
 
 
-def _details(status: SourceStatus, config: str) -> Iterator[Fact]:
+def _details(status: SourceStatus, config: str, verbose: bool) -> Iterator[Fact]:
     yield source_name(status), Cell(status.table_uri, Style.DIM)
     yield "last read" if status.tracking == "set" else "watermark", status.watermark
-    yield "position", _position(status)
+    yield "last commit", _last_commit(status)
     if status.empty:
         yield "location", Cell("empty: it holds no file at all, read or not", Style.WARN)
     waiting = f", {count(status.in_progress, 'file')} in progress" if status.in_progress else ""
@@ -147,7 +150,9 @@ def _details(status: SourceStatus, config: str) -> Iterator[Fact]:
     if status.open_letters:
         hint = f"tidegate dlq list {config} -p {status.pipeline}"
         yield "dead letters", Cell(f"{status.open_letters:,} open ({hint})", Style.WARN)
-    yield "read from", "no state yet" if status.shown_from == "none" else f"the {status.shown_from}"
+    if verbose:
+        yield "position", position(status.version)
+        yield "read from", "no state yet" if status.shown_from == "none" else f"the {status.shown_from}"
 
 
 def _tracking(status: SourceStatus) -> str:
@@ -168,12 +173,11 @@ def _work_units(work: WorkProgress) -> str:
     return ", ".join(parts) + (f"; next from {work.next_eligible} on" if work.next_eligible else "")
 
 
-def _position(status: SourceStatus) -> str:
+def _last_commit(status: SourceStatus) -> str:
     if not status.version:
         return "none yet"
-    table = "" if status.table_version is None else f", table version {status.table_version}"
-    updated = f", {moment(status.updated)}" if status.updated else ""
-    return f"version {status.version}{table}{updated}"
+    table = "" if status.table_version is None else f"table version {status.table_version}"
+    return ", ".join(filter(None, (moment(status.updated) if status.updated else "", table)))
 
 
 def state_cell(state: str) -> Cell:

@@ -1,0 +1,26 @@
+"""The pictures of the README are what the commands print today."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).parents[2]
+
+
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("pictures", ROOT / "scripts" / "pictures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_each_picture_is_drawn_from_what_is_printed() -> None:
+    drawn = script().pictures()
+    for name, svg in drawn.items():
+        kept = (ROOT / "docs" / "pictures" / f"{name}.svg").read_text(encoding="utf-8")
+        assert kept == svg, f"{name}.svg is not what `tidegate {name}` prints; run python scripts/pictures.py"
+    assert "3 files, 90 KiB" in drawn["plan"].replace("&#160;", " ")
