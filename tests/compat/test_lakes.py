@@ -51,6 +51,8 @@ def expected(wanted: Scenario) -> Any:
 
 LATER = ("not looked for: late files ",)
 """How sentences begin that are said since the fixtures were made."""
+ELSEWHERE = ("a run that began at ",)
+"""How sentences begin that are said of a run that died on another machine, or before this one was started."""
 LATER_KEYS = frozenset({"empty"})
 """Keys that are printed since then."""
 
@@ -63,7 +65,9 @@ def plain(value: Any) -> Any:
 def without_later(said: dict[str, Any]) -> dict[str, Any]:
     lists = {key: said[key] for key in ("notes", "remarks") if isinstance(said.get(key), list)}
     known = {key: value for key, value in said.items() if key not in LATER_KEYS}
-    return known | {key: [each for each in texts if not str(each).startswith(LATER)] for key, texts in lists.items()}
+    return known | {
+        key: [each for each in texts if not str(each).startswith((*LATER, *ELSEWHERE))] for key, texts in lists.items()
+    }
 
 
 def look(ground: Ground, wanted: Scenario) -> None:
