@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import islice
+from math import isfinite
 from typing import Any, BinaryIO
 from zoneinfo import ZoneInfo
 
@@ -38,6 +39,9 @@ LARGEST_SHEET = 2 * 1024**3
 LARGEST_PART = 256 * 1024**2
 """Bytes of any other part, as the texts that the sheets share, which are held in memory."""
 
+MOST_ROWS = 1_048_576
+"""Rows that a sheet can have. A file may number a row as it likes, and all that are left out before it are given."""
+
 UNSUSPICIOUS, MOST_PACKED = 64 * 1024**2, 200
 """A part that unpacks to more than so many bytes may not unpack to more than so many times its size."""
 
@@ -57,7 +61,10 @@ def sheet_lines(
     zone = ZoneInfo(timezone)
     for number, row in enumerate(rows, start=2):
         filled = [(name, value) for name, value in zip(names, row, strict=False) if value is not None]
-        cells = {name: _cell(value, None if name in days else zone) for name, value in filled}
+        try:
+            cells = {name: _cell(value, None if name in days else zone) for name, value in filled}
+        except OverflowError as error:
+            raise SourceError(f"{path}, row {number}: {error}", "correct the cell") from error
         if any(value is not None for value in row[len(names) :]) or None in cells:
             raise SourceError(f"{path}, row {number}: a cell has no column name above it", "name it in the first row")
         yield orjson.dumps(cells) if cells else b""
@@ -128,7 +135,7 @@ def _rows(raw: BinaryIO, path: str, sheet: str | None) -> Iterator[tuple[Any, ..
     found = book[sheet] if sheet is not None else book.worksheets[0]
     found.reset_dimensions()
     rows = found.iter_rows(values_only=True)
-    while True:
+    for _ in range(MOST_ROWS + 1):
         try:
             row = next(rows, None)
         except Exception as error:
@@ -136,6 +143,7 @@ def _rows(raw: BinaryIO, path: str, sheet: str | None) -> Iterator[tuple[Any, ..
         if row is None:
             return
         yield row
+    raise SourceError(f"{path}: a sheet has more than {MOST_ROWS:,} rows", "correct the file: Excel has no more")
 
 
 def _check_sizes(raw: BinaryIO, path: str) -> None:
@@ -173,6 +181,10 @@ def _cell(value: Any, zone: ZoneInfo | None) -> object:
     match value:
         case datetime() if zone is None and value.time() == time():
             return value.date().isoformat()
+        case int() if not -(2**63) <= value < 2**64:
+            return orjson.Fragment(str(value))
+        case float() if not isfinite(value):
+            raise OverflowError("a number is too large for every column")
         case datetime():
             return value.replace(tzinfo=zone).astimezone(UTC).isoformat().replace("+00:00", "Z")
         case date() | time():

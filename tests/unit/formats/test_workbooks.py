@@ -62,6 +62,42 @@ def test_cells_without_a_column_of_their_own_are_refused(rows: list[list[Any]], 
         lines(book(rows))
 
 
+def forged(cell: bytes, place: bytes = b"<v>1</v>") -> io.BytesIO:
+    """A workbook with one number, whose sheet was changed by hand."""
+    whole, content = zipfile.ZipFile(book([["id"], [1]])), io.BytesIO()
+    with zipfile.ZipFile(content, "w") as parts:
+        for name in whole.namelist():
+            part = whole.read(name)
+            parts.writestr(name, part.replace(place, cell) if name.endswith("sheet1.xml") else part)
+    return content
+
+
+def test_a_number_beyond_64_bits_keeps_its_digits() -> None:
+    found = list(sheet_lines(forged(b"<v>123456789012345678901234567890</v>"), "a.xlsx", None, "UTC"))
+    assert found == [b'{"id":123456789012345678901234567890}']
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (forged(b"<v>1E400</v>"), "row 2: a number is too large"),
+        (forged(b"<v>-1E400</v>"), "row 2: a number is too large"),
+        (book([["id"], [datetime(9999, 12, 31, 23)]]), "row 2: date value out of range"),
+    ],
+)
+def test_a_value_that_no_column_can_hold_is_named_and_not_bent(content: io.BytesIO, said: str) -> None:
+    with pytest.raises(SourceError, match=said):
+        lines(content, zone="America/New_York")
+
+
+def test_a_row_with_a_number_beyond_every_sheet_costs_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rows before it would be given, empty."""
+    monkeypatch.setattr(excel, "MOST_ROWS", 1000)
+    assert len(lines(forged(b'<row r="1000"', b'<row r="2"'))) == 999
+    with pytest.raises(SourceError, match="more than 1,000 rows"):
+        lines(forged(b'<row r="1048576000"', b'<row r="2"'))
+
+
 def test_what_is_no_workbook_is_named() -> None:
     with pytest.raises(SourceError, match=r"a\.xlsx is no Excel workbook"):
         lines(io.BytesIO(b"id,at\n1,2\n"))
