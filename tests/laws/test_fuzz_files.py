@@ -27,10 +27,10 @@ from tidegate.core.files.state import Covered, Refused
 from tidegate.errors import TidegateError
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.dead_letters import DeadLetterTarget
-from tidegate.sink.read_task import GroupResult, ReadTask
+from tidegate.sink.read_task import GroupResult, ReadTask, infer_files, list_files, scan_files
 from tidegate.sink.task import read_units
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, Format
+from tidegate.specs.project import FieldSpec, Format, PathSource, SchemaSpec
 
 FIELDS = (
     FieldSpec("id", "int64"),
@@ -174,6 +174,22 @@ def test_a_damaged_file_gives_rows_letters_or_a_refusal(format: str, packing: st
             check(edited(data, edits), format, packing)
 
     tried()
+
+
+@settings(max_examples=4 * EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(KINDS), EDITS)
+def test_the_columns_of_a_damaged_file_are_inferred_or_refused(kind: tuple[str, str], edits: list[Edit]) -> None:
+    format, packing = kind
+    with tempfile.TemporaryDirectory() as folder:
+        data = packed(edited(unpacked(whole(format, packing), packing), edits), packing)
+        (Path(folder) / f"a{ENDINGS[format]}{packing}").write_bytes(data)
+        source, schema = PathSource("s", Location(Path(folder).as_uri()), format=Format(format)), SchemaSpec(infer=True)
+        try:
+            found = list_files(source)
+            fields = infer_files(source, found, schema)
+            assert not fields or sum(batch.num_rows for batch in scan_files(source, fields, schema, found)) >= 0
+        except TidegateError:
+            return
 
 
 @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))

@@ -15,6 +15,7 @@ from tidegate.errors import SourceError
 from tidegate.formats.json import blocks, element_lines
 from tidegate.formats.json_decoder import Decoder
 from tidegate.formats.strict_lines import RecordRules
+from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.literals import DEEPEST
 from tidegate.specs.project import FieldSpec, Numbers
 
@@ -132,6 +133,21 @@ def test_a_line_is_a_row_or_a_bad_record(way: str, chosen: list[bytes]) -> None:
         assert not (is_object(chosen[each.offset]) and each.reason.startswith("not "))
         alone = Decoder(RecordRules(**WAYS[way])).decode(chosen[each.offset] + b"\n")
         assert [other.reason for other in alone.rejected] == [each.reason]
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.lists(lines(), min_size=1, max_size=5), st.booleans(), st.booleans())
+def test_columns_are_inferred_or_refused_and_every_line_is_a_row_or_a_bad_record(
+    chosen: list[bytes], coerce: bool, rescued: bool
+) -> None:
+    try:
+        fields = check_agreement(infer_json([chosen], coerce_conflicts_to_utf8=coerce, rescued=rescued)).fields
+    except SourceError:
+        return
+    if fields:
+        decoded = Decoder(RecordRules(fields, coerce=coerce)).decode(b"\n".join(chosen) + b"\n")
+        blank = sum(not line.strip(b" \t\r") for line in chosen)
+        assert decoded.batch.num_rows + len(decoded.rejected) + blank == len(chosen)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
