@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from support.lake import Lake
-from tidegate import Check, recover
+from tidegate import Check, recover, status
 from tidegate.cli.doctor import recover as recover_command
 from tidegate.cli.main import cli
 from tidegate.commands.recover import ACCEPTED
@@ -283,3 +283,19 @@ def test_the_command_offers_every_choice() -> None:
     (accept,) = [each for each in recover_command.params if each.name == "accept"]
     assert isinstance(accept.type, click.Choice)
     assert tuple(accept.type.choices) == ACCEPTED
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b'{"a":' * 100_000], ids=["lists", "objects"])
+@pytest.mark.parametrize("ending", ["000003-*.json", "000003-*.won", "_checkpoint.json", ".at-work.json"])
+def test_a_document_that_is_nested_without_end_ends_no_process_and_doubles_nothing(
+    lake: Lake, ending: str, content: bytes
+) -> None:
+    """Whoever can write into the folder of the table can write that; an error of Python stopped every pipeline."""
+    folder = lake.root / "lake/events/_tidegate"
+    found = [*folder.rglob(f"*{ending}")] or [folder / f"events/default{ending}"]
+    found[0].write_bytes(content)
+    lake.pipeline_settings = {"on_conflict": "skip"} if ending == ".at-work.json" else {}
+    status(lake.config)
+    for _ in range(2):
+        lake.run()
+    lake.assert_exactly_once()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tidegate.config.document import Block, Items, Loc, Node, Scalar, find, path_of, problem
 from tidegate.config.problems import Problem, nearest, sentence
+from tidegate.core.json_shape import load_json
 from tidegate.specs.columns import TableFormat
 
 
@@ -171,7 +172,7 @@ def _read_json(root: Block, where: Loc, source: Block, path: tuple[str, ...]) ->
     if written is None or not written.lstrip().startswith(("[", "{")):
         return
     try:
-        found = json.loads(written)
+        found = load_json(written)
     except (ValueError, RecursionError) as exc:
         at = f" at character {exc.pos + 1}" if isinstance(exc, json.JSONDecodeError) else ""
         yield problem(root, (*where, *path), f"is not JSON{at}; allowed: JSON text, or the same as YAML")

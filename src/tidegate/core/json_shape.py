@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from tidegate.errors import StateError
 
 _MISSING: object = object()
+
+
+def load_json(content: bytes | str) -> Any:
+    """The value that ``content`` holds; ``ValueError`` where it holds none, or one that is nested without bound.
+
+    Whoever can write into the folder of a table can write anything there.
+    """
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 class Node:
@@ -106,7 +119,10 @@ class Node:
 
     def refusal(self, expected: str) -> StateError:
         """The error that says what was expected here."""
-        found = "nothing" if self._value is _MISSING else repr(self._value)[:80]
+        try:
+            found = "nothing" if self._value is _MISSING else repr(self._value)[:80]
+        except RecursionError:
+            found = "something that is nested deeply"
         return StateError(
             f"{self._path}: expected {expected}, found {found}",
             "the document is damaged or from another program; it is not used, and nothing was written",

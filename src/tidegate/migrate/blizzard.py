@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.core.files.codec import decode, embedded, encode
 from tidegate.core.files.paths import SourceFile, sort_key, split
 from tidegate.core.files.state import FileProgress, Finished, PathState
-from tidegate.core.json_shape import is_newer
+from tidegate.core.json_shape import is_newer, load_json
 from tidegate.errors import ObjectMissing, StateError, TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change
@@ -348,7 +347,7 @@ def decode_transaction(commit: OldCommit) -> Mapping[str, Any]:
 
 def _mapping(content: bytes, where: str) -> Mapping[str, Any]:
     try:
-        data = json.loads(content)
+        data = load_json(content)
     except ValueError as error:
         raise _damaged(where, error) from error
     if not isinstance(data, dict):
@@ -372,7 +371,7 @@ def _pending(store: ObjectStore, committed: frozenset[str]) -> Iterator[str]:
         if not item.path.endswith(".meta.json"):
             continue
         try:
-            meta = json.loads(store.get(item.path))
+            meta = load_json(store.get(item.path))
             filename = str(meta["filename"])
         except (ObjectMissing, ValueError, KeyError, TypeError):
             filename = ""

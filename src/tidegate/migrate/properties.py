@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any
 import yaml
 
 from tidegate.config.work_units import MS_KEYS
+from tidegate.core.json_shape import load_json
 from tidegate.reports.staging import PropertyNote
 from tidegate.specs.locations import looks_secret
 
@@ -128,7 +128,7 @@ class Given:
         if text is None:
             return kind()
         try:
-            found = json.loads(text)
+            found = load_json(text)
         except ValueError:
             try:
                 found = yaml.load(text, Loader=yaml.BaseLoader)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from tidegate.config.work_units import MS_KEYS
+from tidegate.core.json_shape import load_json
 from tidegate.core.units.time_range import parse_bound
 from tidegate.errors import WatermarkError
 from tidegate.migrate.properties import Given, as_list, as_mapping
@@ -252,7 +252,7 @@ def _partition(given: Given) -> str | dict[str, list[str]] | None:
     if text.lower() in kinds:
         return text.lower()
     try:
-        found = json.loads(text)
+        found = load_json(text)
         parts = {kind: [str(bound) for bound in bounds] for kind, bounds in found.items()}
         for kind, (start, end) in parts.items():
             PartitionKind(kind)

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from tidegate.core.json_shape import load_json
 from tidegate.errors import ObjectMissing, StateError
 from tidegate.failpoints import failpoint
 from tidegate.protocol.change import Coverage, DataFile, State
@@ -128,7 +129,7 @@ class Document:
         """The content read back; ``ValueError`` or ``KeyError`` when it is not a document, ``StateError``
         when newer.
         """
-        data = json.loads(content)
+        data = load_json(content)
         if not isinstance(data, dict):
             raise ValueError("not a JSON object")
         check_schema_version(data, f"the document of {data.get('pipeline')}/{data.get('source')}")
@@ -202,7 +203,7 @@ class Won:
     def from_bytes(cls, content: bytes) -> Won | None:
         """The content read back, None when it is damaged."""
         try:
-            data = json.loads(content)
+            data = load_json(content)
             unseen = data["unseen"]
             return cls(
                 int(data["version"]),
@@ -295,8 +296,8 @@ def save_files(store: ObjectStore, key: SourceKey, version: int, attempt: str, e
 def _added_files(entry: bytes) -> Iterator[DataFile]:
     for line in entry.splitlines():
         if line.startswith(b'{"add":'):
-            add = json.loads(line)["add"]
-            rows = json.loads(add.get("stats") or "{}").get("numRecords", 0)
+            add = load_json(line)["add"]
+            rows = load_json(add.get("stats") or "{}").get("numRecords", 0)
             yield DataFile(unquote(str(add["path"])), int(add["size"]), int(rows), add.get("partitionValues") or {})
 
 
@@ -305,7 +306,7 @@ def _saved_files(store: ObjectStore, document: Document) -> tuple[DataFile, ...]
     if not any(debt.get("kind") == WORK for debt in document.debts):
         return ()
     try:
-        data = json.loads(store.get(document.key.written(document.version, document.attempt)))
+        data = load_json(store.get(document.key.written(document.version, document.attempt)))
         return tuple(map(DataFile.from_json, data["data_files"]))
     except (ObjectMissing, ValueError, KeyError, TypeError, AttributeError):
         return ()
@@ -374,7 +375,7 @@ class CommitTag:
         check_schema_version(self.packed, what)
         try:
             text = self.packed.get("state_zlib")
-            state = self.packed["state"] if text is None else json.loads(zlib.decompress(base64.b64decode(text)))
+            state = self.packed["state"] if text is None else load_json(zlib.decompress(base64.b64decode(text)))
         except (KeyError, ValueError, TypeError, zlib.error) as error:
             raise DamagedCommitTag(f"{what} holds no readable state", _BACKUP) from error
         if not isinstance(state, dict):
@@ -411,7 +412,7 @@ def parse_tags(text: object) -> tuple[CommitTag, ...]:
     if not isinstance(text, str) or f'"{FIELD}"' not in text:
         return ()
     try:
-        items = json.loads(text)[FIELD]
+        items = load_json(text)[FIELD]
         return tuple(map(CommitTag.from_json, items))
     except (ValueError, KeyError, TypeError, AttributeError):
         return ()
@@ -455,7 +456,7 @@ class Mirror:
     @classmethod
     def from_bytes(cls, content: bytes) -> Mirror:
         """The content read back; ``ValueError``, ``KeyError`` or ``TypeError`` when it is not a mirror."""
-        data: dict[str, Any] = json.loads(content)
+        data: dict[str, Any] = load_json(content)
         about = data.pop("tidegate")
         return cls(
             SourceKey(about["pipeline"], about["source"]),

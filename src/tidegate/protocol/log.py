@@ -9,7 +9,6 @@ mean that the table was filled by it and wants to be adopted. Neither is ever ta
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from tidegate.core.json_shape import load_json
 from tidegate.errors import ObjectMissing, StateError, StorageUnavailable
 from tidegate.protocol import documents
 from tidegate.protocol.documents import CommitTag, Document, is_mirror_of, parse_tags
@@ -96,7 +96,7 @@ def parse_entry(version: int, content: bytes) -> LogEntry:
         adds += line.startswith(b'{"add":')
         if not line.strip() or line.startswith((b'{"add":', b'{"remove":')):
             continue
-        action = json.loads(line)
+        action = load_json(line)
         if not isinstance(action, dict):
             raise ValueError(f"{line[:40]!r} is not an action")
         info = action.get("commitInfo") or info
@@ -148,7 +148,7 @@ class DeltaLog:
             content = self._store.get(entry_path(version))
             if [tag.key for tag in parse_entry(version, content).tags] != [key]:
                 return ()
-            adds = [json.loads(line)["add"] for line in content.splitlines() if line.startswith(b'{"add":')]
+            adds = [load_json(line)["add"] for line in content.splitlines() if line.startswith(b'{"add":')]
         except (ObjectMissing, ValueError):
             return ()
         return tuple(relative_path(self._store, add["path"]) for add in adds)
@@ -237,7 +237,7 @@ def find_blizzard(store: ObjectStore, snapshot: Snapshot | None) -> str | None:
 def is_legacy_mirror(store: ObjectStore, path: str) -> bool:
     """Whether an object of ``_blizzard/`` is a legacy mirror that Tidegate wrote."""
     try:
-        data = json.loads(store.get(path))
+        data = load_json(store.get(path))
     except (ObjectMissing, ValueError):
         return False
     return isinstance(data, dict) and isinstance(data.get("tidegate"), dict)
@@ -271,7 +271,7 @@ def checkpoint_actions(
     """The actions of one kind in a file of a Delta checkpoint, with those fields; the first is never null."""
     if path.endswith(".json"):
         for line in store.get(path).splitlines():
-            action = json.loads(line) if line.strip() else {}
+            action = load_json(line) if line.strip() else {}
             if kind in action:
                 yield action[kind]
         return
@@ -335,7 +335,7 @@ class References:
     def _of_lines(self, path: str, content: bytes) -> Iterator[str]:
         for line in content.splitlines():
             try:
-                action = json.loads(line) if line.strip() else {}
+                action = load_json(line) if line.strip() else {}
                 named = [action[kind]["path"] for kind in _FILE_ACTIONS if kind in action]
             except (ValueError, KeyError, TypeError) as error:
                 raise self._incomplete(f"{path} is not readable ({error!r})") from error
@@ -415,7 +415,7 @@ def contents(store: ObjectStore, snapshot: Snapshot) -> Contents:
 
 def _file_actions(content: bytes) -> Iterator[tuple[str, str, bool]]:
     for line in content.splitlines():
-        action = json.loads(line) if line.startswith((b'{"add"', b'{"remove"')) else {}
+        action = load_json(line) if line.startswith((b'{"add"', b'{"remove"')) else {}
         for kind, fields in action.items():
             yield kind, unquote(str(fields["path"])), bool(fields.get("dataChange", True))
 

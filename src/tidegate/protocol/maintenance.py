@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from uuid import uuid4
 
+from tidegate.core.json_shape import load_json
 from tidegate.errors import ObjectExists, ObjectMissing, StorageUnavailable, TableError, UnsupportedTable
 from tidegate.failpoints import failpoint
 from tidegate.protocol import documents
@@ -210,7 +211,7 @@ def _is_ours(store: ObjectStore, version: int, name: str, touched: Collection[st
         content = store.get(entry_path(version))
     except ObjectMissing as error:
         raise RewriteOvertaken(f"version {version} came and went while files were replaced", "try again") from error
-    actions = [json.loads(line) for line in content.splitlines() if line.strip()]
+    actions = [load_json(line) for line in content.splitlines() if line.strip()]
     if any((each.get("commitInfo") or {}).get("txnId") == name for each in actions):
         return True
     for action in actions:

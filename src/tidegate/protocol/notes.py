@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tidegate.core.json_shape import load_json
 from tidegate.errors import ObjectExists, ObjectMissing, StateError, StorageError
 from tidegate.failpoints import failpoint
 from tidegate.protocol.change import State
@@ -41,7 +42,7 @@ def read_cold_start(site: TableContext) -> State | None:
     except ObjectMissing:
         return None
     try:
-        data = json.loads(content)
+        data = load_json(content)
         check_schema_version(data, site.key.cold_start)
         identity, state = Identity.from_json(data["identity"]), dict(data["state"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -103,7 +104,7 @@ class InferredSchema:
         except ObjectMissing:
             return None
         try:
-            return Inference.from_json(json.loads(content))
+            return Inference.from_json(load_json(content))
         except (ValueError, KeyError, TypeError) as error:
             raise StateError(
                 f"{self.store.location.uri}/{path} is damaged ({error!r})",
@@ -158,7 +159,7 @@ class Attempts:
 def read_attempts(store: ObjectStore, key: SourceKey, identity: Identity) -> Attempts | None:
     """What was noted for a source that has no position; None where nothing was, or about another source."""
     try:
-        data = json.loads(store.get(key.attempts))
+        data = load_json(store.get(key.attempts))
         if data["schema_version"] > SCHEMA_VERSION or identity.differences(Identity.from_json(data["identity"])):
             return None
         failures = data["failures"]

@@ -21,6 +21,7 @@ from uuid import uuid4
 
 from tidegate.core.columns.state import ColumnState, decode_columns, encode_columns
 from tidegate.core.columns.values import WatermarkSerializer, without_inclusive
+from tidegate.core.json_shape import load_json
 from tidegate.errors import CommitLost, ObjectExists, ObjectMissing, StateError
 from tidegate.protocol.change import Change
 from tidegate.protocol.documents import SCHEMA_VERSION, check_schema_version
@@ -261,7 +262,7 @@ class FileMetadataProvider(NumberedMetadataProvider):
         content = self._store.get(path)
         where = f"{self._store.location.uri}/{path}"
         try:
-            data = json.loads(content)
+            data = load_json(content)
             check_schema_version(data, where)
             return _decode(dataflow_id, data)
         except (ValueError, KeyError, TypeError, AttributeError):

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidegate.core.json_shape import load_json
 from tidegate.errors import ObjectMissing
 from tidegate.protocol.change import Coverage, DataFile
 from tidegate.protocol.documents import SCHEMA_VERSION, check_schema_version, encode
@@ -101,7 +102,7 @@ class StagedUnit:
                 "coverage": [each.to_json() for each in self.coverage],
                 "data_files": [each.to_json(stats=True) for each in self.data_files],
                 "rows": self.rows,
-                "schema": None if self.schema_json is None else json.loads(self.schema_json),
+                "schema": None if self.schema_json is None else load_json(self.schema_json),
                 "partition_columns": list(self.partition_columns),
                 "letter_files": [each.to_json(stats=True) for each in self.letter_files],
                 "letters": self.letters,
@@ -115,7 +116,7 @@ class StagedUnit:
         """The content read back; ``ValueError``, ``KeyError`` or ``TypeError`` when it is not a unit, ``StateError``
         when a newer Tidegate wrote it.
         """
-        data = json.loads(content)
+        data = load_json(content)
         if not isinstance(data, dict):
             raise ValueError("not a JSON object")
         key = SourceKey(str(data["pipeline"]), str(data["source"]))
@@ -185,15 +186,15 @@ class Meta:
                 "source": self.source,
                 "attempt": self.attempt,
                 "ranges": [each.to_json() for each in self.ranges],
-                "stats": None if self.stats is None else json.loads(self.stats),
-                "schema": None if self.schema_json is None else json.loads(self.schema_json),
+                "stats": None if self.stats is None else load_json(self.stats),
+                "schema": None if self.schema_json is None else load_json(self.schema_json),
             }
         return encode(data)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Meta:
         """The content read back; raises as :meth:`StagedUnit.from_bytes` does. Unknown fields are left alone."""
-        data = json.loads(content)
+        data = load_json(content)
         if not isinstance(data, dict):
             raise ValueError("not a JSON object")
         check_schema_version(data, f"the meta of {data.get('filename')}")

@@ -21,6 +21,7 @@ from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
+from tidegate.core.json_shape import load_json
 from tidegate.errors import ObjectExists, ObjectMissing, RunStopped, StorageError, TidegateError
 from tidegate.observe import events
 from tidegate.observe.wording import count, duration
@@ -65,7 +66,7 @@ class Note:
     def from_bytes(cls, content: bytes) -> Note:
         """The content read back; one that is damaged is that of a run of which nothing is known."""
         try:
-            data = json.loads(content)
+            data = load_json(content)
             process = data["process"]
             return cls(str(data["run"]), str(data["since"]), None if process is None else str(process), data["beat"])
         except (ValueError, KeyError, TypeError):
