@@ -1,6 +1,8 @@
 """Runs every benchmark: one process each, or with ``--quick`` all in this one, with one Spark session.
 
-``python -m benchmarks.all [--quick]``.
+``python -m benchmarks.all [--quick]``. What was measured is gathered in one file: of a full run in
+``benchmarks/history``, which is kept, of a quick one in ``benchmarks/results/quick``. ``python -m benchmarks.compare``
+tells two of them apart.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ import subprocess
 import sys
 import time
 from importlib import import_module
+
+from benchmarks import report
 
 NAMES = (
     "throughput",
@@ -26,6 +30,7 @@ NAMES = (
     "units",
     "commands",
     "durability",
+    "latency",
 )
 QUICK = ("throughput", "idle_poll", "memory", "decode")
 
@@ -33,6 +38,7 @@ QUICK = ("throughput", "idle_poll", "memory", "decode")
 def main() -> int:
     """Zero when every benchmark ran through."""
     codes = []
+    began = time.time()
     for name in QUICK if "--quick" in sys.argv else NAMES:
         print(f"\n=== {name}", flush=True)
         started = time.monotonic()
@@ -41,6 +47,8 @@ def main() -> int:
         else:
             codes.append(subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=False).returncode)
         print(f"({name} took {time.monotonic() - started:.0f} s)", flush=True)
+    gathered = report.gather(report.RESULTS / "quick" if "--quick" in sys.argv else report.HISTORY, since=began)
+    print(f"\nall numbers: {gathered}")
     return max(codes, default=0)
 
 

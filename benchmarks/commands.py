@@ -57,12 +57,14 @@ def main() -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory(prefix="tidegate-commands-") as place:
         project(Path(place))
-        rows = []
+        rows, stored = [], {}
         for arguments in COMMANDS:
             taken = [seconds(arguments, Path(place)) for _ in range(RUNS)]
             wall, processor = (statistics.median(column) for column in zip(*taken, strict=True))
             rows.append((" ".join(arguments), f"{wall:.2f}", f"{processor:.2f}"))
+            stored[" ".join(arguments)] = {"wall": wall, "processor": processor}
     report.table("commands that look", ("command", "seconds", "of them processor"), rows)
+    report.store("commands", {"seconds": stored})
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from benchmarks import report
 from servers import s3
 from tidegate.core.files.advance import advance
 from tidegate.core.files.planner import Sizing, plan_paths
@@ -201,6 +202,9 @@ def main() -> None:
     machine = {"cpus": os.cpu_count(), "platform": platform.platform(), "python": platform.python_version()}
     result = {"benchmark": "idle_poll", "machine": machine, "rows": [asdict(row) for row in rows]}
     print(table(rows))
+    names = ("engine", "where", "layout", "files", "mode")
+    seconds = {", ".join(str(getattr(row, name)) for name in names): row.milliseconds / 1000 for row in rows}
+    report.store("idle_poll", {"seconds": seconds})
     print(json.dumps(result))
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")

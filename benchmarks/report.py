@@ -8,6 +8,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RESULTS = Path(__file__).parent / "results"
+HISTORY = Path(__file__).parent / "history"
+"""Runs of all benchmarks, a file each, named by the day; part of the repository."""
 
 
 def machine() -> str:
@@ -81,6 +84,20 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -
     for row in rows:
         print("| " + " | ".join(str(cell) for cell in row) + " |")
     print(flush=True)
+
+
+def gather(folder: Path, results: Path = RESULTS, since: float = 0.0) -> Path | None:
+    """One file in ``folder``, named by the moment, of what was stored since then; None where nothing was."""
+    files = sorted(path for path in results.glob("*.json") if path.stat().st_mtime >= since)
+    if not files:
+        return None
+    found = {path.stem: json.loads(path.read_text()) for path in files}
+    now = datetime.now(UTC)
+    whole = {"date": now.isoformat(timespec="seconds"), "machine": machine(), "benchmarks": found}
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{now:%Y-%m-%dT%H%M}.json"
+    path.write_text(json.dumps(whole, indent=2) + "\n")
+    return path
 
 
 def store(name: str, result: Mapping[str, object]) -> None:
