@@ -1,19 +1,29 @@
 """A table of PostgreSQL with a skewed key into memory: Tidegate beside ``spark.read.jdbc`` with as many connections.
 
-    python -m benchmarks.jdbc [--rows 10000000] [--parallelism 4] [--rounds 3] [--cores 2] [--quick]
+    python -m benchmarks.jdbc [--rows 10000000] [--table-rows 3000000] [--parallelism 4] [--rounds 3] [--cores 2]
+        [--quick]
 
 The key of nine rows in ten lies in the first thousandth of its range: equal ranges are unequal shares. Both read
 every row (Spark's sink ``noop``, which computes all columns and keeps nothing), in turns, in one warm session. Then an
 increment of one row in a hundred is read, which should cost about a hundredth. The server runs on this machine.
+
+Then both fill a Delta table from the first rows of the same table, end to end: a first run of a pipeline that appends,
+with its position in the commit, beside ``spark.read.jdbc(…).write.format("delta")`` with as many connections, whose
+equal ranges of the identity are equal shares, and with one connection.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.report import alternate, consumed, machine, medians, store
+from tidegate import run
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.spark.jars import POSTGRESQL
 from tidegate.spark.readers.jdbc import JdbcReader
@@ -21,6 +31,11 @@ from tidegate.spark.session import open_session
 from tidegate.specs.columns import ColumnSource, JdbcRead
 from tidegate.specs.locations import Secret
 from tidegate.specs.project import SchemaSpec, SparkSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from servers.postgres import Server
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
@@ -34,10 +49,47 @@ from generate_series(1, {rows}::bigint) n
 INDEXES = ("create index on events (key)", "create index on events (id)", "vacuum analyze events")
 
 
+def into_tables(
+    session: SparkSession, server: Server, folder: Path, rows: int, parallelism: int
+) -> dict[str, Callable[[int], None]]:
+    """Contenders that fill a new table each time."""
+    from servers import postgres
+
+    query = f"(select * from events where id <= {rows}) as wanted"
+    properties = {"user": postgres.USER, "password": postgres.PASSWORD, "fetchsize": "10000"}
+    properties |= {"driver": "org.postgresql.Driver"}
+
+    def with_tidegate(turn: int) -> None:
+        connection = {"type": "jdbc", "url": server.jdbc_url(), "user": postgres.USER, "password": postgres.PASSWORD}
+        source = {"connection": "shop", "table": "events", "filter_expression": f"id <= {rows}"}
+        source |= {"watermark_columns": ["id"], "parallelism": parallelism}
+        pipeline = {"source": source, "sink": {"table_uri": str(folder / f"tidegate-{turn}")}}
+        path = folder / "jdbc.yml"
+        path.write_text(json.dumps({"connections": {"shop": connection}, "pipelines": {"events": pipeline}}))
+        (report,) = run(path).sources
+        assert report.rows == rows, report
+
+    def with_spark(turn: int) -> None:
+        bounds = {"lowerBound": 1, "upperBound": rows + 1, "numPartitions": parallelism}
+        frame = session.read.jdbc(server.jdbc_url(), query, column="id", properties=properties, **bounds)
+        frame.write.format("delta").save(str(folder / f"spark-{turn}"))
+
+    def with_one_connection(turn: int) -> None:
+        frame = session.read.jdbc(server.jdbc_url(), query, properties=properties)
+        frame.write.format("delta").save(str(folder / f"single-{turn}"))
+
+    return {
+        "into a table: tidegate": with_tidegate,
+        "into a table: spark": with_spark,
+        "into a table: spark, one connection": with_one_connection,
+    }
+
+
 def main() -> None:
     """Fill the server, then let both read."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--table-rows", type=int, default=3_000_000)
     parser.add_argument("--parallelism", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)
@@ -53,7 +105,7 @@ def main() -> None:
             for statement in INDEXES:
                 connection.execute(statement.encode())
         master = f"local[{given.cores}]"
-        session = open_session(SparkSpec(master=master), packages=(POSTGRESQL,))
+        session = open_session(SparkSpec(master=master), delta=True, packages=(POSTGRESQL,))
         read = JdbcRead(
             server.jdbc_url(),
             user=postgres.USER,
@@ -82,10 +134,20 @@ def main() -> None:
         contenders = {"tidegate": with_tidegate, "spark.read.jdbc": with_spark, "tidegate, 1 %": increment}
         increment(0)  # so that the session is warm for all
         seconds = alternate(contenders, rounds)
+        with tempfile.TemporaryDirectory(prefix="tidegate-jdbc-") as folder:
+            tables = into_tables(session, server, Path(folder), min(rows, given.table_rows), given.parallelism)
+            for work in tables.values():
+                work(-1)  # so that the session is warm for all
+            seconds |= alternate(tables, rounds)
         middle = medians(seconds)
         print(f"{machine()}; {rows:,} rows, {given.parallelism} connections, {given.cores} tasks at once")
         print(f"full read: {middle['spark.read.jdbc'] / middle['tidegate']:.2f} times as fast as spark.read.jdbc")
         print(f"increment: {middle['tidegate, 1 %'] / middle['tidegate']:.3f} of the full read")
+        ours = middle["into a table: tidegate"]
+        others = ("into a table: spark", "into a table: spark, one connection")
+        print(
+            "into a table: " + ", ".join(f"{middle[each] / ours:.2f} times as fast as {each[14:]}" for each in others)
+        )
         store("jdbc", {"rows": rows, "parallelism": given.parallelism, "seconds": seconds})
         session.stop()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import sys
 from collections.abc import Sequence
@@ -40,6 +41,9 @@ MODULES = {
 }
 """The commands in the order of the help, each with the module of this package that has a function of its name."""
 
+LESS_OFTEN = (50_000, 20, 20)
+"""When Python looks for garbage: what is made while modules load and a configuration is checked is none."""
+
 
 class Program(Group):
     """The outermost command: loads commands late, and turns every error into a message and an exit code."""
@@ -57,6 +61,7 @@ class Program(Group):
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> NoReturn:
         """Run the arguments and exit; never returns."""
+        gc.set_threshold(*LESS_OFTEN)
         arguments = list(sys.argv[1:] if args is None else args)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
