@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 
 from support.lake import Lake
 from tidegate.commands.run import run_on
+from tidegate.failpoints import arm, arm_by
 from tidegate.observe import events
 from tidegate.observe.events import Event
 from tidegate.runs.in_process import InProcessEngine
@@ -59,6 +60,33 @@ def test_a_meta_of_a_partitioned_table_has_the_five_fields_and_they_are_true(tmp
     assert meta["source_file"] == f"file://{tmp_path}/data/{DAY}/1706450400-a.ndjson.gz"
     ours = {"schema_version", "pipeline", "source", "attempt", "ranges", "stats", "schema"}
     assert set(meta) == {"filename", "size", "record_count", "partition_values", "source_file", *ours}
+
+
+def test_a_staged_unit_is_written_in_its_order_parquet_then_metas_then_the_signal(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, sink_settings=BY_DAY, pipeline_settings={"delivery": "staged"})
+    lake.arrive(f"{DAY}/1.ndjson")
+    lake.arrive(f"{DAY}/2.ndjson", ts="2026-01-29T00:00:00Z")
+    pending = tmp_path / "lake/events/_staging/pending"
+    there: list[tuple[str, int, int, int]] = []
+
+    def look(place: str) -> None:
+        if place.startswith("staging."):
+            found = (parquet_files(lake), list(pending.glob("*.meta.json")), list(pending.glob("*/*/*.unit.json")))
+            there.append((place, *map(len, found)))
+
+    arm_by(look)
+    try:
+        assert lake.run().ok
+    finally:
+        arm("")
+    assert there == [
+        ("staging.meta.before", 2, 0, 0),
+        ("staging.meta.after", 2, 1, 0),
+        ("staging.meta.before", 2, 1, 0),
+        ("staging.meta.after", 2, 2, 0),
+        ("staging.unit.before", 2, 2, 0),
+        ("staging.unit.after", 2, 2, 1),
+    ]
 
 
 @pytest.mark.parametrize("codec", ["snappy", "gzip", "zstd", "lz4", "uncompressed"])
