@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from tidegate.commands.files import compact_ledger as compact_ledger
     from tidegate.commands.files import export_ledger as export_ledger
     from tidegate.commands.files import files as files
+    from tidegate.commands.ingest import IngestOptions as IngestOptions
+    from tidegate.commands.ingest import ingest as ingest
+    from tidegate.commands.init import init as init
     from tidegate.commands.installation import set_up as set_up
     from tidegate.commands.reconcile import reconcile as reconcile
     from tidegate.commands.recover import recover as recover
@@ -92,6 +95,8 @@ if TYPE_CHECKING:
     from tidegate.reports.run import DemoReport as DemoReport
     from tidegate.reports.run import FailedFile as FailedFile
     from tidegate.reports.run import FailedUnit as FailedUnit
+    from tidegate.reports.run import IngestReport as IngestReport
+    from tidegate.reports.run import InitReport as InitReport
     from tidegate.reports.run import LettersReport as LettersReport
     from tidegate.reports.run import RunReport as RunReport
     from tidegate.reports.run import SourcePlan as SourcePlan
@@ -206,6 +211,8 @@ _NAMES = {
     "commands.demo": "demo",
     "commands.doctor": "doctor",
     "commands.files": "compact_ledger export_ledger files",
+    "commands.ingest": "IngestOptions ingest",
+    "commands.init": "init",
     "commands.installation": "set_up",
     "commands.reconcile": "reconcile",
     "commands.recover": "recover",
@@ -233,8 +240,8 @@ _NAMES = {
         "WatermarkHistory"
     ),
     "reports.run": (
-        "Adoption ChaosReport Check ColumnSourcePlan DemoReport FailedFile FailedUnit LettersReport RunReport "
-        "SourcePlan SourceReport SourceStatus TableCareReport WatermarkView WorkProgress"
+        "Adoption ChaosReport Check ColumnSourcePlan DemoReport FailedFile FailedUnit IngestReport InitReport "
+        "LettersReport RunReport SourcePlan SourceReport SourceStatus TableCareReport WatermarkView WorkProgress"
     ),
     "reports.schema": "ColumnSeen SchemaChange SchemaColumn SchemaDiff SchemaInference SchemaView TableRewrite",
     "reports.staging": (

@@ -20,6 +20,8 @@ from tidegate.specs.masking import remembering
 MODULES = {
     "setup": "setup",
     "demo": "demo",
+    "ingest": "ingest",
+    "init": "init",
     "plan": "plan",
     "run": "run",
     "commit": "commit",

@@ -75,6 +75,11 @@ def run(
             config, pipeline, mode=mode, emit=emit, stop=stop, accept_new_partitions=accept_new_partitions
         )
     invocation.give(report, lambda report: render_run(report, quote(str(config))))
+    return code_of(report, stop)
+
+
+def code_of(report: RunReport, stop: threading.Event) -> int:
+    """The exit code of a run."""
     codes = {source.exit_code or 1 for source in report.sources if source.error}
     codes |= {1 for source in report.sources if source.failed or source.failed_units}
     return exit_code(ok=report.ok, codes=codes, stopped=stop.is_set())

@@ -153,6 +153,32 @@ class RunReport(Report):
 
 
 @dataclass(frozen=True, slots=True)
+class IngestReport(Report):
+    """What was found out about a source, the configuration that it amounts to, and what its run did.
+
+    ``found`` has labels and what they say. ``variables`` must be set before the configuration is used again, ``saved``
+    is the file that it was saved as, and ``run`` is None where nothing was run.
+    """
+
+    pipeline: str
+    found: tuple[tuple[str, str], ...]
+    yaml: str
+    variables: tuple[str, ...] = ()
+    saved: str | None = None
+    run: RunReport | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InitReport(Report):
+    """The files of a new project; ``variables`` is the one that names what to set before a run, if something is."""
+
+    folder: str
+    files: tuple[str, ...]
+    next_commands: tuple[str, ...]
+    variables: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SourceStatus(Report):
     """Where one source stands: its position, how far behind it is, and where that was read from.
 

@@ -464,6 +464,8 @@ COMPACTION = (
     ledger.LedgerCompaction("events", "europe", 0, 0),
 )
 
+INGESTED = run.IngestReport("orders", (("source", "files at in"),), "pipelines: {}\n", ("KEY",), "p.yml", REPORT)
+
 RESULTS: Mapping[str, Any] = {
     "adopt": ADOPTIONS,
     "adopt_files": FILE_ADOPTION,
@@ -479,6 +481,8 @@ RESULTS: Mapping[str, Any] = {
     "files": FILES,
     "import_properties": IMPORTED,
     "infer_schema": INFERENCE,
+    "ingest": INGESTED,
+    "init": run.InitReport("shop", ("pipelines.yml",), ("tidegate plan shop/pipelines.yml",), "shop/.env.example"),
     "list_letters": LETTERS,
     "load": PROJECT,
     "optimize_table": CARE,

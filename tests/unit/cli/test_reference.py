@@ -74,6 +74,7 @@ def test_the_exit_codes_are_those_of_the_errors() -> None:
 
 
 NEEDED = {
+    "tidegate ingest": ["landing", "lake"],
     "tidegate watermark set": ["--to", "d=1/a", "--yes"],
     "tidegate watermark reset": ["--all", "--yes"],
     "tidegate replay": ["--files", "*", "--yes"],

@@ -1,0 +1,362 @@
+"""Ingest without a configuration: what the source is, is found out; a configuration is drafted from it, loaded and run.
+
+The draft is text, and goes the way of every configuration file. Whoever saves it goes on from the same position: the
+pipeline has the same name, the source the same address. Passwords of addresses become variables of the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
+
+import yaml
+
+from tidegate.commands.run import run
+from tidegate.commands.setup import load
+from tidegate.config import load as load_text
+from tidegate.core.files.discovery import ending_of, format_of
+from tidegate.errors import ConfigError
+from tidegate.observe.events import Emit, ignore
+from tidegate.observe.wording import count
+from tidegate.reports.run import IngestReport
+from tidegate.sources.file_names import SAMPLE, Order, names_sort_in_time, sample
+from tidegate.specs.locations import Location, looks_secret
+from tidegate.specs.project import Format, ProjectSpec
+from tidegate.storage.options import absolute
+from tidegate.storage.port import ObjectInfo, ObjectStore
+from tidegate.storage.stores import open_store
+
+DATABASES = {
+    "postgresql": "postgresql",
+    "postgres": "postgresql",
+    "mysql": "mysql",
+    "mariadb": "mariadb",
+    "sqlserver": "sqlserver",
+}
+"""Schemes of addresses, and the word after ``jdbc:``."""
+SCANS = {Format.CSV: "csv", Format.PARQUET: "parquet", Format.NDJSON: "json", Format.JSON: "json"}
+"""How a folder is read whose rows are followed by a column."""
+FORMATS = tuple(each.value for each in Format)
+TABLE_FORMATS = ("delta", "iceberg")
+PEEK = 64 * 1024
+
+
+class Dumper(yaml.SafeDumper):
+    """Writes lists in brackets, as people do."""
+
+
+Dumper.add_representer(
+    list, lambda dumper, items: dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=True)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """What a person says of a source besides its address: everything that cannot be found out.
+
+    ``table`` and ``records`` are places inside a database and an API. ``partition_by`` is ``COLUMN``,
+    ``COLUMN:TEMPLATE``, or a template that is filled from the paths of files.
+    """
+
+    name: str | None = None
+    format: str | None = None
+    table: str | None = None
+    records: str | None = None
+    watermark: tuple[str, ...] = ()
+    merge_keys: tuple[str, ...] = ()
+    partition_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineDraft:
+    """A configuration in the making: ``source`` and perhaps a ``connection``, and what was found out, in words.
+
+    ``secrets`` are values that the configuration refers to as variables.
+    """
+
+    source: Mapping[str, Any]
+    found: tuple[tuple[str, str], ...]
+    connection: Mapping[str, Any] | None = None
+    infer: bool = False
+    secrets: Mapping[str, str] = field(default_factory=dict)
+
+
+def ingest(
+    source: str,
+    table: str,
+    options: IngestOptions | None = None,
+    *,
+    save: Path | None = None,
+    dry_run: bool = False,
+    emit: Emit = ignore,
+    stop: threading.Event | None = None,
+    show: Callable[[IngestReport], None] = lambda report: None,
+) -> IngestReport:
+    """Reads a folder, a bucket, a database, a Delta or Iceberg table or an API into a Delta table, and drafts the YAML.
+
+    ``show`` hears what was found out before the run begins. A second call goes on from the position of the first, and
+    so does a run of the configuration that was saved as ``save``, which must be a new file. ``dry_run`` runs nothing.
+    """
+    options = options or IngestOptions()
+    if save is not None and save.exists():
+        raise ConfigError((f"{save}: already exists; give --save another file, or remove it",))
+    base = Path.cwd() if save is None else save.absolute().parent
+    draft = draft_pipeline(source, options, base)
+    name = options.name or _name_of(table)
+    text = _written(draft, name, table, options, base)
+    project = load(_loaded(text, draft, base))
+    report = IngestReport(name, draft.found, text, tuple(draft.secrets))
+    show(report)
+    if not dry_run:
+        report = replace(report, run=run(project, emit=emit, stop=stop))
+    if save is not None:
+        save.write_text(text, encoding="utf-8")
+        report = replace(report, saved=str(save))
+    return report
+
+
+def _loaded(text: str, draft: PipelineDraft, base: Path) -> ProjectSpec:
+    """The draft as a project; a problem is told by its key, since nobody has seen the lines of this file."""
+    try:
+        return load_text(text, env={**os.environ, **draft.secrets}, base=base)
+    except ConfigError as error:
+        raise ConfigError(tuple(re.sub(r"^<text>:\d+: ", "", each) for each in error.problems)) from None
+
+
+def draft_pipeline(source: str, options: IngestOptions, base: Path) -> PipelineDraft:
+    """What ``source`` is, by its address and by what lies there; paths are written as seen from ``base``."""
+    scheme = source.partition(":")[0].lower()
+    if scheme == "jdbc" or scheme in DATABASES:
+        return _draft_database(source, options)
+    if scheme in ("http", "https"):
+        return _draft_api(source, options)
+    for given, option, where in (
+        (options.table, "--table", "a database"),
+        (options.records, "--records", "an API"),
+    ):
+        if given:
+            raise ConfigError((f"{option} is for {where}, and {source} is a place of files; leave it out",))
+    return _draft_place(source, options, base)
+
+
+def _draft_place(source: str, options: IngestOptions, base: Path) -> PipelineDraft:
+    """A Delta or Iceberg table, or files."""
+    uri = absolute(source, Path.cwd())
+    store = open_store(Location(uri))
+    if not store.exists():
+        raise ConfigError((f"{source}: there is no such place; give a folder, a bucket or the address of a server",))
+    written = {"source_uri": _as_seen_from(source, base)}
+    kind = options.format if options.format in TABLE_FORMATS else _table_format(store)
+    if kind is not None and options.format in (None, kind):
+        found = ("source", f"a {kind.capitalize()} table at {source}")
+        return PipelineDraft({"type": kind, **written, **_followed(options)}, (found, *_words(options)))
+    files = sample(store)
+    format, told = _format_of(files, store, options.format, source)
+    if options.watermark or options.merge_keys:
+        if format not in SCANS:
+            raise ConfigError((f"{format} files are followed by their names; leave out --watermark and --merge-key",))
+        lines = {"lines": False} if format is Format.JSON else {}
+        read = {"type": SCANS[format], **written, **lines, **_followed(options)}
+        return PipelineDraft(read, (("source", f"files at {source}"), ("format", told), *_words(options)))
+    return PipelineDraft(
+        {**written, "format": str(format)},
+        (("source", f"files at {source}"), ("format", told), ("follows", _names_words(files))),
+        infer=True,
+    )
+
+
+def _table_format(store: ObjectStore) -> str | None:
+    """Whether a table lies at the top of the store, and of which format."""
+    top = store.list_directory()
+    if "_delta_log" in top.directories:
+        return "delta"
+    listed = store.list("metadata") if "metadata" in top.directories else ()
+    return "iceberg" if any(each.path.endswith(".metadata.json") for each in islice(listed, SAMPLE)) else None
+
+
+def _format_of(files: Sequence[ObjectInfo], store: ObjectStore, given: str | None, source: str) -> tuple[Format, str]:
+    """The format of files and how it is known: given, or the one that all endings stand for."""
+    if given is not None:
+        return Format(given), given
+    endings = Counter(ending_of(each.path) for each in files)
+    formats = {format_of(ending) for ending in endings}
+    shown = ", ".join(f"{number:,} in {ending or 'nothing'}" for ending, number in endings.most_common(5))
+    if not files:
+        raise ConfigError((f"{source}: no file is there yet; name the format with --format: {', '.join(FORMATS)}",))
+    (format, *others) = sorted(formats, key=lambda each: (each is None, str(each)))
+    if format is None or others:
+        what = "more than one format" if format else "no format that is known"
+        raise ConfigError(
+            (f"{source}: file names end in {what} ({shown}); name the format with --format: {', '.join(FORMATS)}",)
+        )
+    if format is Format.NDJSON and _is_array(files[0], store):
+        format = Format.JSON
+    least = "at least " if len(files) == SAMPLE else ""
+    return format, f"{format} ({least}{count(len(files), 'file')}: {shown})"
+
+
+def _is_array(file: ObjectInfo, store: ObjectStore) -> bool:
+    """Whether a JSON file is one array rather than an object per line; one that is compressed by zstd is not opened."""
+    if not ending_of(file.path).startswith(".json") or file.path.endswith((".jsonl", ".zst")):
+        return False
+    begin = store.get_range(file.path, 0, min(PEEK, file.size)) if file.size else b""
+    if file.path.endswith(".gz"):
+        begin = zlib.decompressobj(wbits=31).decompress(begin, PEEK)
+    return begin.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
+
+
+def _names_words(files: Sequence[ObjectInfo]) -> str:
+    told = "the set of all paths that were read"
+    if names_sort_in_time(files).order is Order.IN_TIME:
+        return f"{told}; names sort in time, so use_watermark: true in the YAML would list only what is new"
+    return told
+
+
+def _draft_database(source: str, options: IngestOptions) -> PipelineDraft:
+    if not options.table:
+        raise ConfigError(("name the table of the database with --table, such as --table public.orders",))
+    address = source.removeprefix("jdbc:") if re.match(r"jdbc:\w+://", source) else source
+    parts = urlsplit(address)
+    if parts.scheme.lower() not in DATABASES or ";" in source:
+        connection: dict[str, Any] = {"type": "jdbc", "url": source}
+        return _database_draft(connection, {}, "a database", options)
+    kind = DATABASES[parts.scheme.lower()]
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    user = unquote(parts.username) if parts.username else query.pop("user", None)
+    password = unquote(parts.password) if parts.password else query.pop("password", None)
+    more = f"?{urlencode(query, quote_via=quote)}" if query else ""
+    connection = {"type": "jdbc", "url": f"jdbc:{kind}://{_host(parts)}{parts.path}{more}"}
+    secrets = {}
+    if user:
+        connection["user"] = user
+    if password:
+        variable = _variable(parts.path.strip("/") or kind, "PASSWORD")
+        connection["password"] = f"${{{variable}}}"
+        secrets[variable] = password
+    return _database_draft(connection, secrets, f"{kind} at {_host(parts)}{parts.path}", options)
+
+
+def _database_draft(
+    connection: Mapping[str, Any], secrets: Mapping[str, str], where: str, options: IngestOptions
+) -> PipelineDraft:
+    read = {"connection": "database", "table": options.table, **_followed(options)}
+    found = (("source", f"{options.table} in {where}"), *_words(options))
+    return PipelineDraft(read, found, connection, secrets=secrets)
+
+
+def _draft_api(source: str, options: IngestOptions) -> PipelineDraft:
+    if options.table or options.format:
+        raise ConfigError(("--table and --format mean nothing for an API; leave them out",))
+    parts = urlsplit(source)
+    connection: dict[str, Any] = {"type": "http", "url": f"{parts.scheme}://{_host(parts)}"}
+    host = _variable(parts.hostname or "api")
+    secrets: dict[str, str] = {}
+    params = dict(parse_qsl(parts.query, keep_blank_values=True))
+    keys = [name for name in params if looks_secret(name)]
+    if len(keys) + bool(parts.password) > 1:
+        raise ConfigError(("the address has more than one secret; write a configuration: `tidegate init --api`",))
+    if parts.password:
+        secrets[f"{host}_PASSWORD"] = unquote(parts.password)
+        connection["auth"] = {
+            "type": "basic",
+            "user": unquote(parts.username or ""),
+            "password": f"${{{host}_PASSWORD}}",
+        }
+    for name in keys:
+        secrets[f"{host}_KEY"] = params.pop(name)
+        connection["auth"] = {"type": "api_key", "place": "params", "name": name, "token": f"${{{host}_KEY}}"}
+    read: dict[str, Any] = {"connection": "api", "path": parts.path or "/"}
+    read |= {"params": params} if params else {}
+    read |= {"records": options.records} if options.records else {}
+    records = f"records in {options.records!r}" if options.records else "the answer is the list of records"
+    found = (("source", f"an API at {_host(parts)}{parts.path}"), ("records", records), *_words(options))
+    return PipelineDraft({**read, **_followed(options)}, found, connection, secrets=secrets)
+
+
+def _followed(options: IngestOptions) -> dict[str, Any]:
+    return {"watermark_columns": list(options.watermark)} if options.watermark else {}
+
+
+def _load_type(options: IngestOptions) -> str:
+    if options.merge_keys:
+        return "merge_upsert"
+    return "append" if options.watermark else "overwrite"
+
+
+def _words(options: IngestOptions) -> Iterable[tuple[str, str]]:
+    """How rows are followed and loaded."""
+    if options.watermark:
+        yield "follows", f"the greatest value of {', '.join(options.watermark)}"
+    else:
+        yield "follows", "nothing: each run reads everything; --watermark names a column that grows"
+    match _load_type(options):
+        case "merge_upsert":
+            yield "loads", f"rows with equal {', '.join(options.merge_keys)} replace each other (merge_upsert)"
+        case "append":
+            yield "loads", "new rows are added (append); --merge-key names the columns of rows that are corrected"
+        case _:
+            yield "loads", "each run replaces the table (overwrite)"
+
+
+def _written(draft: PipelineDraft, name: str, table: str, options: IngestOptions, base: Path) -> str:
+    """The YAML of a draft."""
+    sink: dict[str, Any] = {"table_uri": _as_seen_from(table, base)}
+    if not draft.infer:
+        sink["load_type"] = _load_type(options)
+        sink |= {"merge_keys": list(options.merge_keys)} if options.merge_keys else {}
+    if options.partition_by:
+        sink["partition_by"] = _partition_by(options.partition_by, of_files=draft.infer)
+    pipeline = {"source": dict(draft.source), **({"schema": {"infer": True}} if draft.infer else {}), "sink": sink}
+    connection = draft.source.get("connection")
+    document = {"connections": {connection: dict(draft.connection or {})}} if connection else {}
+    text: str = yaml.dump(
+        {**document, "pipelines": {name: pipeline}}, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100
+    )
+    return text
+
+
+def _partition_by(given: str, *, of_files: bool) -> dict[str, str]:
+    """``COLUMN``, ``COLUMN:TEMPLATE`` or a template, in the words of the configuration."""
+    column, is_both, template = given.partition(":")
+    if is_both:
+        return {"prefix_template": template, "column": column}
+    if "=" in given or "%" in given or not of_files:
+        return {"prefix_template": given}
+    return {"prefix_template": given, "column": given}
+
+
+def _as_seen_from(place: str, base: Path) -> str:
+    """A place as a file in ``base`` names it; an address stays as it is."""
+    if "://" in place or os.path.isabs(place) or place.startswith("~") or base == Path.cwd():
+        return place
+    return os.path.relpath(place, base)
+
+
+def _host(parts: SplitResult) -> str:
+    """Host and port, without credentials."""
+    return parts.netloc.rpartition("@")[2]
+
+
+def _variable(*words: str) -> str:
+    """The name of a variable of the environment.
+
+    >>> _variable("my-shop", "PASSWORD")
+    'MY_SHOP_PASSWORD'
+    """
+    name = re.sub(r"\W+", "_", "_".join(words), flags=re.ASCII).strip("_").upper()
+    return f"_{name}" if name[:1].isdigit() else name
+
+
+def _name_of(table: str) -> str:
+    """The last part of a table's address, as the name of its pipeline."""
+    name = re.sub(r"[^\w.-]+", "_", re.split(r"[/\\]", table.rstrip("/\\"))[-1], flags=re.ASCII).strip("_.-")
+    return name or "ingest"

@@ -1,0 +1,235 @@
+"""Ingest without a configuration: what is found out, what it amounts to, and that it goes on from the same position."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+from deltalake import write_deltalake
+
+import tidegate
+from servers import api as api_server
+from servers.api import Answer, Api
+from support.canary import CANARY
+from tidegate import ConfigError, IngestOptions
+from tidegate.cli.main import cli
+from tidegate.commands import ingest as command
+from tidegate.config import load
+from tidegate.protocol.delta import query
+from tidegate.reports.run import IngestReport, RunReport
+from tidegate.runs.in_process import InProcessEngine
+from tidegate.runs.loop import Loop
+from tidegate.specs.locations import Location
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Runs happen in this process, and everything in this folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "run", lambda project, **other: in_process(project))
+    return tmp_path
+
+
+def in_process(project: Any) -> RunReport:
+    return Loop(project, InProcessEngine(), 2).once(project.pipelines)
+
+
+def run_saved(path: Path) -> RunReport:
+    return in_process(load(path, env=os.environ))
+
+
+def rows(table: str) -> int:
+    return int(query(Location(Path(table).absolute().as_uri()), "select count(*) as n from t")[0]["n"])
+
+
+def write(path: str, text: str) -> None:
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(gzip.compress(text.encode()) if path.endswith(".gz") else text.encode())
+
+
+def done(report: IngestReport) -> RunReport:
+    assert report.run is not None
+    assert report.run.ok, [each.error for each in report.run.sources]
+    return report.run
+
+
+def said(report: IngestReport, label: str) -> str:
+    return dict(report.found)[label]
+
+
+FOLDERS = {
+    "csv": ("a.csv", "id,name\n1,one\n2,two\n"),
+    "ndjson": ("a.ndjson.gz", '{"id": 1}\n{"id": 2}\n'),
+    "json": ("a.json.gz", ' [{"id": 1}, {"id": 2}]'),
+}
+
+
+@pytest.mark.parametrize("format", FOLDERS)
+def test_the_format_of_a_folder_is_found_and_told(format: str) -> None:
+    name, text = FOLDERS[format]
+    write(f"in/{name}", text)
+    report = tidegate.ingest("in", "lake/t")
+    assert said(report, "format") == f"{format} (1 file: 1 in .{name.partition('.')[2]})"
+    assert (done(report).sources[0].rows, rows("lake/t")) == (2, 2)
+
+
+def test_a_saved_configuration_goes_on_from_the_same_position() -> None:
+    write("in/a.csv", "id\n1\n2\n")
+    first = done(tidegate.ingest("in", "lake/orders", save=Path("pipelines.yml")))
+    assert (first.sources[0].pipeline, first.sources[0].rows) == ("orders", 2)
+    write("in/b.csv", "id\n3\n")
+    again = run_saved(Path("pipelines.yml"))
+    assert (again.sources[0].files, again.sources[0].rows) == (1, 1)
+    assert done(tidegate.ingest("in", "lake/orders")).sources[0].rows == 0
+    assert rows("lake/orders") == 3
+
+
+def test_a_configuration_in_another_folder_names_the_same_places() -> None:
+    write("in/a.csv", "id\n1\n")
+    Path("conf").mkdir()
+    tidegate.ingest("in", "lake/t", save=Path("conf/p.yml"))
+    assert "source_uri: ../in" in Path("conf/p.yml").read_text()
+    assert run_saved(Path("conf/p.yml")).sources[0].files == 0
+
+
+def test_a_file_that_is_there_is_not_overwritten_and_nothing_is_run() -> None:
+    write("in/a.csv", "id\n1\n")
+    write("p.yml", "mine")
+    with pytest.raises(ConfigError, match="already exists"):
+        tidegate.ingest("in", "lake/t", save=Path("p.yml"))
+    assert (Path("p.yml").read_text(), Path("lake").exists()) == ("mine", False)
+
+
+def test_a_dry_run_shows_and_reads_nothing() -> None:
+    write("in/a.csv", "id\n1\n")
+    report = tidegate.ingest("in", "lake/t", dry_run=True)
+    assert (report.run, Path("lake").exists(), "format: csv" in report.yaml) == (None, False, True)
+
+
+def test_a_folder_followed_by_a_column_is_read_as_a_table() -> None:
+    write("in/a.csv", "id\n1\n2\n")
+    report = tidegate.ingest("in", "lake/t", IngestOptions(watermark=("id",)), save=Path("p.yml"))
+    assert done(report).sources[0].rows == 2
+    write("in/b.csv", "id\n2\n3\n")
+    assert run_saved(Path("p.yml")).sources[0].rows == 1
+
+
+def test_a_delta_table_is_known_by_its_log() -> None:
+    write_deltalake("from", pa.table({"id": [1, 2]}))
+    report = tidegate.ingest("from", "lake/t", IngestOptions(watermark=("id",), name="copy"))
+    assert said(report, "source") == "a Delta table at from"
+    assert (done(report).sources[0].pipeline, rows("lake/t")) == ("copy", 2)
+
+
+def test_an_iceberg_table_is_known_by_its_metadata() -> None:
+    write("from/metadata/00000.metadata.json", "{}")
+    assert "type: iceberg" in tidegate.ingest("from", "lake/t", dry_run=True).yaml
+
+
+@pytest.fixture
+def server() -> Iterator[Api]:
+    with api_server.running() as found:
+        yield found
+
+
+def test_an_api_is_read_and_its_key_is_no_part_of_the_configuration(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.routes["/orders"] = lambda asked: Answer({"data": [{"id": 1}, {"id": 2}]})
+    options = IngestOptions(records="data", watermark=("id",))
+    report = tidegate.ingest(f"{server.url}/orders?size=2&api_key={CANARY}", "lake/t", options, save=Path("p.yml"))
+    assert done(report).sources[0].rows == 2
+    assert server.asked[0].params == {"size": "2", "api_key": CANARY}
+    assert CANARY not in report.yaml + Path("p.yml").read_text()
+    assert report.variables == ("_127_0_0_1_KEY",)
+    monkeypatch.setenv(report.variables[0], CANARY)
+    assert run_saved(Path("p.yml")).sources[0].rows == 0
+
+
+DATABASE = """\
+connections:
+  database:
+    type: jdbc
+    url: jdbc:postgresql://db:5433/my-shop?sslmode=require
+    user: reader
+    password: ${MY_SHOP_PASSWORD}
+pipelines:
+  orders:
+    source:
+      connection: database
+      table: public.orders
+      watermark_columns: [modified_at]
+    sink:
+      table_uri: lake/orders
+      load_type: merge_upsert
+      merge_keys: [id]
+"""
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"postgresql://reader:{CANARY}@db:5433/my-shop?sslmode=require",
+        f"jdbc:postgresql://db:5433/my-shop?user=reader&password={CANARY}&sslmode=require",
+    ],
+)
+def test_the_password_of_a_database_is_a_variable(address: str) -> None:
+    options = IngestOptions(table="public.orders", watermark=("modified_at",), merge_keys=("id",))
+    report = tidegate.ingest(address, "lake/orders", options, dry_run=True)
+    assert (report.yaml, report.variables) == (DATABASE, ("MY_SHOP_PASSWORD",))
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "told"),
+    [
+        ("nowhere", IngestOptions(), "nowhere: there is no such place"),
+        ("empty", IngestOptions(), "empty: no file is there yet; name the format with --format: ndjson"),
+        ("mixed", IngestOptions(), r"end in more than one format \(1 in .avro, 1 in .csv\); name the format with"),
+        ("odd", IngestOptions(), r"end in no format that is known \(1 in .txt\)"),
+        ("odd", IngestOptions(table="t"), "--table is for a database, and odd is a place of files"),
+        ("mixed", IngestOptions(format="avro", watermark=("id",)), "avro files are followed by their names"),
+        ("postgresql://db/shop", IngestOptions(), "with --table"),
+        ("https://api.example.org/x", IngestOptions(format="csv"), "--table and --format mean nothing for an API"),
+        ("https://u:p12345678@api.example.org/x?token=abcdefgh", IngestOptions(), "more than one secret"),
+        ("csv", IngestOptions(name="a b"), "is not a name"),
+    ],
+)
+def test_what_cannot_be_found_out_is_asked_for(source: str, options: IngestOptions, told: str) -> None:
+    Path("empty").mkdir()
+    write("mixed/a.csv", "id\n")
+    write("mixed/a.avro", "")
+    write("odd/a.txt", "")
+    write("csv/a.csv", "id\n1\n")
+    with pytest.raises(ConfigError, match=told):
+        tidegate.ingest(source, "lake/t", options)
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["ingest", *arguments])
+
+
+def test_the_command_tells_what_it_found_then_what_it_did_then_the_configuration() -> None:
+    write("in/a.csv", "id\n1\n")
+    result = invoke("in", "lake/t", "--save", "p.yml")
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 0
+    told = [
+        next(number for number, line in enumerate(lines) if each in line)
+        for each in ("format", "1 row in", "pipelines:")
+    ]
+    assert told == sorted(told)
+    assert lines[-1] == "  $ tidegate run p.yml"
+
+
+def test_the_command_is_json_when_asked() -> None:
+    write("in/a.csv", "id\n1\n")
+    found = json.loads(invoke("in", "lake/t", "--json", "--dry-run").stdout)
+    assert (found["pipeline"], found["run"], found["saved"]) == ("t", None, None)
