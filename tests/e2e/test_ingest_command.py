@@ -16,6 +16,7 @@ from deltalake import write_deltalake
 
 import tidegate
 from servers import api as api_server
+from servers import s3 as s3_server
 from servers.api import Answer, Api
 from support.canary import CANARY
 from tidegate import ConfigError, IngestOptions
@@ -27,6 +28,7 @@ from tidegate.reports.run import IngestReport, RunReport
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location
+from tidegate.storage.stores import open_store
 
 
 @pytest.fixture(autouse=True)
@@ -134,6 +136,33 @@ def test_an_iceberg_table_is_known_by_its_metadata() -> None:
     assert "type: iceberg" in tidegate.ingest("from", "lake/t", dry_run=True).yaml
 
 
+@pytest.mark.s3
+def test_a_bucket_is_read_with_the_credentials_of_the_environment(
+    s3: s3_server.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3.options.items():
+        monkeypatch.setenv(name, value)
+    options = IngestOptions(storage_options={"AWS_ALLOW_HTTP": "true"})
+    place = s3.location()
+    open_store(place).put("in/a.csv", b"id\n1\n2\n")
+    report = tidegate.ingest(f"{place.uri}/in/", f"{place.uri}/lake/orders", options, save=Path("p.yml"))
+    assert (report.pipeline, said(report, "format"), done(report).sources[0].rows) == (
+        "orders",
+        "csv (1 file: 1 in .csv)",
+        2,
+    )
+    assert "AWS_ALLOW_HTTP: ${AWS_ALLOW_HTTP}" in Path("p.yml").read_text()
+    assert s3_server.SECRET_KEY not in Path("p.yml").read_text()
+    open_store(place).put("in/b.csv", b"id\n3\n")
+    assert run_saved(Path("p.yml")).sources[0].rows == 1
+
+
+def test_a_table_inside_its_own_source_is_no_part_of_it() -> None:
+    write("in/a.csv", "id\n1\n2\n")
+    for expected in (2, 0):
+        assert done(tidegate.ingest("in", "in/lake/t")).sources[0].rows == expected
+
+
 @pytest.fixture
 def server() -> Iterator[Api]:
     with api_server.running() as found:
@@ -227,6 +256,17 @@ def test_the_command_tells_what_it_found_then_what_it_did_then_the_configuration
     ]
     assert told == sorted(told)
     assert lines[-1] == "  $ tidegate run p.yml"
+
+
+def test_a_storage_option_takes_its_value_from_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    write("in/a.csv", "id\n1\n")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
+    options = ("--storage-option", "AWS_SECRET_ACCESS_KEY", "--storage-option", "AWS_REGION=eu-west-1")
+    result = invoke("in", "s3://lake/t", "--dry-run", *options)
+    assert result.exit_code == 0
+    assert "AWS_SECRET_ACCESS_KEY: ${AWS_SECRET_ACCESS_KEY}" in result.output
+    assert (CANARY in result.output, "eu-west-1" in result.output) == (False, False)
+    assert "there is no such variable" in invoke("in", "s3://lake/t", "--storage-option", "NO_SUCH_NAME").stderr
 
 
 def test_the_command_is_json_when_asked() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,12 @@ NOT_SAVED = "pipelines.yml"
     type=click.Choice([*FORMATS, *TABLE_FORMATS]),
     help="What the files hold, if not known.",
 )
+@click.option(
+    "--storage-option",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A setting of buckets, such as AWS_REGION=…; NAME alone is the value of that variable. May be repeated.",
+)
 @click.option("--name", metavar="NAME", help="The pipeline's name (default: the last part of TABLE).")
 @click.option("--save", metavar="FILE", type=click.Path(path_type=Path), help="Write the configuration to a new file.")
 @click.option("--dry-run", is_flag=True, help="Show what would be read, and the configuration; run nothing.")
@@ -63,6 +70,7 @@ def ingest(
     merge_key: tuple[str, ...],
     partition_by: str | None,
     format: str | None,
+    storage_option: tuple[str, ...],
     name: str | None,
     save: Path | None,
     dry_run: bool,
@@ -74,7 +82,8 @@ def ingest(
     again, it goes on where it stopped.
     """
     stop = threading.Event()
-    options = IngestOptions(name, format, from_table, records, watermark, merge_key, partition_by)
+    settings = {each.partition("=")[0]: _value(each) for each in storage_option}
+    options = IngestOptions(name, format, from_table, records, watermark, merge_key, partition_by, settings)
 
     def show(report: IngestReport) -> None:
         if not invocation.as_json:
@@ -84,6 +93,14 @@ def ingest(
         report = tidegate.ingest(source, table, options, save=save, dry_run=dry_run, emit=emit, stop=stop, show=show)
     invocation.give(report, render_ingest)
     return 0 if report.run is None else code_of(report.run, stop)
+
+
+def _value(setting: str) -> str:
+    """The value of NAME=VALUE; of NAME alone, that of the variable."""
+    name, given, value = setting.partition("=")
+    if not given and name not in os.environ:
+        raise click.UsageError(f"--storage-option {name}: there is no such variable; give {name}=VALUE, or set it")
+    return value if given else os.environ[name]
 
 
 @page

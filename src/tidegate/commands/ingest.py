@@ -29,11 +29,11 @@ from tidegate.observe.events import Emit, ignore
 from tidegate.observe.wording import count
 from tidegate.reports.run import IngestReport
 from tidegate.sources.file_names import SAMPLE, Order, names_sort_in_time, sample
-from tidegate.specs.locations import Location, looks_secret
+from tidegate.specs.locations import Location, Options, looks_secret
 from tidegate.specs.project import Format, ProjectSpec
 from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectInfo, ObjectStore
-from tidegate.storage.stores import open_store
+from tidegate.storage.stores import comparable, inside, open_store
 
 DATABASES = {
     "postgresql": "postgresql",
@@ -64,7 +64,8 @@ class IngestOptions:
     """What a person says of a source besides its address: everything that cannot be found out.
 
     ``table`` and ``records`` are places inside a database and an API. ``partition_by`` is ``COLUMN``,
-    ``COLUMN:TEMPLATE``, or a template that is filled from the paths of files.
+    ``COLUMN:TEMPLATE``, or a template that is filled from the paths of files. ``storage_options`` are settings and
+    credentials of buckets, by the names of variables: the configuration refers to those.
     """
 
     name: str | None = None
@@ -74,6 +75,12 @@ class IngestOptions:
     watermark: tuple[str, ...] = ()
     merge_keys: tuple[str, ...] = ()
     partition_by: str | None = None
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, place: str) -> dict[str, Any]:
+        """The keys of a place besides its address."""
+        names = {name: f"${{{name}}}" for name in self.storage_options} if "://" in place else {}
+        return {"storage_options": names} if names else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +117,8 @@ def ingest(
     if save is not None and save.exists():
         raise ConfigError((f"{save}: already exists; give --save another file, or remove it",))
     base = Path.cwd() if save is None else save.absolute().parent
-    draft = draft_pipeline(source, options, base)
+    draft = draft_pipeline(source, table, options, base)
+    draft = replace(draft, secrets={**draft.secrets, **options.storage_options})
     name = options.name or _name_of(table)
     text = _written(draft, name, table, options, base)
     project = load(_loaded(text, draft, base))
@@ -132,8 +140,11 @@ def _loaded(text: str, draft: PipelineDraft, base: Path) -> ProjectSpec:
         raise ConfigError(tuple(re.sub(r"^<text>:\d+: ", "", each) for each in error.problems)) from None
 
 
-def draft_pipeline(source: str, options: IngestOptions, base: Path) -> PipelineDraft:
-    """What ``source`` is, by its address and by what lies there; paths are written as seen from ``base``."""
+def draft_pipeline(source: str, table: str, options: IngestOptions, base: Path) -> PipelineDraft:
+    """What ``source`` is, by its address and by what lies there; paths are written as seen from ``base``.
+
+    Files of ``table`` are no part of it.
+    """
     scheme = source.partition(":")[0].lower()
     if scheme == "jdbc" or scheme in DATABASES:
         return _draft_database(source, options)
@@ -145,21 +156,22 @@ def draft_pipeline(source: str, options: IngestOptions, base: Path) -> PipelineD
     ):
         if given:
             raise ConfigError((f"{option} is for {where}, and {source} is a place of files; leave it out",))
-    return _draft_place(source, options, base)
+    return _draft_place(source, table, options, base)
 
 
-def _draft_place(source: str, options: IngestOptions, base: Path) -> PipelineDraft:
+def _draft_place(source: str, table: str, options: IngestOptions, base: Path) -> PipelineDraft:
     """A Delta or Iceberg table, or files."""
     uri = absolute(source, Path.cwd())
-    store = open_store(Location(uri))
+    store = open_store(Location(uri, Options(options.storage_options)))
     if not store.exists():
         raise ConfigError((f"{source}: there is no such place; give a folder, a bucket or the address of a server",))
-    written = {"source_uri": _as_seen_from(source, base)}
+    written = {"source_uri": _as_seen_from(source, base), **options.of(source)}
     kind = options.format if options.format in TABLE_FORMATS else _table_format(store)
     if kind is not None and options.format in (None, kind):
         found = ("source", f"a {kind.capitalize()} table at {source}")
         return PipelineDraft({"type": kind, **written, **_followed(options)}, (found, *_words(options)))
-    files = sample(store)
+    own = inside(comparable(uri), comparable(absolute(table, Path.cwd())))
+    files = [each for each in sample(store) if not (own and each.path.startswith(f"{own}/"))]
     format, told = _format_of(files, store, options.format, source)
     if options.watermark or options.merge_keys:
         if format not in SCANS:
@@ -309,7 +321,7 @@ def _words(options: IngestOptions) -> Iterable[tuple[str, str]]:
 
 def _written(draft: PipelineDraft, name: str, table: str, options: IngestOptions, base: Path) -> str:
     """The YAML of a draft."""
-    sink: dict[str, Any] = {"table_uri": _as_seen_from(table, base)}
+    sink: dict[str, Any] = {"table_uri": _as_seen_from(table, base), **options.of(table)}
     if not draft.infer:
         sink["load_type"] = _load_type(options)
         sink |= {"merge_keys": list(options.merge_keys)} if options.merge_keys else {}
