@@ -1,24 +1,25 @@
 """What work units cost: a thousand small ones through Spark, and one per cent of a table that is read again.
 
-``python -m benchmarks.units [--units 1000] [--rows 50000000] [--rounds 3] [--quick]``: in a temporary folder, against
-an API on loopback. The requests of the first part are also made by a plain loop with one connection; a Spark job with
-as many tasks that do nothing shows what Spark itself takes. In the second part one per cent of the units of a table are
-replaced by one statement, against rewriting their partition and the whole table by Spark, as a job without high
-watermarks does it.
+``python -m benchmarks.units [--units 1000] [--rows 50000000] [--rounds 3] [--in-flight 8] [--quick]``: in a temporary
+folder, against an API on loopback, a process of its own that answers after 20 ms. The requests of the first part are
+also made by a plain loop with one connection, and by asyncio with as many requests under way as the work units have. In
+the second part one per cent of the units of a table are replaced by one statement, against rewriting their partition
+and the whole table by Spark, as a job without high watermarks does it.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import shutil
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,9 @@ from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.position import TableContext
 from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.sink.row_task import Batch, row_task
+from tidegate.sink.unit_share import carry_out_here
 from tidegate.sink.unit_task import ReplacedUnit
-from tidegate.sources.units.work import UnitWave, UnitWork, UnitWritten
+from tidegate.sources.units.work import UnitWave, UnitWork, UnitWritten, WaveResult
 from tidegate.spark.frames import columns_of, write_rows
 from tidegate.spark.loading.replaced_units import unit_frame
 from tidegate.spark.session import open_session
@@ -55,34 +57,53 @@ TASKS = 16
 DAY = 86_400_000
 
 
-class _Answers(BaseHTTPRequestHandler):
-    """A few records for whatever is asked."""
+CONTENT = json.dumps([{"id": number, "body": f"answer {number}"} for number in range(RECORDS)]).encode()
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(CONTENT) + CONTENT
+DELAY_SECS = 0.02
 
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    content = json.dumps([{"id": number, "body": f"answer {number}"} for number in range(RECORDS)]).encode()
 
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(self.content)))
-        self.end_headers()
-        self.wfile.write(self.content)
+class _Answers(asyncio.Protocol):
+    """A few records for whatever is asked, after a while; many connections wait beside each other."""
 
-    def log_message(self, *_: object) -> None:
-        """Nothing is told."""
+    transport: asyncio.Transport
+    waiting = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        *requests, self.waiting = (self.waiting + data).split(b"\r\n\r\n")
+        for _ in requests:
+            asyncio.get_running_loop().call_later(DELAY_SECS, self.answer)
+
+    def answer(self) -> None:
+        """Send the records, unless the other side has gone."""
+        if not self.transport.is_closing():
+            self.transport.write(ANSWER)
+
+
+async def _serve(port: Connection) -> None:
+    server = await asyncio.get_running_loop().create_server(_Answers, "127.0.0.1", 0)
+    port.send(server.sockets[0].getsockname()[1])
+    await server.serve_forever()
+
+
+def _serve_until_killed(port: Connection) -> None:
+    asyncio.run(_serve(port))
 
 
 @contextmanager
 def api() -> Iterator[str]:
-    """An API on loopback."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    """An API on loopback, in a process of its own."""
+    ours, theirs = get_context("spawn").Pipe()
+    server = get_context("spawn").Process(target=_serve_until_killed, args=(theirs,), daemon=True)
+    server.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"http://127.0.0.1:{ours.recv()}"
     finally:
-        server.shutdown()
-        server.server_close()
+        server.kill()
+        server.join()
 
 
 def plain_loop(url: str, count: int, _turn: int) -> None:
@@ -92,21 +113,49 @@ def plain_loop(url: str, count: int, _turn: int) -> None:
             assert len(client.get(f"{url}/answers/{number}").json()) == RECORDS
 
 
-def nothing(session: SparkSession, count: int, _turn: int) -> None:
-    """A job of so many tasks that do nothing."""
-    session.range(0, count, 1, count).mapInArrow(lambda batches: batches, "id bigint").collect()
+def plain_asyncio(url: str, count: int, in_flight: int, _turn: int) -> None:
+    """The same requests, so many at once, and nothing else."""
+
+    async def ask_all() -> None:
+        places = asyncio.Semaphore(in_flight)
+        async with httpx.AsyncClient() as client:
+
+            async def ask(number: int) -> None:
+                async with places:
+                    assert len((await client.get(f"{url}/answers/{number}")).json()) == RECORDS
+
+            await asyncio.gather(*map(ask, range(count)))
+
+    asyncio.run(ask_all())
 
 
-def through_spark(session: SparkSession, folder: Path, url: str, count: int, turn: int) -> None:
-    """All of them as one wave: fetched, written as Parquet, ready to be committed."""
-    source = UnitSource("api", HttpRead(url, "/answers/{{survey}}"))
-    columns = SchemaSpec((FieldSpec("id", "int64"), FieldSpec("body", "string")))
-    table = Location((folder / f"answers-{turn}").as_uri())
-    pipeline = PipelineSpec("answers", (), columns, SinkSpec(table), unit_sources=(source,))
+def wave_of(folder: Path, url: str, count: int, in_flight: int, name: str, *, infers: bool) -> UnitWave:
+    """All of them as one wave."""
+    source = UnitSource("api", HttpRead(url, "/answers/{{survey}}", max_in_flight=in_flight))
+    columns = SchemaSpec(() if infers else (FieldSpec("id", "int64"), FieldSpec("body", "string")), infer=infers)
+    pipeline = PipelineSpec("answers", (source,), columns, SinkSpec(Location((folder / f"answers-{name}").as_uri())))
     works = tuple(UnitWork(f"{n}", 0, ((0, DAY),), {"survey": f"{n}"}) for n in range(count))
-    scratch = Location((folder / f"scratch-{turn}").as_uri())
-    done = carry_out_tasks(session, UnitWave(pipeline, source, works, scratch, datetime.now(UTC)), lambda: False)
-    assert all(isinstance(each, UnitWritten) and each.rows == RECORDS for each in done.results)
+    return UnitWave(pipeline, source, works, Location((folder / f"scratch-{name}").as_uri()), datetime.now(UTC))
+
+
+def check(done: WaveResult, files: int) -> None:
+    """All rows are written, in few files."""
+    written = [each for each in done.results if isinstance(each, UnitWritten)]
+    assert [each.rows for each in written] == [RECORDS] * len(done.results)
+    assert len({file.path for each in written for file in each.data_files}) <= files
+
+
+def through_spark(
+    session: SparkSession, folder: Path, url: str, count: int, in_flight: int, turn: int, *, infers: bool = False
+) -> None:
+    """Fetched, written as Parquet, ready to be committed."""
+    wave = wave_of(folder, url, count, in_flight, f"spark-{infers}-{turn}", infers=infers)
+    check(carry_out_tasks(session, wave, lambda: False), 8)
+
+
+def in_process(folder: Path, url: str, count: int, in_flight: int, turn: int) -> None:
+    """The same in this process, without Spark."""
+    check(carry_out_here(wave_of(folder, url, count, in_flight, f"here-{turn}", infers=False)), 1)
 
 
 def answers(session: SparkSession, size: int, share: int = 1, tasks: int | None = None) -> DataFrame:
@@ -124,7 +173,7 @@ def replaced_units(session: SparkSession, table: Path, size: int) -> None:
     """One per cent of the units, by one statement with the position in it."""
     source = UnitSource("api", FunctionRead("benchmark:rows"), replace=Replace.UNIT)
     location = Location(table.as_uri())
-    pipeline = PipelineSpec("answers", (), SchemaSpec(infer=True), SinkSpec(location), unit_sources=(source,))
+    pipeline = PipelineSpec("answers", (source,), SchemaSpec(infer=True), SinkSpec(location))
     store = open_store(location)
     identity, delta = Identity("unit", source.uri), open_delta(location, store)
     positions = PositionStore(TableContext(KEY, identity, store, delta, payers={WORK: WorkRemover(store).pay}))
@@ -160,22 +209,33 @@ def removed(table: Path) -> int:
     return sum('"remove"' in line for line in last.read_text().splitlines())
 
 
-def small_units(session: SparkSession, folder: Path, count: int, rounds: int) -> None:
+def small_units(session: SparkSession, folder: Path, count: int, rounds: int, in_flight: int) -> None:
     """The first part."""
     with api() as url:
+        asked = (url, count, in_flight)
         contenders: dict[str, Callable[[int], None]] = {
             "plain loop": partial(plain_loop, url, count),
-            "empty Spark job": partial(nothing, session, count),
-            "work units": partial(through_spark, session, folder, url, count),
+            f"asyncio, {in_flight} at once": partial(plain_asyncio, *asked),
+            "work units, columns declared": partial(through_spark, session, folder, *asked),
+            "work units, columns inferred": partial(through_spark, session, folder, *asked, infers=True),
+            "work units without Spark": partial(in_process, folder, *asked),
         }
-        for work in contenders.values():
+        for work in list(contenders.values())[1:]:
             work(rounds)
-        seconds = report.alternate(contenders, rounds)
+        seconds = report.alternate(contenders, rounds, slow={"plain loop": 1})
+    peer = seconds[f"asyncio, {in_flight} at once"]
     lines = [
-        (name, f"{median:.2f} s", f"{median / count * 1000:.1f} ms") for name, median in report.medians(seconds).items()
+        (
+            name,
+            f"{median:.2f} s",
+            f"{count / median:.0f}",
+            f"{report.side_by_side(seconds[name], peer):.2f}",
+        )
+        for name, median in report.medians(seconds).items()
     ]
-    report.table(f"{count:,} work units of {RECORDS} records", ("contender", "median", "per unit"), lines)
-    report.store("units_small", {"units": count, "seconds": seconds})
+    header = ("contender", "median", "units a second", "asyncio's time by its own (median of rounds)")
+    report.table(f"{count:,} work units of {RECORDS} records, {in_flight} requests at once", header, lines)
+    report.store("units_small", {"units": count, "in_flight": in_flight, "seconds": seconds})
 
 
 def read_again(session: SparkSession, folder: Path, size: int, rounds: int) -> None:
@@ -207,14 +267,16 @@ def main() -> None:
     parser.add_argument("--units", type=int, default=1000)
     parser.add_argument("--rows", type=int, default=50_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--in-flight", type=int, default=8)
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     units, size, rounds = (40, 100_000, 1) if given.quick else (given.units, given.rows, given.rounds)
     print(report.machine(), flush=True)
     session = open_session(SparkSpec(), delta=True)
     with tempfile.TemporaryDirectory() as name:
-        small_units(session, Path(name), units, rounds)
-        read_again(session, Path(name), size, rounds)
+        small_units(session, Path(name), units, rounds, given.in_flight)
+        if size:
+            read_again(session, Path(name), size, rounds)
     session.stop()
 
 

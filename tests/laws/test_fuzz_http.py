@@ -18,7 +18,7 @@ from support.unit_waves import FIELDS, source, wave, work
 from tidegate.errors import TidegateError
 from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.sink.unit_columns import RecordBlocks
-from tidegate.sink.unit_task import carry_out_here
+from tidegate.sink.unit_share import carry_out_here
 from tidegate.sources.http.answers import Shapes
 from tidegate.sources.http.bounds import Part
 from tidegate.sources.http.read import Counts, Fetch, blocks

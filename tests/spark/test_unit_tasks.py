@@ -11,6 +11,7 @@ import pytest
 from servers.api import Api, running
 from servers.surveys import keep_surveys
 from support.unit_waves import RANGE, failure, inferred, rows, source, surveys, wave, work
+from tidegate.sources.units.work import UnitWritten
 from tidegate.spark.engine import SparkEngine
 from tidegate.specs.columns import AuthKind, HttpAuth, RateLimit
 from tidegate.specs.locations import Secret
@@ -44,11 +45,13 @@ def test_a_wave_is_fetched_and_written_by_tasks(
     given = wave(tmp_path, source(read, params=RANGE), works, inferred())
     result = SparkEngine(SparkSpec()).carry_out(given)
     *full, gone, none, more = result.results
-    assert all([row["id"] for row in rows(tmp_path, each)] == list(range(1, 21)) for each in full)
-    assert {row["_tidegate_unit"] for row in rows(tmp_path, full[3])} == {units[3]}
+    for each, of in zip(full, works, strict=False):
+        assert [row["id"] for row in rows(tmp_path, each, of)] == list(range(1, 21))
     assert failure(gone).not_found
     assert rows(tmp_path, none) == []
-    assert [row["extra"] for row in rows(tmp_path, more)] == [1.5, 1.5]
+    assert [row["extra"] for row in rows(tmp_path, more, works[-1])] == [1.5, 1.5]
+    files = {file.path for each in (*full, more) if isinstance(each, UnitWritten) for file in each.data_files}
+    assert len(files) == 1, "few rows are one file"
     assert result.columns is not None
     assert result.columns.names == ["_tidegate_unit", "_tidegate_segment", "id", "at", "extra"]
     assert all(each.headers["authorization"] == "Bearer canary-canary" for each in api.asked)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from servers.api import Api
-from tidegate.sink.unit_task import carry_out_here
+from tidegate.sink.unit_share import carry_out_here
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
 from tidegate.specs.columns import HttpRead, Pagination, PaginationKind, Retries
 from tidegate.specs.locations import Location
@@ -63,22 +63,28 @@ def wave(
 
 def carried_out(given: UnitWave) -> list[UnitWritten | UnitFailure]:
     """What became of each work unit; nothing that was fetched is left."""
-    results = list(carry_out_here(given).results)
+    results = [each for each in carry_out_here(given).results if each is not None]
     left = Path(given.scratch.uri.removeprefix("file://"))
     if all(isinstance(each, UnitWritten) for each in results):
         assert not [each for each in left.rglob("*") if each.is_file()]
     return results
 
 
-def rows(folder: Path, result: UnitWritten | UnitFailure) -> list[dict[str, Any]]:
-    """The rows of one work unit as they were written."""
+def rows(folder: Path, result: UnitWritten | UnitFailure | None, of: UnitWork | None = None) -> list[dict[str, Any]]:
+    """The rows of one work unit as they were written: those ``of`` it, where others share its files."""
     assert isinstance(result, UnitWritten), result
-    return [
+    found = [
         row for file in result.data_files for row in pq.ParquetFile(folder / "table" / file.path).read().to_pylist()
     ]
+    return found if of is None else [row for row in found if _belongs(row, of)]
 
 
-def failure(result: UnitWritten | UnitFailure) -> UnitFailure:
+def _belongs(row: dict[str, Any], to: UnitWork) -> bool:
+    low = int(row["_tidegate_segment"].timestamp() * 1000)
+    return row["_tidegate_unit"] == to.unit and low in {segment[0] for segment in to.segments}
+
+
+def failure(result: UnitWritten | UnitFailure | None) -> UnitFailure:
     assert isinstance(result, UnitFailure), result
     return result
 

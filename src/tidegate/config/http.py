@@ -182,6 +182,7 @@ class HttpConnectionModel(Model):
     rate_limit: RateLimitModel | None = entry("How fast the server may be asked.", None)
     retries: RetriesModel = section(RetriesModel, "What happens when the server does not answer well.")
     timeout_secs: v.Seconds = entry("How long one request may take.", 60.0)
+    max_in_flight: v.Whole = entry("Requests at once, over all tasks.", 16, ge=1, le=10_000)
     allowed_origins: Origins = entry("Other servers that links and redirects may lead to, without credentials.", ())
     configure: LookBackModel = section(LookBackModel, "Look-back of sources that have none of their own.")
 

@@ -29,7 +29,8 @@ from tidegate.sink.read_task import GroupResult, ReadTask, files_of, infer_files
 from tidegate.sink.row_task import Batch, Greatest, RowsWritten, RowTask, WorkRows, write_batches
 from tidegate.sink.task import read_units
 from tidegate.sink.unit_columns import RecordBlocks
-from tidegate.sink.unit_task import ReplacedUnit, carry_out_here
+from tidegate.sink.unit_share import carry_out_here
+from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.sources.http.answers import Shapes
 from tidegate.sources.http.bounds import http_read, parts, upper
 from tidegate.sources.http.read import Counts, Fetch, LineBlock, blocks

@@ -3,9 +3,11 @@
 The rows of a group of work units and the coverage that says so become visible in one commit. A unit that fails is
 absent from it and holds up nobody.
 
-A wave is as large as can be read in the time that a group has, by how long the waves before took. Units of which rows
-may be in the table and units of which none are do not share one: they are committed in different ways. Units that fail
-come last, so that they hold up no other when the breaker opens.
+A wave is as large as can be read in the time that a group has. Tasks that fetch look at the clock themselves, and what
+they do not begin in time is in the next wave. Databases and functions, whose work units are one statement together, go
+by how long the waves before took. Units of which rows may be in the table and units of which none are do not share a
+wave: they are committed in different ways. Units that fail come last, so that they hold up no other when the breaker
+opens.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tidegate.core.calendar import milliseconds, shift, zone_named
@@ -104,7 +107,8 @@ class UnitWalk:
         works = self._works(plan)
         self._failing |= {unit for unit, _ in run.state.failures} if run.state else set()
         most = 1 if work.pacing_seconds else max(work.group_units, len(plan.units) // MOST_COMMITS)
-        waves = Waves(works, most, work.group_seconds, failing=self._failing)
+        is_timed = isinstance(self._source.source.read, HttpRead | FileRead)
+        waves = Waves(works, most, None if is_timed else work.group_seconds, failing=self._failing)
         started = -work.pacing_seconds
         while not self._breaker.is_open:
             if run.stop.wait(max(0.0, started + work.pacing_seconds - time.monotonic())):
@@ -114,8 +118,8 @@ class UnitWalk:
             if not wave:
                 break
             started = time.monotonic()
-            position = self._wave(position, plan, wave, units)
-            waves.took(len(wave), time.monotonic() - started)
+            position, left = self._wave(position, plan, wave, units)
+            waves.took(len(wave), time.monotonic() - started, left)
         else:
             self._tell_broken(waves.left())
         return self._save_failures(position, plan)
@@ -137,20 +141,23 @@ class UnitWalk:
         self._planned = self._run.totals.work_units + len(works)
         return iter(works)
 
-    def _wave(self, position: Position, plan: UnitPlan, wave: Sequence[WorkUnit], units: Units) -> Position:
-        """One group, from its requests to its commit."""
+    def _wave(
+        self, position: Position, plan: UnitPlan, wave: Sequence[WorkUnit], units: Units
+    ) -> tuple[Position, list[WorkUnit]]:
+        """One group, from its requests to its commit; the work units of it that were not begun come with it."""
         change = UnitChange(self._source, self._run.engine, position, plan)
         try:
-            group = change.read(wave, [_work_of(each, units) for each in wave])
+            group = change.read(wave, [_work_of(each, units) for each in wave], self._breaker.limit)
             failpoint("runs.read")
-            outcomes = sort_outcomes(self._source.source, wave, group.results, plan.now)
+            begun = [(work, result) for work, result in zip(wave, group.results, strict=True) if result is not None]
+            outcomes = sort_outcomes(self._source.source, begun, plan.now)
             self._tell(outcomes)
             position = self._commit_group(position, plan, change, group, outcomes)
             self._tried.update(_identity(work) for work, _ in outcomes.done)
             self._leave_out(outcomes)
         finally:
             change.clean()
-        return position
+        return position, [work for work, result in zip(wave, group.results, strict=True) if result is None]
 
     def _commit_group(
         self, position: Position, plan: UnitPlan, change: UnitChange, group: UnitGroup, outcomes: Outcomes
@@ -267,20 +274,24 @@ def _shown(moment: int) -> str:
 
 
 class Waves:
-    """Gives the next wave; :meth:`took` tells it how long one took. ``failing`` are units, and more may be added."""
+    """Gives the next wave; :meth:`took` tells it how long one took. ``failing`` are units, and more may be added.
+
+    ``seconds`` is how long a wave may take; None where those who carry it out see to that.
+    """
 
     def __init__(
         self,
         works: Iterable[WorkUnit],
         most: int,
-        seconds: float,
+        seconds: float | None,
         first: int = FIRST,
         failing: Collection[str] = (),
     ) -> None:
+        self._failing = failing
         self._works = _failing_last(works, failing)
         self._most = most
         self._seconds = seconds
-        self._size = min(first, most)
+        self._size = most if seconds is None else min(first, most)
         self._waiting: dict[bool, deque[WorkUnit]] = {False: deque(), True: deque()}
 
     def next(self, at_most: int | None = None) -> tuple[WorkUnit, ...]:
@@ -289,8 +300,17 @@ class Waves:
         fuller = self._fuller(size)
         return tuple(fuller.popleft() for _ in range(min(size, len(fuller))))
 
-    def took(self, units: int, seconds: float) -> None:
-        """The next wave is as large as fits into the time, and not much larger than this one."""
+    def took(self, units: int, seconds: float, left: Sequence[WorkUnit] = ()) -> None:
+        """The next wave is as large as fits into the time, and not much larger than this one.
+
+        What is ``left`` of this one comes first or, of units that fail, last.
+        """
+        for work in reversed(left):
+            if work.unit not in self._failing:
+                self._waiting[work.replaces].appendleft(work)
+        self._works = chain(self._works, [work for work in left if work.unit in self._failing])
+        if self._seconds is None:
+            return
         fits = self._most if seconds <= 0 else int(units * self._seconds / seconds)
         self._size = max(1, min(self._most, fits, units * GROWTH))
 
@@ -300,6 +320,9 @@ class Waves:
         return waiting + sum(1 for _ in self._works)
 
     def _fuller(self, size: int) -> deque[WorkUnit]:
+        full = next((waiting for waiting in self._waiting.values() if len(waiting) >= size), None)
+        if full is not None:
+            return full
         for work in self._works:
             waiting = self._waiting[work.replaces]
             waiting.append(work)
@@ -336,6 +359,11 @@ class Breaker:
         """How many more may fail before it opens; None while nothing fails."""
         return self._limit - self._streak if self._limit and self._streak else None
 
+    @property
+    def limit(self) -> int | None:
+        """After how many failures in a row no other is tried, from here; None where it never opens."""
+        return max(1, self._limit - self._streak) if self._limit else None
+
     def begin(self) -> None:
         """Another source begins: where it is open, one more failure is enough, and a success closes it."""
         if self.is_open:
@@ -358,11 +386,11 @@ class Outcomes:
 
 
 def sort_outcomes(
-    source: UnitSource, works: Sequence[WorkUnit], results: Sequence[UnitWritten | UnitFailure], now: datetime
+    source: UnitSource, results: Sequence[tuple[WorkUnit, UnitWritten | UnitFailure]], now: datetime
 ) -> Outcomes:
     """Each work unit to where it belongs."""
     found = Outcomes()
-    for work, result in zip(works, results, strict=True):
+    for work, result in results:
         if isinstance(result, UnitFailure):
             _refused(source, work, result, found)
         elif result.rows < source.work.min_records:
@@ -400,10 +428,17 @@ def _thin(source: UnitSource, work: WorkUnit, rows: int, now: datetime, found: O
 class UnitGroup:
     """What a wave brought, in its order; ``straight``: its files are in the table's folder already."""
 
-    results: tuple[UnitWritten | UnitFailure, ...]
+    results: tuple[UnitWritten | UnitFailure | None, ...]
     columns: pa.Schema | None
     partition_columns: tuple[str, ...]
     straight: bool
+
+
+def _masked(result: UnitWritten | UnitFailure | None, mask: Mask) -> UnitWritten | UnitFailure | None:
+    """The same without secrets in what is told of it; its files are named as they are."""
+    if not isinstance(result, UnitWritten):
+        return mask.deep(result)
+    return replace(result, unknown_fields=mask.deep(dict(result.unknown_fields))) if result.unknown_fields else result
 
 
 class UnitChange:
@@ -417,8 +452,8 @@ class UnitChange:
         self._area = source.new_work()
         self._owed = False
 
-    def read(self, wave: Sequence[WorkUnit], works: Sequence[UnitWork]) -> UnitGroup:
-        """Read and write the work units; nothing of it is visible yet."""
+    def read(self, wave: Sequence[WorkUnit], works: Sequence[UnitWork], failures: int | None) -> UnitGroup:
+        """Read and write the work units, until so many fail in a row; nothing of it is visible yet."""
         straight = self._is_straight(wave)
         done = self._engine.carry_out(
             UnitWave(
@@ -429,15 +464,18 @@ class UnitChange:
                 now=self._plan.now,
                 place=None if straight else self._below("rows"),
                 table=self._opened.schema() if self._source.pipeline.transform is None else None,
+                seconds=self._source.source.work.group_seconds,
+                failures=failures,
             )
         )
         mask = Mask.around(self._source.pipeline, [each.secrets for each in works])
-        return UnitGroup(mask.deep(done.results), done.columns, done.partition_columns, straight)
+        results = tuple(_masked(each, mask) for each in done.results)
+        return UnitGroup(results, done.columns, done.partition_columns, straight)
 
     def prepared(self, group: UnitGroup, done: Sequence[tuple[WorkUnit, UnitWritten]], state: State) -> Change | None:
         """The change that makes ``done`` visible; None where there is no table and nothing says how to make one."""
         opened = self._opened
-        files = tuple(file for _, written in done for file in written.data_files)
+        files = tuple({file.path: file for _, written in done for file in written.data_files}.values())
         rows = sum(written.rows for _, written in done)
         columns = group.columns or opened.schema() or self._bare()
         if columns is None:

@@ -8,6 +8,7 @@ Where the table is there already, its types are kept: a work unit whose records 
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,6 +46,8 @@ from tidegate.storage.stores import open_store
 
 def opened(file: FetchedFile, *, seeks: bool) -> BinaryIO:
     """The file as it was fetched or listed."""
+    if file.content is not None:
+        return io.BytesIO(file.content)
     store, there = open_store(file.location), file.slice
     if seeks:
         return cast(BinaryIO, SeekableInput(store, there.path, etag=there.etag, size=there.size))

@@ -1,22 +1,24 @@
 """A wave of work units in three steps: fetch each, agree on columns, write each.
 
-Each step is a function of picklable values, so that any of them may run elsewhere.
+Each step is a function of picklable values, so that any of them may run elsewhere. Here are the steps for one work unit
+by itself; the next chapter (``unit_share``) has those of a task with many.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.errors import SchemaMismatch, SourceError, StorageError
+from tidegate.errors import SchemaMismatch, SourceError
 from tidegate.formats.json import LineTooLong
 from tidegate.formats.json_decoder import Decoded
+from tidegate.protocol.change import DataFile
 from tidegate.schema.literals import escape_halves
 from tidegate.schema.names import spell
 from tidegate.schema.types import TIMESTAMP, arrow_schema
@@ -36,7 +38,8 @@ from tidegate.sources.units.work import (
 )
 from tidegate.specs.project import FieldSpec, SchemaSpec
 from tidegate.specs.units import FileRead, Replace, UnitSource
-from tidegate.storage.stores import open_store
+
+_MILLISECONDS = pa.timestamp("ms", tz="UTC")
 
 Ready = TypeVar("Ready")
 """A work unit that waits to be written, as an engine has it."""
@@ -104,29 +107,27 @@ def own_columns(source: UnitSource, others: Sequence[str]) -> list[pa.Field]:
     return own
 
 
-def with_own(rows: pa.RecordBatch, source: UnitSource, unit: str, low: int) -> pa.RecordBatch:
-    """The rows with the columns that tell their work unit and segment, first."""
+def with_own(rows: pa.RecordBatch, source: UnitSource, units: pa.Array, lows: pa.Array) -> pa.RecordBatch:
+    """The rows with the columns that tell the work unit and the segment of each, first; ``lows`` in milliseconds."""
     own = own_columns(source, rows.schema.names)
-    values = (pa.scalar(unit, pa.string()), pa.scalar(low * 1000, TIMESTAMP))
-    arrays = [pa.repeat(value, rows.num_rows) for value in values[: len(own)]]
+    arrays = (units, lows.cast(_MILLISECONDS).cast(TIMESTAMP))[: len(own)]
     return pa.RecordBatch.from_arrays([*arrays, *rows.columns], schema=pa.schema([*own, *rows.schema]))
 
 
 def write(task: WriteTask, fetched: Fetched) -> UnitWritten | UnitFailure:
     """Write the rows of one work unit; complete and durable, or a failure of which nothing counts."""
-    rows = _Rows(task, fetched)
+    rows = UnitRows(task, fetched)
     try:
-        if fetched.index in task.refused:
-            raise conflict(task.refused[fetched.index])
         if task.rows is None:
+            rows.check()
             return UnitWritten(requests=fetched.requests)
         written = write_batches(task.rows, rows.batches())
     except Exception as error:
         return failure_of(error)
-    return UnitWritten(written.data_files, written.rows, rows.left_out, fetched.requests, dict(rows.unknown))
+    return rows.written(written.data_files, written.rows)
 
 
-class _Rows:
+class UnitRows:
     """The rows of one work unit, file after file."""
 
     def __init__(self, task: WriteTask, fetched: Fetched) -> None:
@@ -135,19 +136,31 @@ class _Rows:
         self._task = task
         self._fetched = fetched
 
+    def written(self, files: tuple[DataFile, ...], rows: int) -> UnitWritten:
+        """The work unit when so many ``rows`` of it are in ``files``."""
+        return UnitWritten(files, rows, self.left_out, self._fetched.requests, dict(self.unknown))
+
+    def check(self) -> None:
+        """Raise where the work unit contradicts the others of its wave."""
+        if self._fetched.index in self._task.refused:
+            raise conflict(self._task.refused[self._fetched.index])
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows that belong to their segment, with the columns of the work unit."""
+        self.check()
         source = self._task.source
         for file in self._fetched.files:
             low, high = self._fetched.segments[file.segment]
-            for rows in self._records(file):
+            for rows in self.records(file):
                 kept = rows
                 if source.time_column is not None:
                     kept = within(rows, source.time_column, low, high, source.timezone)
                 self.left_out += rows.num_rows - kept.num_rows
-                yield with_own(kept, source, self._fetched.unit, low)
+                units = pa.repeat(pa.scalar(self._fetched.unit, pa.string()), kept.num_rows)
+                yield with_own(kept, source, units, pa.repeat(pa.scalar(low, pa.int64()), kept.num_rows))
 
-    def _records(self, file: FetchedFile) -> Iterator[pa.RecordBatch]:
+    def records(self, file: FetchedFile) -> Iterator[pa.RecordBatch]:
+        """The records of one file; raises for the first bad one."""
         format = file_format(self._task.source.read, self._task.schema, self._task.fields, file)
         before = 0
         try:
@@ -171,9 +184,6 @@ def _check(decoded: Decoded, file: FetchedFile, before: int, noun: str) -> None:
         )
 
 
-_MILLISECONDS = pa.timestamp("ms", tz="UTC")
-
-
 def check_time_column(columns: pa.Schema, name: str) -> str:
     """``name`` as the rows spell it; :class:`SourceError` where it is no column that tells a moment or a day."""
     name = spell(name, columns.names)
@@ -192,7 +202,14 @@ def check_time_column(columns: pa.Schema, name: str) -> str:
 
 
 def within(rows: pa.RecordBatch, column: str, low: int, high: int, zone: str) -> pa.RecordBatch:
-    """The rows whose ``column`` lies in ``[low, high)``, in milliseconds since 1970.
+    """The rows whose ``column`` lies in ``[low, high)``, in milliseconds since 1970."""
+    return rows.filter(are_within(rows, column, pa.scalar(low, pa.int64()), pa.scalar(high, pa.int64()), zone))
+
+
+def are_within(
+    rows: pa.RecordBatch, column: str, low: pa.Scalar | pa.Array, high: pa.Scalar | pa.Array, zone: str
+) -> pa.Array:
+    """Which rows have a ``column`` in ``[low, high)``, in milliseconds since 1970; null for those that have none.
 
     A time without a zone, and the beginning of a day, are told in ``zone``: shifted forward where clocks leave it out,
     the first where they show it twice.
@@ -203,13 +220,21 @@ def within(rows: pa.RecordBatch, column: str, low: int, high: int, zone: str) ->
     if moments.type.tz is None:
         moments = pc.assume_timezone(moments, zone, ambiguous="earliest", nonexistent="latest")
     moments = moments.cast(pa.timestamp(moments.type.unit, tz="UTC"))
-    begin, end = (pa.scalar(bound, _MILLISECONDS) for bound in (low, high))
-    return rows.filter(pc.and_(pc.greater_equal(moments, begin), pc.less(moments, end)))
+    begin, end = (bound.cast(_MILLISECONDS) for bound in (low, high))
+    return pc.and_(pc.greater_equal(moments, begin), pc.less(moments, end))
 
 
-def fetch_task(wave: UnitWave, slots: int = 1) -> FetchTask:
-    """What fetching needs to know of a wave, of which ``slots`` work units are fetched beside each other."""
-    return FetchTask(wave.source, wave.scratch, slots, infers=not wave.pipeline.schema.fields)
+def fetch_task(wave: UnitWave, slots: int = 1, in_flight: int = 1) -> FetchTask:
+    """What fetching needs to know of a wave: ``slots`` tasks have ``in_flight`` work units under way together."""
+    return FetchTask(
+        wave.source,
+        wave.scratch,
+        slots,
+        infers=not wave.pipeline.schema.fields,
+        in_flight=max(1, in_flight // slots),
+        seconds=wave.seconds,
+        failures=None if wave.failures is None else max(1, wave.failures // slots),
+    )
 
 
 def fetch(task: FetchTask, work: UnitWork, index: int, senders: Senders | None = None) -> Fetched | UnitFailure:
@@ -250,7 +275,7 @@ def write_wave(
         kept = {number: each for number, each in left.items() if wave.keeps(done[number])}
         again = task if len(kept) == len(left) else plan(kept)
         if _same_columns(again.columns, task.columns):
-            results = tuple(done[number] for number in range(len(wave.works)))
+            results = tuple(map(done.get, range(len(wave.works))))
             return WaveResult(results, task.columns, task.partition_columns)
         left, task = kept, again
 
@@ -258,27 +283,3 @@ def write_wave(
 def _same_columns(one: pa.Schema | None, other: pa.Schema | None) -> bool:
     """Whether both have the same columns, in whatever order."""
     return (None if one is None else set(one)) == (None if other is None else set(other))
-
-
-def write_fetched(
-    wave: UnitWave,
-    fetched: Mapping[int, Fetched | UnitFailure],
-    write_all: Callable[[WriteTask, Mapping[int, Fetched]], Mapping[int, UnitWritten | UnitFailure]],
-) -> WaveResult:
-    """Write what was fetched and remove it from the scratch area; what cannot be removed goes with that."""
-    try:
-        return write_wave(wave, fetched, lambda left: plan_write(wave, list(left.values())), write_all)
-    finally:
-        for each in fetched.values():
-            for file in each.files if isinstance(each, Fetched) else ():
-                if file.is_scratch:
-                    with suppress(StorageError):
-                        open_store(file.location).delete(file.slice.path)
-
-
-def carry_out_here(wave: UnitWave) -> WaveResult:
-    """Read and write the work units of a wave in this process, one after the other."""
-    task = fetch_task(wave)
-    with closing(Senders()) as senders:
-        fetched = {index: fetch(task, work, index, senders) for index, work in enumerate(wave.works)}
-    return write_fetched(wave, fetched, lambda plan, left: {number: write(plan, each) for number, each in left.items()})

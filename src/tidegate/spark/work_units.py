@@ -3,32 +3,38 @@
 Rows of several work units are written by one job, in which each has tasks and files of its own. Where that job fails,
 they are tried one by one, so that only the bad one fails. Only what the driver received counts.
 
-Between the two the driver knows what the columns are, and nothing of the records goes through it. Only what the driver
-received counts: a retried attempt leaves files that nobody refers to.
+Python tasks have many requests under way at once. Where the columns are declared, one job fetches and writes. Elsewhere
+the driver learns them between two jobs, and nothing of the records goes through it. Only what the driver received
+counts: a retried attempt leaves files that nobody refers to.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, literal, predicate
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.sink.row_task import RowsWritten, RowTask, joined, row_task, write_batches
-from tidegate.sink.unit_task import WriteTask, fetch, fetch_task, own_columns, write, write_fetched, write_wave
+from tidegate.sink.unit_share import (
+    fetch_and_write,
+    most_in_flight,
+    pack_share,
+    write_fetched,
+    write_packed,
+    written_at_once,
+)
+from tidegate.sink.unit_task import WriteTask, fetch_task, own_columns, write_wave
 from tidegate.sources.http.client import slot_count
 from tidegate.sources.jdbc import JdbcStatements
 from tidegate.sources.reader import UnitRequest
-from tidegate.sources.units.fetch import Senders
 from tidegate.sources.units.work import (
     Fetched,
-    FetchTask,
     UnitFailure,
     UnitWave,
     UnitWork,
@@ -53,7 +59,7 @@ from tidegate.spark.readers.reader import (
     with_instants,
 )
 from tidegate.spark.session import COLUMNAR_INPUT, put, quote
-from tidegate.spark.tasks import cause, deal, run_tasks, slot_frame, slot_numbers, worker_ended
+from tidegate.spark.tasks import cause, run_tasks, slot_frame, slot_numbers, worker_ended
 from tidegate.specs.columns import FunctionRead, HttpRead, JdbcRead
 from tidegate.specs.masking import Mask
 from tidegate.specs.units import FileRead, Replace, UnitSource
@@ -381,6 +387,8 @@ def _written(task: RowTask, number: int, batches: Iterator[pa.RecordBatch]) -> _
 
 
 _TASKS_PER_CORE = 3
+_UNITS_PER_TASK, _BYTES_PER_TASK = 250, 8 * 1024 * 1024
+"""Work units, or bytes of what was fetched, that are worth a task that writes them."""
 
 Item = tuple[int, Any]
 """A work unit's number in the wave, and what a task needs of it."""
@@ -390,26 +398,28 @@ Work = Callable[[Any, Sequence[Item]], Iterator[Item]]
 
 
 def carry_out_tasks(session: SparkSession, wave: UnitWave, stopped: Callable[[], bool]) -> WaveResult:
-    """Fetch all work units of the wave, then write those that came."""
+    """Fetch and write all work units of the wave: by one job or, where columns are told by what comes, by two."""
     cores = task_count(session)
-    slots = fetch_slots(wave.source, len(wave.works), cores)
+    most = most_in_flight(wave.source, len(wave.works))
+    slots = fetch_slots(wave.source, most, cores)
     jobs = Jobs(session, stopped)
-    fetched = jobs.done(_fetch_share, fetch_task(wave, slots), list(enumerate(wave.works)), slots)
+    fetching, works = fetch_task(wave, slots, most), list(enumerate(wave.works))
+    if wave.pipeline.schema.fields:
+        return written_at_once(wave, lambda task: jobs.done(fetch_and_write, (fetching, task), works, slots))
+    fetched = jobs.done(pack_share, fetching, works, slots)
 
     def write_all(task: WriteTask, left: Mapping[int, Fetched]) -> dict[int, UnitWritten | UnitFailure]:
-        shares = min(len(left), cores * _TASKS_PER_CORE)
-        return jobs.done(_write_share, task, list(left.items()), shares) if left else {}
+        size = sum(file.slice.size for each in left.values() for file in each.files)
+        shares = min(cores * _TASKS_PER_CORE, 1 + len(left) // _UNITS_PER_TASK + size // _BYTES_PER_TASK)
+        return jobs.done(write_packed, task, list(left.items()), shares) if left else {}
 
     return write_fetched(wave, fetched, write_all)
 
 
-def fetch_slots(source: UnitSource, works: int, cores: int) -> int:
-    """How many tasks fetch: few for each core, and not more than run at once where they share a rate limit."""
+def fetch_slots(source: UnitSource, in_flight: int, cores: int) -> int:
+    """How many tasks fetch: as many as run at once, and not more than there are requests under way."""
     read = source.read.http if isinstance(source.read, FileRead) else source.read
-    if not isinstance(read, HttpRead):
-        return max(1, min(works, cores * _TASKS_PER_CORE))
-    beside = cores if read.rate_limit is not None else cores * _TASKS_PER_CORE
-    return slot_count(read.rate_limit, min(works, beside), read.parallelism)
+    return slot_count(read.rate_limit if isinstance(read, HttpRead) else None, min(in_flight, cores))
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,7 +432,7 @@ class Jobs:
     def done(self, work: Work, needs: object, items: Sequence[Item], shares: int) -> dict[int, Any]:
         """An outcome for each item; raises where none of them could be tried, or where no worker lives at all."""
         try:
-            return self._job(work, needs, deal(items, shares))
+            return self._job(work, needs, _in_rows(items, shares))
         except Exception as error:
             self._raise_if_stopped(error)
             problem, ended = _given_up(error)
@@ -454,7 +464,8 @@ class Jobs:
             raise problem from error
 
     def _job(self, work: Work, needs: object, shares: list[list[Item]]) -> dict[int, Any]:
-        return dict(run_tasks(slot_frame(self.session, len(shares)), _run_shares, work, needs, shares))
+        done = run_tasks(slot_frame(self.session, len(shares)), _run_shares, work, needs, shares)
+        return {number: outcome for share in done for number, outcome in share}
 
     def _raise_if_stopped(self, error: Exception) -> None:
         if self.stopped():
@@ -463,20 +474,18 @@ class Jobs:
 
 def _run_shares(
     batches: Iterator[pa.RecordBatch], work: Work, needs: object, shares: list[list[Item]]
-) -> Iterator[Item]:
+) -> Iterator[list[Item]]:
+    """All outcomes of a share travel together: files that many of them name travel once."""
     for share in slot_numbers(batches):
-        yield from work(needs, shares[share])
+        yield list(work(needs, shares[share]))
 
 
-def _fetch_share(task: FetchTask, works: Sequence[tuple[int, UnitWork]]) -> Iterator[Item]:
-    with closing(Senders(task.slots)) as senders:
-        for number, work in works:
-            yield number, fetch(task, work, number, senders)
-
-
-def _write_share(task: WriteTask, fetched: Sequence[tuple[int, Fetched]]) -> Iterator[Item]:
-    for number, each in fetched:
-        yield number, write(task, each)
+def _in_rows(items: Sequence[Item], shares: int) -> list[list[Item]]:
+    """``items`` in so many shares of neighbours, so that few files hold rows of any one unit."""
+    count = max(1, min(shares, len(items)))
+    size, more = divmod(len(items), count)
+    ends = [place * size + min(place, more) for place in range(count + 1)]
+    return [list(items[start:end]) for start, end in pairwise(ends)]
 
 
 def _given_up(error: Exception) -> tuple[TidegateError, bool]:

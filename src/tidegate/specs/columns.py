@@ -235,6 +235,7 @@ class HttpRead:
 
     A ``POST`` is repeated after a failure only if it is ``idempotent``. ``error`` is the path of what tells an error
     in an answer with status 200. Links and redirects are followed to the server itself and to ``allowed_origins``.
+    At most ``max_in_flight`` requests are under way at once, over all tasks.
     """
 
     url: str
@@ -256,6 +257,7 @@ class HttpRead:
     parallelism: int | None = None
     max_response_mb: int = 512
     allowed_origins: tuple[str, ...] = ()
+    max_in_flight: int = 16
 
 
 @dataclass(frozen=True, slots=True)

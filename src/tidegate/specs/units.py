@@ -173,7 +173,7 @@ class WorkUnits:
     pacing_seconds: float = 0.0
     not_found: NotFound = NotFound.FAIL
     breaker_failures: int = 10
-    group_units: int = 100
+    group_units: int = 1000
     group_seconds: float = 10.0
 
 

@@ -64,6 +64,7 @@ OTHER: dict[str, dict[str, Any]] = {
         "rate_limit": {"requests": 3},
         "retries": {"attempts": 3},
         "timeout_secs": 0.5,
+        "max_in_flight": 3,
         "allowed_origins": ["https://files.example.org"],
         "configure": {"backward_days": 3},
     },

@@ -1,4 +1,4 @@
-"""From what was fetched to rows: columns of a wave, what is left out by its time, and one unit per file."""
+"""From what was fetched to rows: columns of a wave, what is left out by its time, and files that units share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from servers.api import Answer, Api, Asked, running
 from support.unit_waves import FIELDS, carried_out, failure, inferred, ms, rows, source, surveys, wave, work
 from tidegate.errors import SchemaMismatch, SourceError
 from tidegate.schema.types import TIMESTAMP
-from tidegate.sink.unit_task import carry_out_here, within
+from tidegate.sink.unit_share import carry_out_here
+from tidegate.sink.unit_task import within
 from tidegate.sources.units.work import UnitWave, UnitWritten
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, PartitionBy, SchemaSpec
@@ -39,19 +40,19 @@ def _first_page(records: list[dict[str, Any]], asked: Asked) -> Answer:
     return Answer({"data": records if asked.params["page"] == "1" else []})
 
 
-def test_files_hold_one_unit_each_and_know_what_is_in_them(api: Api, tmp_path: Path) -> None:
+def test_small_units_share_a_file_that_knows_what_is_in_it(api: Api, tmp_path: Path) -> None:
     units(api, a=[{"id": 1}, {"id": 2}], b=[{"id": 3}])
-    results = carried_out(wave(tmp_path, source(surveys(api)), [work("a"), work("b")]))
-    files = [file for each in results if isinstance(each, UnitWritten) for file in each.data_files]
-    assert len(files) == 2
-    for file, unit in zip(files, "ab", strict=True):
-        written = pq.ParquetFile(tmp_path / "table" / file.path).read()
-        assert written.schema.names == ["_tidegate_unit", "_tidegate_segment", "id", "at"]
-        assert set(written["_tidegate_unit"].to_pylist()) == {unit}
-        stats = json.loads(file.stats or "")
-        for bound in (stats["minValues"], stats["maxValues"]):
-            assert bound["_tidegate_unit"] == unit
-            assert bound["_tidegate_segment"].startswith("2026-02-01T00:00:00")
+    works = [work("a"), work("b")]
+    results = carried_out(wave(tmp_path, source(surveys(api)), works))
+    assert [[row["id"] for row in rows(tmp_path, *each)] for each in zip(results, works, strict=True)] == [[1, 2], [3]]
+    (file,) = {
+        file.path: file for each in results if isinstance(each, UnitWritten) for file in each.data_files
+    }.values()
+    written = pq.ParquetFile(tmp_path / "table" / file.path).read()
+    assert written.schema.names == ["_tidegate_unit", "_tidegate_segment", "id", "at"]
+    stats = json.loads(file.stats or "")
+    assert [stats[bound]["_tidegate_unit"] for bound in ("minValues", "maxValues")] == ["a", "b"]
+    assert stats["minValues"]["_tidegate_segment"].startswith("2026-02-01T00:00:00")
 
 
 def test_columns_are_inferred_from_all_units_of_a_wave(api: Api, tmp_path: Path) -> None:
@@ -62,7 +63,10 @@ def test_columns_are_inferred_from_all_units_of_a_wave(api: Api, tmp_path: Path)
     deep = pa.struct([("deep", pa.list_(pa.field("element", pa.int64())))])
     own = [("_tidegate_unit", pa.string()), ("_tidegate_segment", TIMESTAMP)]
     assert result.columns == pa.schema([*own, ("id", pa.float64()), ("x", deep)])
-    assert [row["id"] for each in result.results for row in rows(tmp_path, each)] == [1.0, 2.0, 1.5]
+    found = [
+        row["id"] for each, of in zip(result.results, given.works, strict=True) for row in rows(tmp_path, each, of)
+    ]
+    assert found == [1.0, 2.0, 1.5]
 
 
 def test_nothing_tells_columns_where_no_records_come(api: Api, tmp_path: Path) -> None:
@@ -84,8 +88,9 @@ def test_records_without_a_value_are_rows_of_the_table_or_told(api: Api, tmp_pat
 def test_units_that_contradict_the_most_are_told_and_the_others_written(api: Api, tmp_path: Path) -> None:
     odd = {"b": [{"x": "text"}], "c": [{"X": 1}], "e": [{"x": 1, "bad name": 2}]}
     units(api, a=[{"x": 1}], d=[{"x": 2}], **odd)
-    results = carried_out(wave(tmp_path, source(surveys(api)), [work(unit) for unit in "abcde"], inferred()))
-    assert [rows(tmp_path, results[number])[0]["x"] for number in (0, 3)] == [1, 2]
+    works = [work(unit) for unit in "abcde"]
+    results = carried_out(wave(tmp_path, source(surveys(api)), works, inferred()))
+    assert [rows(tmp_path, results[number], works[number])[0]["x"] for number in (0, 3)] == [1, 2]
     assert "page 1, record 1: " in failure(results[1]).problem
     assert "'X' and 'x' differ only in upper and lower case" in failure(results[2]).problem
     assert "bad" in failure(results[4]).problem

@@ -4,8 +4,8 @@ Credentials are added where a request is sent, and only for the server they belo
 
 With a limit of R requests in P seconds, at most R slots work beside each other. Each of N slots has k = R // N requests
 in any P seconds, by leaving P / k seconds between two of them; N * k <= R. A slot also leaves that time before its
-first request, so that a repeated task or the next read keeps the limit too. Nothing is shared, so it holds on any
-number of executors.
+first request, so that a repeated task or the next read keeps the limit too. Slots share nothing, so it holds on any
+number of executors. The threads of one slot share its pace, its connections and its token.
 
 An answer is taken in while it arrives, as part of the try: one that breaks off in the middle is asked for again as a
 whole. POST and other methods that change something are repeated only where that is declared harmless.
@@ -17,12 +17,15 @@ import base64
 import json
 import logging
 import random
+import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import TypeVar
 from urllib.parse import quote_plus, urljoin, urlsplit, urlunsplit
 
@@ -128,24 +131,30 @@ def _put(target: dict[str, object], path: list[str], value: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Headers and parameters of one request; they never show."""
+    """Headers and parameters of one request, and the OAuth2 token among them; they never show."""
 
     headers: dict[str, str] = field(default_factory=dict, repr=False)
     params: dict[str, str] = field(default_factory=dict, repr=False)
+    token: str | None = field(default=None, repr=False)
+
+
+AskToken = Callable[[str, dict[str, str], dict[str, str]], str]
+"""Sends one request for a token: address, headers, form; it gives the token."""
 
 
 class Authentication:
     """The credentials of a server; a token of OAuth2 is asked for once, and again when it is refused.
 
-    ``ask`` sends one request for a token: address, headers, form; it gives the token.
+    Threads share it: they wait while one of them asks for a token, and use that.
     """
 
-    def __init__(self, auth: HttpAuth, ask: Callable[[str, dict[str, str], dict[str, str]], str]) -> None:
+    def __init__(self, auth: HttpAuth) -> None:
         self._auth = auth
-        self._ask = ask
-        self._token: str | None = None
+        self._tokens: list[str] = []
+        self._is_refused = False
+        self._lock = threading.Lock()
 
-    def credentials(self) -> Credentials:
+    def credentials(self, ask: AskToken) -> Credentials:
         """What to add to a request."""
         auth = self._auth
         match auth.kind:
@@ -159,14 +168,18 @@ class Authentication:
                 key = {auth.name: _text(auth.token, "token")}
                 return Credentials(params=key) if auth.place == "params" else Credentials(key)
             case AuthKind.OAUTH2:
-                self._token = self._token or self._new_token()
-                return Credentials({"Authorization": f"Bearer {self._token}"})
+                with self._lock:
+                    if not self._tokens or self._is_refused:
+                        self._tokens.append(self._new_token(ask))
+                        self._is_refused = False
+                    token = self._tokens[-1]
+                return Credentials({"Authorization": f"Bearer {token}"}, token=token)
 
-    def forget(self) -> bool:
-        """Drop a token that was refused; False where there is no other to be had."""
-        refreshes = self._token is not None
-        self._token = None
-        return refreshes
+    def refuse(self, token: str | None) -> bool:
+        """The server refused ``token``: False where there is no other to be had."""
+        with self._lock:
+            self._is_refused = self._is_refused or token in self._tokens[-1:]
+        return token is not None
 
     def secrets(self) -> tuple[str, ...]:
         """Texts to hide in every message."""
@@ -176,15 +189,15 @@ class Authentication:
             if password is not None:
                 quoted = (quote_plus(each, errors="surrogatepass") for each in (user or "", password.value))
                 known += [f"{user or ''}:{password.value}", ":".join(quoted)]
-        return tuple(each for each in [*known, self._token or ""] if each)
+        return tuple(each for each in [*known, *self._tokens] if each)
 
-    def _new_token(self) -> str:
+    def _new_token(self, ask: AskToken) -> str:
         auth = self._auth
         if auth.token_url is None or auth.client_id is None:
             raise ConfigError(("auth: oauth2 needs token_url, client_id and client_secret",))
         secret = _text(auth.client_secret, "client_secret")
         form = {"grant_type": "client_credentials"} | ({"scope": auth.scope} if auth.scope else {})
-        return self._ask(auth.token_url, _basic(quote_plus(auth.client_id), quote_plus(secret)), form)
+        return ask(auth.token_url, _basic(quote_plus(auth.client_id), quote_plus(secret)), form)
 
 
 def _basic(user: str, password: str) -> dict[str, str]:
@@ -198,14 +211,18 @@ def _text(secret: Secret | None, name: str) -> str:
     return secret.value
 
 
-def slot_count(limit: RateLimit | None, parts: int, parallelism: int | None) -> int:
+def slot_count(limit: RateLimit | None, wanted: int) -> int:
     """How many slots work beside each other."""
-    wanted = min(parts, parallelism or parts)
     return max(1, wanted if limit is None else min(wanted, limit.requests))
 
 
+def in_flight(read: HttpRead, requests: int) -> int:
+    """How many of so many requests may be under way at once, over all slots."""
+    return max(1, min(requests, read.max_in_flight, read.parallelism or requests))
+
+
 class RequestPace:
-    """Keeps requests of one of ``slots`` slots apart; the first one waits as well."""
+    """Keeps requests of one of ``slots`` slots apart, whichever of its threads sends them; the first one waits too."""
 
     def __init__(
         self,
@@ -219,12 +236,16 @@ class RequestPace:
         self._clock = clock
         self._sleep = sleep
         self._last = clock()
+        self._lock = threading.Lock()
 
     def wait(self) -> None:
         """Return when the next request may begin."""
-        while (left := self._last + self._gap - self._clock()) > 0:
-            self._sleep(left)
-        self._last = self._clock()
+        if not self._gap:
+            return
+        with self._lock:
+            while (left := self._last + self._gap - self._clock()) > 0:
+                self._sleep(left)
+            self._last = self._clock()
 
 
 Received = TypeVar("Received")
@@ -250,13 +271,39 @@ class TryAgain(Exception):
         self.after = after
 
 
+@cache
+def _tls_context() -> ssl.SSLContext:
+    """One for the process: to load the certificates of all authorities takes longer than many requests."""
+    return httpx.create_ssl_context()
+
+
+class Connection:
+    """A pool of connections to one API with its cookies and its token; safe to use from several threads."""
+
+    def __init__(self, read: HttpRead) -> None:
+        _quiet_logs()
+        self.authentication = Authentication(read.auth)
+        self.client = httpx.Client(
+            timeout=read.timeout_secs,
+            follow_redirects=False,
+            headers={"Accept-Encoding": ", ".join(_ENCODINGS)},
+            event_hooks={"response": [_look_at_redirect]},
+            limits=httpx.Limits(max_keepalive_connections=read.max_in_flight),
+            verify=_tls_context(),
+        )
+
+    def close(self) -> None:
+        self.client.close()
+
+
 class Sender:
-    """One connection pool to one API; counts what it sent."""
+    """Sends the requests of one thread; counts what it sent. Without a ``connection`` it has one of its own."""
 
     def __init__(
         self,
         read: HttpRead,
         pace: RequestPace,
+        connection: Connection | None = None,
         *,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -271,17 +318,13 @@ class Sender:
         self._sleep = sleep
         self._now = now
         self._chance = chance
-        self._authentication = Authentication(read.auth, self._ask_token)
-        _quiet_logs()
-        self._client = httpx.Client(
-            timeout=read.timeout_secs,
-            follow_redirects=False,
-            headers={"Accept-Encoding": ", ".join(_ENCODINGS)},
-            event_hooks={"response": [_look_at_redirect]},
-        )
+        self._connection = connection or Connection(read)
+        self._authentication = self._connection.authentication
+        self._client = self._connection.client
 
     def close(self) -> None:
-        self._client.close()
+        """Close the connection that it sends by."""
+        self._connection.close()
 
     def fetch(self, request: Request, receive: Callable[[httpx.Response], Received]) -> Received:
         """What ``receive`` makes of the answer; :class:`SourceError` when every try failed."""
@@ -355,13 +398,13 @@ class Sender:
         url, refreshed = request.url, False
         params = dict(request.params)
         for _ in range(_MOST_REDIRECTS + 1):
-            response = self._send(request, url, params)
+            response, token = self._send(request, url, params)
             try:
                 self._check_encoding(response)
                 if response.status_code in _REDIRECTS and "location" in response.headers:
                     url, params = self._redirect(request, response, url), {}
                     continue
-                if response.status_code == _UNAUTHORIZED and not refreshed and self._authentication.forget():
+                if response.status_code == _UNAUTHORIZED and not refreshed and self._authentication.refuse(token):
                     refreshed = True
                     continue
                 yield response
@@ -370,11 +413,12 @@ class Sender:
                 response.close()
         raise SourceError(f"{public_url(request.url)} redirects in a circle", "check the address")
 
-    def _send(self, request: Request, url: str, params: dict[str, str | int]) -> httpx.Response:
+    def _send(self, request: Request, url: str, params: dict[str, str | int]) -> tuple[httpx.Response, str | None]:
+        """The answer, still to be read, and the token that the request was sent with."""
         address = httpx.URL(url)
         at_home = self._check_target(request, url, address) == self._home
         try:
-            own = self._authentication.credentials() if at_home else Credentials()
+            own = self._authentication.credentials(self._ask_token) if at_home else Credentials()
             headers = {"Accept": "application/json"} | (dict(self._read.headers) | own.headers if at_home else {})
             check_headers(headers)
             address = address.copy_merge_params({**params, **own.params})
@@ -389,7 +433,7 @@ class Sender:
             built.headers.pop("cookie", None)
         self._pace.wait()
         self.requests += 1
-        return self._client.send(built, stream=True)
+        return self._client.send(built, stream=True), own.token
 
     def _check_target(self, request: Request, url: str, address: httpx.URL) -> Origin:
         """The origin that a request goes to; every request passes here, those that a server asked for too.

@@ -16,7 +16,7 @@ from typing import Any
 from tidegate.errors import ConfigError, SourceError, TidegateError
 from tidegate.sources.http.answers import Page, page_of
 from tidegate.sources.http.bounds import Part
-from tidegate.sources.http.client import Request, RequestPace, Sender, public_url, request_of, slot_count
+from tidegate.sources.http.client import Request, RequestPace, Sender, in_flight, public_url, request_of, slot_count
 from tidegate.specs.columns import HttpRead, PaginationKind
 
 _STARTS = {PaginationKind.OFFSET: 0, PaginationKind.PAGE: 1}
@@ -33,7 +33,7 @@ class Fetch:
     @property
     def slots(self) -> int:
         """How many tasks work beside each other."""
-        return slot_count(self.read.rate_limit, len(self.parts), self.read.parallelism)
+        return slot_count(self.read.rate_limit, in_flight(self.read, len(self.parts)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,23 @@
 
 The requests of all segments are made up before anything is sent, so that a variable without a value costs nothing.
 Pages of an API become one file of JSON lines per segment; no more than a page is held, and a large one on disk. A
-download becomes a file as it is. Files of a store are read where they lie, as they were listed: one that changed since
-then is an error.
+download becomes a file as it is. What is small stays in memory, to be put into one file with others. Files of a store
+are read where they lie, as they were listed: one that changed since then is an error.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast
+from types import TracebackType
+from typing import Self, cast
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -29,7 +32,7 @@ from tidegate.formats.files import compression_by_content
 from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.sources.http.answers import Shapes
 from tidegate.sources.http.bounds import Part
-from tidegate.sources.http.client import RequestPace, Sender, check_headers, public_url, request_of
+from tidegate.sources.http.client import Connection, RequestPace, Sender, check_headers, public_url, request_of
 from tidegate.sources.http.read import Counts, LineBlock, part_blocks
 from tidegate.sources.units.work import (
     Fetched,
@@ -54,6 +57,9 @@ from tidegate.storage.stores import open_store
 
 _LEVEL = 1
 _CHUNK_BYTES = 1024 * 1024
+_SMALL_BYTES = 256 * 1024
+"""Up to so many bytes, what was fetched is kept in memory and shares a file with others."""
+
 _NO_CONTENT = 204
 _ENDING = re.compile(r"(?:\.[A-Za-z0-9]{1,8}){1,3}$")
 _HOUR = 3_600_000
@@ -74,14 +80,13 @@ def fetch_unit(task: FetchTask, work: UnitWork, index: int, senders: Senders | N
             return fetch_unit(task, work, index, own)
     mask = Variables(secrets=work.secrets).mask
     fetch = _UnitFetch(task, index, senders)
-    before = senders.requests
     try:
         for segment, request in enumerate(_requests(task.source, work)):
             fetch.take(request, segment)
     except Exception as error:
         return failure_of(error, mask, not_found=isinstance(error, SourceMissing) and fetch.is_empty)
     files = tuple(replace(file, where=mask(file.where)) for file in fetch.files)
-    return Fetched(index, work.unit, work.segments, files, senders.requests - before, tuple(fetch.samples))
+    return Fetched(index, work.unit, work.segments, files, fetch.requests, tuple(fetch.samples))
 
 
 class _UnitFetch:
@@ -90,6 +95,7 @@ class _UnitFetch:
     def __init__(self, task: FetchTask, index: int, senders: Senders) -> None:
         self.files: list[FetchedFile] = []
         self.samples: list[bytes] = []
+        self.requests = 0
         self._task = task
         self._index = index
         self._senders = senders
@@ -121,17 +127,16 @@ class _UnitFetch:
         request = request_of(asked.read, asked.part)
         ending = _ENDING.search(request.url.rpartition("/")[2].partition("?")[0])
         path = f"{name}{ending[0].lower() if ending else ''}"
-        found = self._senders.of(asked.read).fetch(request, partial(self._receive, path=path))
+        with self._sender(asked.read) as sender:
+            found = sender.fetch(request, partial(self._receive, path=path))
         if found is None:
             return
-        size, first = found
         if compression is Compression.AUTO:
-            compression = compression_by_content(first)
-        where, file = public_url(request.url), FileSlice(path, size)
-        self.files.append(FetchedFile(segment, where, self._task.scratch, file, compression))
+            compression = compression_by_content(found.first)
+        self.files.append(found.fetched(segment, public_url(request.url), compression))
 
-    def _receive(self, response: httpx.Response, path: str) -> tuple[int, bytes] | None:
-        """Size and first bytes of what arrived; httpx raises where it does not arrive as a whole."""
+    def _receive(self, response: httpx.Response, path: str) -> _ScratchFile | None:
+        """What arrived; httpx raises where it does not arrive as a whole."""
         if response.status_code == _NO_CONTENT:
             return None
         kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
@@ -140,28 +145,32 @@ class _UnitFetch:
                 f"{public_url(str(response.url))}: the answer is a page for people ({kind}), no file",
                 "check url and path; such a page often tells of a login",
             )
-        size, first = 0, b""
-        with open_store(self._task.scratch).open_output(path) as output:
+        with _ScratchFile(self._task.scratch, path) as output:
             for chunk in response.iter_bytes(_CHUNK_BYTES):
-                first = first or chunk[:4]
-                size += output.write(chunk)
-        return size, first
+                output.write(chunk)
+        return output
 
     def _take_pages(self, asked: SegmentRequest, segment: int, path: str) -> None:
         """All pages of one segment as one file; none where they have no record."""
-        store = open_store(self._task.scratch)
-        with store.open_output(path) as output:
-            blocks = part_blocks(asked.read, asked.part, self._senders.of(asked.read), self._counts)
-            size, pages = self._write(blocks, output)
+        with self._sender(asked.read) as sender, _ScratchFile(self._task.scratch, path) as output:
+            size, pages = self._write(part_blocks(asked.read, asked.part, sender, self._counts), output)
         if not pages:
-            store.delete(path)
+            output.delete()
             return
-        where = public_url(request_of(asked.read, asked.part).url)
-        file = FileSlice(path, size)
-        self.files.append(FetchedFile(segment, where, self._task.scratch, file, Compression.ZSTD, pages))
+        file = output.fetched(segment, public_url(request_of(asked.read, asked.part).url), Compression.ZSTD)
+        self.files.append(replace(file, pages=pages, line_bytes=size))
 
-    def _write(self, blocks: Iterator[LineBlock], output: Output) -> tuple[int, tuple[int, ...]]:
-        """How many bytes the blocks became, and how many records there were up to the end of each page."""
+    @contextmanager
+    def _sender(self, read: HttpRead) -> Iterator[Sender]:
+        """The sender for one segment, whose requests are counted."""
+        with self._senders.of(read) as sender:
+            try:
+                yield sender
+            finally:
+                self.requests += sender.requests
+
+    def _write(self, blocks: Iterator[LineBlock], output: _ScratchFile) -> tuple[int, tuple[int, ...]]:
+        """Write the blocks; how many bytes they have, and how many records there were up to the end of each page."""
         squeezed = zstandard.ZstdCompressor(level=_LEVEL).compressobj()
         ends: list[int] = []
         size = records = 0
@@ -169,11 +178,54 @@ class _UnitFetch:
             ends += [records] * (block.page - 1 - len(ends))
             records += block.lines.count(b"\n")
             ends[block.page - 1 :] = [records]
-            size += output.write(squeezed.compress(block.lines))
+            size += len(block.lines)
+            output.write(squeezed.compress(block.lines))
             if self._task.infers:
                 samples = map(self._shapes.sample, block.lines.splitlines())
                 self.samples += [record for record in samples if record is not None]
-        return size + output.write(squeezed.flush()), tuple(ends)
+        output.write(squeezed.flush())
+        return size, tuple(ends)
+
+
+class _ScratchFile:
+    """What one segment brings: bytes in memory while they are few, then a file of the scratch area."""
+
+    def __init__(self, scratch: Location, path: str) -> None:
+        self.first = b""
+        self._scratch = scratch
+        self._path = path
+        self._size = 0
+        self._held = io.BytesIO()
+        self._output: Output | None = None
+
+    def fetched(self, segment: int, where: str, compression: Compression) -> FetchedFile:
+        """What was written, as a file of a segment; its content, where that is small."""
+        content = self._held.getvalue() if self._output is None else None
+        there = FileSlice(self._path, self._size)
+        return FetchedFile(segment, where, self._scratch, there, compression, content=content)
+
+    def write(self, data: bytes) -> None:
+        self.first = self.first or data[:4]
+        self._size += len(data)
+        if self._output is None and self._size > _SMALL_BYTES:
+            self._output = open_store(self._scratch).open_output(self._path)
+            self._output.write(self._held.getvalue())
+            self._held.close()
+        (self._output or self._held).write(data)
+
+    def delete(self) -> None:
+        """Forget what was written."""
+        if self._output is not None:
+            open_store(self._scratch).delete(self._path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._output is not None:
+            self._output.__exit__(kind, error, trace)
 
 
 def _requests(source: UnitSource, work: UnitWork) -> Sequence[SegmentRequest | FileAddress]:
@@ -268,45 +320,56 @@ def _auth(auth: HttpAuth, variables: Variables) -> HttpAuth:
     return replace(auth, **changed)  # type: ignore[arg-type]  # each has the type it had
 
 
-_MOST_OPEN = 4
+_MOST_IDLE = 4
 
 
 class Senders:
-    """One of ``slots`` tasks that share the rate limit of one source; the few last used connections stay open."""
+    """One of ``slots`` tasks that share the rate limit of one source; its threads share pace and connections.
+
+    The few last used connections stay open.
+    """
 
     def __init__(self, slots: int = 1, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._slots = slots
         self._sleep = sleep
         self._pace: RequestPace | None = None
-        self._open: dict[tuple[str, Options, HttpAuth], Sender] = {}
-        self._closed_requests = 0
+        self._idle: dict[_Key, Connection] = {}
+        self._used: dict[_Key, tuple[Connection, int]] = {}
+        self._lock = threading.Lock()
 
-    @property
-    def requests(self) -> int:
-        """How many requests were sent."""
-        return self._closed_requests + sum(each.requests for each in self._open.values())
-
-    def of(self, read: HttpRead) -> Sender:
-        """The sender for a read; good until the next one is asked for."""
+    @contextmanager
+    def of(self, read: HttpRead) -> Iterator[Sender]:
+        """A sender for a read, for one thread."""
         key = (read.url, read.headers, read.auth)
-        sender = self._open.pop(key, None) or self._new(read)
-        self._open[key] = sender
-        while len(self._open) > _MOST_OPEN:
-            self._end(next(iter(self._open)))
-        return sender
+        with self._lock:
+            self._pace = self._pace or RequestPace(read.rate_limit, self._slots, sleep=self._sleep)
+            if key not in self._used:
+                self._used[key] = self._idle.pop(key) if key in self._idle else Connection(read), 0
+            connection, users = self._used[key]
+            self._used[key] = connection, users + 1
+        try:
+            yield Sender(read, self._pace, connection, sleep=self._sleep)
+        finally:
+            self._give_back(key)
 
     def close(self) -> None:
-        for key in tuple(self._open):
-            self._end(key)
+        """Close all connections; nobody sends any more."""
+        for connection in self._idle.values():
+            connection.close()
+        self._idle.clear()
 
-    def _new(self, read: HttpRead) -> Sender:
-        self._pace = self._pace or RequestPace(read.rate_limit, self._slots, sleep=self._sleep)
-        return Sender(read, self._pace, sleep=self._sleep)
+    def _give_back(self, key: _Key) -> None:
+        with self._lock:
+            connection, users = self._used.pop(key)
+            if users > 1:
+                self._used[key] = connection, users - 1
+                return
+            self._idle[key] = connection
+            while len(self._idle) > _MOST_IDLE:
+                self._idle.pop(next(iter(self._idle))).close()
 
-    def _end(self, key: tuple[str, Options, HttpAuth]) -> None:
-        sender = self._open.pop(key)
-        self._closed_requests += sender.requests
-        sender.close()
+
+_Key = tuple[str, Options, HttpAuth]
 
 
 _WILD = re.compile(r"[*?]")

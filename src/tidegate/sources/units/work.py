@@ -50,8 +50,9 @@ class UnitWork:
 class UnitWave:
     """Work units that are carried out together.
 
-    Their rows become Parquet files at ``place`` (None: the folder of the table), one unit per file; what is fetched is
-    kept below ``scratch`` meanwhile. ``table`` has the columns of the table, None where there is none yet.
+    Their rows become Parquet files at ``place`` (None: the folder of the table), those of small ones in files that they
+    share; what is fetched is kept below ``scratch`` meanwhile. ``table`` has the columns of the table, None where there
+    is none yet. After ``seconds``, or ``failures`` in a row, no further work unit is begun; None is never.
     """
 
     pipeline: PipelineSpec
@@ -61,6 +62,8 @@ class UnitWave:
     now: datetime
     place: Location | None = None
     table: pa.Schema | None = None
+    seconds: float | None = None
+    failures: int | None = None
 
     def keeps(self, result: UnitWritten | UnitFailure) -> bool:
         """Whether the rows of a work unit get into the table: it was written, and has not too few of them."""
@@ -71,8 +74,9 @@ class UnitWave:
 class UnitWritten:
     """A work unit whose rows are all written; nothing is visible yet.
 
-    ``left_out`` rows had a time outside the range, or none. ``unknown_fields`` had a value that no column takes, by
-    path.
+    ``data_files`` are those that its rows lie in; other work units of the wave, that are written and kept too, may
+    share them. ``left_out`` rows had a time outside the range, or none. ``unknown_fields`` had a value that no column
+    takes, by path.
     """
 
     data_files: tuple[DataFile, ...] = ()
@@ -93,13 +97,13 @@ class UnitFailure:
 
 @dataclass(frozen=True, slots=True)
 class WaveResult:
-    """What became of each work unit of a wave, in its order.
+    """What became of each work unit of a wave, in its order; None for one that was not begun.
 
     ``columns`` are those of the rows as written, partition columns included; None where no rows came and none are
     declared.
     """
 
-    results: tuple[UnitWritten | UnitFailure, ...]
+    results: tuple[UnitWritten | UnitFailure | None, ...]
     columns: pa.Schema | None = None
     partition_columns: tuple[str, ...] = ()
 
@@ -203,14 +207,17 @@ def sent_params(source: UnitSource, variables: Variables, used: Iterable[str]) -
 class FetchTask:
     """Everything that fetching needs besides the work unit.
 
-    ``slots`` tasks fetch beside each other and share the rate limit. ``infers``: what is fetched also tells the
-    columns.
+    ``slots`` tasks fetch beside each other and share the rate limit; each has ``in_flight`` work units under way at
+    once, and begins none after ``seconds`` or ``failures`` in a row. ``infers``: what is fetched tells the columns too.
     """
 
     source: UnitSource
     scratch: Location
     slots: int = 1
     infers: bool = False
+    in_flight: int = 1
+    seconds: float | None = None
+    failures: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +225,8 @@ class FetchedFile:
     """A file of one segment, below ``location``; ``where`` is what messages call it.
 
     ``pages`` tells how many records came up to the end of each page, for a file that is pages of an API.
-    ``is_scratch``: it was made for this read and goes with it.
+    ``is_scratch``: it was made for this read and goes with it. A small one is its ``content``, or the part of a larger
+    file that begins at ``offset``; ``line_bytes`` are those of its lines before they were compressed, where known.
     """
 
     segment: int
@@ -228,6 +236,9 @@ class FetchedFile:
     compression: Compression
     pages: tuple[int, ...] = ()
     is_scratch: bool = True
+    content: bytes | None = field(default=None, repr=False)
+    offset: int | None = None
+    line_bytes: int | None = None
 
     def place(self, record: int, noun: str) -> str:
         """The record with this number, from 1, for messages."""

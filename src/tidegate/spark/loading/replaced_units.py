@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ONE_FILE_EACH = {"spark.sql.files.maxPartitionBytes": "128m", "spark.sql.files.openCostInBytes": "128m"}
-"""Opening a file is said to cost a whole task, so that no two files, which hold one unit each, are read into one."""
+"""Opening a file is said to cost a whole task, so that no two files, which hold neighbouring units, become one."""
 
 _COMPARISONS = 200
 """With thousands of them, Spark takes longer to plan the statement than to carry it out."""

@@ -17,9 +17,9 @@ from servers.api import Answer, Api, Asked, by_link, by_offset, running, whole
 from support.http_reads import ROWS, fetched, read_of
 from tidegate.errors import ConfigError, SourceError
 from tidegate.sources.http.bounds import Part
-from tidegate.sources.http.client import RequestPace, Sender, request_of, slot_count
+from tidegate.sources.http.client import RequestPace, Sender, in_flight, request_of, slot_count
 from tidegate.sources.http.read import Counts
-from tidegate.specs.columns import AuthKind, HttpAuth, Pagination, PaginationKind, RateLimit, Retries
+from tidegate.specs.columns import AuthKind, HttpAuth, HttpRead, Pagination, PaginationKind, RateLimit, Retries
 from tidegate.specs.locations import Options, Secret
 
 BUSY = Answer({"message": "busy"}, 503)
@@ -342,7 +342,7 @@ def test_requests_are_not_logged(api: Api, caplog: pytest.LogCaptureFixture) -> 
 def test_no_window_has_more_requests_than_the_limit() -> None:
     for requests, parts, parallelism in [(10, 1, None), (10, 3, None), (10, 10, None), (3, 40, None), (7, 40, 5)]:
         limit = RateLimit(requests, 2.0)
-        slots = slot_count(limit, parts, parallelism)
+        slots = slot_count(limit, in_flight(HttpRead("https://x.example", parallelism=parallelism), parts))
         assert slots <= min(requests, parts, parallelism or parts)
         begun: list[float] = []
         for slot in range(slots):

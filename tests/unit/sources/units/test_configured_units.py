@@ -12,7 +12,7 @@ from servers.surveys import keep_files, keep_surveys
 from support.unit_waves import failure, rows
 from tidegate.config import load
 from tidegate.core.units.planner import plan_units
-from tidegate.sink.unit_task import carry_out_here
+from tidegate.sink.unit_share import carry_out_here
 from tidegate.sources.units.inputs import read_units
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
 from tidegate.specs.locations import Location
@@ -37,7 +37,7 @@ pipelines:
 
 def done(
     api: Api, folder: Path, source: str, units: str = ', units: ["a b", c]'
-) -> list[tuple[UnitWork, UnitWritten | UnitFailure]]:
+) -> list[tuple[UnitWork, UnitWritten | UnitFailure | None]]:
     """The first run of a configuration, in this process."""
     indented = "\n".join(f"      {line}" for line in source.strip().splitlines())
     path = folder / "made.yml"
@@ -73,9 +73,11 @@ params:
   day: {watermark: system, format: date}
   fixed: "{{ day }} of {{id}}"
 """
-    found = [(work.unit, [row["id"] for row in rows(tmp_path, result)]) for work, result in done(api, tmp_path, source)]
+    found = [
+        (work.unit, [row["id"] for row in rows(tmp_path, result, work)]) for work, result in done(api, tmp_path, source)
+    ]
     assert found == [("a b", [1]), ("c", [1]), ("a b", [2]), ("c", []), ("a b", [3]), ("c", [])]
-    first = api.asked[0]
+    first = min(api.asked, key=lambda asked: asked.params["since"] + asked.params["fixed"])
     bounds = {"since": "2026-02-01T00:00:00+00:00", "until": "2026-02-02T00:00:00+00:00"}
     assert first.params == {**bounds, "fixed": "2026-02-01 of a b"}
     assert first.headers["authorization"] == "Bearer canary-of-all"
@@ -92,7 +94,7 @@ format: csv
 params: {day: {watermark: system, format: "%Y%m%d"}}
 """
     results = done(api, tmp_path, source, ', units: ["a b"]')
-    assert [row["id"] for _, result in results[::2] for row in rows(tmp_path, result)] == [1, 3]
+    assert [row["id"] for work, result in results[::2] for row in rows(tmp_path, result, work)] == [1, 3]
     assert failure(results[1][1]).not_found
 
 
@@ -109,8 +111,8 @@ format: json
 params: {day: {watermark: system, format: date}}
 """
     results = done(api, tmp_path, source)
-    written = {(work.unit, work.start): result for work, result in results if isinstance(result, UnitWritten)}
-    assert [sorted(row["id"] for row in rows(tmp_path, each)) for each in written.values()] == [
+    written = [(result, work) for work, result in results if isinstance(result, UnitWritten)]
+    assert [sorted(row["id"] for row in rows(tmp_path, *each)) for each in written] == [
         [11, 12],
         [21, 22],
         [21, 22],

@@ -18,9 +18,10 @@ from servers.surveys import keep_files, keep_surveys
 from support.format_files import ENDINGS, written
 from support.unit_waves import carried_out, failure, inferred, rows, source, surveys, wave, work
 from tidegate.errors import SourceMissing
-from tidegate.sink.unit_task import carry_out_here, fetch, fetch_task, plan_write, write
+from tidegate.sink.unit_share import carry_out_here
+from tidegate.sink.unit_task import fetch, fetch_task, plan_write, write
 from tidegate.sources.units.fetch import address_of, list_files
-from tidegate.sources.units.work import Fetched, UnitFailure, UnitWritten, Variables
+from tidegate.sources.units.work import Fetched, UnitFailure, UnitWork, UnitWritten, Variables
 from tidegate.specs.columns import AuthKind, CsvOptions, HttpAuth, HttpRead, Retries
 from tidegate.specs.locations import Location, Secret
 from tidegate.specs.project import FieldSpec, SchemaSpec
@@ -53,8 +54,8 @@ def from_folder(uri: str, format: str = "ndjson", **given: Any) -> UnitSource:
     return source(FileRead(FileFormat(format), location=Location(uri), **given), **settings)
 
 
-def ids(folder: Path, result: UnitWritten | UnitFailure) -> list[int]:
-    return [row["id"] for row in rows(folder, result)]
+def ids(folder: Path, result: UnitWritten | UnitFailure | None, of: UnitWork | None = None) -> list[int]:
+    return [row["id"] for row in rows(folder, result, of)]
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -79,16 +80,17 @@ def test_a_server_that_keeps_seven_days(api: Api, tmp_path: Path) -> None:
     days = [work("", day, day + 1) for day in range(7, 16)]
     results = carried_out(wave(tmp_path, from_server(api, "csv", "/files/{{day}}.csv.gz"), days, SCHEMA))
     assert [failure(results[number]).not_found for number in (0, -1)] == [True, True]
-    assert [ids(tmp_path, each) for each in results[1:-1]] == [[day] for day in range(8, 15)]
+    found = [ids(tmp_path, *each) for each in zip(results[1:-1], days[1:-1], strict=True)]
+    assert found == [[day] for day in range(8, 15)]
 
 
 def test_what_a_file_is_compressed_with_shows_in_it(api: Api, tmp_path: Path) -> None:
     content = written("ndjson", RECORDS)
     api.routes["/files/2026-02-01.x"] = lambda asked: Answer(content, kind="application/x-ndjson", is_zipped=True)
     api.routes["/files/2026-02-02.x"] = lambda asked: Answer(gzip.compress(content), kind=None)
-    of = from_server(api, "ndjson")
-    results = carried_out(wave(tmp_path, of, [work("", 1, 2), work("", 2, 3)], SCHEMA))
-    assert [ids(tmp_path, each) for each in results] == [[1, 2], [1, 2]]
+    of, days = from_server(api, "ndjson"), [work("", 1, 2), work("", 2, 3)]
+    results = carried_out(wave(tmp_path, of, days, SCHEMA))
+    assert [ids(tmp_path, *each) for each in zip(results, days, strict=True)] == [[1, 2], [1, 2]]
     assert api.asked[0].headers["accept"] == "*/*"
     strict = from_server(api, "ndjson", compression="gzip")
     results = carried_out(wave(tmp_path, strict, [work("", 1, 2), work("", 2, 3)], SCHEMA))
@@ -188,7 +190,9 @@ def test_files_that_do_not_agree_with_the_most_are_told(
     works = [work("", day, day + 1) for day in (1, 2, 3)]
     results = carried_out(wave(tmp_path, from_server(api, format), works, inferred()))
     assert problem in failure(results[0]).problem
-    assert [each.rows for each in results[1:] if isinstance(each, UnitWritten)] == [len(rows(tmp_path, results[1]))] * 2
+    assert [each.rows for each in results[1:] if isinstance(each, UnitWritten)] == [
+        len(rows(tmp_path, results[1], works[1]))
+    ] * 2
 
 
 def test_a_csv_file_may_be_written_in_any_way(api: Api, tmp_path: Path) -> None:
@@ -196,7 +200,8 @@ def test_a_csv_file_may_be_written_in_any_way(api: Api, tmp_path: Path) -> None:
     csv = CsvOptions(header=False, columns=("id", "k"), skip_rows=1, null_values=("-",))
     given = wave(tmp_path, from_server(api, "csv", "/files/{{day}}.tsv", csv=csv), [work("", 1, 2), work("", 2, 3)])
     results = carried_out(wave(tmp_path, given.source, given.works, SCHEMA))
-    assert [(row["id"], row["k"]) for each in results for row in rows(tmp_path, each)] == [(1, "a"), (2, None)]
+    found = [row for each in zip(results, given.works, strict=True) for row in rows(tmp_path, *each)]
+    assert [(row["id"], row["k"]) for row in found] == [(1, "a"), (2, None)]
 
 
 @pytest.mark.slow
@@ -236,8 +241,9 @@ def test_wildcards_find_files_by_name_and_in_order(tmp_path: Path) -> None:
         path.write_text(json.dumps({"id": int(name[-8]) if name[-8].isdigit() else 0}) + "\n")
     uri = (tmp_path / "in").as_uri()
     of = from_folder(f"{uri}/{{{{day}}}}/*/{{{{surveyId}}}}-?.ndjson")
-    results = carried_out(wave(tmp_path, of, [work("b", 1, 2), work("b", 2, 3), work("x", 1, 2)], SCHEMA))
-    assert [ids(tmp_path, each) for each in results[:2]] == [[2, 1], [3]]
+    works = [work("b", 1, 2), work("b", 2, 3), work("x", 1, 2)]
+    results = carried_out(wave(tmp_path, of, works, SCHEMA))
+    assert [ids(tmp_path, *each) for each in zip(results[:2], works, strict=False)] == [[2, 1], [3]]
     assert failure(results[2]).not_found
     assert f"{uri}/2026-02-01/*/x-?.ndjson: there is no such file" in failure(results[2]).problem
 

@@ -103,8 +103,9 @@ def test_the_address_of_the_server_has_no_variables(api: Api, tmp_path: Path) ->
 def test_a_unit_that_fails_keeps_no_other_from_being_done(api: Api, tmp_path: Path) -> None:
     keep_surveys(api, dict.fromkeys("abd", RECORDS), size=100)
     api.faults["/surveys/b/responses"].extend([Answer("broken", 500)] * 3)
-    results = carried_out(wave(tmp_path, source(surveys(api)), [work(name) for name in "abcd"]))
-    assert [len(rows(tmp_path, results[number])) for number in (0, 3)] == [20, 20]
+    works = [work(name) for name in "abcd"]
+    results = carried_out(wave(tmp_path, source(surveys(api)), works))
+    assert [len(rows(tmp_path, results[number], works[number])) for number in (0, 3)] == [20, 20]
     assert "failed 3 times, at last: status 500" in failure(results[1]).problem
     assert not failure(results[1]).not_found
     assert "answered 404" in failure(results[2]).problem
@@ -186,8 +187,8 @@ def test_units_with_credentials_of_their_own_do_not_pile_up_connections(api: Api
     given = wave(tmp_path, source(read), works)
     with closing(Senders()) as senders:
         fetched = [fetch(fetch_task(given), each, 0, senders) for each in works]
-        assert len(senders._open) <= 4
-        assert senders.requests == len(api.asked) == 24
+        assert len(senders._idle) <= 4
+        assert len(api.asked) == 24
     assert [each.requests for each in fetched if isinstance(each, Fetched)] == [2] * 12
     assert [each.headers["authorization"][-2:] for each in api.asked[-4:]] == ["10", "10", "11", "11"]
 
