@@ -86,7 +86,8 @@ def look(ground: Ground, wanted: Scenario) -> None:
 def go_on(ground: Ground, wanted: Scenario) -> None:
     """Each step brings the rows that it must, each once, and says what it said."""
     for step, told in zip(wanted.steps, expected(wanted)["steps"], strict=True):
-        assert plain(taken(step, ground, wanted)) == told, step.name
+        found = plain(taken(step, ground, wanted))
+        assert without_file_counts(wanted, found) == without_file_counts(wanted, told), step.name
 
 
 def write_again(ground: Ground, wanted: Scenario) -> None:
@@ -95,7 +96,27 @@ def write_again(ground: Ground, wanted: Scenario) -> None:
     written, told = ground.documents(), expected(wanted)["documents"]
     assert sorted(written) == sorted(told)
     for name, document in written.items():
-        assert document == told[name], name
+        assert without_file_counts(wanted, document) == without_file_counts(wanted, told[name]), name
+
+
+def without_file_counts(wanted: Scenario, value: Any) -> Any:
+    """A value that does not tell how many files a commit of work units has: small ones share files since then."""
+    return _with_one_file(value) if wanted.name.startswith("work_units") else value
+
+
+def _with_one_file(value: Any) -> Any:
+    if isinstance(value, list):
+        found = [_with_one_file(each) for each in value]
+        return [each for place, each in enumerate(found) if each != ADD or ADD not in found[:place]]
+    if not isinstance(value, dict):
+        return value
+    files = value.get("data_files")
+    told = {"data_files": files[:1] if isinstance(files, list) else bool(files)} if "data_files" in value else {}
+    return {key: _with_one_file(each) for key, each in (value | told).items()}
+
+
+ADD = {"add": "<…>"}
+"""What is left of a file that a commit adds."""
 
 
 @pytest.mark.parametrize("wanted", cases(spark=False))

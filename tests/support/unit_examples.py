@@ -179,4 +179,5 @@ class DatabaseLane(InProcessUnitEngine):
         statement = fill_query(read.query, values_of(wave.source, work, segment), SqlDialect.POSTGRESQL)
         found = self.connection.execute(statement.encode()).fetchall()
         values = [dict(zip(records.names, each, strict=True)) for each in found]
-        return with_own(pa.RecordBatch.from_pylist(values, records), wave.source, work.unit, segment[0])
+        units, lows = pa.array([work.unit] * len(values), pa.string()), pa.array([segment[0]] * len(values), pa.int64())
+        return with_own(pa.RecordBatch.from_pylist(values, records), wave.source, units, lows)

@@ -80,7 +80,7 @@ def most_in_flight(source: UnitSource, works: int) -> int:
     return in_flight(read, works) if isinstance(read, HttpRead) else max(1, min(works, _FILES_IN_FLIGHT))
 
 
-class _Turns:
+class _ShareQueue:
     """Which work unit of a task is begun next, and how many may be under way: none once it is time to stop.
 
     Units take turns. One that fails waits until all others are through, so that it holds up none of them. Until the
@@ -146,7 +146,7 @@ def fetch_share(
 
     Those that are not begun, because the time is over or too many failed in a row, do not come at all.
     """
-    turns = _Turns(task, works, clock)
+    turns = _ShareQueue(task, works, clock)
     done: SimpleQueue[Future[tuple[int, Fetched | UnitFailure]]] = SimpleQueue()
     under_way = 0
     with closing(Senders(task.slots)) as senders:
@@ -172,12 +172,12 @@ def fetch_share(
 
 def pack_share(task: FetchTask, works: Sequence[tuple[int, UnitWork]]) -> Iterator[tuple[int, Fetched | UnitFailure]]:
     """The same, for work units that others write: what is small is put into packs. All are there at the end."""
-    with closing(_Packer(task.scratch)) as packer:
+    with closing(_PackWriter(task.scratch)) as packer:
         for number, outcome in fetch_share(task, works):
             yield number, packer.pack(outcome) if isinstance(outcome, Fetched) else outcome
 
 
-class _Packer:
+class _PackWriter:
     """Puts the contents of many small files into few files of the scratch area."""
 
     def __init__(self, scratch: Location) -> None:
@@ -208,7 +208,7 @@ class _Packer:
             output.close()
 
 
-class _Packs:
+class _PackReader:
     """Reads packs; holds one of them."""
 
     def __init__(self) -> None:
@@ -230,7 +230,7 @@ class _Packs:
 
 def unpack_all(fetched: Iterable[tuple[int, Fetched]]) -> Iterator[tuple[int, Fetched]]:
     """Work units in turn, with the contents of their small files; one pack is in memory."""
-    packs = _Packs()
+    packs = _PackReader()
     for number, each in fetched:
         yield number, packs.unpack(each)
 
@@ -239,7 +239,7 @@ def write_share(task: WriteTask, fetched: Iterable[tuple[int, Fetched | UnitFail
     """Write the work units of one task; an outcome for each that came."""
     left = iter(fetched)
     while True:
-        with closing(_SharedRows(task, left)) as shared:
+        with closing(_ShareRows(task, left)) as shared:
             rows = task.rows
             try:
                 files = () if rows is None else write_batches(rows, shared.batches()).data_files
@@ -256,7 +256,7 @@ def write_share(task: WriteTask, fetched: Iterable[tuple[int, Fetched | UnitFail
             return
 
 
-class _SharedRows:
+class _ShareRows:
     """The rows of small work units, which go into shared files; ``outcomes`` are those of all others.
 
     ``written`` are the small ones. What they were made of is kept, on disk where it is much, until they are written.
@@ -315,7 +315,7 @@ class _SharedRows:
     def _together(self, units: Sequence[tuple[int, Fetched]]) -> Iterator[pa.RecordBatch]:
         """The rows of several work units, decoded at once; where one of them is bad, each by itself."""
         try:
-            rows = JoinedRows(self._task, [each for _, each in units]) if units else None
+            rows = UnitBlock(self._task, [each for _, each in units]) if units else None
         except Exception:
             for number, each in units:
                 yield from self._alone(number, each)
@@ -377,7 +377,7 @@ def _small_pages(task: WriteTask, fetched: Fetched) -> int | None:
     return None if size > _TOGETHER_BYTES or fetched.index in task.refused else size
 
 
-class JoinedRows:
+class UnitBlock:
     """The rows of several work units of an API, decoded as one block: that costs as much as one small work unit.
 
     ``written`` has each of them, without files. Raises where a record is bad; which one, decoding each by itself tells.
