@@ -277,7 +277,7 @@ def _tls_context() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-class Connection:
+class ConnectionPool:
     """A pool of connections to one API with its cookies and its token; safe to use from several threads."""
 
     def __init__(self, read: HttpRead) -> None:
@@ -303,7 +303,7 @@ class Sender:
         self,
         read: HttpRead,
         pace: RequestPace,
-        connection: Connection | None = None,
+        connection: ConnectionPool | None = None,
         *,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -318,7 +318,7 @@ class Sender:
         self._sleep = sleep
         self._now = now
         self._chance = chance
-        self._connection = connection or Connection(read)
+        self._connection = connection or ConnectionPool(read)
         self._authentication = self._connection.authentication
         self._client = self._connection.client
 

@@ -32,7 +32,7 @@ from tidegate.formats.files import compression_by_content
 from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.sources.http.answers import Shapes
 from tidegate.sources.http.bounds import Part
-from tidegate.sources.http.client import Connection, RequestPace, Sender, check_headers, public_url, request_of
+from tidegate.sources.http.client import ConnectionPool, RequestPace, Sender, check_headers, public_url, request_of
 from tidegate.sources.http.read import Counts, LineBlock, part_blocks
 from tidegate.sources.units.work import (
     Fetched,
@@ -333,8 +333,8 @@ class Senders:
         self._slots = slots
         self._sleep = sleep
         self._pace: RequestPace | None = None
-        self._idle: dict[_Key, Connection] = {}
-        self._used: dict[_Key, tuple[Connection, int]] = {}
+        self._idle: dict[_Key, ConnectionPool] = {}
+        self._used: dict[_Key, tuple[ConnectionPool, int]] = {}
         self._lock = threading.Lock()
 
     @contextmanager
@@ -344,7 +344,7 @@ class Senders:
         with self._lock:
             self._pace = self._pace or RequestPace(read.rate_limit, self._slots, sleep=self._sleep)
             if key not in self._used:
-                self._used[key] = self._idle.pop(key) if key in self._idle else Connection(read), 0
+                self._used[key] = self._idle.pop(key) if key in self._idle else ConnectionPool(read), 0
             connection, users = self._used[key]
             self._used[key] = connection, users + 1
         try:
