@@ -111,7 +111,8 @@ def _with_one_file(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     files = value.get("data_files")
-    told = {"data_files": files[:1] if isinstance(files, list) else bool(files)} if "data_files" in value else {}
+    rows = sum(each["record_count"] for each in files) if isinstance(files, list) else bool(files)
+    told = {"data_files": rows} if "data_files" in value else {}
     return {key: _with_one_file(each) for key, each in (value | told).items()}
 
 

@@ -445,9 +445,14 @@ def write_fetched(
     fetched: Mapping[int, Fetched | UnitFailure],
     write_all: Callable[[WriteTask, Mapping[int, Fetched]], Mapping[int, Outcome]],
 ) -> WaveResult:
-    """Write what was fetched and remove it from the scratch area; what cannot be removed goes with that."""
+    """Write what was fetched and remove it from the scratch area; what cannot be removed goes with that.
+
+    Which columns there are does not depend on whose answer came first.
+    """
     try:
-        return write_wave(wave, fetched, lambda left: plan_write(wave, list(left.values())), write_all)
+        return write_wave(
+            wave, dict(sorted(fetched.items())), lambda left: plan_write(wave, list(left.values())), write_all
+        )
     finally:
         files = [file for each in fetched.values() if isinstance(each, Fetched) for file in each.files]
         for location, path in {(file.location, file.slice.path): None for file in files if file.is_scratch}:
