@@ -144,14 +144,16 @@ def test_a_file_that_fails_holds_the_watermark_and_is_read_again(lake: Lake) -> 
     lake.assert_exactly_once()
 
 
-def test_an_older_partition_is_found_although_a_newer_one_is_further_along(lake: Lake) -> None:
+@pytest.mark.parametrize("late_files", ["window", "strict"])
+def test_an_older_partition_is_found_although_a_newer_one_is_further_along(lake: Lake, late_files: str) -> None:
+    lake.source_settings = {"late_files": late_files}
     lake.arrive(f"{DAY}/hour=13/file950.ndjson")
-    lake.arrive(f"{DAY}/hour=14/file500.ndjson")
+    lake.arrive(f"{DAY}/hour=14/file999.ndjson")
     lake.run()
     for number in range(951, 1000):
         lake.arrive(f"{DAY}/hour=13/file{number}.ndjson", records=1)
     report = lake.run().sources[0]
-    assert (report.files, report.watermark) == (49, f"{DAY}/hour=14/file500.ndjson")
+    assert (report.files, report.watermark) == (49, f"{DAY}/hour=14/file999.ndjson")
     lake.assert_exactly_once()
 
 

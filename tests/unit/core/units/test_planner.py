@@ -181,6 +181,16 @@ def test_the_cut_off_is_about_the_units_of_the_plan_and_others_are_stale() -> No
     assert (cutoff(plan), plan.stale, read(plan)) == ("2020-01-09", ("B",), ["A [2020-01-09, 2020-01-21)"])
 
 
+def test_the_cut_off_of_the_job_is_that_of_the_unit_that_came_furthest() -> None:
+    source = time_source("2020-01-01", "P0D", "daily", grace=Span(1))
+    state = after(source, "2020-01-10", units=("A",))
+    state = after(source, "2020-01-20", units=("B",), state=state)
+    plan = planned(source, "2020-01-20", state, ("A", "B"))
+    assert cutoff(plan) == "2020-01-19"
+    days = [f"A [2020-01-{day}, 2020-01-{day + 1})" for day in range(10, 19)]
+    assert read(plan) == [*days, "A [2020-01-19, 2020-01-20)", "B [2020-01-19, 2020-01-20)"]
+
+
 def test_a_unit_that_returns_goes_on() -> None:
     source = time_source("2020-01-01", "P0D")
     state = after(source, "2020-01-10", units=("A", "B"))
