@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from tidegate.compat import run_replay as run_replay
     from tidegate.core.columns.look_back import Connection as Connection
     from tidegate.core.columns.predicates import SourceRuntime as SourceRuntime
+    from tidegate.core.columns.predicates import watermark_operator as watermark_operator
     from tidegate.core.columns.replay import ReplayConfig as ReplayConfig
     from tidegate.core.columns.values import WatermarkSerializer as WatermarkSerializer
     from tidegate.core.columns.values import is_watermark_empty as is_watermark_empty
@@ -131,7 +132,6 @@ if TYPE_CHECKING:
     from tidegate.reports.units import WorkUnitLine as WorkUnitLine
     from tidegate.sources.reader import UnitRequest as UnitRequest
     from tidegate.spark.filters import apply_watermark_filter as apply_watermark_filter
-    from tidegate.spark.filters import watermark_operator as watermark_operator
     from tidegate.specs.columns import AuthKind as AuthKind
     from tidegate.specs.columns import ColumnSource as ColumnSource
     from tidegate.specs.columns import CsvOptions as CsvOptions
@@ -226,7 +226,7 @@ _NAMES = {
     "commands.watermark": "reset_watermark set_watermark show_watermarks watermark_history",
     "compat": "DataFlow MergeOverwriteStrategy run_replay",
     "core.columns.look_back": "Connection",
-    "core.columns.predicates": "SourceRuntime",
+    "core.columns.predicates": "SourceRuntime watermark_operator",
     "core.columns.replay": "ReplayConfig",
     "core.columns.values": "WatermarkSerializer is_watermark_empty",
     "protocol.providers": "BaseMetadataProvider WatermarkManager",
@@ -251,7 +251,7 @@ _NAMES = {
         "PartitionLine PlannedUnits SkippedWork UnitLine UnitList UnitSourcePlan UnitView UnitsMove WorkUnitLine"
     ),
     "sources.reader": "UnitRequest",
-    "spark.filters": "apply_watermark_filter watermark_operator",
+    "spark.filters": "apply_watermark_filter",
     "specs.columns": (
         "AuthKind ColumnSource CsvOptions FunctionRead HttpAuth HttpRead JdbcRead Load LoadType LookBack "
         "NullWatermark Pagination PaginationKind ParamFormat ProviderKind RateLimit Retries StateSpec "

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.commands.column_replay import replay_range
+from tidegate.commands.run import run
 from tidegate.commands.setup import Config, agree, load, pipelines_of
-from tidegate.core.columns.predicates import SourceRuntime, window_of
+from tidegate.core.columns.predicates import SourceRuntime, operator_of, window_of
 from tidegate.core.columns.replay import ReplayConfig
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, ignore
+from tidegate.protocol.providers import WatermarkManager
 from tidegate.reports.correction import ColumnReplayReport
-from tidegate.specs.columns import ColumnSource, Value, Watermark
+from tidegate.reports.run import RunReport
+from tidegate.spark.filters import apply_watermark_filter
+from tidegate.specs.columns import ColumnSource, StateSpec, Value, Watermark
 from tidegate.specs.project import PipelineSpec, ProjectSpec
 
 if TYPE_CHECKING:
@@ -90,20 +95,58 @@ class Runtime(Protocol):
 class DataFlow:
     """One column source of a pipeline; ``dataflow_id`` is ``{pipeline}/{source}``.
 
-    ``watermark_window`` is what :meth:`apply_watermark_window` computed last: per column where the window begins and
-    ends, None where nothing is replaced.
+    What a subclass overrides, :meth:`run` and ``run_replay`` use: the window, the filter, the operator. ``watermarks``
+    keeps the copies of its state. The position stays in the log. ``watermark_window`` is what
+    :meth:`apply_watermark_window` computed last: per column where the window begins and ends, None where nothing is
+    replaced.
     """
 
-    def __init__(self, config: Config, pipeline: str, source: str | None = None) -> None:
-        self.project: ProjectSpec = load(config, pipeline=pipeline)
-        self.pipeline: PipelineSpec = pipelines_of(self.project, pipeline)[0]
+    def __init__(
+        self,
+        config: Config,
+        pipeline: str,
+        source: str | None = None,
+        *,
+        watermarks: WatermarkManager | None = None,
+    ) -> None:
+        self._loaded: ProjectSpec = load(config, pipeline=pipeline)
+        self.pipeline: PipelineSpec = pipelines_of(self._loaded, pipeline)[0]
         self.source: ColumnSource = _named(self.pipeline, source)
         self.watermark_window: Window | None = None
+        self._watermarks = watermarks
 
     @property
     def dataflow_id(self) -> str:
         """How providers call it."""
         return f"{self.pipeline.name}/{self.source.name}"
+
+    @property
+    def project(self) -> ProjectSpec:
+        """The configuration, with what this dataflow has of its own in it."""
+        methods: dict[str, Any] = {"watermark_window": self.apply_watermark_window}
+        for name, field in _OVERRIDDEN.items():
+            if _overrides(self, name):
+                methods[field] = getattr(self, name)
+        if self.source.watermark_window is not None and not _overrides(self, "apply_watermark_window"):
+            del methods["watermark_window"]
+        source = replace(self.source, **methods)
+        sources = tuple(source if each is self.source else each for each in self.pipeline.sources)
+        pipeline = replace(self.pipeline, sources=sources)
+        pipelines = tuple(pipeline if each is self.pipeline else each for each in self._loaded.pipelines)
+        state = self._loaded.state if self._watermarks is None else StateSpec(self._watermarks)
+        return replace(self._loaded, pipelines=pipelines, state=state)
+
+    def run(self, *, emit: Emit = ignore, stop: threading.Event | None = None) -> RunReport:
+        """Run the pipeline once, as ``tidegate.run`` does."""
+        return run(self.project, self.pipeline.name, emit=emit, stop=stop)
+
+    def watermark_operator(self, *, replay: bool = False) -> str:
+        """How a row's value must stand to the watermark."""
+        return operator_of(self.source, replay=replay)
+
+    def apply_watermark_filter(self, frame: Any, watermark: Watermark | None, watermark_operator: str = ">") -> Any:
+        """The rows of a DataFrame that are wanted."""
+        return apply_watermark_filter(frame, watermark, watermark_operator)
 
     def apply_watermark_window(self, source_runtime: Runtime) -> Window | None:
         """The window of a read, kept as ``watermark_window``: only with replace_by_watermark, and both bounds known."""
@@ -118,6 +161,14 @@ class DataFlow:
 
     def __repr__(self) -> str:
         return f"DataFlow({self.dataflow_id!r})"
+
+
+_OVERRIDDEN = {"watermark_operator": "watermark_operator", "apply_watermark_filter": "watermark_filter"}
+"""Methods that a subclass may override, and the part of a source that they then are."""
+
+
+def _overrides(flow: DataFlow, name: str) -> bool:
+    return getattr(type(flow), name) is not getattr(DataFlow, name)
 
 
 def run_replay(

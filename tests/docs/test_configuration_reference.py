@@ -14,7 +14,7 @@ from tidegate.config import load
 from tidegate.config.keys import Key, every_key
 from tidegate.config.models import duration, lateness_text
 from tidegate.config.normal_form import ALIASES
-from tidegate.config.project import MEANINGLESS, REFUSED
+from tidegate.config.project import MEANINGLESS
 from tidegate.config.sink import METADATA_COLUMNS
 from tidegate.config.work_units import MS_KEYS
 from tidegate.errors import ConfigError
@@ -111,8 +111,6 @@ def test_the_table_of_names_of_properties_files_is_the_one_in_the_code() -> None
 
 def test_refused_and_ignored_keys_are_named() -> None:
     last = sections()["Keys that do nothing, and keys that are refused"]
-    for key in (key for block in REFUSED.values() for key in block):
-        assert f"`{key}`" in last
     for path in MEANINGLESS:
         assert f"`{'.'.join(path)}`" in last
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, watermark_operator
 from tidegate.errors import ConfigError, SourceError
 from tidegate.sources.reader import GreatestValues, Reader
 from tidegate.spark.engine import open_reader
-from tidegate.spark.filters import apply_watermark_filter, greatest_of, watermark_operator
+from tidegate.spark.filters import apply_watermark_filter, greatest_of
 from tidegate.specs.columns import ColumnSource, TableFormat, TableRead, Value, WatermarkMode
 from tidegate.specs.locations import Location
 from tidegate.specs.project import SchemaSpec

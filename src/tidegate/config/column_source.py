@@ -36,7 +36,9 @@ from tidegate.specs.columns import (
 from tidegate.specs.locations import Location, Options, holds_credentials, public_address
 
 _TIME = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?)?")
-NEEDS_COLUMNS = ("watermark_mode", "safety_lag", "future_tolerance", "null_watermark", "backward")
+OWN_KEYS = ("watermark_operator", "watermark_filter", "watermark_window")
+"""Keys that put code of the user's own in the place of a part of the read."""
+NEEDS_COLUMNS = ("watermark_mode", "safety_lag", "future_tolerance", "null_watermark", "backward", *OWN_KEYS)
 """Keys of a source that mean something only with ``watermark_columns``."""
 COLUMN_KEYS = (
     ("watermark_columns", "filter_expression", "source_timezone", "poll_interval_secs"),
@@ -61,7 +63,16 @@ def lag(value: object) -> timedelta | None:
     return found
 
 
+def operator(value: object) -> str:
+    """``>``, ``>=`` or a function that says which."""
+    word = value.strip() if isinstance(value, Scalar) else ""
+    if ":" in word:
+        return v.function(value)
+    return v.choose(value, ">", ">=")
+
+
 Lag = Annotated[timedelta | None, BeforeValidator(lag), v.STRING]
+Operator = Annotated[str, BeforeValidator(operator)]
 
 
 class BackwardModel(Model):
@@ -145,6 +156,15 @@ class ColumnSourceModel(LookBackModel):
     )
     null_watermark: NullWatermark = entry(
         "Rows with null in every watermark column: left out and counted, read, or an error.", NullWatermark.EXCLUDE
+    )
+    watermark_operator: Operator = entry(
+        "How rows stand to the watermark: > above it, >= also at it, or module:function that says which.", ">"
+    )
+    watermark_filter: v.Function | None = entry(
+        "module:function that chooses rows in the place of the comparison with the watermark.", None
+    )
+    watermark_window: v.Function | None = entry(
+        "module:function that says which window of the table is replaced, inside what was read.", None
     )
     source_timezone: v.Zone = entry("Where times without a zone belong.", "UTC")
     poll_interval_secs: v.Count = entry("Seconds between polls of a continuous run.", 60)
@@ -248,6 +268,9 @@ def column_source_problems(source: Spot, declared: Mapping[str, str]) -> Iterato
             allowed = ", ".join(kinds.allowed)
             yield source.problem(f"the type of this source is {kind}; allowed: with {allowed} only", key)
     yield from _configure_problems(source, kind)
+    if source.has("watermark_filter") and (kind == "http" or source.has("connection")):
+        text = "is for tables, files and functions; a database or an API chooses rows itself: use filter_expression"
+        yield source.problem(text, "watermark_filter")
     columns = [str(word) for word in source.words("watermark_columns")]
     leading = columns[:1] if source.text("watermark_mode") == "tuple" else columns
     yield from _look_back_problems(source, {column: declared.get(column, "") for column in leading})

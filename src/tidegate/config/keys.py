@@ -19,7 +19,7 @@ from tidegate.config.document import Block, Loc, Scalar, find, problem, quote
 from tidegate.config.models import Model, choices, fields, models_in
 from tidegate.config.normal_form import ALIASES, PIPELINE_KEYS, STRUCTURED, Alias
 from tidegate.config.problems import Problem, nearest, sentence
-from tidegate.config.project import MEANINGLESS, REFUSED, ProjectModel
+from tidegate.config.project import MEANINGLESS, ProjectModel
 from tidegate.config.schema import ElementModel
 from tidegate.config.units import ParamModel
 from tidegate.config.values import NAME
@@ -124,7 +124,7 @@ def accepted_at(loc: Loc) -> tuple[str, ...]:
     old = [alias.old.split(".")[-1] for alias in ALIASES if kind_of_alias(alias.old) == kind]
     old += MS_KEYS if kind == "source" else ()
     ignored = [path[-1] for path in MEANINGLESS if path[:-1] == tuple(loc)]
-    return (*fields(model_at(loc)), *old, *ignored, *REFUSED.get(kind, ()))
+    return (*fields(model_at(loc)), *old, *ignored)
 
 
 def kind_of(loc: Loc) -> str:

@@ -314,11 +314,6 @@ def _address_problem(url: str) -> str:
 
 _COLUMNS = "give the source a 'type' such as delta, or a 'connection'"
 _APPEND = "rows of files are appended; allowed: 'load_type: append'"
-REFUSED: dict[str, dict[str, str]] = {
-    "source": {
-        "watermark_operator": "other operators; remove it, look-back and replay read the lower bound itself too",
-    },
-}
 NOT_FOR_FILES: dict[str, dict[str, str]] = {
     "source": dict.fromkeys(
         (
@@ -328,6 +323,9 @@ NOT_FOR_FILES: dict[str, dict[str, str]] = {
             "safety_lag",
             "future_tolerance",
             "null_watermark",
+            "watermark_operator",
+            "watermark_filter",
+            "watermark_window",
             "source_timezone",
             "timezone",
             "configure",
@@ -388,7 +386,6 @@ def _take_source(source: Spot, notes: Notes) -> None:
         text = f"two kinds of watermark at once ({', '.join(kinds)}); allowed: one per source"
         notes.add(source.problem(text, kinds[1]), source.loc)
         return
-    _refuse(source, REFUSED["source"], notes, "not supported yet")
     if is_unit_source(source.block):
         notes.notices += unit_notices(source)
     elif is_column_source(source.block):

@@ -103,6 +103,10 @@ def load_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Probl
     for source in sources.values():
         if sink.is_on("replace_by_watermark"):
             yield from _window_problems(source)
+        elif source.has("watermark_window"):
+            yield source.problem(
+                "says which window is replaced; it needs replace_by_watermark: true", "watermark_window"
+            )
         elif kind == "append":
             yield from _append_problems(sink, source)
     if kind == "scd2":
@@ -144,6 +148,12 @@ def _append_problems(sink: Spot, source: Spot) -> Iterator[Problem]:
             "merge_overwrite, or give deduplicate: [keys]"
         )
         yield problem(source.root, found.place, text)
+    if source.text("watermark_operator") == ">=" and not sink.words("deduplicate"):
+        text = (
+            ">= reads rows at the watermark again, and append would write them twice; set load_type: merge_upsert or "
+            "merge_overwrite, or give deduplicate: [keys]"
+        )
+        yield source.problem(text, "watermark_operator")
     if source.text("null_watermark") == "include":
         text = "include reads such rows each time, and append would write them again; allowed: with merge or replace"
         yield source.problem(text, "null_watermark")

@@ -23,7 +23,7 @@ from tidegate.core.columns.planner import (
     rows_ahead,
     stored_ahead,
 )
-from tidegate.core.columns.predicates import Bound, RowFilter
+from tidegate.core.columns.predicates import Bound, RowFilter, SourceRuntime, narrow_window, window_of
 from tidegate.core.columns.state import ColumnState, column_watermark_text, decode_columns, encode_columns, value_texts
 from tidegate.core.columns.values import is_above, value_of
 from tidegate.errors import RowsRefused, TidegateError, WatermarkError
@@ -56,6 +56,7 @@ from tidegate.specs.columns import (
     WatermarkMode,
 )
 from tidegate.specs.project import PipelineSpec
+from tidegate.specs.user_code import call
 from tidegate.storage.listing_scope import Scope
 from tidegate.storage.stores import open_store
 
@@ -329,8 +330,12 @@ class ColumnWalk:
         return plan
 
     def _is_idle(self, plan: ColumnPlan) -> bool:
-        """Whether nothing is new, where that is known without an engine that is yet to start."""
-        if self._engine.is_ready or plan.full or not fix_bounds(plan, self._run.state, {}).nothing:
+        """Whether nothing is new, where that is known without an engine that is yet to start.
+
+        A filter of the user's own may choose rows that lie below the watermark, too.
+        """
+        chooses = self._source.source.watermark_filter is not None and not plan.reads.strict
+        if self._engine.is_ready or plan.full or chooses or not fix_bounds(plan, self._run.state, {}).nothing:
             return False
         from tidegate.sources.idle import NoAnswer, nulls_if_idle
 
@@ -486,7 +491,18 @@ class ColumnWalk:
     def _window(self, plan: ColumnPlan, bounds: ReadBounds) -> RowFilter | None:
         """The part of the table that the strategy looks at, where it does not look at all of it."""
         looks = plan.chunk is not None or self._source.pipeline.sink.load.deduplicate
-        return bounds.window or (bounds.rows if looks else None)
+        return self._replaced(plan, bounds) or (bounds.rows if looks else None)
+
+    def _replaced(self, plan: ColumnPlan, bounds: ReadBounds) -> RowFilter | None:
+        """The window that is replaced: ours, or what code of the user's own makes of the watermarks of the read."""
+        runtime = SourceRuntime(plan.stored or None, plan.effective, bounds.state.values)
+        source, load = self._source.source, self._source.pipeline.sink.load
+        found: object = window_of(runtime, replace_by_watermark=load.replace_by_watermark)
+        default, name = found, "/".join(self._names)
+        if source.watermark_window is not None:
+            remedy = "return a lower and an upper bound by column, or None"
+            found = call(source.watermark_window, f"{name}: watermark_window", remedy, runtime)
+        return narrow_window(bounds.window, found, default, name)
 
     def _limit(self, task: RowTask, plan: ColumnPlan, bounds: ReadBounds | None) -> RowTask:
         """The task without the rows that a read could not leave out, whose end is not fixed yet."""

@@ -34,7 +34,7 @@ from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.sources.http.answers import Shapes
 from tidegate.sources.http.bounds import http_read, parts, upper
 from tidegate.sources.http.read import Counts, Fetch, LineBlock, blocks
-from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader
+from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader, choose_rows
 from tidegate.sources.units.work import UnitWave, WaveResult
 from tidegate.specs.columns import (
     ColumnSource,
@@ -156,12 +156,17 @@ class _BatchReader(ABC):
         """The rows that match."""
         if rows.extra is not None:
             raise _needs_spark(self.source.name, "filter_expression is a condition in the language of Spark")
-        table = self.batch(rows)
-        return table.filter(pa.array([matches(rows, row) for row in table.to_pylist()], pa.bool_()))
+        if self.source.watermark_filter is not None:
+            return choose_rows(self.source, rows, self.batch, _matching)
+        return _matching(self.batch(rows), rows)
 
     @abstractmethod
     def batch(self, rows: RowFilter) -> pa.Table:
         """Rows among which those that match are."""
+
+
+def _matching(table: pa.Table, rows: RowFilter) -> pa.Table:
+    return table.filter(pa.array([matches(rows, row) for row in table.to_pylist()], pa.bool_()))
 
 
 @dataclass

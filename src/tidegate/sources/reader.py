@@ -7,16 +7,18 @@ source cannot be asked, the rows of one read give the cap.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlsplit
 
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, dialect_of, predicate
+from tidegate.errors import SourceError
 from tidegate.sources.http.bounds import describe
 from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableRead, Value
 from tidegate.specs.locations import Secret
+from tidegate.specs.user_code import call
 
 Address = tuple[str, int]
 
@@ -160,3 +162,25 @@ class Bounded(Protocol):
 
     def upper(self, now: datetime) -> Mapping[str, Value]:
         """The greatest values that are asked for, by column; nothing where none is sent."""
+
+
+Frame = TypeVar("Frame")
+
+
+def choose_rows(
+    source: ColumnSource,
+    rows: RowFilter,
+    frame_of: Callable[[RowFilter], Frame],
+    select: Callable[[Frame, RowFilter], Frame],
+) -> Frame:
+    """What a filter of the user's own chooses among all rows, capped as ours are; it is called with the rows, the
+    watermark and the operator.
+    """
+    assert source.watermark_filter is not None, "asked for sources that have one"
+    wide = rows.without_lower()
+    frame, remedy = frame_of(wide), "return the rows that are wanted, of the same type as those that it was given"
+    key = f"source {source.name}: watermark_filter"
+    found = call(source.watermark_filter, key, remedy, frame, rows.watermark, rows.operator)
+    if not isinstance(found, type(frame)):
+        raise SourceError(f"{key} returned {type(found).__name__}", remedy)
+    return select(found, rows if rows.strict else wide)

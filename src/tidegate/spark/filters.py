@@ -18,7 +18,16 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, predicate, quote
+from tidegate.core.columns.predicates import (
+    EXCLUSIVE,
+    INCLUSIVE,
+    Bound,
+    ColumnRange,
+    RowFilter,
+    SqlDialect,
+    predicate,
+    quote,
+)
 from tidegate.errors import ConfigError, SchemaMismatch, SourceError
 from tidegate.schema.names import spell
 from tidegate.sources.reader import GreatestValues
@@ -137,15 +146,6 @@ def _name(value: Value) -> str:
     return type(value).__name__
 
 
-EXCLUSIVE = ">"
-INCLUSIVE = ">="
-
-
-def watermark_operator(*, replay: bool = False) -> str:
-    """How a row's value must stand to the watermark: above it; in a replay the first value belongs to the chunk."""
-    return INCLUSIVE if replay else EXCLUSIVE
-
-
 def named(column: str) -> Column:
     """A column by its name, whatever is in that."""
     from pyspark.sql.functions import col
@@ -173,12 +173,19 @@ def filtered(frame: DataFrame, rows: RowFilter) -> DataFrame:
 
 
 def apply_watermark_filter(
-    frame: DataFrame, watermark: Watermark | None, watermark_operator: str = EXCLUSIVE
+    frame: DataFrame,
+    watermark: Watermark | None,
+    watermark_operator: str = EXCLUSIVE,
+    *,
+    rows: RowFilter | None = None,
 ) -> DataFrame:
     """The rows above ``watermark`` in one of its columns; all of them where it is empty.
 
-    A column whose value is None was never seen filled: whatever is filled is new.
+    A column whose value is None was never seen filled: whatever is filled is new. Runs give ``rows``: the same bounds
+    with everything else that they want of a read, its end among it.
     """
+    if rows is not None:
+        return filtered(frame, rows)
     if watermark_operator not in (EXCLUSIVE, INCLUSIVE):
         raise ConfigError((f"watermark_operator is {watermark_operator!r}; it is '>' or '>='",))
     known = dict(watermark or {})

@@ -6,7 +6,7 @@ Standard library only; frozen; picklable. ``config/`` makes them from YAML, Pyth
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -273,6 +273,9 @@ class FunctionRead:
 
 Read = JdbcRead | TableRead | HttpRead | FunctionRead
 
+UserFunction = str | Callable[..., object]
+"""A function of the user's own: ``module:function``, or the function itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnSource:
@@ -282,6 +285,8 @@ class ColumnSource:
     the source. ``source_timezone`` is where times without a zone belong. ``safety_lag`` keeps times younger than that
     out, for sources whose transactions commit late. ``future_tolerance``: rows whose time lies further ahead than that
     wait until it has come, so that no such value becomes the watermark; None takes every time as it is.
+    ``watermark_operator`` is ``>``, ``>=`` or a function that says which; ``watermark_filter`` and ``watermark_window``
+    take the place of how rows above the watermark are chosen, and of which rows of the table are replaced.
     """
 
     name: str
@@ -295,6 +300,9 @@ class ColumnSource:
     null_watermark: NullWatermark = NullWatermark.EXCLUDE
     source_timezone: str = "UTC"
     poll_interval_secs: int = 60
+    watermark_operator: UserFunction = ">"
+    watermark_filter: UserFunction | None = None
+    watermark_window: UserFunction | None = None
 
     @property
     def uri(self) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tidegate.errors import EnvironmentProblem, TidegateError
+from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
 from tidegate.specs.masking import Mask
 
 
@@ -28,6 +28,14 @@ def load_function(name: str, said: str) -> Callable[..., Any]:
     if not callable(found):
         raise EnvironmentProblem(f"{said} is not a function", "name a function")
     return found  # type: ignore[no-any-return]  # what it returns is looked at where it is called
+
+
+def call(code: str | Callable[..., Any], key: str, remedy: str, *given: object, **named: object) -> Any:
+    """What a function of the user's own returns, which stands under ``key`` of a source; its errors name it."""
+    name = code if isinstance(code, str) else name_of(code)
+    function = load_function(code, f"{key} {name}") if isinstance(code, str) else code
+    with named_errors(f"{key} {name}", remedy, SourceError):
+        return function(*given, **named)
 
 
 def name_of(code: object) -> str:

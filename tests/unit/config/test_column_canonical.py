@@ -79,6 +79,9 @@ OTHER: dict[str, dict[str, Any]] = {
         "safety_lag": "P1DT2H3M4S",
         "future_tolerance": "P2DT3H",
         "null_watermark": "include",
+        "watermark_operator": ">=",
+        "watermark_filter": "a:filter",
+        "watermark_window": "a:window",
         "source_timezone": "Asia/Tokyo",
         "poll_interval_secs": 3,
         "configure": {"backward_days": 3},
@@ -206,6 +209,9 @@ def changed(block: str, key: str, value: object) -> dict[str, Any]:
         holder["url"] = "sqlite:///state.db"
     if block == "state" and key == "url":
         holder["provider"] = "sql"
+    if block == COLUMN and key == "watermark_window":
+        data["pipelines"]["table"]["sink"] |= {"load_type": "merge_overwrite", "replace_by_watermark": True}
+        holder["backward_days"] = 1
     if block == "state" and key == "options":
         holder["provider"] = "a:B"
         del holder["url"]

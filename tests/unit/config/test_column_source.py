@@ -291,7 +291,10 @@ state: {provider: sqll}
             "[at], late_window: 5",
             "source.late_window: unknown key here; it belongs to 'pipelines.<pipeline>.sour",
         ),
-        ("[at]", "[at], watermark_operator: '>='", "source.watermark_operator: not supported yet: other operators"),
+        ("[at]", "[at], watermark_operator: '='", "source.watermark_operator: '=' is not one of >, >="),
+        ("[at]", "[at], watermark_operator: a", "source.watermark_operator: 'a' is not one of >, >="),
+        ("[at]", "[at], watermark_filter: a", "source.watermark_filter: 'a' is not module:function"),
+        ("[at]", "[at], watermark_window: 'a:b'", "source.watermark_window: says which window is replaced; it needs"),
         (
             "[at]",
             "[at], work_unit: {}",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tidegate.config.file_source import WATERMARK_ONLY
-from tidegate.config.project import NOT_FOR_FILES, REFUSED
+from tidegate.config.project import NOT_FOR_FILES
 from tidegate.specs.project import Delivery, ProjectSpec, Tracking
 
 Load = Callable[..., ProjectSpec]
@@ -34,13 +34,6 @@ def file(source: str = "", sink: str = "", pipeline: str = "", top: str = "") ->
 
 PLACES = {"": "top", "pipeline": "pipeline", "source": "source", "sink": "sink"}
 WATERMARKS = ("watermark", "watermark_columns")
-
-
-def test_a_key_that_would_change_what_is_written_is_refused_by_name(problems: Problems) -> None:
-    for block, key in [(block, key) for block, keys in REFUSED.items() for key in keys]:
-        (line,) = problems(file(**{PLACES[block]: f"{key}: [x]"}))
-        assert f"{key}: " in line
-        assert ("two kinds of watermark" if key in WATERMARKS else "not supported yet: ") in line
 
 
 def test_a_key_of_another_kind_of_source_is_refused_for_files(problems: Problems) -> None:

@@ -13,10 +13,18 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 
 from tidegate.core.calendar import check_zone, jump_around
 from tidegate.core.columns.look_back import lower, moment_like
-from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, untested_note
+from tidegate.core.columns.predicates import (
+    INCLUSIVE,
+    Bound,
+    ColumnRange,
+    RowFilter,
+    operator_of,
+    untested_note,
+)
 from tidegate.core.columns.replay import Chunk, chunk_columns
 from tidegate.core.columns.state import ColumnState
 from tidegate.core.columns.values import (
@@ -32,6 +40,7 @@ from tidegate.core.columns.values import (
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import (
     ColumnSource,
+    HttpRead,
     JdbcRead,
     Load,
     LoadType,
@@ -116,7 +125,7 @@ def caps_ahead(plan: ColumnPlan, seen: Watermark) -> dict[str, Value]:
 def rows_ahead(plan: ColumnPlan, caps: Mapping[str, Value]) -> RowFilter:
     """The rows above these caps: the plan reads each of them, as they lie above every watermark, too."""
     ranges = tuple(ColumnRange(column, Bound(cap)) for column, cap in caps.items())
-    return RowFilter(ranges, extra=plan.reads.extra)
+    return RowFilter(ranges, extra=plan.reads.extra, strict=True)
 
 
 def cap_plan(plan: ColumnPlan, caps: Mapping[str, Value]) -> ColumnPlan:
@@ -177,6 +186,11 @@ def plan_columns(
     chunk_column: str | None = None,
 ) -> ColumnPlan:
     """Which rows are wanted; without a state, all of them. ``WatermarkError`` where rows would be lost or doubled."""
+    if source.watermark_filter is not None and isinstance(source.read, JdbcRead | HttpRead):
+        raise WatermarkError(
+            f"{pipeline}/{source.name}: watermark_filter is for tables, files and functions, which Spark filters",
+            "use filter_expression, a query, or parameters of the request",
+        )
     planning = _Planning(pipeline, source, load, state or ColumnState(), now)
     plan = ColumnPlan(
         pipeline,
@@ -266,6 +280,24 @@ class _Planning:
         self.horizon = horizon_of(source, now)
 
     @property
+    def _is_plain_append(self) -> bool:
+        """Whether rows that are read again are in the table twice."""
+        return self._load.type is LoadType.APPEND and not self._load.deduplicate
+
+    @cached_property
+    def _is_inclusive(self) -> bool:
+        """Whether rows at the watermark itself are read again, each time."""
+        return operator_of(self._source) == INCLUSIVE
+
+    def _check_operator(self) -> None:
+        if self._is_inclusive and self._is_plain_append:
+            raise WatermarkError(
+                f"{self._name}: watermark_operator is '>=', which reads rows at the watermark again, and append would"
+                " write them twice",
+                "use a load_type that merges, or give deduplicate: [keys]",
+            )
+
+    @property
     def is_window(self) -> bool:
         """Whether both ends of the range are known, so that what lies in it can be replaced."""
         known = not self._is_first and all(each in self.stored for each in self._columns)
@@ -277,7 +309,8 @@ class _Planning:
         nulls = source.null_watermark
         if self.is_full and nulls is NullWatermark.EXCLUDE:
             nulls = NullWatermark.INCLUDE
-        return RowFilter(tuple(map(ColumnRange, self._columns)), source.mode, nulls, source.filter_expression)
+        ranges = tuple(map(ColumnRange, self._columns))
+        return RowFilter(ranges, source.mode, nulls, source.filter_expression, self._is_plain_append)
 
     def chunk(self, chunk: Chunk, column: str | None) -> RowFilter:
         """The rows of a chunk: of the named column, of the first of a cursor, or by the greatest of all columns."""
@@ -293,8 +326,10 @@ class _Planning:
             )
         for each in columns:
             self._check_chunk(each, chunk)
-        low, high = Bound(chunk.low, inclusive=True), Bound(chunk.high)
-        return RowFilter(tuple(ColumnRange(each, low, high) for each in columns), extra=self._source.filter_expression)
+        is_inclusive = operator_of(self._source, replay=True) == INCLUSIVE
+        low, high = Bound(chunk.low, inclusive=is_inclusive), Bound(chunk.high)
+        ranges = tuple(ColumnRange(each, low, high) for each in columns)
+        return RowFilter(ranges, extra=self._source.filter_expression, strict=True)
 
     def reads(self) -> RowFilter:
         """What is new; the state says so."""
@@ -302,6 +337,7 @@ class _Planning:
         if self._is_first:
             return rows
         self._check_later_columns()
+        self._check_operator()
         ranges = self._cursor_ranges() if self._is_cursor else tuple(map(self._range, self._columns))
         return replace(rows, ranges=ranges)
 
@@ -343,6 +379,9 @@ class _Planning:
             if self.lag_until is not None:
                 yield "safety_lag means nothing where everything is read"
             return
+        if self._source.watermark_filter is not None:
+            strict = ", as far as they lie above the watermark" if self._is_plain_append else ""
+            yield f"rows are chosen by watermark_filter{strict}"
         if look_back.closing_day and (look_back.days or look_back.hours):
             yield "days and hours of the look-back have no effect beside closing_day"
         if not self._is_first:
@@ -375,15 +414,15 @@ class _Planning:
             ranges[first] = ColumnRange(first, None if low is None else Bound(low, inclusive=True))
             return tuple(ranges.values())
         for number, (column, value) in enumerate(zip(self._columns, cursor, strict=False), start=1):
-            is_last_known = number == len(cursor) and (number < len(self._columns) or column in self._state.inclusive)
-            ranges[column] = ColumnRange(column, Bound(value, inclusive=is_last_known))
+            is_open = number < len(self._columns) or column in self._state.inclusive or self._is_inclusive
+            ranges[column] = ColumnRange(column, Bound(value, inclusive=number == len(cursor) and is_open))
         return tuple(ranges.values())
 
     def _range(self, column: str) -> ColumnRange:
         low = self._lowered(column, self.stored.get(column))
         if low is None:
             return ColumnRange(column, any_value=True)
-        inclusive = column in self._state.inclusive or not self._source.look_back.is_off
+        inclusive = column in self._state.inclusive or not self._source.look_back.is_off or self._is_inclusive
         return ColumnRange(column, Bound(low, inclusive))
 
     def _lowered(self, column: str, value: Value | None) -> Value | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
@@ -20,7 +20,33 @@ from itertools import takewhile
 
 from tidegate.core.columns.values import is_above, is_finite
 from tidegate.errors import WatermarkError
-from tidegate.specs.columns import NullWatermark, Value, Watermark, WatermarkMode
+from tidegate.specs.columns import ColumnSource, NullWatermark, Value, Watermark, WatermarkMode
+from tidegate.specs.user_code import call
+
+EXCLUSIVE = ">"
+INCLUSIVE = ">="
+
+
+def watermark_operator(*, replay: bool = False) -> str:
+    """How a row's value must stand to the watermark: above it; in a replay the first value belongs to the chunk."""
+    return INCLUSIVE if replay else EXCLUSIVE
+
+
+def operator_of(source: ColumnSource, *, replay: bool = False) -> str:
+    """The operator of a source: ours, the configured one, or what a function of the user's own says."""
+    given = source.watermark_operator
+    if given == EXCLUSIVE:
+        return watermark_operator(replay=replay)
+    key, remedy = f"source {source.name}: watermark_operator", "return '>' or '>='"
+    found = INCLUSIVE if given == INCLUSIVE else call(given, key, remedy, replay=replay)
+    if found not in (EXCLUSIVE, INCLUSIVE):
+        raise WatermarkError(f"{key} gave {found!r}", remedy)
+    if replay and found == EXCLUSIVE:
+        raise WatermarkError(
+            f"{key} gave '>' for a replay: rows at the beginning of each chunk would be left out",
+            "return '>=' where replay is true",
+        )
+    return str(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +77,15 @@ class ColumnRange:
 class RowFilter:
     """The rows of one read. ``extra`` is a condition in the language of the source, taken as it is.
 
-    ``nulls`` is what becomes of rows with null in every watermark column (in a cursor: in any).
+    ``nulls`` is what becomes of rows with null in every watermark column (in a cursor: in any). ``strict``: the lower
+    bounds hold whatever a filter of the user's own chooses, or rows would be in the table twice.
     """
 
     ranges: tuple[ColumnRange, ...] = ()
     mode: WatermarkMode = WatermarkMode.ANY
     nulls: NullWatermark = NullWatermark.EXCLUDE
     extra: str | None = None
+    strict: bool = field(default=False, compare=False, repr=False)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -68,6 +96,23 @@ class RowFilter:
     def leading(self) -> tuple[str, ...]:
         """The columns that tell how young a row is: in a cursor the first."""
         return self.columns[:1] if self.mode is WatermarkMode.TUPLE else self.columns
+
+    @property
+    def watermark(self) -> dict[str, Value | None]:
+        """The lower bounds by column: None where a column was never filled, nothing where everything is new."""
+        bounded = [each for each in self.ranges if each.lower is not None or each.any_value]
+        return {each.column: None if each.lower is None else each.lower.value for each in bounded}
+
+    @property
+    def operator(self) -> str:
+        """How a row's value must stand to them."""
+        lowers = [each.lower for each in self.ranges if each.lower is not None]
+        return INCLUSIVE if any(each.inclusive for each in lowers) else EXCLUSIVE
+
+    def without_lower(self) -> RowFilter:
+        """The same without lower bounds: only caps, nulls and the further condition are left."""
+        ranges = tuple(replace(each, lower=None, any_value=False) for each in self.ranges)
+        return replace(self, ranges=ranges)
 
     def capped(self, upper: dict[str, Bound]) -> RowFilter:
         """The same with upper bounds, by column."""
@@ -456,6 +501,42 @@ def window_of(runtime: SourceRuntime, *, replace_by_watermark: bool) -> dict[str
         if lower is not None and upper is not None:
             window[column] = (lower, upper)
     return window or None
+
+
+def narrow_window(window: RowFilter | None, found: object, default: object, name: str) -> RowFilter | None:
+    """The window that code of the user's own ``found`` instead of ``default``: inside what was read, or none.
+
+    Rows outside were not read: deleting them would lose them.
+    """
+    if found == default:
+        return window
+    key = f"{name}: watermark_window"
+    if found is None:
+        return None
+    if window is None:
+        raise WatermarkError(f"{key} gave {found!r}, and nothing is replaced here", "set replace_by_watermark: true")
+    given = dict(found) if isinstance(found, Mapping) else {}
+    pairs = [each for each in given.values() if isinstance(each, tuple) and len(each) == 2]
+    if set(given) != set(window.columns) or len(pairs) < len(given):
+        columns = ", ".join(window.columns)
+        raise WatermarkError(
+            f"{key} gave {found!r}", f"return None, or a lower and an upper bound for each of {columns}"
+        )
+    return replace(window, ranges=tuple(_narrowed(each, given[each.column], key) for each in window.ranges))
+
+
+def _narrowed(read: ColumnRange, given: tuple[Value, Value], key: str) -> ColumnRange:
+    low, high = given
+    below = read.lower is not None and is_above(read.lower.value, low)
+    if below or (read.upper is not None and is_above(high, read.upper.value)):
+        raise WatermarkError(
+            f"{key} gave {read.column} from {low} to {high}, and only a smaller part was read: rows outside of it would"
+            " be deleted and not come back",
+            "return bounds inside watermark_effective and watermark_after",
+        )
+    lower = read.lower if read.lower is not None and read.lower.value == low else Bound(low, inclusive=True)
+    upper = read.upper if read.upper is not None and read.upper.value == high else Bound(high, inclusive=True)
+    return replace(read, lower=lower, upper=upper)
 
 
 def rename_columns(rows: RowFilter, names: Mapping[str, str]) -> RowFilter:

@@ -7,7 +7,7 @@ the declared columns. Databases evaluate conditions themselves and have another 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate
 from tidegate.errors import SourceError, TidegateError
 from tidegate.schema.types import arrow_schema
-from tidegate.sources.reader import FunctionRequest, GreatestValues, UnitRequest
-from tidegate.spark.filters import column_named, filtered, fitted, greatest_of, named, with_nulls
+from tidegate.sources.reader import FunctionRequest, GreatestValues, UnitRequest, choose_rows
+from tidegate.spark.filters import apply_watermark_filter, column_named, fitted, greatest_of, named, with_nulls
 from tidegate.spark.session import own_session
 from tidegate.spark.tasks import telling_line
 from tidegate.specs.columns import ColumnSource, FunctionRead
@@ -51,9 +51,9 @@ class FrameReader(ABC):
     def greatest(self, rows: RowFilter) -> GreatestValues:
         """The greatest values of the matching rows, and how many rows have null in every watermark column."""
         with reading(self._source.name, self._remedy, self._mask):
-            frame = self._frame_with_nulls(rows)
-            wanted = self._fitted(with_nulls(rows), frame.schema)
-            seen = greatest_of(filtered(frame, wanted), wanted.columns, wanted.mode)
+            frame = self._chosen(with_nulls(rows), self._frame_with_nulls)
+            wanted = self._fitted(rows, frame.schema)
+            seen = greatest_of(frame, wanted.columns, wanted.mode)
         return GreatestValues(dict(zip(rows.columns, seen.values.values(), strict=True)), seen.nulls)
 
     def read(self, rows: RowFilter) -> DataFrame:
@@ -65,8 +65,17 @@ class FrameReader(ABC):
         return self._frame(with_nulls(rows))
 
     def _matching(self, rows: RowFilter) -> DataFrame:
-        frame = self._frame(rows)
-        return filtered(frame, self._fitted(rows, frame.schema))
+        return self._chosen(rows, self._frame)
+
+    def _chosen(self, rows: RowFilter, frame_of: Callable[[RowFilter], DataFrame]) -> DataFrame:
+        """The rows that match, by our filter or by the user's own."""
+        if self._source.watermark_filter is not None:
+            return choose_rows(self._source, rows, frame_of, self._filtered)
+        return self._filtered(frame_of(rows), rows)
+
+    def _filtered(self, frame: DataFrame, rows: RowFilter) -> DataFrame:
+        wanted = self._fitted(rows, frame.schema)
+        return apply_watermark_filter(frame, wanted.watermark, wanted.operator, rows=wanted)
 
     def _fitted(self, rows: RowFilter, schema: StructType) -> RowFilter:
         return fitted(rows, schema, self._source.source_timezone, self._source.name)
