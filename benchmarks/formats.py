@@ -117,7 +117,7 @@ def spark_reader(folder: Path) -> Callable[[Path, str], None]:
     from tidegate.spark.session import open_session
     from tidegate.specs.project import SparkSpec
 
-    session = open_session(SparkSpec(master="local[1]", config={"spark.driver.memory": "6g"}))
+    session = open_session(SparkSpec(master="local[1]", config={"spark.driver.memory": "6g"}), delta=True)
 
     def read(path: Path, format: str) -> None:
         reader = session.read.schema(SPARK_COLUMNS)

@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 600
 
 def idle_trigger_milliseconds(folder: Path) -> float:
     """The median of several triggers that find nothing, after one that saw everything."""
-    session = open_session(SparkSpec(master="local[2]"))
+    session = open_session(SparkSpec(master="local[2]"), delta=True)
     session.conf.set("spark.sql.streaming.noDataProgressEventInterval", "0")
     source = session.readStream.option("recursiveFileLookup", "true").text(str(folder))
     with tempfile.TemporaryDirectory(prefix="tidegate-stream-") as checkpoint:

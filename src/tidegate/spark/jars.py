@@ -18,10 +18,12 @@ What Tidegate names itself - these, and the drivers of the databases that it kno
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -51,11 +53,17 @@ _FOLDERS = (
 
 
 def java_version(home: Path) -> int | None:
-    """The major version of the Java in ``home``, or None where there is none that starts."""
+    """The major version of the Java in ``home``, or None where there is none that starts.
+
+    Most say so in a file beside it; only where there is none, Java is started to tell.
+    """
+    program = home / "bin" / "java"
+    with contextlib.suppress(OSError):
+        told = re.search(r'^JAVA_VERSION="(\d+)', (home / "release").read_text(), re.MULTILINE)
+        if told is not None and os.access(program, os.X_OK):
+            return int(told.group(1))
     try:
-        done = subprocess.run(
-            [str(home / "bin" / "java"), "-version"], capture_output=True, text=True, timeout=30, check=False
-        )
+        done = subprocess.run([str(program), "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.SubprocessError):
         return None
     found = re.search(r'version "(\d+)', done.stderr)
@@ -234,6 +242,28 @@ def _checked(coordinate: str, jars: tuple[Path, ...]) -> tuple[Path, ...]:
 def _digest(jar: Path) -> str:
     with jar.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def archive_path(java: Path, spark: Path) -> Path:
+    """Where the archive of the classes that Spark loads is, or would be, for this Java and this Spark."""
+    release = java / "release"
+    told = release.read_text() if release.is_file() else str(java.resolve())
+    digest = hashlib.sha256(f"{told}\n{spark.resolve()}\n{_described(spark)}".encode()).hexdigest()[:16]
+    return cache_folder() / "classes" / f"{digest}.jsa"
+
+
+def archive_options(java: Path, spark: Path, theirs: str) -> tuple[str, ...]:
+    """How Java takes that archive, if it was made by this user; nothing where ``theirs`` are about archives, too.
+
+    Java looks itself whether the archive fits, and starts without it otherwise; its warnings about that are not shown.
+    """
+    path = archive_path(java, spark)
+    with contextlib.suppress(OSError):
+        found = path.lstat()
+        own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+        if own and not re.search("-Xshare|SharedArchiveFile|ArchiveClassesAtExit", theirs):
+            return (f"-XX:SharedArchiveFile={path}", "-Xshare:auto", "-Xlog:disable")
+    return ()
 
 
 POSTGRESQL = "org.postgresql:postgresql:42.7.14"

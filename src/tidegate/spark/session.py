@@ -33,7 +33,18 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import ConfigError, EnvironmentProblem, RowsRefused, TableError
-from tidegate.spark.jars import CLASS, DELTA, S3, SETTING, cache_folder, fetch, find_java, log_store_jar, spark_home
+from tidegate.spark.jars import (
+    CLASS,
+    DELTA,
+    S3,
+    SETTING,
+    archive_options,
+    cache_folder,
+    fetch,
+    find_java,
+    log_store_jar,
+    spark_home,
+)
 from tidegate.specs.project import SparkSpec
 
 if TYPE_CHECKING:
@@ -83,14 +94,14 @@ def _release() -> None:
     """The JVM ends first: it would go on writing. A process that was forked from ours has nothing to release."""
     if os.getpid() != _owner:
         return
-    _end_jvm()
+    end_jvm()
     for folder, lock in _held.items():
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
     _held.clear()
 
 
-def _end_jvm(seconds: float = 10.0) -> None:
+def end_jvm(seconds: float = 10.0) -> None:
     """End the JVM that PySpark started in this process, if it did, as the end of the process would; and wait for it."""
     with contextlib.suppress(Exception):
         from pyspark import SparkContext
@@ -156,6 +167,18 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.databricks.delta.snapshotPartitions": "2",
 }
+_LEAN = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+}
+"""For sessions whose rows are the numbers of tasks: to generate and compile code takes longer than to go without."""
+
+_SHORT = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m")
+_COLLECTOR = "-XX:+UseSerialGC"
+"""For a Java that only hands out tasks: it compiles once and quickly, and has little to collect."""
+
+_LAUNCHER = "SPARK_LAUNCHER_OPTS"
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -186,13 +209,13 @@ def parallelism(spec: SparkSpec) -> int:
 def settings(spec: SparkSpec, *, delta: bool, packages: Sequence[str] = ()) -> dict[str, str]:
     """Every session setting: ours, then Delta's where asked for, jars of ``packages``, then the user's.
 
-    Java's options are ours and the user's together.
+    Java's options are ours and the user's together. Without Delta, rows are read and written by tasks in Python, and
+    the session is a lean one.
     """
     chosen = dict(_DEFAULTS)
     if (spec.master or "local").startswith("local"):
         chosen |= _LOCAL
-    if delta:
-        chosen |= _DELTA
+    chosen |= _DELTA if delta else _LEAN
     wanted = (*((DELTA,) if delta else ()), *packages)
     if wanted:
         jars = dict.fromkeys(jar for each in wanted for jar in _jars(each))
@@ -222,6 +245,20 @@ def java_options(config: Mapping[str, str], name: str) -> str:
             (f"spark.config: {name}: {other[0]!r}: Java's zone is UTC, as all times are in UTC; take it out",)
         )
     return f"{_ZONE}UTC {theirs}".strip()
+
+
+def quick_options(spec: SparkSpec, chosen: Mapping[str, str], *, delta: bool) -> tuple[str, ...]:
+    """Options of Java for a lean session on this machine; a collector only where nobody has chosen one."""
+    if delta or not (spec.master or "local").startswith("local"):
+        return ()
+    named = re.search(r"-XX:\+Use\w+GC", _all_options(chosen))
+    return _SHORT if named else (*_SHORT, _COLLECTOR)
+
+
+def _all_options(chosen: Mapping[str, str]) -> str:
+    """The options of Java from wherever they come."""
+    names = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+    return " ".join((chosen.get(_DRIVER_OPTIONS, ""), *(os.environ.get(name, "") for name in names)))
 
 
 def _jars(wanted: str) -> tuple[str, ...]:
@@ -259,8 +296,11 @@ def open_session(spec: SparkSpec, *, delta: bool = False, packages: Sequence[str
     chosen = settings(spec, delta=delta, packages=packages)
     needs_java = not spec.remote or spec.remote.startswith("local")
     if needs_java:
-        spark_home()
-        os.environ["JAVA_HOME"] = str(find_java())
+        home, java = spark_home(), find_java()
+        os.environ["JAVA_HOME"] = str(java)
+        os.environ.setdefault(_LAUNCHER, " ".join((*_SHORT, _COLLECTOR)))
+        quick = (*quick_options(spec, chosen, delta=delta), *archive_options(java, home, _all_options(chosen)))
+        chosen[_DRIVER_OPTIONS] = " ".join((*map(shlex.quote, quick), chosen[_DRIVER_OPTIONS]))
     _without_query_logs()
     folder = claim()
     if needs_java:

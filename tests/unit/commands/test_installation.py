@@ -12,9 +12,17 @@ from click.testing import CliRunner
 import tidegate
 from tidegate.cli.main import cli
 from tidegate.commands import installation
-from tidegate.spark import jars
+from tidegate.spark import class_archive, jars
 
 JAVA = "#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n"
+
+
+def made_archive() -> Path:
+    """The archive, which the Java of these tests cannot make."""
+    path = jars.archive_path(jars.find_java(), jars.spark_home())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    return path
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +35,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(jars, "_FOLDERS", (str(tmp_path / "jvm" / "*"),))
     monkeypatch.setattr(jars, "pinned", dict)
+    monkeypatch.setattr(installation, "make_archive", made_archive)
     folder = jars._folder(jars.DELTA)
     (folder / "jars").mkdir(parents=True)
     (folder / "jars" / "delta.jar").touch()
@@ -65,12 +74,14 @@ def asked(answers: list[str], agree: bool = True) -> Callable[[str], bool]:
 
 def test_java_is_installed_as_a_system_package_after_a_question(apt: Path, tmp_path: Path) -> None:
     questions: list[str] = []
-    java, delta = tidegate.set_up(ask=asked(questions))
+    java, delta, classes = tidegate.set_up(ask=asked(questions))
     assert (java.verdict, java.detail) == ("ok", f"Java 17 at {tmp_path}/jvm/java-17")
     assert (delta.name, delta.verdict) == ("delta-spark_4.2_2.13", "ok")
     assert apt.read_text().splitlines() == ["update -qq", "install -y -qq openjdk-17-jre-headless"]
-    assert [each.partition(". ")[2] for each in questions] == [
-        "Install Java 17 with apt-get (openjdk-17-jre-headless)?"
+    assert (classes.name, classes.verdict) == ("classes", "ok")
+    assert [each.partition(". ")[2] or each for each in questions] == [
+        "Install Java 17 with apt-get (openjdk-17-jre-headless)?",
+        "Make an archive of Spark's classes (about 100 MB), so that Spark starts sooner?",
     ]
 
 
@@ -79,6 +90,20 @@ def test_a_machine_that_has_everything_is_asked_nothing(apt: Path) -> None:
     questions: list[str] = []
     assert all(each.verdict == "ok" for each in tidegate.set_up(ask=asked(questions)))
     assert questions == []
+
+
+def test_a_java_that_makes_no_archive_of_classes_is_no_failure(apt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "make_archive", class_archive.make_archive)
+    classes = tidegate.set_up()[-1]
+    assert (classes.name, classes.verdict) == ("classes", "warn")
+    assert classes.detail.startswith("Java made no archive of Spark's classes")
+    assert "Spark starts without one" in classes.remedy
+
+
+def test_who_wants_no_archive_of_classes_gets_none(apt: Path, tmp_path: Path) -> None:
+    classes = tidegate.set_up(ask=lambda question: "archive" not in question)[-1]
+    assert (classes.name, classes.verdict) == ("classes", "warn")
+    assert not list(tmp_path.rglob("*.jsa"))
 
 
 def test_who_says_no_gets_nothing_installed(apt: Path) -> None:

@@ -24,6 +24,55 @@ def no_usual_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(jars, "_FOLDERS", (str(tmp_path / "jvm" / "*"),))
 
 
+def test_a_java_that_says_its_version_in_a_file_is_not_started(tmp_path: Path) -> None:
+    home = install(tmp_path / "home", "11")
+    (home / "release").write_text('IMPLEMENTOR="x"\nJAVA_VERSION="17.0.15"\n')
+    assert jars.java_version(home) == 17
+    (home / "bin" / "java").unlink()
+    assert jars.java_version(home) is None
+
+
+class TestArchive:
+    """An archive of classes is taken if it is for this Java and this Spark, and nobody else can write it."""
+
+    @pytest.fixture
+    def home(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path / "cache"))
+        return install(tmp_path / "home", "17.0.1")
+
+    def made(self, home: Path) -> Path:
+        path = jars.archive_path(home, jars.spark_home({}))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(0o600)
+        return path
+
+    def test_it_is_named_in_the_options(self, home: Path) -> None:
+        assert jars.archive_options(home, jars.spark_home({}), "") == ()
+        path = self.made(home)
+        assert jars.archive_options(home, jars.spark_home({}), "-Xmx1g")[0] == f"-XX:SharedArchiveFile={path}"
+
+    def test_another_java_or_spark_has_another(self, home: Path, tmp_path: Path) -> None:
+        own = self.made(home)
+        (home / "release").write_text('JAVA_VERSION="17.0.2"')
+        assert jars.archive_path(home, jars.spark_home({})) != own
+        assert jars.archive_path(home, spark(tmp_path / "old", "3.5.1")) != jars.archive_path(home, jars.spark_home({}))
+
+    def test_one_that_others_can_write_is_not_taken(self, home: Path) -> None:
+        self.made(home).chmod(0o666)
+        assert jars.archive_options(home, jars.spark_home({}), "") == ()
+
+    def test_a_link_is_not_followed(self, home: Path, tmp_path: Path) -> None:
+        path = self.made(home)
+        path.rename(tmp_path / "elsewhere")
+        path.symlink_to(tmp_path / "elsewhere")
+        assert jars.archive_options(home, jars.spark_home({}), "") == ()
+
+    def test_options_of_the_user_about_archives_go_before(self, home: Path) -> None:
+        self.made(home)
+        for theirs in ("-Xshare:off", "-XX:SharedArchiveFile=/x.jsa", "-XX:ArchiveClassesAtExit=/x.jsa"):
+            assert jars.archive_options(home, jars.spark_home({}), theirs) == ()
+
+
 def test_java_home_comes_first(tmp_path: Path) -> None:
     home = install(tmp_path / "home", "17.0.1")
     install(tmp_path / "jvm" / "other", "21.0.2")

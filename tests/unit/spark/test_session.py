@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.errors import ConfigError
 from tidegate.spark.jars import CLASS, DELTA, S3, SETTING, fetch
-from tidegate.spark.session import _without_query_logs, parallelism, settings
+from tidegate.spark.session import _without_query_logs, parallelism, quick_options, settings
 from tidegate.specs.project import SparkSpec
 
 
@@ -63,6 +63,25 @@ def test_java_is_not_started_in_another_zone(name: str) -> None:
     for options in ("-Xmx1g -Duser.timezone=Europe/Berlin", "'-Duser.timezone=Europe/Berlin'", "-Duser.timezone=CET '"):
         with pytest.raises(ConfigError, match=f"{name}.*in UTC"):
             settings(SparkSpec(config={name: options}), delta=False)
+
+
+def test_a_session_without_delta_is_lean_and_the_users_settings_go_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
+    name = "spark.sql.codegen.wholeStage"
+    lean = settings(SparkSpec(), delta=False)
+    assert lean[name] == "false"
+    assert settings(SparkSpec(config={name: "true"}), delta=False)[name] == "true"
+    assert name not in settings(SparkSpec(), delta=True)
+    assert quick_options(SparkSpec(), lean, delta=False)[-1] == "-XX:+UseSerialGC"
+    assert quick_options(SparkSpec(), settings(SparkSpec(), delta=True), delta=True) == ()
+    assert quick_options(SparkSpec(master="spark://host:7077"), lean, delta=False) == ()
+
+
+def test_java_gets_no_second_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = settings(SparkSpec(config={DRIVER: "-XX:+UseZGC"}), delta=False)
+    assert "-XX:+UseSerialGC" not in quick_options(SparkSpec(), own, delta=False)
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
+    assert "-XX:+UseSerialGC" not in quick_options(SparkSpec(), settings(SparkSpec(), delta=False), delta=False)
 
 
 def test_a_cluster_keeps_its_own_addresses() -> None:

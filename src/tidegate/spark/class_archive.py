@@ -1,0 +1,72 @@
+"""An archive of the classes that Spark loads, made once for a Java and a Spark: sessions start sooner with it.
+
+Between a command and its first task, Java finds, checks and loads more than ten thousand classes. With class data
+sharing it maps them from a file instead. The file is made by a session that does what every session does first, and
+written as its Java ends. It belongs to that Java and those jars; with others, Java starts as if it were not there.
+
+``python -m tidegate.spark.class_archive FILE`` is such a session.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from tidegate.errors import EnvironmentProblem
+from tidegate.spark.jars import archive_path, find_java, spark_home
+from tidegate.spark.session import end_jvm, open_session
+from tidegate.spark.tasks import run_tasks, slot_frame, slot_numbers
+from tidegate.specs.locations import Options
+from tidegate.specs.project import SparkSpec
+
+_SECONDS = 600
+
+
+def make_archive() -> Path:
+    """The archive for the Java and the Spark that sessions start with, made if there is none.
+
+    :class:`EnvironmentProblem` where that Java makes none; sessions start without it then.
+    """
+    target = archive_path(find_java(), spark_home())
+    if target.is_file():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        made = Path(folder) / "classes.jsa"
+        command = [sys.executable, "-m", "tidegate.spark.class_archive", str(made)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise EnvironmentProblem("no archive of Spark's classes came about in ten minutes", _REMEDY) from None
+        if not made.is_file():
+            told = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()][-1:]
+            raise EnvironmentProblem(f"Java made no archive of Spark's classes: {''.join(told)}", _REMEDY)
+        made.chmod(0o600)
+        os.replace(made, target)
+    return target
+
+
+_REMEDY = "nothing depends on it: Spark starts without one, and takes longer"
+
+
+def _main() -> None:
+    options = shlex.quote(f"-XX:ArchiveClassesAtExit={sys.argv[1]}")
+    session = open_session(SparkSpec(master="local[1]", config=Options({"spark.driver.extraJavaOptions": options})))
+    run_tasks(slot_frame(session, 1), _numbers)
+    session.stop()
+    end_jvm(_SECONDS)
+
+
+def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+    yield from slot_numbers(batches)
+
+
+if __name__ == "__main__":
+    _main()
