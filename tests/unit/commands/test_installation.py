@@ -81,7 +81,7 @@ def test_java_is_installed_as_a_system_package_after_a_question(apt: Path, tmp_p
     assert (classes.name, classes.verdict) == ("classes", "ok")
     assert [each.partition(". ")[2] or each for each in questions] == [
         "Install Java 17 with apt-get (openjdk-17-jre-headless)?",
-        "Make an archive of Spark's classes (about 100 MB), so that Spark starts sooner?",
+        "Make an archive of Spark's classes (140 MB), so that Spark starts sooner?",
     ]
 
 
