@@ -1,7 +1,7 @@
 """Load strategies on Spark under SIGKILL and races, and with commits of others in between.
 
-Most processes that are killed share the Java machine of the tests; one has its own. Each strategy is killed around its
-commit; ``TIDEGATE_LONG=1`` kills it at every step.
+Most processes that are killed share the Java machine of the tests; one has its own. Each strategy is killed before and
+after its statement, and before and after what follows its commit; ``TIDEGATE_LONG=1`` kills it at every step.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ PLACES = (
     "runs.commit.after",
 )
 ALL = [(load, place) for load in LOADS for place in PLACES]
-CASES = chosen(ALL, *((load, "state.commit.after") for load in LOADS), ("merge_upsert", "state.commit.before"))
+CASES = chosen(ALL, ("merge_upsert", "runs.read"))
+AROUND_COMMIT = ("state.commit.before", "runs.commit.after", "state.done.before", "state.commit.after")
+"""Before the statement of Spark, after and before the follow-ups of its commit, and right after the statement."""
 
 
 @contextlib.contextmanager
@@ -93,6 +95,27 @@ def test_a_kill_loses_and_doubles_nothing(spark: SparkSession, tmp_path: Path, l
     lake.save()
     assert go(lake).commits == 1
     assert table(lake) == [(1, "new"), (2, note), (3, "new"), (4, "new")]
+    assert positions(lake) == list(range(1, len(positions(lake)) + 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("load", LOADS)
+def test_every_strategy_lives_through_kills_around_its_commit(spark: SparkSession, tmp_path: Path, load: str) -> None:
+    """Each run brings a new row and, where rows may change, another version of the first, and is killed."""
+    lake = lake_of(tmp_path, load)
+    lake.arrive(row(0, 0), row(1, 0))
+    go(lake)
+    note = "new"
+    for day, place in enumerate(AROUND_COMMIT, 1):
+        note = note if load == "append" else place
+        first = row(0, 0) if load == "append" else row(0, day, note)
+        lake.rows = [first, row(1, 0), *(row(number + 1, number) for number in range(1, day + 1))]
+        lake.save()
+        process = attached.start_run(spark, lake.config, f"{place}=kill")
+        assert process.wait() == -signal.SIGKILL, f"the failpoint {place} was not reached: {process.output}"
+        assert len(positions(lake)) == day
+    go(lake)
+    assert table(lake) == [(0, note), *((number, "new") for number in range(1, 6))]
     assert positions(lake) == list(range(1, len(positions(lake)) + 1))
 
 
