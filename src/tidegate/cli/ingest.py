@@ -15,8 +15,8 @@ from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Command, with_json
 from tidegate.cli.pages import Block, Gap, Heading, Style, facts, line, page
 from tidegate.cli.run import code_of, render_run
-from tidegate.commands.ingest import FORMATS, TABLE_FORMATS, IngestOptions
 from tidegate.reports.run import IngestReport
+from tidegate.specs.project import Format
 
 NOT_SAVED = "pipelines.yml"
 
@@ -47,7 +47,7 @@ NOT_SAVED = "pipelines.yml"
 @click.option(
     "--format",
     metavar="FORMAT",
-    type=click.Choice([*FORMATS, *TABLE_FORMATS]),
+    type=click.Choice([*Format, "delta", "iceberg"]),
     help="What the files hold, if not known.",
 )
 @click.option(
@@ -83,7 +83,7 @@ def ingest(
     """
     stop = threading.Event()
     settings = {each.partition("=")[0]: _value(each) for each in storage_option}
-    options = IngestOptions(name, format, from_table, records, watermark, merge_key, partition_by, settings)
+    options = tidegate.IngestOptions(name, format, from_table, records, watermark, merge_key, partition_by, settings)
 
     def show(report: IngestReport) -> None:
         if not invocation.as_json:

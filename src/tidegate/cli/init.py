@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -12,8 +12,10 @@ import tidegate
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Command, with_json
 from tidegate.cli.pages import Block, Gap, Heading, Style, line, page
-from tidegate.commands.init import Kind
 from tidegate.reports.run import InitReport
+
+if TYPE_CHECKING:
+    from tidegate.commands.init import Kind
 
 
 @click.command(
@@ -33,7 +35,7 @@ def init(invocation: Invocation, folder: Path | None, kind: str) -> None:
     Writes pipelines.yml with comments, its schema for editors, .env.example and a test into DIR (default: the current
     folder). Overwrites nothing.
     """
-    invocation.give(tidegate.init(folder, cast(Kind, kind)), render_init)
+    invocation.give(tidegate.init(folder, cast("Kind", kind)), render_init)
 
 
 @page
