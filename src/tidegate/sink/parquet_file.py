@@ -156,7 +156,7 @@ class Covering:
         return tuple(RecordRange(file, start, end) for file, (start, end) in self._found.items())
 
 
-SAMPLED_ROWS = 8192
+SAMPLED_ROWS, _LEAST_SAMPLED = 8192, 512
 _WORTHWHILE = 0.5
 
 
@@ -176,10 +176,11 @@ class Encodings:
 
 
 def choose(batch: pa.RecordBatch) -> Encodings:
-    """Encodings for a file that begins with ``batch``."""
+    """Encodings for a file that begins with ``batch``; of a short one a quarter is looked at."""
     dictionaries = []
     differences = []
-    found = list(leaves(batch.slice(0, SAMPLED_ROWS)))
+    sample = min(SAMPLED_ROWS, max(batch.num_rows // 4, _LEAST_SAMPLED))
+    found = list(leaves(batch.slice(0, sample)))
     times = Counter(path for path, _ in found)
     for path, values in found:
         if times[path] > 1:  # ``a.b`` is a column, and a field of the struct ``a``: no telling them apart
@@ -189,6 +190,32 @@ def choose(batch: pa.RecordBatch) -> Encodings:
         elif _is_whole(values.type):
             differences.append(path)
     return Encodings(tuple(dictionaries), tuple(differences))
+
+
+_AGREEING, _LOOK_AGAIN = 8, 32
+
+
+class UsualEncodings:
+    """Encodings of many short files: those of the ones before, once several have agreed; now and then one is looked at.
+
+    To look at a file of two thousand rows takes a third of the time of writing it.
+    """
+
+    def __init__(self) -> None:
+        self._schema: pa.Schema | None = None
+        self._usual = Encodings()
+        self._agreeing = self._taken = 0
+
+    def of(self, batch: pa.RecordBatch) -> Encodings:
+        """Encodings for a file that begins with ``batch``."""
+        is_known = batch.num_rows < SAMPLED_ROWS and self._schema is not None and batch.schema.equals(self._schema)
+        if is_known and self._agreeing >= _AGREEING and self._taken < _LOOK_AGAIN:
+            self._taken += 1
+            return self._usual
+        found = choose(batch)
+        self._agreeing = self._agreeing + 1 if is_known and found == self._usual else 1
+        self._schema, self._usual, self._taken = batch.schema, found, 0
+        return found
 
 
 def _repeats(values: pa.Array) -> bool:
@@ -308,14 +335,25 @@ class GrowingFile:
         """Whether row groups have been written, so that a file is open somewhere."""
         return self._output is not None
 
-    def hold(self, batch: pa.RecordBatch, size: int, now: float, ranges: tuple[RecordRange, ...] = ()) -> int:
-        """Take rows of ``size`` bytes; they stay in memory. Gives how many bytes that adds, or takes away."""
+    def hold(
+        self,
+        batch: pa.RecordBatch,
+        size: int,
+        now: float,
+        ranges: tuple[RecordRange, ...] = (),
+        *,
+        is_part: bool = False,
+    ) -> int:
+        """Take rows of ``size`` bytes; they stay in memory. Gives how many bytes that adds, or takes away.
+
+        ``is_part``: they belong to a larger batch, which :meth:`keep_own` lets go.
+        """
         before = self.memory
         self.held_bytes += size
         self.memory += size + _overhead(batch)
         self.written_at = now
         self._covering.add(ranges)
-        if batch.num_rows >= _SMALL_ROWS or size >= _SMALL_BYTES:
+        if is_part or batch.num_rows >= _SMALL_ROWS or size >= _SMALL_BYTES:
             self._join_small()
             self._held.append(batch)
         else:
@@ -324,24 +362,36 @@ class GrowingFile:
                 self._join_small()
         return self.memory - before
 
+    def keep_own(self) -> None:
+        """Hold a copy of the rows, where they are parts of something larger."""
+        if self._held:
+            self._held = [pa.concat_batches([*self._held, *self._small])]
+            self._small = []
+
     @property
     def written_bytes(self) -> int:
         """What row groups have been written so far, compressed."""
         return self._output.tell() if self._output is not None else 0
 
-    def flush(self, open_output: Callable[[str], Output], codec: ParquetCodec) -> tuple[int, int]:
+    def flush(
+        self, open_output: Callable[[str], Output], codec: ParquetCodec, encodings: UsualEncodings | None = None
+    ) -> tuple[int, int]:
         """Write what is held as one row group; gives its Arrow bytes and its bytes in the file."""
         if not self._held and not self._small:
             return 0, 0
         started = time.perf_counter()
         self._join_small()
         table = pa.Table.from_batches(self._held)
+        with_nan = nan_columns(self._held)
         if self._writer is None:
             self._output = open_output(self.path)
             self._valve = _ChunkedOutput(self._output)
-            self._writer = parquet_writer(self._valve, self._held, codec, self._footers)
+            chosen = (encodings or UsualEncodings()).of(self._held[0])
+            self._writer = parquet_writer(self._valve, self._held, codec, self._footers, chosen, with_nan)
         before, held = self.written_bytes, self.held_bytes
-        self._note_nan(table)
+        if with_nan:
+            floats = float_columns(table.schema).items()
+            self._unordered |= {number for number, path in floats if ".".join(path) in with_nan}
         self._writer.write_table(table, row_group_size=max(len(table), 1))
         self._valve.flush()
         self._forget_held()
@@ -400,11 +450,6 @@ class GrowingFile:
         self._held, self._small = [], []
         self.held_bytes = self.memory = 0
 
-    def _note_nan(self, table: pa.Table) -> None:
-        for number, path in float_columns(table.schema).items():
-            if number not in self._unordered and _has_nan(table, path):
-                self._unordered.add(number)
-
 
 def by_itself(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
     """A batch to keep, and its Arrow bytes: a copy of what is a small part of something larger.
@@ -425,32 +470,42 @@ def _overhead(batch: pa.RecordBatch) -> int:
 
 
 def parquet_writer(
-    sink: Any, first: list[pa.RecordBatch], codec: ParquetCodec, footers: list[pq.FileMetaData]
+    sink: Any,
+    first: list[pa.RecordBatch],
+    codec: ParquetCodec,
+    footers: list[pq.FileMetaData],
+    encodings: Encodings | None = None,
+    with_nan: frozenset[str] | None = None,
 ) -> pq.ParquetWriter:
-    """A writer with statistics and page index, encodings chosen from the first rows."""
+    """A writer with statistics and page index, encodings chosen from the first rows.
+
+    Floats with a NaN have no statistics: bounds leave it out, and some readers look for it.
+    """
+    unordered = nan_columns(first) if with_nan is None else with_nan
+    paths = [path for path, _ in leaves(first[0]) if path not in unordered] if unordered else True
     return pq.ParquetWriter(
         sink,
         first[0].schema,
         compression=_CODECS.get(codec, codec.value),
-        write_statistics=_ordered(first),
+        write_statistics=paths,
         write_page_index=True,
         metadata_collector=footers,
-        **choose(first[0]).options(),
+        **(encodings or choose(first[0])).options(),
     )
 
 
-def _ordered(batches: list[pa.RecordBatch]) -> bool | list[str]:
-    """The columns to have statistics: all but floats with a NaN, which bounds leave out and some readers look for."""
-    fine: dict[str, bool] = {}
-    for batch in batches:
-        for path, values in leaves(batch):
-            has_nan = pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py()
-            fine[path] = fine.get(path, True) and not has_nan
-    return True if all(fine.values()) else [path for path, is_fine in fine.items() if is_fine]
+def nan_columns(batches: list[pa.RecordBatch]) -> frozenset[str]:
+    """The Parquet columns, by their paths, that have a NaN."""
+    found: set[str] = set()
+    table = pa.Table.from_batches(batches)
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_floating(column.type):
+            found |= {name} if _has_nan(column) else set()
+        elif pa.types.is_nested(column.type):
+            parts = (part for chunk in column.chunks for part in _below(name, chunk))
+            found |= {path for path, values in parts if pa.types.is_floating(values.type) and _has_nan(values)}
+    return frozenset(found)
 
 
-def _has_nan(table: pa.Table, path: tuple[str, ...]) -> bool:
-    column = table.column(path[0])
-    if len(path) > 1:
-        column = pc.struct_field(column, list(path[1:]))
-    return bool(pc.any(pc.is_nan(column)).as_py())
+def _has_nan(values: pa.Array | pa.ChunkedArray) -> bool:
+    return bool(pc.any(pc.is_nan(values)).as_py())

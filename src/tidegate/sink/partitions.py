@@ -221,6 +221,8 @@ def _text(value: Any) -> str | None:
 def _combined(
     codes: Codes, labels: list[tuple[str | None, ...]], own: Codes, texts: list[str | None]
 ) -> tuple[Codes, list[tuple[str | None, ...]]]:
+    if len(labels) == 1:
+        return own, [(*labels[0], text) for text in texts]
     pairs, combined = np.unique(codes * len(texts) + own, return_inverse=True)
     found = [(*labels[int(pair) // len(texts)], texts[int(pair) % len(texts)]) for pair in pairs]
     return combined.astype(np.int64), found

@@ -174,7 +174,7 @@ def _moments(low: int, high: int) -> tuple[str, str] | None:
 
 def _moment(milliseconds: int) -> str:
     moment = _EPOCH + timedelta(milliseconds=milliseconds)
-    return f"{moment.year:04d}-{moment:%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _dates(low: int, high: int) -> tuple[str, str] | None:

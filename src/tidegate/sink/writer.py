@@ -5,7 +5,9 @@ than a large one of the same rows. What was seen is therefore kept by size.
 
 A piece of a batch costs about the same whether it has one row or a hundred, so a thousand partition values make
 pieces of single rows out of every batch. Gathered first and divided once, there are as many pieces in all as there
-would be of one batch.
+would be of one batch. They stay parts of the batch that they were divided from: a thousand copies would take longer
+than writing them. Such a batch is in memory until its last part is written. Once there are too many of them the larger
+parts are written, and what is left is copied.
 
 One file is open per partition value. All rows that wait for their row group are in memory together, never
 more than a row group's worth of Arrow bytes over all open files; past that the fullest is flushed. A *cut*
@@ -28,7 +30,15 @@ import pyarrow as pa
 
 from tidegate.errors import StorageError
 from tidegate.failpoints import failpoint
-from tidegate.sink.parquet_file import FinishedFile, GrowingFile, RowOrigin, by_itself, files_at_once, uuid7
+from tidegate.sink.parquet_file import (
+    FinishedFile,
+    GrowingFile,
+    RowOrigin,
+    UsualEncodings,
+    by_itself,
+    files_at_once,
+    uuid7,
+)
 from tidegate.sink.partitions import Partition, Rows
 from tidegate.specs.project import ParquetCodec
 from tidegate.storage.port import ObjectStore, Output, Upload
@@ -172,7 +182,7 @@ _SHORT = 1 / 20
 _ROOM = 7 / 8
 """Share of the memory that may stay taken when row groups are written because it is full."""
 
-_GATHERED, _MOST_GATHERED = 1 / 4, 16 * 1024 * 1024
+_GATHERED, _MOST_GATHERED = 1 / 4, 32 * 1024 * 1024
 """Share of the memory for rows that wait to be divided into partitions, and how many bytes at most."""
 
 _UNSEEN = 4
@@ -223,8 +233,9 @@ class RollingWriter:
         self._uploads: list[Future[None]] = []
         self._pool: ThreadPoolExecutor | None = None
         self._sizes = SizeModel()
+        self._encodings = UsualEncodings()
         self._footer = 0
-        self._memory = self._outputs = self._spooled = 0
+        self._memory = self._divided = self._outputs = self._spooled = 0
         self._gathering = PartitionBuffer()
         self._most_gathered = min(settings.row_group_size * _GATHERED, _MOST_GATHERED)
         self._tick_secs = settings.tick_secs
@@ -311,7 +322,7 @@ class RollingWriter:
             file.abort()
         self._open.clear()
         self._gathering.forget()
-        self._memory = self._outputs = self._spooled = 0
+        self._memory = self._divided = self._outputs = self._spooled = 0
 
     def _gather(self, batch: pa.RecordBatch, size: int, divide: Divide, source_file: str, origin: RowOrigin) -> None:
         self._gathering.add(batch, size, divide, source_file, origin, self._clock())
@@ -327,6 +338,7 @@ class RollingWriter:
             return
         times = self._gathering.first_at, self._gathering.last_at
         self._memory -= self._gathering.memory
+        self._divided += self._gathering.memory
         try:
             for piece in self._gathering.pieces():
                 self._put(*piece, times)
@@ -342,17 +354,23 @@ class RollingWriter:
         origin: RowOrigin | None,
         times: tuple[float, float] | None = None,
     ) -> None:
-        """Take rows in pieces that are small beside a file; ``times`` are when their first and last one came."""
-        own, whole = by_itself(batch)
+        """Take rows in pieces that are small beside a file.
+
+        ``times`` are when the first and the last of rows came that were gathered; these stay parts of a larger batch.
+        """
+        own, whole = by_itself(batch) if times is None else (batch, int(batch.nbytes))
         share = self._sizes.estimate(whole) / (self._settings.file_size * _STEP)
         step = max(int(own.num_rows / max(share, 1.0)), 1)
         for start in range(0, own.num_rows, step):
             failpoint("sink.rows.before")
-            taken, size = (own, whole) if step >= own.num_rows else by_itself(own.slice(start, step))
+            taken, size = own, whole
+            if step < own.num_rows:
+                part = own.slice(start, step)
+                taken, size = by_itself(part) if times is None else (part, int(part.nbytes))
             first, last = times or (self._clock(),) * 2
             file = self._file_of(partition, source_file, first, own.num_columns)
             ranges = () if origin is None else origin.of(slice(start, start + step)).ranges()
-            self._memory += file.hold(taken, size, last, ranges)
+            self._memory += file.hold(taken, size, last, ranges, is_part=times is not None)
             if self._is_full(file):
                 self._roll(file)
             self._bound_memory()
@@ -384,12 +402,24 @@ class RollingWriter:
 
     def _bound_memory(self) -> None:
         """Write the rows of the fullest files once there are too many; of small files several, so that it lasts."""
+        if self._divided >= self._settings.row_group_size:
+            self._let_go()
         if self._memory < self._settings.row_group_size:
             return
         for file in sorted(self._open.values(), key=lambda file: file.memory, reverse=True):
             self._flush(file)
             if self._memory < self._settings.row_group_size * _ROOM:
                 return
+
+    def _let_go(self) -> None:
+        """Have no part of a divided batch any more: of files that hold much it is written, of the others copied."""
+        much = self._settings.row_group_size // (2 * max(len(self._open), 1))
+        for file in list(self._open.values()):
+            if file.memory >= much:
+                self._flush(file)
+            else:
+                file.keep_own()
+        self._divided = 0
 
     def _bound_files(self) -> None:
         while len(self._open) > self._settings.open_files:
@@ -402,7 +432,7 @@ class RollingWriter:
     def _flush(self, file: GrowingFile) -> None:
         self._memory -= file.memory
         self._outputs += not file.has_output
-        held, written = file.flush(self._open_output, self._settings.codec)
+        held, written = file.flush(self._open_output, self._settings.codec, self._encodings)
         self._spooled += written
         if held >= min(_TELLING, self._settings.file_size // 2):
             self._sizes.learn(held, written)

@@ -6,7 +6,7 @@ import uuid
 
 import pyarrow as pa
 
-from tidegate.sink.parquet_file import choose
+from tidegate.sink.parquet_file import SAMPLED_ROWS, UsualEncodings, choose
 
 ROWS = 1000
 
@@ -27,3 +27,14 @@ def test_repeating_values_get_a_dictionary_and_counting_ones_differences() -> No
     chosen = choose(batch)
     assert set(chosen.dictionaries) == {"event", "status", "user.country", "tags.list.element", "empty"}
     assert set(chosen.differences) == {"id", "user.n"}
+
+
+def test_short_files_take_the_encodings_of_those_before_once_these_agree() -> None:
+    usual = UsualEncodings()
+    counting, repeating = pa.record_batch({"n": pa.array(range(ROWS))}), pa.record_batch({"n": pa.array([1] * ROWS)})
+    assert [usual.of(counting).differences for _ in range(8)] == [("n",)] * 8
+    assert usual.of(repeating) == usual.of(counting), "taken for granted"
+    assert "n" in {name for _ in range(40) for name in usual.of(repeating).dictionaries}, "looked at now and then"
+    assert usual.of(pa.record_batch({"other": pa.array(range(ROWS))})).differences == ("other",)
+    long = pa.record_batch({"n": pa.array(range(SAMPLED_ROWS))})
+    assert usual.of(long).differences == ("n",), "a long file is always looked at"

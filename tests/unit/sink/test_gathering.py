@@ -229,3 +229,22 @@ def test_a_unit_of_many_values_keeps_every_row_with_its_source_and_forgets_refus
         assert str(file.source_file).endswith(covered.file)
         seen |= {(covered.file, record) for record in records}
     assert len(seen) == 40_000
+
+
+@pytest.mark.parametrize("share", [20, 1], ids=["evenly", "most of one value"])
+def test_batches_that_were_divided_do_not_pile_up(store: ObjectStore, share: int) -> None:
+    """Each value holds a part of every batch: copied or written in time, none of them keeps a whole batch."""
+    settings = WriterSettings(row_group_size=1024 * 1024, file_size=256 * 1024)
+    writer = RollingWriter(store, settings)
+    noise = np.random.default_rng(1)
+    keys = [f"v{number}" for number in range(100) for _ in range(share)]
+    keys += ["v0"] * (2000 - len(keys))
+    before, greatest = pa.total_allocated_bytes(), 0
+    for _ in range(60):
+        texts = [noise.bytes(20).hex() for _ in range(2000)]
+        made = pa.record_batch([list(range(2000)), keys, texts], schema=SCHEMA)
+        writer.scatter(made, DIVIDE, "", RowOrigin.of_file("", np.arange(2000)))
+        greatest = max(greatest, pa.total_allocated_bytes() - before)
+    assert sum(file.record_count for file in writer.cut()) == 60 * 2000
+    writer.close()
+    assert greatest < 4 * settings.row_group_size, f"{greatest:,} bytes"
