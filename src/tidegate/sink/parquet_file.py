@@ -195,7 +195,7 @@ def choose(batch: pa.RecordBatch) -> Encodings:
 _AGREEING, _LOOK_AGAIN = 8, 32
 
 
-class UsualEncodings:
+class ChosenEncodings:
     """Encodings of many short files: those of the ones before, once several have agreed; now and then one is looked at.
 
     To look at a file of two thousand rows takes a third of the time of writing it.
@@ -374,7 +374,7 @@ class GrowingFile:
         return self._output.tell() if self._output is not None else 0
 
     def flush(
-        self, open_output: Callable[[str], Output], codec: ParquetCodec, encodings: UsualEncodings | None = None
+        self, open_output: Callable[[str], Output], codec: ParquetCodec, encodings: ChosenEncodings | None = None
     ) -> tuple[int, int]:
         """Write what is held as one row group; gives its Arrow bytes and its bytes in the file."""
         if not self._held and not self._small:
@@ -386,7 +386,7 @@ class GrowingFile:
         if self._writer is None:
             self._output = open_output(self.path)
             self._valve = _ChunkedOutput(self._output)
-            chosen = (encodings or UsualEncodings()).of(self._held[0])
+            chosen = (encodings or ChosenEncodings()).of(self._held[0])
             self._writer = parquet_writer(self._valve, self._held, codec, self._footers, chosen, with_nan)
         before, held = self.written_bytes, self.held_bytes
         if with_nan:

@@ -31,10 +31,10 @@ import pyarrow as pa
 from tidegate.errors import StorageError
 from tidegate.failpoints import failpoint
 from tidegate.sink.parquet_file import (
+    ChosenEncodings,
     FinishedFile,
     GrowingFile,
     RowOrigin,
-    UsualEncodings,
     by_itself,
     files_at_once,
     uuid7,
@@ -233,7 +233,7 @@ class RollingWriter:
         self._uploads: list[Future[None]] = []
         self._pool: ThreadPoolExecutor | None = None
         self._sizes = SizeModel()
-        self._encodings = UsualEncodings()
+        self._encodings = ChosenEncodings()
         self._footer = 0
         self._memory = self._divided = self._outputs = self._spooled = 0
         self._gathering = PartitionBuffer()

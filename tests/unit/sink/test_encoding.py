@@ -6,7 +6,7 @@ import uuid
 
 import pyarrow as pa
 
-from tidegate.sink.parquet_file import SAMPLED_ROWS, UsualEncodings, choose
+from tidegate.sink.parquet_file import SAMPLED_ROWS, ChosenEncodings, choose
 
 ROWS = 1000
 
@@ -30,7 +30,7 @@ def test_repeating_values_get_a_dictionary_and_counting_ones_differences() -> No
 
 
 def test_short_files_take_the_encodings_of_those_before_once_these_agree() -> None:
-    usual = UsualEncodings()
+    usual = ChosenEncodings()
     counting, repeating = pa.record_batch({"n": pa.array(range(ROWS))}), pa.record_batch({"n": pa.array([1] * ROWS)})
     assert [usual.of(counting).differences for _ in range(8)] == [("n",)] * 8
     assert usual.of(repeating) == usual.of(counting), "taken for granted"
