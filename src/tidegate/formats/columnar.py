@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.errors import SourceError
+from tidegate.formats.exact_types import WHOLE_BELOW, convert_members, has_repeated_keys
 from tidegate.formats.json_decoder import Decoded, Decoder
-from tidegate.formats.json_parsing import WHOLE_BELOW, convert_members, has_repeated_keys
 from tidegate.formats.port import RowDecoder
 from tidegate.formats.strict_lines import BadLine, RecordRules, Suspicious, dates, in_calendar, moments
 from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse
@@ -40,10 +40,10 @@ class ColumnarFormat:
 
     noun = "record"
 
-    def __init__(self, rules: RecordRules, rows_per_step: int) -> None:
+    def __init__(self, rules: RecordRules) -> None:
         self._fields = rules.fields
         self._rows = RowDecoder(rules)
-        self._lines = Decoder(rules, rows_per_step)
+        self._lines = Decoder(rules)
         self._fit = ColumnFit(rules)
 
     @property

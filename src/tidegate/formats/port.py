@@ -17,10 +17,14 @@ import pyarrow as pa
 
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
-from tidegate.formats.json_decoder import GROUP, Decoded, Rejected, batch_of, check_filled
+from tidegate.formats.exact_types import check_filled
+from tidegate.formats.json_decoder import Decoded, Rejected, batch_of
 from tidegate.formats.strict_lines import BadLine, RecordRules, StrictLineReader, Suspicious
 from tidegate.schema.literals import Pairs
 from tidegate.schema.types import arrow_schema
+
+GROUP = 256
+"""Rows of a suspicious block that are tried together."""
 
 
 class FormatReader(Protocol):

@@ -1,8 +1,8 @@
 """What a record of the schema is, and the reason why a line is none.
 
-The strict line reader takes one line at a time. It decides only where the vectorised parsers could not, and by the
-same rules: whatever does not fit its column exactly is a bad record, unless ``coerce_conflicts_to_utf8`` keeps it as
-text in a string column, ``numbers: lenient`` bends it, or ``schema.rescued`` takes it.
+The strict line reader takes one line at a time. Lines that the native reader knows for records never come here; where
+there is none, all do. Whatever does not fit its column exactly is a bad record, unless ``coerce_conflicts_to_utf8``
+keeps it as text in a string column, ``numbers: lenient`` bends it, or ``schema.rescued`` takes it.
 
 Moments are ISO 8601 with ``T`` or a space, an optional fraction and an optional offset; without one they are UTC. A
 fraction finer than a microsecond would be lost, so only zeros may stand there. Moments and dates lie in the years 1 to
@@ -134,23 +134,27 @@ TEXTS: dict[str, tuple[Callable[[pa.Array], pa.Array], str]] = {
 }
 """Types that JSON writes as text: how a column of texts is read, and what each text has to be."""
 
-_INDEX = re.compile(r"\[\d+\]")
+_INDEX = re.compile(r"\[[0-9]+\]")
 
 NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 """How a text says a number: with digits, a point and an exponent, and nothing else."""
 
 
 class StrictLineReader:
-    """Reads lines one by one; unknown fields are left out, or rescued. ``misfits`` counts rescued values by path."""
+    """Reads lines one by one; fields that the schema lacks are left out, or rescued.
+
+    ``unknown`` counts the values of such fields in all records so far, and the values that were rescued, by path.
+    """
 
     def __init__(self, rules: RecordRules) -> None:
-        self.misfits: Counter[str] = Counter()
+        self.unknown: Counter[str] = Counter()
         self._rules = rules
         self._rescued = rules.rescued
         self._forbidden = frozenset(rules.forbidden)
         self._lenient = not rules.is_strict
         self._left: list[tuple[str, Any]] = []
-        self._record = self._object(rules.known)
+        self._names: list[str] = []
+        self._record = self._object(rules.known, "")
 
     def read(self, line: bytes) -> dict[str, Any]:
         """The record as Python values by column; raises :class:`BadLine`."""
@@ -173,22 +177,25 @@ class StrictLineReader:
             if name in self._forbidden and found is not None:
                 raise BadLine(f"field {name!r} has the name of a partition column that comes from the path")
         self._left.clear()
+        self._names.clear()
         record: dict[str, Any] = self._record(value, "")
-        if self._left:
-            record[str(self._rescued)] = rescued_text((path, compact(item)) for path, item in self._left)
+        if self._left and self._rescued is not None:
+            record[self._rescued] = rescued_text((path, compact(item)) for path, item in self._left)
         for name in self._rules.filled:
             if record.get(name) == "":
                 raise BadLine(f"required field {name!r} is empty, which is null for a partition column")
+        self.unknown.update(self._names)
         return record
 
-    def _converter(self, field: FieldSpec) -> Convert:
+    def _converter(self, field: FieldSpec, place: str) -> Convert:
+        """The way to a column; ``place`` has the names that lead to what is inside it, with a dot behind each."""
         match field.type:
             case "struct":
-                return self._object(field.fields)
+                return self._object(field.fields, place)
             case "list" if field.items is not None:
-                return self._list(field.items)
+                return self._list(field.items, place)
             case "map" if field.values is not None:
-                return self._map(field.values)
+                return self._map(field.values, place)
             case "string":
                 return self._string
             case "json":
@@ -204,8 +211,8 @@ class StrictLineReader:
             case _:
                 return self._decimal(*(decimal_of(field.type) or (38, 0)))
 
-    def _object(self, fields: tuple[FieldSpec, ...]) -> Convert:
-        converters = {field.name: self._forgiving_converter(field) for field in fields}
+    def _object(self, fields: tuple[FieldSpec, ...], place: str) -> Convert:
+        converters = {field.name: self._forgiving_converter(field, f"{place}{field.name}.") for field in fields}
         required = [field.name for field in fields if not field.nullable]
 
         def convert(value: Any, path: str) -> dict[str, Any]:
@@ -215,7 +222,9 @@ class StrictLineReader:
             for key, item in value:
                 here = f"{path}.{key}" if path else key
                 if key not in converters:
-                    self._leave_out(here, item)
+                    if item is not None:
+                        self._names.append(place + key)
+                        self._left.append((here, item))
                     continue
                 if found.get(key) is not None and not self._lenient:
                     raise RepeatedKey(f"key {here!r} is repeated")
@@ -228,13 +237,9 @@ class StrictLineReader:
 
         return convert
 
-    def _leave_out(self, path: str, value: Any) -> None:
-        if value is not None and self._rescued is not None:
-            self._left.append((path, value))
-
-    def _forgiving_converter(self, field: FieldSpec) -> Convert:
-        """The way to a column; where values can be rescued, one that does not fit is null."""
-        convert = self._converter(field)
+    def _forgiving_converter(self, field: FieldSpec, place: str) -> Convert:
+        """The same; where values can be rescued, one that does not fit is null."""
+        convert = self._converter(field, place)
         if self._rescued is None or not field.nullable:
             return convert
 
@@ -246,13 +251,13 @@ class StrictLineReader:
                 raise
             except BadLine:
                 self._left[before:] = [(path, value)]
-                self.misfits[_INDEX.sub("[]", path)] += 1
+                self._names.append(_INDEX.sub("[]", path))
                 return None
 
         return forgive
 
-    def _list(self, items: FieldSpec) -> Convert:
-        item = self._forgiving_converter(items)
+    def _list(self, items: FieldSpec, place: str) -> Convert:
+        item = self._forgiving_converter(items, place)
 
         def convert(value: Any, path: str) -> list[Any]:
             if not isinstance(value, list) or isinstance(value, Pairs):
@@ -261,8 +266,8 @@ class StrictLineReader:
 
         return convert
 
-    def _map(self, values: FieldSpec) -> Convert:
-        item = self._forgiving_converter(values)
+    def _map(self, values: FieldSpec, place: str) -> Convert:
+        item = self._forgiving_converter(values, place)
 
         def convert(value: Any, path: str) -> list[tuple[str, Any]]:
             if not isinstance(value, Pairs):

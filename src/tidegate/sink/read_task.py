@@ -78,7 +78,6 @@ class ReadTask:
     partition_by: PartitionBy | None = None
     metadata_columns: tuple[str, ...] = ()
     writer: WriterSettings = field(default_factory=WriterSettings)
-    batch_size: int = 8192
     commit_batch_files: int = 10
     deadline: float | None = None
     held_bytes: int = HELD_BYTES
@@ -118,7 +117,6 @@ def read_task(
         partition_by=sink.partition_by,
         metadata_columns=sink.metadata_columns,
         writer=writer_settings(sink),
-        batch_size=source.batch_size,
         commit_batch_files=sink.commit_batch_files,
         deadline=deadline,
         whole_files=pipeline.error_handling.on_bad_record is OnBadRecord.FAIL_FILE,
@@ -212,11 +210,11 @@ def open_format(task: ReadTask, partitioning: Partitioning) -> FormatReader:
         case Format.CSV:
             return CsvFormat(rules, task.csv, task.compression)
         case Format.PARQUET:
-            return ParquetFormat(rules, task.batch_size)
+            return ParquetFormat(rules)
         case Format.AVRO:
-            return AvroFormat(rules, task.batch_size)
+            return AvroFormat(rules)
         case _:
-            return LineFormat(Decoder(rules, task.batch_size), task.format, task.compression)
+            return LineFormat(Decoder(rules), task.format, task.compression)
 
 
 def files_of(name: str, read: TableRead) -> PathSource:

@@ -5,15 +5,14 @@ The table is checked against two parsers of other hands, so that it cannot lie.
 
 from __future__ import annotations
 
-import ast
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NoReturn
 
 import orjson
 import pytest
 
+from support.json_lines import TABLE
 from support.long_runs import LONG
 from tidegate.errors import SourceError
 from tidegate.formats.json import blocks, element_lines
@@ -23,11 +22,6 @@ from tidegate.schema.inference import infer_json
 from tidegate.schema.literals import DEEPEST
 from tidegate.specs.project import FieldSpec, Numbers
 
-TABLE = [
-    (line[:1] == "+", ast.literal_eval(line[2:]))
-    for line in Path(__file__).with_name("json_texts.txt").read_text().splitlines()
-    if line[:1] in "+-"
-]
 LONG_TEXTS = [b"[" * 100 + b"]" * 100, b'[{"a":' * 80 + b"1" + b"}]" * 80, b'"' + b"x" * 300 + b'"']
 VALID = [text for good, text in TABLE if good] + LONG_TEXTS
 INVALID = [text for good, text in TABLE if not good]

@@ -122,17 +122,6 @@ def test_fields_and_values_are_counted_by_name() -> None:
     assert decoder.unknown == {"more": 1, "k.w": 2, "m.w": 2, "n": 1, "l[]": 2}
 
 
-def test_a_block_without_anything_to_rescue_takes_the_fast_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder = rescuing()
-
-    def slow(block: bytes) -> None:
-        raise AssertionError("the slow way")
-
-    monkeypatch.setattr(decoder, "_decode_slowly", slow)
-    found = decoder.decode(GOOD + b"\n" + GOOD + b"\n")
-    assert found.batch.column("left").null_count == 2
-
-
 def test_beside_a_json_column_and_in_long_blocks_every_line_keeps_its_own() -> None:
     fields = (FieldSpec("id", "int64"), FieldSpec("j", "json"), FieldSpec("left", "string"))
     lines = [f'{{"id":{n},"j":{{"a": {n}}}' + (f',"more":{n}}}' if n % 300 == 0 else "}") for n in range(1000)]

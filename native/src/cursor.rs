@@ -1,0 +1,296 @@
+//! The grammar of RFC 8259, byte by byte: texts, numbers and whole values, with nothing forgiven.
+//!
+//! A cursor stands in a block of lines. It never passes a line end, which no JSON token of one line may hold, so
+//! every loop ends there at the latest. What is not JSON is [`Stop::Odd`]; it is for others to say why.
+
+use crate::numbers::Number;
+
+/// Why a value was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// JSON, but nothing for its column.
+    Misfit,
+    /// Not JSON, or something that only the strict line reader decides.
+    Odd,
+}
+
+pub type Read<T> = Result<T, Stop>;
+
+/// A text between its quotes.
+#[derive(Clone, Copy, Debug)]
+pub struct Text {
+    pub start: usize,
+    pub end: usize,
+    pub is_escaped: bool,
+}
+
+#[derive(Clone, Copy)]
+pub struct Cursor<'a> {
+    pub bytes: &'a [u8],
+    pub at: usize,
+    deepest: usize,
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// A word whose lowest high bit marks the first quote, backslash or control character.
+fn ends_of_plain_text(word: u64) -> u64 {
+    let quote = word ^ (ONES * u64::from(b'"'));
+    let slash = word ^ (ONES * u64::from(b'\\'));
+    let found = (quote.wrapping_sub(ONES) & !quote)
+        | (slash.wrapping_sub(ONES) & !slash)
+        | (word.wrapping_sub(ONES * 0x20) & !word);
+    found & HIGHS
+}
+
+impl<'a> Cursor<'a> {
+    /// A cursor at the beginning of `bytes`, which end with a line end.
+    pub fn new(bytes: &'a [u8], deepest: usize) -> Self {
+        Cursor { bytes, at: 0, deepest }
+    }
+
+    #[inline(always)]
+    pub fn byte(&self) -> u8 {
+        self.bytes[self.at]
+    }
+
+    /// The next byte that is not blank.
+    #[inline(always)]
+    pub fn next_byte(&mut self) -> u8 {
+        while matches!(self.bytes[self.at], b' ' | b'\t' | b'\r') {
+            self.at += 1;
+        }
+        self.bytes[self.at]
+    }
+
+    #[inline(always)]
+    pub fn expect(&mut self, byte: u8) -> Read<()> {
+        if self.next_byte() != byte {
+            return Err(Stop::Odd);
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Go to the end of the line, from anywhere in it.
+    pub fn go_to_line_end(&mut self) {
+        while self.bytes[self.at] != b'\n' {
+            self.at += 1;
+        }
+    }
+
+    pub fn check_depth(&self, depth: usize) -> Read<()> {
+        if depth > self.deepest { Err(Stop::Odd) } else { Ok(()) }
+    }
+
+    pub fn word(&mut self, word: &[u8]) -> Read<()> {
+        if !self.bytes[self.at..].starts_with(word) {
+            return Err(Stop::Odd);
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    /// The text whose opening quote is the next byte.
+    #[inline(always)]
+    pub fn text(&mut self) -> Read<Text> {
+        self.at += 1;
+        let start = self.at;
+        let mut is_escaped = false;
+        loop {
+            while let Some(chunk) = self.bytes[self.at..].first_chunk::<8>() {
+                let found = ends_of_plain_text(u64::from_le_bytes(*chunk));
+                if found != 0 {
+                    self.at += found.trailing_zeros() as usize / 8;
+                    break;
+                }
+                self.at += 8;
+            }
+            match self.bytes[self.at] {
+                b'"' => break,
+                b'\\' => {
+                    is_escaped = true;
+                    self.escape()?;
+                }
+                ..0x20 => return Err(Stop::Odd),
+                _ => self.at += 1,
+            }
+        }
+        let end = self.at;
+        self.at += 1;
+        Ok(Text { start, end, is_escaped })
+    }
+
+    fn escape(&mut self) -> Read<()> {
+        match self.bytes[self.at + 1] {
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => self.at += 2,
+            b'u' => {
+                let (_, length) = unicode_escape(&self.bytes[self.at..]).ok_or(Stop::Odd)?;
+                self.at += length;
+            }
+            _ => return Err(Stop::Odd),
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub fn number(&mut self) -> Read<Number<'a>> {
+        let found = Number::begin(&self.bytes[self.at..]).ok_or(Stop::Odd)?;
+        self.at += found.text.len();
+        Ok(found)
+    }
+
+    /// Pass over a value at `depth`, which is that of what it stands in.
+    pub fn skip(&mut self, depth: usize) -> Read<()> {
+        let mut kinds: Vec<u8> = Vec::new();
+        loop {
+            let mut opened = false;
+            match self.next_byte() {
+                open @ (b'{' | b'[') => {
+                    self.at += 1;
+                    kinds.push(open + 2);
+                    self.check_depth(depth + kinds.len())?;
+                    opened = true;
+                }
+                b'"' => drop(self.text()?),
+                b't' => self.word(b"true")?,
+                b'f' => self.word(b"false")?,
+                b'n' => self.word(b"null")?,
+                _ => drop(self.number()?),
+            }
+            loop {
+                let Some(&close) = kinds.last() else { return Ok(()) };
+                if self.next_byte() == close {
+                    self.at += 1;
+                    kinds.pop();
+                    opened = false;
+                    continue;
+                }
+                if !opened {
+                    self.expect(b',')?;
+                }
+                if close == b'}' {
+                    self.key()?;
+                }
+                break;
+            }
+        }
+    }
+
+    /// A key with the colon behind it.
+    #[inline(always)]
+    pub fn key(&mut self) -> Read<Text> {
+        if self.next_byte() != b'"' {
+            return Err(Stop::Odd);
+        }
+        let key = self.text()?;
+        self.expect(b':')?;
+        Ok(key)
+    }
+
+    /// Write the value here, at `depth`, without blanks and with every text escaped in one way; numbers stay as written.
+    pub fn compact(&mut self, depth: usize, out: &mut Vec<u8>) -> Read<()> {
+        let start = self.at;
+        self.skip(depth)?;
+        let mut rest = Cursor { at: start, ..*self };
+        while rest.at < self.at {
+            match rest.byte() {
+                b' ' | b'\t' | b'\r' => rest.at += 1,
+                b'"' => {
+                    let text = rest.text()?;
+                    rest.quote(text, out);
+                }
+                byte => {
+                    out.push(byte);
+                    rest.at += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn raw(&self, text: Text) -> &'a [u8] {
+        &self.bytes[text.start..text.end]
+    }
+
+    /// Append what a text says.
+    #[inline(always)]
+    pub fn unescape(&self, text: Text, out: &mut Vec<u8>) {
+        let mut raw = self.raw(text);
+        if text.is_escaped {
+            while let Some(place) = raw.iter().position(|&byte| byte == b'\\') {
+                out.extend_from_slice(&raw[..place]);
+                raw = append_escape(&raw[place..], out);
+            }
+        }
+        out.extend_from_slice(raw);
+    }
+
+    fn quote(&self, text: Text, out: &mut Vec<u8>) {
+        if !text.is_escaped {
+            out.extend_from_slice(&self.bytes[text.start - 1..=text.end]);
+            return;
+        }
+        let mut plain = Vec::with_capacity(text.end - text.start);
+        self.unescape(text, &mut plain);
+        quote(&plain, out);
+    }
+}
+
+/// Write a text in quotes; what need not be escaped is not.
+pub fn quote(plain: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for &byte in plain {
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            ..0x20 => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            _ => out.push(byte),
+        }
+    }
+    out.push(b'"');
+}
+
+/// The character of a `\u` escape, or of two that are a surrogate pair, and how long that is; none for half a pair.
+fn unicode_escape(bytes: &[u8]) -> Option<(char, usize)> {
+    let first = code_unit(bytes)?;
+    if let Some(found) = char::from_u32(first) {
+        return Some((found, 6));
+    }
+    let second = code_unit(&bytes[6..])?;
+    if first >= 0xdc00 || !(0xdc00..0xe000).contains(&second) {
+        return None;
+    }
+    let code = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+    Some((char::from_u32(code)?, 12))
+}
+
+fn code_unit(bytes: &[u8]) -> Option<u32> {
+    let [b'\\', b'u', digits @ ..] = bytes.first_chunk::<6>()? else { return None };
+    digits.iter().try_fold(0, |code, &digit| Some(code * 16 + char::from(digit).to_digit(16)?))
+}
+
+/// Append the character of the valid escape that `raw` begins with; what follows it.
+fn append_escape<'r>(raw: &'r [u8], out: &mut Vec<u8>) -> &'r [u8] {
+    let plain = match raw[1] {
+        b'b' => 0x08,
+        b'f' => 0x0c,
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'u' => {
+            let (found, length) = unicode_escape(raw).expect("the text was checked when it was read");
+            out.extend_from_slice(found.encode_utf8(&mut [0; 4]).as_bytes());
+            return &raw[length..];
+        }
+        itself => itself,
+    };
+    out.push(plain);
+    &raw[2..]
+}

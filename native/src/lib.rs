@@ -1,0 +1,202 @@
+//! Lines of JSON to Arrow columns, for `tidegate.formats.json_decoder`.
+//!
+//! A line is read here if it surely is a record of the schema. Every other one, bad or only odd, is handed back: the
+//! strict line reader of Tidegate reads it, and has the reason where it is none. So there is one place that says why.
+
+mod columns;
+mod cursor;
+mod names;
+mod numbers;
+mod record;
+mod texts;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+
+use columns::{Bytes, Column, Data, Finished, Struct};
+use cursor::Cursor;
+use names::{Names, Slot};
+use record::{Context, Line, Options, Records};
+
+/// Reads blocks of lines into the declared columns.
+#[pyclass]
+struct LineReader {
+    records: Records,
+    rescued_place: usize,
+    deepest: usize,
+}
+
+/// What was found in a block, beside its columns.
+struct Found {
+    lines: usize,
+    /// The line of each record.
+    places: Vec<i64>,
+    /// Number, start and end of each line that was not read.
+    odd: Vec<(usize, usize, usize)>,
+}
+
+#[pymethods]
+impl LineReader {
+    #[new]
+    #[pyo3(signature = (fields, *, lenient, coerce, rescued, forbidden, filled, deepest))]
+    fn new(
+        fields: Vec<Bound<'_, PyAny>>,
+        lenient: bool,
+        coerce: bool,
+        rescued: Option<String>,
+        forbidden: Vec<String>,
+        filled: Vec<String>,
+        deepest: usize,
+    ) -> PyResult<Self> {
+        let mut root = struct_of(&fields, String::new())?;
+        let is_rescued = |column: &Column| rescued.is_some() && column.name == rescued;
+        let rescued_place = root.children.iter().position(is_rescued);
+        let rescued = rescued_place.map(|place| root.children.remove(place));
+        root.names = Names::new(String::new());
+        for (number, child) in root.children.iter().enumerate() {
+            let name = child.name.as_deref().unwrap_or_default();
+            root.names.insert(name.as_bytes(), Slot::Field(number as u32));
+        }
+        root.required = required(&root.children);
+        for name in &forbidden {
+            root.names.insert(name.as_bytes(), Slot::Forbidden);
+        }
+        let is_filled = |column: &Column| column.name.as_ref().is_some_and(|name| filled.contains(name));
+        let filled = (0..root.children.len()).filter(|&number| is_filled(&root.children[number])).collect();
+        let options = Options { lenient, coerce, rescues: rescued.is_some() };
+        let records = Records { root, rescued, filled, context: Context::new(options), rows: 0 };
+        Ok(LineReader { records, rescued_place: rescued_place.unwrap_or_default(), deepest })
+    }
+
+    /// The records of a block, which ends with a line end: `(lines, rows, columns, places, odd, unknown)`.
+    ///
+    /// `places` has the line of each record, or is None where record `n` is line `n`.
+    fn read<'py>(&mut self, py: Python<'py>, block: &[u8]) -> PyResult<Bound<'py, PyTuple>> {
+        if !(block.is_empty() || block.ends_with(b"\n")) || i32::try_from(block.len()).is_err() {
+            return Err(PyValueError::new_err("a block ends with a line end and has less than 2 GiB"));
+        }
+        let (found, columns) = py.detach(|| {
+            let found = self.read_lines(block);
+            (found, self.finish())
+        });
+        let columns = columns.into_iter().map(|column| to_python(py, column)).collect::<PyResult<Vec<_>>>()?;
+        let rows = found.places.len();
+        let places = (rows < found.lines).then(|| {
+            let bytes: Vec<u8> = found.places.iter().flat_map(|place| place.to_le_bytes()).collect();
+            PyBytes::new(py, &bytes)
+        });
+        let unknown = self.records.context.tally.take();
+        (found.lines, rows, columns, places, found.odd, unknown).into_pyobject(py)
+    }
+}
+
+impl LineReader {
+    fn read_lines(&mut self, block: &[u8]) -> Found {
+        let is_text = std::str::from_utf8(block).is_ok();
+        let mut found = Found { lines: 0, places: Vec::new(), odd: Vec::new() };
+        let mut cursor = Cursor::new(block, self.deepest);
+        while cursor.at < block.len() {
+            let start = cursor.at;
+            let line = if is_text || is_text_line(cursor) {
+                self.records.read_line(&mut cursor)
+            } else {
+                cursor.go_to_line_end();
+                cursor.at += 1;
+                Line::Odd
+            };
+            match line {
+                Line::Record => found.places.push(found.lines as i64),
+                Line::Odd => found.odd.push((found.lines, start, cursor.at - 1)),
+                Line::Blank => {}
+            }
+            found.lines += 1;
+        }
+        found
+    }
+
+    fn finish(&mut self) -> Vec<Finished> {
+        let records = &mut self.records;
+        let rows = std::mem::take(&mut records.rows);
+        let mut columns: Vec<_> = records.root.children.iter_mut().map(|column| column.finish(rows)).collect();
+        if let Some(rescued) = &mut records.rescued {
+            columns.insert(self.rescued_place, rescued.finish(rows));
+        }
+        columns
+    }
+}
+
+fn is_text_line(cursor: Cursor) -> bool {
+    let mut end = cursor;
+    end.go_to_line_end();
+    std::str::from_utf8(&cursor.bytes[cursor.at..end.at]).is_ok()
+}
+
+/// A column as `(length, nulls, buffers, children)`.
+fn to_python(py: Python<'_>, column: Finished) -> PyResult<Bound<'_, PyTuple>> {
+    let buffers = column.buffers.iter().map(|buffer| buffer.as_ref().map(|bytes| PyBytes::new(py, bytes)));
+    let buffers = PyList::new(py, buffers.collect::<Vec<_>>())?;
+    let children = column.children.into_iter().map(|child| to_python(py, child)).collect::<PyResult<Vec<_>>>()?;
+    (column.length, column.nulls, buffers, children).into_pyobject(py)
+}
+
+/// A struct of the declared fields; `place` is where it stands, with a dot behind each name.
+fn struct_of(fields: &[Bound<'_, PyAny>], place: String) -> PyResult<Struct> {
+    let children = fields.iter().map(|field| column_of(field, &place, true)).collect::<PyResult<Vec<_>>>()?;
+    let mut names = Names::new(place);
+    for (number, child) in children.iter().enumerate() {
+        names.insert(child.name.as_deref().unwrap_or_default().as_bytes(), Slot::Field(number as u32));
+    }
+    Ok(Struct { required: required(&children), children, names })
+}
+
+fn required(children: &[Column]) -> Vec<usize> {
+    (0..children.len()).filter(|&number| !children[number].is_nullable).collect()
+}
+
+/// The column of a declared field; items of a list and values of a map have no name of their own.
+fn column_of(field: &Bound<'_, PyAny>, place: &str, is_named: bool) -> PyResult<Column> {
+    let name: String = field.getattr("name")?.extract()?;
+    let inner = if is_named { format!("{place}{name}.") } else { place.to_owned() };
+    let kind: String = field.getattr("type")?.extract()?;
+    let data = match kind.as_str() {
+        "boolean" => Data::Boolean(Vec::new()),
+        "int32" => Data::Int32(Vec::new()),
+        "int64" => Data::Int64(Vec::new()),
+        "float32" => Data::Float32(Vec::new()),
+        "float64" => Data::Float64(Vec::new()),
+        "timestamp" => Data::Moment(Vec::new()),
+        "date" => Data::Date(Vec::new()),
+        "string" => Data::Text(Bytes::new()),
+        "json" => Data::Json(Bytes::new()),
+        "binary" => Data::Binary(Bytes::new()),
+        "struct" => Data::Struct(struct_of(&field.getattr("fields")?.extract::<Vec<_>>()?, inner)?),
+        "list" => {
+            let items = Box::new(column_of(&field.getattr("items")?, &inner, false)?);
+            Data::List { offsets: vec![0], items }
+        }
+        "map" => {
+            let values = Box::new(column_of(&field.getattr("values")?, &inner, false)?);
+            Data::Map { offsets: vec![0], keys: Bytes::new(), values }
+        }
+        _ => {
+            let (precision, scale) = decimal_of(&kind)
+                .ok_or_else(|| PyValueError::new_err(format!("a column of the type {kind} is not known here")))?;
+            Data::Decimal { values: Vec::new(), precision, scale }
+        }
+    };
+    let is_nullable = field.getattr("nullable")?.extract()?;
+    Ok(Column { name: is_named.then_some(name), is_nullable, valid: Vec::new(), data })
+}
+
+/// Precision and scale of `decimal(p,s)`.
+fn decimal_of(kind: &str) -> Option<(u8, u8)> {
+    let (precision, scale) = kind.strip_prefix("decimal(")?.strip_suffix(')')?.split_once(',')?;
+    Some((precision.trim().parse().ok()?, scale.trim().parse().ok()?))
+}
+
+#[pymodule]
+fn tidegate_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<LineReader>()
+}

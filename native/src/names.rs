@@ -1,0 +1,82 @@
+//! From the keys of an object to the fields of its struct: mostly by guessing that they come as they came before.
+
+use std::collections::HashMap;
+
+/// What stands behind a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    Field(u32),
+    /// A field that the schema does not have, by the number of its count.
+    Undeclared(u32),
+    Forbidden,
+}
+
+struct Entry {
+    name: Box<[u8]>,
+    slot: Slot,
+    /// The entry that followed this one the last time.
+    next: u32,
+}
+
+/// The keys that objects of one struct have had.
+pub struct Names {
+    place: String,
+    entries: Vec<Entry>,
+    index: HashMap<Box<[u8]>, u32>,
+    first: u32,
+}
+
+/// Where an object stands in its keys: at the entry of the last one.
+pub type Step = Option<u32>;
+
+/// So many entries behind the last one are looked at, as records leave out fields but keep their order.
+const AHEAD: usize = 4;
+
+impl Names {
+    /// `place` is where the struct stands: names from the record on, with a dot behind each.
+    pub fn new(place: String) -> Self {
+        Names { place, entries: Vec::new(), index: HashMap::new(), first: 0 }
+    }
+
+    pub fn insert(&mut self, name: &[u8], slot: Slot) -> u32 {
+        let number = self.entries.len() as u32;
+        self.entries.push(Entry { name: name.into(), slot, next: number + 1 });
+        self.index.insert(name.into(), number);
+        number
+    }
+
+    /// The full name of an undeclared field.
+    pub fn full_name(&self, name: &[u8]) -> String {
+        format!("{}{}", self.place, String::from_utf8_lossy(name))
+    }
+
+    /// The entry and what stands behind it; none for a name that is new.
+    #[inline(always)]
+    pub fn find(&mut self, step: Step, name: &[u8]) -> Option<(u32, Slot)> {
+        let guess = match step {
+            None => self.first,
+            Some(last) => self.entries[last as usize].next,
+        };
+        if let Some(entry) = self.entries.get(guess as usize)
+            && *entry.name == *name
+        {
+            return Some((guess, entry.slot));
+        }
+        let number = self.look_up(guess, name)?;
+        match step {
+            None => self.first = number,
+            Some(last) => self.entries[last as usize].next = number,
+        }
+        Some((number, self.entries[number as usize].slot))
+    }
+
+    fn look_up(&self, guess: u32, name: &[u8]) -> Option<u32> {
+        let ahead = self.entries.iter().enumerate().skip(guess as usize + 1).take(AHEAD);
+        for (number, entry) in ahead {
+            if *entry.name == *name {
+                return Some(number as u32);
+            }
+        }
+        self.index.get(name).copied()
+    }
+}

@@ -1,0 +1,214 @@
+//! Numbers as they are written, and the exact ways from there into the types of columns.
+//!
+//! The rules: a whole number keeps its value or does not fit; a fraction is rounded to the nearest float; nothing
+//! becomes infinite, or 0 without being 0. `lenient` cuts and rounds instead. What has more digits than 128 bits hold,
+//! or an exponent of many digits, is odd: the strict line reader has numbers without bounds.
+
+use crate::cursor::{Read, Stop};
+
+/// A number as it was written; `mantissa` has its digits if they are at most 19.
+#[derive(Clone, Copy, Debug)]
+pub struct Number<'a> {
+    pub text: &'a [u8],
+    is_negative: bool,
+    mantissa: u64,
+    digits: usize,
+    fraction: usize,
+    exponent: i64,
+    is_whole: bool,
+}
+
+const MOST_DIGITS: usize = 19;
+const FARTHEST: i64 = 300;
+const POWERS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
+    1e21, 1e22,
+];
+
+impl<'a> Number<'a> {
+    /// The number that `bytes` begin with, by the grammar of JSON.
+    #[inline(always)]
+    pub fn begin(bytes: &'a [u8]) -> Option<Self> {
+        let is_negative = bytes[0] == b'-';
+        let start = usize::from(is_negative);
+        match bytes.get(start)? {
+            b'0' if bytes.get(start + 1).is_some_and(u8::is_ascii_digit) => return None,
+            b'0'..=b'9' => {}
+            _ => return None,
+        }
+        let found = Self::scan(bytes, start, is_negative)?;
+        if !found.is_whole && found.fraction == 0 && found.text.get(start..)?.contains(&b'.') {
+            return None;
+        }
+        Some(found)
+    }
+
+    /// A number that is written as a text: with a plus, or without digits before or behind the point, if need be.
+    pub fn whole(bytes: &'a [u8]) -> Option<Self> {
+        let sign = bytes.first().copied().filter(|byte| matches!(byte, b'+' | b'-'));
+        let found = Self::scan(bytes, usize::from(sign.is_some()), sign == Some(b'-'))?;
+        (found.digits > 0 && found.text.len() == bytes.len()).then_some(found)
+    }
+
+    #[inline(always)]
+    fn scan(bytes: &'a [u8], start: usize, is_negative: bool) -> Option<Self> {
+        let mut at = start;
+        let mut mantissa: u64 = 0;
+        let digit = |at: usize| bytes.get(at).map(|byte| byte.wrapping_sub(b'0')).filter(|&digit| digit < 10);
+        while let Some(found) = digit(at) {
+            mantissa = mantissa.wrapping_mul(10).wrapping_add(u64::from(found));
+            at += 1;
+        }
+        let mut digits = at - start;
+        let mut fraction = 0;
+        let mut exponent = 0;
+        let mut is_whole = true;
+        if bytes.get(at) == Some(&b'.') {
+            is_whole = false;
+            at += 1;
+            let point = at;
+            while let Some(found) = digit(at) {
+                mantissa = mantissa.wrapping_mul(10).wrapping_add(u64::from(found));
+                at += 1;
+            }
+            fraction = at - point;
+            digits += fraction;
+        }
+        if matches!(bytes.get(at), Some(b'e' | b'E')) {
+            is_whole = false;
+            at += 1;
+            let sign = bytes.get(at).copied().filter(|byte| matches!(byte, b'+' | b'-'));
+            at += usize::from(sign.is_some());
+            digit(at)?;
+            while let Some(found) = digit(at) {
+                exponent = (exponent * 10 + i64::from(found)).min(i64::from(u32::MAX));
+                at += 1;
+            }
+            if sign == Some(b'-') {
+                exponent = -exponent;
+            }
+        }
+        Some(Number { text: &bytes[..at], is_negative, mantissa, digits, fraction, exponent, is_whole })
+    }
+
+    fn is_short(&self) -> bool {
+        self.digits <= MOST_DIGITS
+    }
+
+    fn is_zero(&self) -> bool {
+        if self.is_short() {
+            return self.mantissa == 0;
+        }
+        let before = self.text.iter().take_while(|byte| !matches!(byte, b'e' | b'E'));
+        before.filter(|byte| byte.is_ascii_digit()).all(|&byte| byte == b'0')
+    }
+
+    /// Its digits and the power of ten behind them, without zeros at the end.
+    fn exact(&self) -> Read<(u128, i64)> {
+        let mut mantissa = u128::from(self.mantissa);
+        if !self.is_short() {
+            mantissa = 0;
+            let before = self.text.iter().take_while(|byte| !matches!(byte, b'e' | b'E'));
+            for byte in before.filter(|byte| byte.is_ascii_digit()) {
+                let digit = u128::from(byte - b'0');
+                mantissa = mantissa.checked_mul(10).and_then(|value| value.checked_add(digit)).ok_or(Stop::Odd)?;
+            }
+        }
+        if mantissa == 0 {
+            return Ok((0, 0));
+        }
+        let mut exponent = self.exponent - self.fraction as i64;
+        if exponent.abs() > FARTHEST {
+            return Err(Stop::Odd);
+        }
+        while mantissa % 10 == 0 {
+            mantissa /= 10;
+            exponent += 1;
+        }
+        Ok((mantissa, exponent))
+    }
+
+    /// The number times a power of ten, as a whole number; digits behind its point are cut if `lenient`.
+    fn scaled(&self, scale: i64, lenient: bool) -> Read<i128> {
+        let (mantissa, exponent) = self.exact()?;
+        let power = exponent + scale;
+        if power < 0 && !lenient {
+            return Err(Stop::Misfit);
+        }
+        let factor = u32::try_from(power.abs()).ok().and_then(|power| 10u128.checked_pow(power));
+        let value = match factor {
+            Some(factor) if power < 0 => mantissa / factor,
+            Some(factor) => mantissa.checked_mul(factor).ok_or(Stop::Misfit)?,
+            None if power < 0 => 0,
+            None => return Err(Stop::Misfit),
+        };
+        let value = i128::try_from(value).map_err(|_| Stop::Misfit)?;
+        Ok(if self.is_negative { -value } else { value })
+    }
+
+    #[inline(always)]
+    pub fn int64(&self, lenient: bool) -> Read<i64> {
+        if self.is_whole && self.digits < MOST_DIGITS {
+            let value = self.mantissa as i64;
+            return Ok(if self.is_negative { -value } else { value });
+        }
+        i64::try_from(self.scaled(0, lenient)?).map_err(|_| Stop::Misfit)
+    }
+
+    pub fn int32(&self, lenient: bool) -> Read<i32> {
+        i32::try_from(self.int64(lenient)?).map_err(|_| Stop::Misfit)
+    }
+
+    pub fn decimal(&self, precision: u8, scale: u8, lenient: bool) -> Read<i128> {
+        let value = self.scaled(i64::from(scale), lenient)?;
+        if value.unsigned_abs() >= 10u128.pow(u32::from(precision)) {
+            return Err(Stop::Misfit);
+        }
+        Ok(value)
+    }
+
+    #[inline(always)]
+    pub fn float64(&self, lenient: bool) -> Read<f64> {
+        let power = self.exponent - self.fraction as i64;
+        if self.is_short() && self.mantissa <= 1 << 53 && (-22..=22).contains(&power) {
+            let whole = self.mantissa as f64;
+            let value = if power < 0 { whole / POWERS[-power as usize] } else { whole * POWERS[power as usize] };
+            return Ok(if self.is_negative { -value } else { value });
+        }
+        let value: f64 = self.nearest()?;
+        self.check(value, value.abs() as u128, lenient)?;
+        Ok(value)
+    }
+
+    pub fn float32(&self, lenient: bool) -> Read<f32> {
+        let value: f32 = self.nearest()?;
+        if value.abs() == f32::MAX {
+            return Err(Stop::Odd); // a double on the way would make it infinite
+        }
+        self.check(f64::from(value), value.abs() as u128, lenient)?;
+        Ok(value)
+    }
+
+    fn nearest<T: std::str::FromStr>(&self) -> Read<T> {
+        std::str::from_utf8(self.text).ok().and_then(|text| text.parse().ok()).ok_or(Stop::Odd)
+    }
+
+    /// Whether a float is what was written, as far as it must be; `whole` is its size without a fraction.
+    fn check(&self, value: f64, whole: u128, lenient: bool) -> Read<()> {
+        if lenient {
+            return if value.is_finite() { Ok(()) } else { Err(Stop::Odd) };
+        }
+        if !value.is_finite() || (value == 0.0 && !self.is_zero()) {
+            return Err(Stop::Misfit);
+        }
+        if self.is_whole && self.scaled(0, false)?.unsigned_abs() != whole {
+            return Err(Stop::Misfit);
+        }
+        Ok(())
+    }
+
+    /// A moment that is written as microseconds; whatever is behind the point is cut.
+    pub fn microseconds(&self) -> Read<i64> {
+        i64::try_from(self.scaled(0, true)?).map_err(|_| Stop::Misfit)
+    }
+}

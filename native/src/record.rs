@@ -1,0 +1,476 @@
+//! Lines to records: each value goes straight into its column, or the whole line is left to the strict line reader.
+
+use crate::columns::{Bytes, Column, Data, Struct, Tally, end_of};
+use crate::cursor::{Cursor, Read, Stop, Text, quote};
+use crate::names::{Names, Slot, Step};
+use crate::numbers::Number;
+use crate::texts;
+
+/// How exactly a record has to fit, as the rules of the strict line reader say.
+pub struct Options {
+    pub lenient: bool,
+    pub coerce: bool,
+    pub rescues: bool,
+}
+
+/// What is known of the record under way beside its columns.
+pub struct Context {
+    pub options: Options,
+    pub tally: Tally,
+    /// What fits no column, as members of a JSON object.
+    left: Vec<u8>,
+    /// Where the value under way stands; kept only if values are rescued.
+    path: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl Context {
+    pub fn new(options: Options) -> Self {
+        Context { options, tally: Tally::default(), left: Vec::new(), path: Vec::new(), key: Vec::new() }
+    }
+
+    fn leave(&mut self, cursor: &mut Cursor, depth: usize) -> Read<()> {
+        if !self.left.is_empty() {
+            self.left.push(b',');
+        }
+        quote(&self.path, &mut self.left);
+        self.left.push(b':');
+        cursor.compact(depth, &mut self.left)
+    }
+
+    /// Go on to a column; the items of a list and the values of a map are there already.
+    fn descend_to(&mut self, name: &Option<String>) -> usize {
+        name.as_ref().map_or(self.path.len(), |name| self.descend(name.as_bytes()))
+    }
+
+    /// Go on to a field of a struct or a value of a map; how long the path was before.
+    fn descend(&mut self, name: &[u8]) -> usize {
+        let before = self.path.len();
+        if self.options.rescues {
+            if before > 0 {
+                self.path.push(b'.');
+            }
+            self.path.extend_from_slice(name);
+        }
+        before
+    }
+}
+
+/// One record under way: all its top-level columns are a struct.
+pub struct Records {
+    pub root: Struct,
+    /// The column for what fits no other, and the columns whose texts must not be empty.
+    pub rescued: Option<Column>,
+    pub filled: Vec<usize>,
+    pub context: Context,
+    pub rows: usize,
+}
+
+/// What a line is.
+#[derive(PartialEq, Eq)]
+pub enum Line {
+    Record,
+    Blank,
+    Odd,
+}
+
+impl Records {
+    /// Read the line at the cursor, and go behind it.
+    pub fn read_line(&mut self, cursor: &mut Cursor) -> Line {
+        if cursor.next_byte() == b'\n' {
+            cursor.at += 1;
+            return Line::Blank;
+        }
+        let is_good = self.read_record(cursor).is_ok();
+        self.context.tally.end_record(is_good);
+        self.context.left.clear();
+        self.context.path.clear();
+        cursor.go_to_line_end();
+        cursor.at += 1;
+        if is_good {
+            self.rows += 1;
+            return Line::Record;
+        }
+        for column in self.root.children.iter_mut().chain(&mut self.rescued) {
+            column.truncate(self.rows);
+        }
+        Line::Odd
+    }
+
+    fn read_record(&mut self, cursor: &mut Cursor) -> Read<()> {
+        let (row, context) = (self.rows, &mut self.context);
+        if cursor.byte() != b'{' {
+            return Err(Stop::Odd);
+        }
+        read_fields(cursor, &mut self.root, row, context, 1)?;
+        if cursor.next_byte() != b'\n' {
+            return Err(Stop::Odd);
+        }
+        for &number in &self.filled {
+            let column = &self.root.children[number];
+            if let Data::Text(data) = &column.data
+                && column.len() > row
+                && data.offsets[row] == data.offsets[row + 1]
+            {
+                return Err(Stop::Odd);
+            }
+        }
+        if let Some(column) = &mut self.rescued
+            && !context.left.is_empty()
+        {
+            column.pad(row);
+            let Data::Text(data) = &mut column.data else { return Err(Stop::Odd) };
+            data.data.push(b'{');
+            data.data.extend_from_slice(&context.left);
+            data.data.push(b'}');
+            close(data, &mut column.valid)?;
+        }
+        Ok(())
+    }
+}
+
+fn close(data: &mut Bytes, valid: &mut Vec<u8>) -> Read<()> {
+    if !data.close() {
+        data.offsets.pop();
+        return Err(Stop::Odd);
+    }
+    valid.push(1);
+    Ok(())
+}
+
+/// The fields of the object that begins here, into value `row` of a struct's columns.
+fn read_fields(cursor: &mut Cursor, data: &mut Struct, row: usize, context: &mut Context, depth: usize) -> Read<()> {
+    cursor.check_depth(depth)?;
+    cursor.at += 1;
+    if cursor.next_byte() == b'}' {
+        cursor.at += 1;
+    } else {
+        let mut step: Step = None;
+        loop {
+            let key = cursor.key()?;
+            let (number, slot) = find(cursor, key, &mut data.names, step, context);
+            step = Some(number);
+            let is_null = cursor.next_byte() == b'n';
+            match slot {
+                Slot::Forbidden | Slot::Undeclared(_) if is_null => cursor.word(b"null")?,
+                Slot::Forbidden => return Err(Stop::Odd),
+                Slot::Undeclared(id) => {
+                    context.tally.add(id);
+                    leave_out(cursor, key, context, depth)?;
+                }
+                Slot::Field(number) => {
+                    let child = &mut data.children[number as usize];
+                    if child.len() > row {
+                        if !context.options.lenient {
+                            return Err(Stop::Odd);
+                        }
+                        child.truncate(row);
+                    }
+                    if is_null {
+                        cursor.word(b"null")?;
+                    } else {
+                        read_forgiving(cursor, child, row, context, depth)?;
+                    }
+                }
+            }
+            match cursor.next_byte() {
+                b',' => cursor.at += 1,
+                b'}' => break,
+                _ => return Err(Stop::Odd),
+            }
+        }
+        cursor.at += 1;
+    }
+    if data.required.iter().any(|&number| data.children[number].len() <= row) {
+        return Err(Stop::Misfit);
+    }
+    Ok(())
+}
+
+#[inline(always)]
+fn find(cursor: &Cursor, key: Text, names: &mut Names, step: Step, context: &mut Context) -> (u32, Slot) {
+    let name = if key.is_escaped {
+        context.key.clear();
+        cursor.unescape(key, &mut context.key);
+        &context.key
+    } else {
+        cursor.raw(key)
+    };
+    names.find(step, name).unwrap_or_else(|| {
+        let slot = Slot::Undeclared(context.tally.id(names.full_name(name)));
+        (names.insert(name, slot), slot)
+    })
+}
+
+fn leave_out(cursor: &mut Cursor, key: Text, context: &mut Context, depth: usize) -> Read<()> {
+    if !context.options.rescues {
+        return cursor.skip(depth);
+    }
+    let mut name = Vec::new();
+    cursor.unescape(key, &mut name);
+    let before = context.descend(&name);
+    context.leave(cursor, depth)?;
+    context.path.truncate(before);
+    Ok(())
+}
+
+/// A value of a column; where values can be rescued, one that does not fit a column that may be null is.
+#[inline(always)]
+fn read_forgiving(
+    cursor: &mut Cursor,
+    column: &mut Column,
+    row: usize,
+    context: &mut Context,
+    depth: usize,
+) -> Read<()> {
+    if !(context.options.rescues && column.is_nullable) {
+        return read_value(cursor, column, row, context, depth);
+    }
+    let (start, left, path) = (cursor.at, context.left.len(), context.path.len());
+    match read_value(cursor, column, row, context, depth) {
+        Err(Stop::Misfit) => {
+            column.truncate(row);
+            context.left.truncate(left);
+            context.path.truncate(path);
+            cursor.at = start;
+            context.descend_to(&column.name);
+            context.leave(cursor, depth)?;
+            let id = context.tally.id(without_indices(&context.path));
+            context.tally.add(id);
+            context.path.truncate(path);
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// A path with `[]` for every `[7]`.
+fn without_indices(path: &[u8]) -> String {
+    let path = String::from_utf8_lossy(path);
+    let mut out = String::with_capacity(path.len());
+    let mut rest = &*path;
+    while let Some(place) = rest.find('[') {
+        let (before, behind) = rest.split_at(place + 1);
+        out.push_str(before);
+        let digits = behind.bytes().take_while(u8::is_ascii_digit).count();
+        rest = if digits > 0 && behind[digits..].starts_with(']') { &behind[digits..] } else { behind };
+    }
+    out + rest
+}
+
+/// A value, which is not null, into place `row` of a column.
+fn read_value(cursor: &mut Cursor, column: &mut Column, row: usize, context: &mut Context, depth: usize) -> Read<()> {
+    column.pad(row);
+    let name = &column.name;
+    let lenient = context.options.lenient;
+    let first = cursor.next_byte();
+    match &mut column.data {
+        Data::Boolean(values) => {
+            let value = match first {
+                b't' => cursor.word(b"true").map(|()| 1)?,
+                b'f' => cursor.word(b"false").map(|()| 0)?,
+                _ => return Err(Stop::Misfit),
+            };
+            values.push(value);
+        }
+        Data::Int32(values) => values.push(read_number(cursor, context, lenient, |n| n.int32(lenient))?),
+        Data::Int64(values) => values.push(read_number(cursor, context, lenient, |n| n.int64(lenient))?),
+        Data::Float32(values) => values.push(read_number(cursor, context, lenient, |n| n.float32(lenient))?),
+        Data::Float64(values) => values.push(read_number(cursor, context, lenient, |n| n.float64(lenient))?),
+        Data::Decimal { values, precision, scale } => {
+            let convert = |number: Number| number.decimal(*precision, *scale, lenient);
+            values.push(read_number(cursor, context, true, convert)?);
+        }
+        Data::Moment(values) => {
+            let value = if first == b'"' {
+                texts::moment(plain_text(cursor, context)?)?
+            } else if lenient && is_number(first) {
+                texts::in_calendar(cursor.number()?.microseconds()?)?
+            } else {
+                return Err(Stop::Misfit);
+            };
+            values.push(value);
+        }
+        Data::Date(values) => {
+            if first != b'"' {
+                return Err(Stop::Misfit);
+            }
+            values.push(texts::date(plain_text(cursor, context)?)?);
+        }
+        Data::Text(data) => {
+            if first == b'"' {
+                let text = cursor.text()?;
+                cursor.unescape(text, &mut data.data);
+            } else if context.options.coerce {
+                cursor.compact(depth, &mut data.data)?;
+            } else {
+                return Err(Stop::Misfit);
+            }
+            return close(data, &mut column.valid);
+        }
+        Data::Json(data) => {
+            cursor.compact(depth, &mut data.data)?;
+            return close(data, &mut column.valid);
+        }
+        Data::Binary(data) => {
+            if first != b'"' {
+                return Err(Stop::Misfit);
+            }
+            texts::base64(plain_text(cursor, context)?, &mut data.data)?;
+            return close(data, &mut column.valid);
+        }
+        Data::Struct(data) => {
+            if first != b'{' {
+                return Err(Stop::Misfit);
+            }
+            let before = context.descend_to(name);
+            read_fields(cursor, data, row, context, depth + 1)?;
+            context.path.truncate(before);
+        }
+        Data::List { offsets, items } => {
+            if first != b'[' {
+                return Err(Stop::Misfit);
+            }
+            let before = context.descend_to(name);
+            let end = read_items(cursor, items, end_of(offsets), context, depth + 1)?;
+            context.path.truncate(before);
+            offsets.push(i32::try_from(end).map_err(|_| Stop::Odd)?);
+        }
+        Data::Map { offsets, keys, values } => {
+            if first != b'{' {
+                return Err(Stop::Misfit);
+            }
+            let before = context.descend_to(name);
+            let start = end_of(offsets);
+            // whether a key is repeated is decided before any value is, so nothing in a map is just a misfit
+            let end = read_pairs(cursor, keys, values, start, context, depth + 1).map_err(|_| Stop::Odd)?;
+            context.path.truncate(before);
+            offsets.push(i32::try_from(end).map_err(|_| Stop::Odd)?);
+        }
+    }
+    column.valid.push(1);
+    Ok(())
+}
+
+fn is_number(first: u8) -> bool {
+    first == b'-' || first.is_ascii_digit()
+}
+
+#[inline(always)]
+fn read_number<T>(
+    cursor: &mut Cursor,
+    context: &mut Context,
+    may_be_quoted: bool,
+    convert: impl FnOnce(Number) -> Read<T>,
+) -> Read<T> {
+    match cursor.byte() {
+        first if is_number(first) => convert(cursor.number()?),
+        b'"' if may_be_quoted => convert(Number::whole(plain_text(cursor, context)?).ok_or(Stop::Misfit)?),
+        _ => Err(Stop::Misfit),
+    }
+}
+
+/// What a text says, until the next one is read.
+#[inline(always)]
+fn plain_text<'t, 'b: 't>(cursor: &mut Cursor<'b>, context: &'t mut Context) -> Read<&'t [u8]> {
+    let text = cursor.text()?;
+    if !text.is_escaped {
+        return Ok(cursor.raw(text));
+    }
+    context.key.clear();
+    cursor.unescape(text, &mut context.key);
+    Ok(&context.key)
+}
+
+/// The items of the array that begins here, from value `start` on; where they end.
+fn read_items(
+    cursor: &mut Cursor,
+    items: &mut Column,
+    start: usize,
+    context: &mut Context,
+    depth: usize,
+) -> Read<usize> {
+    cursor.check_depth(depth)?;
+    cursor.at += 1;
+    let mut place = start;
+    if cursor.next_byte() == b']' {
+        cursor.at += 1;
+        return Ok(place);
+    }
+    let before = context.path.len();
+    loop {
+        if cursor.next_byte() == b'n' {
+            cursor.word(b"null")?;
+            if !items.is_nullable {
+                return Err(Stop::Misfit);
+            }
+        } else {
+            if context.options.rescues {
+                context.path.extend_from_slice(format!("[{}]", place - start).as_bytes());
+            }
+            read_forgiving(cursor, items, place, context, depth)?;
+            context.path.truncate(before);
+        }
+        place += 1;
+        match cursor.next_byte() {
+            b',' => cursor.at += 1,
+            b']' => break,
+            _ => return Err(Stop::Odd),
+        }
+    }
+    cursor.at += 1;
+    Ok(place)
+}
+
+/// The pairs of the object that begins here, from value `start` on; where they end.
+fn read_pairs(
+    cursor: &mut Cursor,
+    keys: &mut Bytes,
+    values: &mut Column,
+    start: usize,
+    context: &mut Context,
+    depth: usize,
+) -> Read<usize> {
+    cursor.check_depth(depth)?;
+    cursor.at += 1;
+    let mut place = start;
+    if cursor.next_byte() == b'}' {
+        cursor.at += 1;
+        return Ok(place);
+    }
+    let before = context.path.len();
+    loop {
+        let key = cursor.key()?;
+        let begin = keys.data.len();
+        cursor.unescape(key, &mut keys.data);
+        if !keys.close() {
+            return Err(Stop::Odd);
+        }
+        if cursor.next_byte() == b'n' {
+            cursor.word(b"null")?;
+            if !values.is_nullable {
+                return Err(Stop::Misfit);
+            }
+        } else {
+            context.descend(&keys.data[begin..]);
+            read_forgiving(cursor, values, place, context, depth)?;
+            context.path.truncate(before);
+        }
+        place += 1;
+        match cursor.next_byte() {
+            b',' => cursor.at += 1,
+            b'}' => break,
+            _ => return Err(Stop::Odd),
+        }
+    }
+    cursor.at += 1;
+    if has_repeated(keys, start, place) { Err(Stop::Odd) } else { Ok(place) }
+}
+
+/// Whether two of the keys from `start` to before `end` are the same.
+fn has_repeated(keys: &Bytes, start: usize, end: usize) -> bool {
+    let mut found: Vec<&[u8]> =
+        (start..end).map(|place| &keys.data[keys.offsets[place] as usize..keys.offsets[place + 1] as usize]).collect();
+    found.sort_unstable();
+    found.windows(2).any(|pair| pair[0] == pair[1])
+}

@@ -1,0 +1,281 @@
+"""The native reader and the strict line reader are one: same rows, same reasons, same counts, whatever a line is."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.json_lines import TABLE, lines
+from support.long_runs import examples
+from tidegate.formats import native
+from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.strict_lines import RecordRules
+from tidegate.specs.project import FieldSpec, Numbers
+
+pytestmark = pytest.mark.skipif(native.find_native() is None, reason="tidegate-native is not installed")
+
+KEY = FieldSpec("key", "string", nullable=False)
+INNER = (FieldSpec("a", "int64"), FieldSpec("s", "string"), FieldSpec("r", "int32", nullable=False))
+FIELDS = (
+    FieldSpec("i", "int64"),
+    FieldSpec("j", "int32"),
+    FieldSpec("f", "float64"),
+    FieldSpec("g", "float32"),
+    FieldSpec("n", "decimal(10,2)"),
+    FieldSpec("w", "decimal(38,4)"),
+    FieldSpec("s", "string"),
+    FieldSpec("b", "boolean"),
+    FieldSpec("t", "timestamp"),
+    FieldSpec("d", "date"),
+    FieldSpec("x", "binary"),
+    FieldSpec("u", "struct", fields=INNER),
+    FieldSpec("l", "list", items=FieldSpec("element", "float64")),
+    FieldSpec("k", "list", items=FieldSpec("element", "struct", nullable=False, fields=INNER[:2])),
+    FieldSpec("m", "map", keys=KEY, values=FieldSpec("value", "struct", fields=INNER)),
+    FieldSpec("o", "map", keys=KEY, values=FieldSpec("value", "int64", nullable=False)),
+    FieldSpec("q", "json"),
+)
+REQUIRED = (FieldSpec("i", "int64", nullable=False), FieldSpec("s", "string"), *FIELDS[11:14])
+LEFT = FieldSpec("_left", "string")
+WAYS: dict[str, dict[str, Any]] = {
+    "strict": {"fields": FIELDS},
+    "lenient": {"fields": FIELDS, "numbers": Numbers.LENIENT},
+    "coerced": {"fields": FIELDS, "coerce": True},
+    "rescued": {"fields": (FIELDS[0], LEFT, *FIELDS[1:]), "rescued": "_left"},
+    "rescued and lenient": {"fields": (*FIELDS, LEFT), "rescued": "_left", "numbers": Numbers.LENIENT},
+    "rescued and coerced": {"fields": (*FIELDS, LEFT), "rescued": "_left", "coerce": True},
+    "required": {"fields": REQUIRED, "forbidden": ("zz", "f"), "filled": ("s",)},
+    "required and rescued": {"fields": (*REQUIRED, LEFT), "forbidden": ("zz",), "filled": ("s",), "rescued": "_left"},
+}
+
+
+def check_same(way: str, block: bytes) -> None:
+    rules = RecordRules(**WAYS[way])
+    quick, strict = Decoder(rules), Decoder(rules)
+    strict._native = None
+    for _ in range(2):  # what was learned of one block must not change the next
+        found, expected = quick.decode(block), strict.decode(block)
+        assert found.batch.equals(expected.batch)
+        found.batch.validate(full=True)
+        assert found.lines == expected.lines
+        assert (found.offsets is None) == (expected.offsets is None)
+        assert found.offsets is None or found.offsets.tolist() == expected.offsets.tolist()
+        assert found.rejected == expected.rejected
+        assert quick.unknown == strict.unknown
+
+
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=examples(5000, 60), deadline=None)
+@given(chosen=st.lists(lines(), min_size=1, max_size=6))
+def test_lines_made_and_broken_at_random(way: str, chosen: list[bytes]) -> None:
+    check_same(way, b"\n".join(chosen) + b"\n")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_text_of_the_table_in_every_column(way: str) -> None:
+    for before, after in ((b"", b""), (b"[1,", b"]"), (b"[", b"]"), (b'{"a":', b"}"), (b'{"r":1,"zz":', b',"a":2}')):
+        for name in ("zz", *(each.name for each in FIELDS)):
+            check_same(way, b"".join(b'{"%s":%s%s%s}\n' % (name.encode(), before, text, after) for _, text in TABLE))
+
+
+NUMBERS = [
+    *("0", "-0", "7", "-7", "12.0", "12.7", "-0.5", "1e3", "1E+3", "1e-3", "100e-2", "1.50", "0.1", "1e22", "1e23"),
+    *("2147483647", "2147483648", "-2147483648", "-2147483649", "9223372036854775807", "9223372036854775808"),
+    *("-9223372036854775808", "-9223372036854775809", "999999999999999999", "1000000000000000000", "1e18", "1e19"),
+    *("9007199254740992", "9007199254740993", "9007199254740993.0", "16777216", "16777217", "16777217.0", "1e39"),
+    *("3.4028234663852886e38", "3.4028235677973366e38", "3.5e38", "1.7976931348623157e308", "1.8e308", "1e309"),
+    *("5e-324", "2e-324", "1e-400", "0e-400", "0e999999999999", "1e999999999999", "1e-999999999999", "-1e401", "1e400"),
+    *("99999999.99", "100000000", "99999999.999", "0.001", "0.00001", "9" * 34 + ".9999", "1" * 35, "1" * 39, "9" * 60),
+    *("0." + "0" * 40 + "1", "1." + "5" * 40, "1." + "0" * 40, "123456789012345678", "1234567890123456789"),
+    *("253402300799999999", "253402300800000000", "-62135596800000000", "-62135596800000001", "86400000000.9"),
+    *("18014398509481985", "340282366920938463463374607431768211456", "179769313486231580793e288"),
+]
+TEXTS = [
+    *("2026-01-28", "2026-02-29", "2024-02-29", "1900-02-29", "2000-02-29", "0001-01-01", "0000-12-31", "9999-12-31"),
+    *("2026-13-01", "2026-00-10", "2026-1-1", "2026-01-28T", "2026-01-28Z", "2026-01-28T10", "2026-01-28T10:11"),
+    *(
+        "2026-01-28T10:11Z",
+        "2026-01-28T10:11:12",
+        "2026-01-28 10:11:12Z",
+        "2026-01-28T10:11:12.5",
+        "2026-01-28t10:11:12",
+    ),
+    *("2026-01-28T10:11:12.123456Z", "2026-01-28T10:11:12.1234567Z", "2026-01-28T10:11:12.1234560Z"),
+    *(
+        "2026-01-28T10:11:12.123456000+02:00",
+        "2026-01-28T10:11:12.Z",
+        "2026-01-28T10:11:12+0230",
+        "2026-01-28T10:11:12+02",
+    ),
+    *("2026-01-28T10:11:12-24:00", "2026-01-28T10:11:12+02:60", "2026-01-28T24:00:00Z", "2026-01-28T10:60:00Z"),
+    *("2026-01-28T10:11:60Z", "0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59-00:01"),
+    *(
+        "0000-12-31T23:30:00-01:00",
+        "2026-01-28T10:11.5Z",
+        "2026-01-28T10:11:12z",
+        "2026-01-28T10:11:12 Z",
+        " 2026-01-28",
+    ),
+    *("12026-01-28T00:00:00Z", "20260128T101112Z", "2026-01-28T10:11:12.123456", "2026-01-28T10:11:12.0000000"),
+    *(
+        "",
+        "=",
+        "YQ==",
+        "YWI=",
+        "YWJj",
+        "YQ",
+        "YQ=",
+        "YWJj=",
+        "YR==",
+        "Y Q=",
+        "YQ==YQ==",
+        "====",
+        "_-8=",
+        "+/8=",
+        "aGk\\u003d",
+    ),
+    *(
+        "1",
+        "+1",
+        ".5",
+        "5.",
+        "1.5",
+        "-1.239",
+        " 1",
+        "1 ",
+        "1_0",
+        "0x1",
+        "1e2",
+        "+.5e-1",
+        ".",
+        "+",
+        "e5",
+        "NaN",
+        "inf",
+        "٣",
+    ),
+    *("a\\u0000b", "\\ud83d\\ude00", "\\ud83d", "\\u00e9\\/\\n", "\\\\", '\\"', "\\x", "\t", "é😀", "\\u0061"),
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_numbers_and_texts_at_the_edges_of_every_type(way: str) -> None:
+    for name in (each.name for each in FIELDS):
+        for before, after in (("", ""), ("[", "]"), ('{"a":', "}"), ('{"r":1,"a":', ',"s":"x"}')):
+            written = [*NUMBERS, *(f'"{each}"' for each in (*TEXTS, *NUMBERS)), "true", "false", "null", "[]", "{}"]
+            block = "".join(f'{{"{name}":{before}{each}{after}}}\n' for each in written)
+            check_same(way, block.encode())
+
+
+ODD_LINES = [
+    rb'{"i":null,"i":1}',
+    rb'{"i":1,"i":null}',
+    rb'{"i":1,"i":2}',
+    rb'{"\u0069":1,"i":2}',
+    rb'{"i":"x","i":2}',
+    rb'{"i":12.7,"zz":1,"zz":null,"zz":2}',
+    rb'{"u":{"r":1,"a":1},"u":{"r":2}}',
+    rb'{"u":{"r":1,"zz":1,"a":"x"},"i":1}',
+    rb'{"u":{"zz":1,"a":"x"}}',
+    rb'{"u":{"zz":1,"a":"x","a":1,"r":2}}',
+    rb'{"u":{"a":"x","r":"y","zz":[1, {"b" : "\u00e9"}]}}',
+    rb'{"u":null,"u":{"r":1}}',
+    rb'{"k":[{"a":1,"zz":1},{"a":"x"},{"zz":null}]}',
+    rb'{"k":[{"a":1},null]}',
+    rb'{"k":[{"a":1,"a":2}]}',
+    rb'{"k":[1,2]}',
+    rb'{"m":{"p":{"r":1,"zz":1},"q":null,"p2":{"r":2,"a":"x"}}}',
+    rb'{"m":{"p":{"r":1},"p":{"r":2}}}',
+    rb'{"m":{"p":{"a":1},"q":{"r":1}}}',
+    rb'{"m":{"\u0070":{"r":1},"p":{"r":2}}}',
+    rb'{"o":{"a":1,"b":null}}',
+    rb'{"o":{"a":1,"b":"x"}}',
+    rb'{"o":{"a[1]":"x","[2][x]":1}}',
+    rb'{"m":{"a[7]":{"r":1,"a":"x"}}}',
+    rb'{"q":{"a" : [1.50, "\u00e9\/\u0001", null], "a": true}}',
+    rb'{"s":{"a" : [1.50, "\"\\", null]},"x":1}',
+    rb'{"_left":"mine","i":2.5}',
+    rb'{"_left":null}',
+    rb'{"":1,"u":{"":2,"r":1}}',
+    rb'{"a.b":1,"q\"":3,"\u00fc":4,"zz":{"y":[]}}',
+    rb'{"zz":null}',
+    rb'{"s":""}',
+    rb'{"i":1,"s":"","f":null}',
+    rb'{"i":1,"f":2}',
+    b'{"i":1}\r',
+    b"\r",
+    b" \t ",
+    b"\x0b",
+    b'\xef\xbb\xbf{"i":1}',
+    b'{"s":"\xff"}',
+    b'{"s":"a\x7fb"}',
+    b'{"zz":"\xed\xa0\x80"}',
+    b'{"zz":' + b"[" * 199 + b"]" * 199 + b"}",
+    b'{"zz":' + b"[" * 200 + b"]" * 200 + b"}",
+    b'{"u":' + b"[" * 110_000 + b"]" * 110_000 + b"}",
+    b'{"q":' + b"[" * 110_000,
+    b'{"u":{"r":1,"zz":' + b'{"a":' * 198 + b"1" + b"}" * 198 + b"}}",
+    b'{"u":{"r":1,"zz":' + b'{"a":' * 199 + b"1" + b"}" * 199 + b"}}",
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_keys_twice_lines_of_all_kinds_and_depths(way: str) -> None:
+    for line in ODD_LINES:
+        check_same(way, line + b"\n")
+    check_same(way, b"\n".join(ODD_LINES) + b"\n")
+    check_same(way, b"")
+
+
+def _event(chance: random.Random, number: int) -> dict[str, Any]:
+    """A record of the shape that real events have, with everything that records leave out now and then."""
+    event: dict[str, Any] = {
+        "i": number,
+        "f": round(chance.uniform(-1e6, 1e6), chance.randrange(12)),
+        "n": chance.choice([None, 1.25, "7.50", number]),
+        "s": chance.choice(["plain", 'say "hi" \\ \n', "grün 😀", "", "\u2028"]),
+        "t": chance.choice(["2026-01-28T10:11:12Z", "2026-01-28 10:11:12.123+02:00", None]),
+        "u": chance.choice([None, {}, {"r": 1}, {"r": 2, "a": 3, "s": "x", "more": {"deep": [1, {}]}}]),
+        "l": [chance.random() for _ in range(chance.randrange(4))],
+        "k": [{"a": n, "s": None} for n in range(chance.randrange(3))],
+        "m": {f"key{n}": {"r": n} for n in range(chance.randrange(3))},
+        "q": chance.choice([None, {"any": [1, 2.50]}, "text"]),
+        "zz": chance.choice([None, 1, [], {"a": {"b": None}}, "x"]),
+    }
+    return {name: value for name, value in event.items() if chance.random() < 0.8}
+
+
+def _broken(chance: random.Random, text: str) -> bytes:
+    """The text with a few characters changed, as often as not."""
+    for _ in range(chance.choice([0, 0, 0, 1, 1, 2])):
+        place = chance.randrange(len(text) + 1)
+        piece = chance.choice(['"', "{", "}", "[", "]", ",", ":", "\\", "0", "1e5", ".", "-", "null", " ", "\x01", "é"])
+        text = text[:place] + chance.choice(["", piece]) + text[place + chance.randrange(3) :]
+    return text.encode()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_events_of_a_real_shape_with_mutations(way: str) -> None:
+    chance = random.Random(5)
+    for _ in range(examples(40, 2)):
+        records = [_event(chance, number) for number in range(100)]
+        written = [json.dumps(record, ensure_ascii=chance.random() < 0.5) for record in records]
+        check_same(way, b"\n".join(_broken(chance, text) for text in written) + b"\n")
+
+
+@pytest.mark.parametrize("way", ["strict", "lenient", "coerced", "rescued"])
+def test_the_native_reader_needs_no_help_with_ordinary_records(way: str) -> None:
+    chance = random.Random(6)
+    decoder = Decoder(RecordRules(**WAYS[way]))
+    assert decoder._native is not None
+    records = [_event(chance, number) for number in range(500)]
+    if way != "rescued":
+        records = [record | {"u": {"r": 1}} for record in records]
+    found = decoder._native.read(b"".join(json.dumps(record).encode() + b"\n" for record in records))
+    assert found[1] == 500
+    assert found[4] == []
