@@ -16,6 +16,7 @@ from servers import postgres as postgres_server
 from servers import s3 as s3_server
 from support import canary
 from support.long_runs import examples
+from tidegate.schema.native import SWITCH, find_native
 from tidegate.spark.jars import S3, TESTED
 from tidegate.spark.session import open_session
 from tidegate.specs.locations import Options
@@ -40,6 +41,17 @@ hypothesis.settings.load_profile("tidegate")
 
 
 TESTS = Path(__file__).parent
+
+
+@pytest.fixture(scope="module", params=["native", "strict"])
+def each_reader(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run the tests of a module with the native reader of JSON, and without it."""
+    if request.param == "native" and find_native() is None:
+        pytest.skip("tidegate-native is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "strict":
+            patch.setenv(SWITCH, "0")
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -44,6 +44,19 @@ fn ends_of_plain_text(word: u64) -> u64 {
     found & HIGHS
 }
 
+/// How many bytes come before the first quote, backslash or control character.
+pub fn plain_length(bytes: &[u8]) -> usize {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (number, word) in words.iter().enumerate() {
+        let found = ends_of_plain_text(u64::from_le_bytes(*word));
+        if found != 0 {
+            return number * 8 + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let is_end = |&byte: &u8| byte == b'"' || byte == b'\\' || byte < 0x20;
+    words.len() * 8 + rest.iter().position(is_end).unwrap_or(rest.len())
+}
+
 impl<'a> Cursor<'a> {
     /// A cursor at the beginning of `bytes`, which end with a line end.
     pub fn new(bytes: &'a [u8], deepest: usize) -> Self {
@@ -84,12 +97,12 @@ impl<'a> Cursor<'a> {
         if depth > self.deepest { Err(Stop::Odd) } else { Ok(()) }
     }
 
-    pub fn word(&mut self, word: &[u8]) -> Read<()> {
+    pub fn word(&mut self, word: &'static [u8]) -> Read<&'static [u8]> {
         if !self.bytes[self.at..].starts_with(word) {
             return Err(Stop::Odd);
         }
         self.at += word.len();
-        Ok(())
+        Ok(word)
     }
 
     /// The text whose opening quote is the next byte.
@@ -143,35 +156,52 @@ impl<'a> Cursor<'a> {
 
     /// Pass over a value at `depth`, which is that of what it stands in.
     pub fn skip(&mut self, depth: usize) -> Read<()> {
+        self.walk(depth, &mut ())
+    }
+
+    /// Write the value here, at `depth`, without blanks and with every text escaped in one way; numbers as written.
+    pub fn compact(&mut self, depth: usize, out: &mut Vec<u8>) -> Read<()> {
+        self.walk(depth, out)
+    }
+
+    fn walk(&mut self, depth: usize, out: &mut impl Output) -> Read<()> {
         let mut kinds: Vec<u8> = Vec::new();
         loop {
             let mut opened = false;
             match self.next_byte() {
                 open @ (b'{' | b'[') => {
                     self.at += 1;
+                    out.add(&[open]);
                     kinds.push(open + 2);
                     self.check_depth(depth + kinds.len())?;
                     opened = true;
                 }
-                b'"' => drop(self.text()?),
-                b't' => self.word(b"true")?,
-                b'f' => self.word(b"false")?,
-                b'n' => self.word(b"null")?,
-                _ => drop(self.number()?),
+                b'"' => {
+                    let text = self.text()?;
+                    out.add_text(self, text);
+                }
+                b't' => out.add(self.word(b"true")?),
+                b'f' => out.add(self.word(b"false")?),
+                b'n' => out.add(self.word(b"null")?),
+                _ => out.add(self.number()?.text),
             }
             loop {
                 let Some(&close) = kinds.last() else { return Ok(()) };
                 if self.next_byte() == close {
                     self.at += 1;
+                    out.add(&[close]);
                     kinds.pop();
                     opened = false;
                     continue;
                 }
                 if !opened {
                     self.expect(b',')?;
+                    out.add(b",");
                 }
                 if close == b'}' {
-                    self.key()?;
+                    let key = self.key()?;
+                    out.add_text(self, key);
+                    out.add(b":");
                 }
                 break;
             }
@@ -187,27 +217,6 @@ impl<'a> Cursor<'a> {
         let key = self.text()?;
         self.expect(b':')?;
         Ok(key)
-    }
-
-    /// Write the value here, at `depth`, without blanks and with every text escaped in one way; numbers stay as written.
-    pub fn compact(&mut self, depth: usize, out: &mut Vec<u8>) -> Read<()> {
-        let start = self.at;
-        self.skip(depth)?;
-        let mut rest = Cursor { at: start, ..*self };
-        while rest.at < self.at {
-            match rest.byte() {
-                b' ' | b'\t' | b'\r' => rest.at += 1,
-                b'"' => {
-                    let text = rest.text()?;
-                    rest.quote(text, out);
-                }
-                byte => {
-                    out.push(byte);
-                    rest.at += 1;
-                }
-            }
-        }
-        Ok(())
     }
 
     pub fn raw(&self, text: Text) -> &'a [u8] {
@@ -226,34 +235,64 @@ impl<'a> Cursor<'a> {
         }
         out.extend_from_slice(raw);
     }
+}
 
-    fn quote(&self, text: Text, out: &mut Vec<u8>) {
+/// Where a value goes while it is passed over: nowhere, or into compact JSON.
+trait Output {
+    fn add(&mut self, piece: &[u8]);
+    fn add_text(&mut self, cursor: &Cursor, text: Text);
+}
+
+impl Output for () {
+    #[inline(always)]
+    fn add(&mut self, _: &[u8]) {}
+
+    #[inline(always)]
+    fn add_text(&mut self, _: &Cursor, _: Text) {}
+}
+
+impl Output for Vec<u8> {
+    #[inline(always)]
+    fn add(&mut self, piece: &[u8]) {
+        self.extend_from_slice(piece);
+    }
+
+    #[inline(always)]
+    fn add_text(&mut self, cursor: &Cursor, text: Text) {
         if !text.is_escaped {
-            out.extend_from_slice(&self.bytes[text.start - 1..=text.end]);
+            self.extend_from_slice(&cursor.bytes[text.start - 1..=text.end]);
             return;
         }
         let mut plain = Vec::with_capacity(text.end - text.start);
-        self.unescape(text, &mut plain);
-        quote(&plain, out);
+        cursor.unescape(text, &mut plain);
+        quote(&plain, self);
     }
 }
 
 /// Write a text in quotes; what need not be escaped is not.
 pub fn quote(plain: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
-    for &byte in plain {
-        match byte {
-            b'"' => out.extend_from_slice(b"\\\""),
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            0x08 => out.extend_from_slice(b"\\b"),
-            0x0c => out.extend_from_slice(b"\\f"),
-            ..0x20 => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            _ => out.push(byte),
+    let mut copied = 0;
+    for (place, &byte) in plain.iter().enumerate() {
+        let escape: &[u8] = match byte {
+            b'"' => b"\\\"",
+            b'\\' => b"\\\\",
+            b'\n' => b"\\n",
+            b'\r' => b"\\r",
+            b'\t' => b"\\t",
+            0x08 => b"\\b",
+            0x0c => b"\\f",
+            ..0x20 => b"",
+            _ => continue,
+        };
+        out.extend_from_slice(&plain[copied..place]);
+        out.extend_from_slice(escape);
+        if escape.is_empty() {
+            out.extend_from_slice(format!("\\u{byte:04x}").as_bytes());
         }
+        copied = place + 1;
     }
+    out.extend_from_slice(&plain[copied..]);
     out.push(b'"');
 }
 

@@ -3,11 +3,13 @@
 //! A line is read here if it surely is a record of the schema. Every other one, bad or only odd, is handed back: the
 //! strict line reader of Tidegate reads it, and has the reason where it is none. So there is one place that says why.
 
+mod array;
 mod columns;
 mod cursor;
 mod names;
 mod numbers;
 mod record;
+mod sample;
 mod texts;
 
 use pyo3::exceptions::PyValueError;
@@ -18,6 +20,7 @@ use columns::{Bytes, Column, Data, Finished, Struct};
 use cursor::Cursor;
 use names::{Names, Slot};
 use record::{Context, Line, Options, Records};
+use sample::Seen;
 
 /// Reads blocks of lines into the declared columns.
 #[pyclass]
@@ -195,8 +198,32 @@ fn decimal_of(kind: &str) -> Option<(u8, u8)> {
     Some((precision.trim().parse().ok()?, scale.trim().parse().ok()?))
 }
 
+/// What the fields of sampled lines were seen to be, `levels` deep: `(records, unreadable, seen)`.
+#[pyfunction]
+fn look_at_lines(
+    py: Python<'_>,
+    lines: Vec<Bound<'_, PyBytes>>,
+    levels: usize,
+    deepest: usize,
+) -> PyResult<(usize, usize, Py<PyTuple>)> {
+    let mut root = Seen::default();
+    let (mut records, mut unreadable) = (0, 0);
+    let mut buffer = Vec::new();
+    for line in &lines {
+        buffer.clear();
+        buffer.extend(line.as_bytes().iter().map(|&byte| if byte == b'\n' { b'\r' } else { byte }));
+        buffer.push(b'\n');
+        let is_record = root.add_line(&buffer, levels, deepest);
+        records += usize::from(is_record);
+        unreadable += usize::from(!is_record);
+    }
+    Ok((records, unreadable, root.to_python(py)?.unbind()))
+}
+
 #[pymodule]
 fn tidegate_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add_class::<LineReader>()
+    module.add_class::<LineReader>()?;
+    module.add_class::<array::ArraySplitter>()?;
+    module.add_function(wrap_pyfunction!(look_at_lines, module)?)
 }

@@ -1,6 +1,7 @@
 //! From the keys of an object to the fields of its struct: mostly by guessing that they come as they came before.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// What stands behind a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ struct Entry {
 pub struct Names {
     place: String,
     entries: Vec<Entry>,
-    index: HashMap<Box<[u8]>, u32>,
+    index: HashMap<Box<[u8]>, u32, Seed>,
     first: u32,
 }
 
@@ -35,7 +36,7 @@ const AHEAD: usize = 4;
 impl Names {
     /// `place` is where the struct stands: names from the record on, with a dot behind each.
     pub fn new(place: String) -> Self {
-        Names { place, entries: Vec::new(), index: HashMap::new(), first: 0 }
+        Names { place, entries: Vec::new(), index: HashMap::with_hasher(Seed::new()), first: 0 }
     }
 
     pub fn insert(&mut self, name: &[u8], slot: Slot) -> u32 {
@@ -78,5 +79,53 @@ impl Names {
             }
         }
         self.index.get(name).copied()
+    }
+}
+
+/// Makes hashes of short names by folded multiplication; its seed is random, so that no file can provoke collisions.
+struct Seed(u64);
+
+impl Seed {
+    fn new() -> Self {
+        Seed(RandomState::new().build_hasher().finish())
+    }
+}
+
+impl BuildHasher for Seed {
+    type Hasher = NameHash;
+
+    fn build_hasher(&self) -> NameHash {
+        NameHash(self.0)
+    }
+}
+
+struct NameHash(u64);
+
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl NameHash {
+    fn fold(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word) * u128::from(MULTIPLIER);
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+}
+
+impl Hasher for NameHash {
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.fold(u64::from_le_bytes(*word));
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        self.fold(u64::from_le_bytes(last));
+    }
+
+    fn write_usize(&mut self, length: usize) {
+        self.fold(length as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }

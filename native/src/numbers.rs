@@ -91,6 +91,11 @@ impl<'a> Number<'a> {
         Some(Number { text: &bytes[..at], is_negative, mantissa, digits, fraction, exponent, is_whole })
     }
 
+    /// Whether it is written without a point and an exponent.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
     fn is_short(&self) -> bool {
         self.digits <= MOST_DIGITS
     }

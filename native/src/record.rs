@@ -152,7 +152,7 @@ fn read_fields(cursor: &mut Cursor, data: &mut Struct, row: usize, context: &mut
             step = Some(number);
             let is_null = cursor.next_byte() == b'n';
             match slot {
-                Slot::Forbidden | Slot::Undeclared(_) if is_null => cursor.word(b"null")?,
+                Slot::Forbidden | Slot::Undeclared(_) if is_null => drop(cursor.word(b"null")?),
                 Slot::Forbidden => return Err(Stop::Odd),
                 Slot::Undeclared(id) => {
                     context.tally.add(id);
@@ -267,8 +267,8 @@ fn read_value(cursor: &mut Cursor, column: &mut Column, row: usize, context: &mu
     match &mut column.data {
         Data::Boolean(values) => {
             let value = match first {
-                b't' => cursor.word(b"true").map(|()| 1)?,
-                b'f' => cursor.word(b"false").map(|()| 0)?,
+                b't' => cursor.word(b"true").map(|_| 1)?,
+                b'f' => cursor.word(b"false").map(|_| 0)?,
                 _ => return Err(Stop::Misfit),
             };
             values.push(value);

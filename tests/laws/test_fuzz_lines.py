@@ -20,6 +20,8 @@ from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.literals import DEEPEST
 from tidegate.specs.project import FieldSpec, Numbers
 
+pytestmark = pytest.mark.usefixtures("each_reader")
+
 EXAMPLES = examples(10_000, 30)
 pytestmark = pytest.mark.timeout(3600)
 KEY = FieldSpec("key", "string", nullable=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,13 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.json_lines import TABLE, lines
-from support.long_runs import examples
-from tidegate.formats import native
+from support.long_runs import chosen, examples
+from tidegate.errors import SourceError
+from tidegate.formats.json import ChunkSplitter, Splitter
 from tidegate.formats.json_decoder import Decoder
 from tidegate.formats.strict_lines import RecordRules
+from tidegate.schema.inference import infer_json
+from tidegate.schema.native import SWITCH, find_native
 from tidegate.specs.project import FieldSpec, Numbers
 
-pytestmark = pytest.mark.skipif(native.find_native() is None, reason="tidegate-native is not installed")
+pytestmark = pytest.mark.skipif(find_native() is None, reason="tidegate-native is not installed")
 
 KEY = FieldSpec("key", "string", nullable=False)
 INNER = (FieldSpec("a", "int64"), FieldSpec("s", "string"), FieldSpec("r", "int32", nullable=False))
@@ -58,27 +63,31 @@ def check_same(way: str, block: bytes) -> None:
     rules = RecordRules(**WAYS[way])
     quick, strict = Decoder(rules), Decoder(rules)
     strict._native = None
-    for _ in range(2):  # what was learned of one block must not change the next
-        found, expected = quick.decode(block), strict.decode(block)
-        assert found.batch.equals(expected.batch)
+    expected = strict.decode(block)
+    for turn in (1, 2):  # what was learned of one block must not change the next
+        found = quick.decode(block)
         found.batch.validate(full=True)
+        assert found.batch.equals(expected.batch)
         assert found.lines == expected.lines
         assert (found.offsets is None) == (expected.offsets is None)
         assert found.offsets is None or found.offsets.tolist() == expected.offsets.tolist()
         assert found.rejected == expected.rejected
-        assert quick.unknown == strict.unknown
+        assert quick.unknown == {name: turn * count for name, count in strict.unknown.items()}
 
 
 @pytest.mark.parametrize("way", WAYS)
 @settings(max_examples=examples(5000, 60), deadline=None)
-@given(chosen=st.lists(lines(), min_size=1, max_size=6))
-def test_lines_made_and_broken_at_random(way: str, chosen: list[bytes]) -> None:
-    check_same(way, b"\n".join(chosen) + b"\n")
+@given(some=st.lists(lines(), min_size=1, max_size=6))
+def test_lines_made_and_broken_at_random(way: str, some: list[bytes]) -> None:
+    check_same(way, b"\n".join(some) + b"\n")
+
+
+AROUND = ((b"", b""), (b"[1,", b"]"), (b"[", b"]"), (b'{"a":', b"}"), (b'{"r":1,"zz":', b',"a":2}'))
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_every_text_of_the_table_in_every_column(way: str) -> None:
-    for before, after in ((b"", b""), (b"[1,", b"]"), (b"[", b"]"), (b'{"a":', b"}"), (b'{"r":1,"zz":', b',"a":2}')):
+    for before, after in chosen(AROUND, AROUND[len(way) % len(AROUND)]):
         for name in ("zz", *(each.name for each in FIELDS)):
             check_same(way, b"".join(b'{"%s":%s%s%s}\n' % (name.encode(), before, text, after) for _, text in TABLE))
 
@@ -217,8 +226,8 @@ ODD_LINES = [
     b'{"zz":"\xed\xa0\x80"}',
     b'{"zz":' + b"[" * 199 + b"]" * 199 + b"}",
     b'{"zz":' + b"[" * 200 + b"]" * 200 + b"}",
-    b'{"u":' + b"[" * 110_000 + b"]" * 110_000 + b"}",
-    b'{"q":' + b"[" * 110_000,
+    b'{"u":' + b"[" * 1100 + b"]" * 1100 + b"}",
+    b'{"q":' + b"[" * 1100,
     b'{"u":{"r":1,"zz":' + b'{"a":' * 198 + b"1" + b"}" * 198 + b"}}",
     b'{"u":{"r":1,"zz":' + b'{"a":' * 199 + b"1" + b"}" * 199 + b"}}",
 ]
@@ -230,6 +239,16 @@ def test_keys_twice_lines_of_all_kinds_and_depths(way: str) -> None:
         check_same(way, line + b"\n")
     check_same(way, b"\n".join(ODD_LINES) + b"\n")
     check_same(way, b"")
+
+
+def test_levels_without_end_are_a_bad_record() -> None:
+    decoder = Decoder(RecordRules(FIELDS))
+    for name in ("u", "q", "zz"):
+        found = decoder.decode(
+            b'{"i":1}\n{"%s":%s}\n{"i":2}\n' % (name.encode(), b'[{"a":' * 55_000 + b"1" + b"}]" * 55_000)
+        )
+        assert [each.offset for each in found.rejected] == [1]
+        assert found.rejected[0].reason == "nested too deeply: 110001 levels, at most 200 are read"
 
 
 def _event(chance: random.Random, number: int) -> dict[str, Any]:
@@ -279,3 +298,62 @@ def test_the_native_reader_needs_no_help_with_ordinary_records(way: str) -> None
     found = decoder._native.read(b"".join(json.dumps(record).encode() + b"\n" for record in records))
     assert found[1] == 500
     assert found[4] == []
+
+
+def split(make: Callable[[int], Splitter], outer: int, chunks: list[bytes]) -> tuple[bytes, int | None, int, bool]:
+    """Everything that a splitter says of some chunks."""
+    splitter, lines, end = make(outer), b"", None
+    for chunk in chunks:
+        found, end = splitter.take(chunk)
+        lines += found
+        if end is not None:
+            break
+    return lines, end, splitter.elements, splitter.element_is_empty
+
+
+@settings(max_examples=examples(10_000, 200), deadline=None)
+@given(
+    pieces=st.lists(
+        st.sampled_from([b"{", b"}", b"[", b"]", b",", b'"', b"\\", b"\n", b"\r", b" ", b"ab", b'{"a":1}']), max_size=24
+    ),
+    cuts=st.lists(st.integers(0, 30), max_size=3),
+    outer=st.sampled_from([0, 1]),
+)
+def test_arrays_are_split_alike(pieces: list[bytes], cuts: list[int], outer: int) -> None:
+    native = find_native()
+    assert native is not None
+    whole = b"".join(pieces)
+    places = sorted({min(cut, len(whole)) for cut in cuts} | {0, len(whole)})
+    chunks = [whole[start:end] for start, end in pairwise(places)]
+    assert split(native.ArraySplitter, outer, chunks) == split(ChunkSplitter, outer, chunks)
+
+
+def check_same_inference(some: list[bytes], **options: bool) -> None:
+    found = []
+    for switch in ("1", "0"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(SWITCH, switch)
+            try:
+                inference = infer_json([some], **options)
+                found.append((inference.to_json(), json.dumps(inference.to_json()), inference.problems))
+            except SourceError as error:
+                found.append(str(error))
+    assert found[0] == found[1]
+
+
+@settings(max_examples=examples(5000, 100), deadline=None)
+@given(
+    chosen=st.lists(lines(), min_size=1, max_size=8), options=st.sampled_from(["coerce_conflicts_to_utf8", "rescued"])
+)
+def test_columns_are_inferred_alike(chosen: list[bytes], options: str) -> None:
+    check_same_inference(chosen, **{options: True})
+
+
+def test_columns_of_edges_and_of_real_shapes_are_inferred_alike() -> None:
+    chance = random.Random(7)
+    check_same_inference([json.dumps(_event(chance, number)).encode() for number in range(300)], rescued=True)
+    check_same_inference(ODD_LINES, rescued=True)
+    for written in [*NUMBERS, *(f'"{each}"' for each in TEXTS[-28:]), *(text.decode("latin-1") for _, text in TABLE)]:
+        check_same_inference([f'{{"a":{written},"b":[{written}]}}'.encode(), b'{"a":1}'], coerce_conflicts_to_utf8=True)
+    deep = [b'{"a":' * levels + b"1" + b"}" * levels for levels in (1, 31, 32, 33, 34, 35, 200, 201)]
+    check_same_inference([b'\xef\xbb\xbf{"a":1}', b'\x0b{"b":2}\x0c', b'{"c":\n1}', b'{"c":"\n"}', *deep], rescued=True)

@@ -12,9 +12,9 @@ which it does not allow either.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
 from tidegate.formats.files import chunks
 from tidegate.formats.json_decoder import Decoded, Decoder
+from tidegate.schema.native import find_native
 from tidegate.specs.project import Compression, Format
 
 BLOCK_BYTES = 4 * 1024 * 1024
@@ -115,10 +116,10 @@ def element_lines(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:
 
     A file with a single object is an array of one. One without anything holds no record.
     """
-    splitter = _Splitter(path)
+    file = _ArrayFile(path)
     for chunk in chunks:
-        yield splitter.take(chunk)
-    yield splitter.end()
+        yield file.take(chunk)
+    yield file.end()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,18 +161,10 @@ class _Part:
         kept = self.brackets < end
         return replace(self, content=self.content[:end], brackets=self.brackets[kept], depths=self.depths[kept])
 
-    def separators(self) -> Places:
-        """The commas between elements."""
-        return self._commas(self._between())
-
-    def _commas(self, places: Places) -> Places:
-        found: Places = places[self.content[places] == _COMMA]
-        return found
-
     def split(self) -> bytes:
         """The content with its commas as line ends, and without the blanks between elements."""
         between = self._between()
-        separators = self._commas(between)
+        separators = between[self.content[between] == _COMMA]
         kept = np.ones(len(self.content), bool)
         kept[between[_WHITE[self.content[between]]]] = False
         breaks = np.flatnonzero((self.content == _NEWLINE) | (self.content == _RETURN))
@@ -195,42 +188,81 @@ def are_inside(places: Places, quotes: Places, inside: bool) -> npt.NDArray[np.b
     return found
 
 
-class _Splitter:
-    """Splits an array chunk by chunk; knows how deep it is, whether inside a text, and at which element."""
+class Splitter(Protocol):
+    """Splits what lies behind the opening bracket, chunk by chunk; counts the elements that are whole."""
+
+    elements: int
+    element_is_empty: bool
+
+    def take(self, chunk: bytes) -> tuple[bytes, int | None]:
+        """The lines that a chunk gives, and the place of the bracket that closes the whole, if it is there."""
+
+
+class ChunkSplitter:
+    """The same in numpy, for when there is no native one; ``outer`` is the depth at which the whole is closed."""
+
+    def __init__(self, outer: int) -> None:
+        self.elements = 0
+        self.element_is_empty = True
+        self._outer = outer
+        self._depth = 1
+        self._inside = False
+        self._escaped = False
+
+    def take(self, chunk: bytes) -> tuple[bytes, int | None]:
+        part = _Part.of(chunk, inside=self._inside, escaped=self._escaped, depth=self._depth)
+        self._inside, self._escaped, self._depth = part.ends_inside, part.ends_escaped, part.ends_deep
+        found = np.flatnonzero((part.depths <= self._outer) & (_STEPS[part.content[part.brackets]] < 0))
+        if not len(found):
+            return self._fill_gaps(part.split()), None
+        end = int(part.brackets[found[0]])
+        return self._fill_gaps(part.up_to(end + self._outer).split()), end
+
+    def _fill_gaps(self, lines: bytes) -> bytes:
+        """Add a line for every element that is not there, and count elements."""
+        if not lines:
+            return lines
+        if self.element_is_empty and lines.startswith(b"\n"):
+            lines = _NOTHING + lines
+        while b"\n\n" in lines:
+            lines = lines.replace(b"\n\n", b"\n" + _NOTHING + b"\n")
+        self.elements += lines.count(b"\n")
+        self.element_is_empty = lines.endswith(b"\n")
+        return lines
+
+
+class _ArrayFile:
+    """A file that is one array or one object: what it begins with, its elements, and that nothing follows."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._kind = ""
+        self._splitter: Splitter | None = None
         self._ended = False
-        self._depth = 0
-        self._inside = False
-        self._escaped = False
-        self._elements = 0
-        self._element_is_empty = True
 
     def take(self, chunk: bytes) -> bytes:
         """What the next chunk gives."""
-        if not self._kind:
+        if self._splitter is None:
             chunk = self._begin(chunk.lstrip(b" \t\r\n"))
-        if not self._kind or not chunk:
+        if self._splitter is None or not chunk:
             return b""
         if self._ended:
             self._check_behind(chunk)
             return b""
-        part = _Part.of(chunk, inside=self._inside, escaped=self._escaped, depth=self._depth)
-        self._inside, self._escaped, self._depth = part.ends_inside, part.ends_escaped, part.ends_deep
-        end = self._end_of(part)
+        lines, end = self._splitter.take(chunk)
         if end is not None:
             self._ended = True
+            self._check_bracket(chunk[end : end + 1])
             self._check_behind(chunk[end + 1 :])
-            part = part.up_to(end if self._kind == "array" else end + 1)
-        return self._fill_gaps(part.split())
+        return lines
 
     def end(self) -> bytes:
         """What is left when there is no more; raises where the array is not whole."""
-        if self._kind and not self._ended:
+        if self._splitter is None:
+            return b""
+        if not self._ended:
             raise SourceError(f"{self._path}: the {self._kind} ends too early", "write the whole file again")
-        return _NOTHING if self._elements and self._element_is_empty else b""
+        return _NOTHING if self._splitter.elements and self._splitter.element_is_empty else b""
 
     def _begin(self, chunk: bytes) -> bytes:
         if not chunk:
@@ -241,23 +273,18 @@ class _Splitter:
                 f"{self._path}: begins with {chunk[:1]!r}, so it is neither a JSON array nor an object",
                 "write one array of objects, or set `format` of the source to what its files are",
             )
-        self._depth = 1
+        native = find_native()
+        splitter: Callable[[int], Splitter] = ChunkSplitter if native is None else native.ArraySplitter
+        self._splitter = splitter(0 if self._kind == "array" else 1)
         return chunk[1:] if self._kind == "array" else chunk
 
-    def _end_of(self, part: _Part) -> int | None:
-        """The place of the bracket that closes the array or object."""
-        closing, outer = (b"]", 0) if self._kind == "array" else (b"}", 1)
-        found = np.flatnonzero((part.depths <= outer) & (_STEPS[part.content[part.brackets]] < 0))
-        if not len(found):
-            return None
-        end = int(part.brackets[found[0]])
-        if part.content[end] != ord(closing):
-            element = self._elements + 1 + len(part.up_to(end).separators())
+    def _check_bracket(self, found: bytes) -> None:
+        if found != (b"]" if self._kind == "array" else b"}") and self._splitter is not None:
             raise SourceError(
-                f"{self._path}: the {self._kind} is closed by {chr(part.content[end])!r} behind element {element}",
+                f"{self._path}: the {self._kind} is closed by {found.decode()!r} behind element "
+                f"{self._splitter.elements + 1}",
                 "write the file again",
             )
-        return end
 
     def _check_behind(self, rest: bytes) -> None:
         if rest.strip(b" \t\r\n"):
@@ -265,18 +292,6 @@ class _Splitter:
                 f"{self._path}: something follows the {self._kind}",
                 "write one array per file, or set `format: ndjson` for a file with an object per line",
             )
-
-    def _fill_gaps(self, lines: bytes) -> bytes:
-        """Add a line for every element that is not there, and count elements."""
-        if not lines:
-            return lines
-        if self._element_is_empty and lines.startswith(b"\n"):
-            lines = _NOTHING + lines
-        while b"\n\n" in lines:
-            lines = lines.replace(b"\n\n", b"\n" + _NOTHING + b"\n")
-        self._elements += lines.count(b"\n")
-        self._element_is_empty = lines.endswith(b"\n")
-        return lines
 
 
 def text_quotes(content: Bytes, escaped: bool) -> tuple[Places, bool]:

@@ -2,7 +2,7 @@
 
 There is one set of rules, and one reader that has them all: the strict line reader
 (:mod:`~tidegate.formats.strict_lines`). It takes Python values and is slow. So the native reader goes first, where it
-is installed (:mod:`~tidegate.formats.native`): it reads the lines that surely are records straight into columns, and
+is installed (:mod:`~tidegate.schema.native`): it reads the lines that surely are records straight into columns, and
 leaves every other line, bad or merely odd, to the strict one. Without it, the strict one reads all lines. Which of
 them read a line makes no difference to what comes out; a law in ``tests/laws`` says so.
 """
@@ -12,18 +12,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate.formats.native import NativeLines, array_of, find_native
 from tidegate.formats.strict_lines import BadLine, RecordRules, StrictLineReader
 from tidegate.schema.literals import DEEPEST
+from tidegate.schema.native import find_native
 from tidegate.schema.types import arrow_schema
 
 _BLANKS = b" \t\r"
+
+Parts = tuple[int, int, Sequence[bytes | None], Sequence["Parts"]]
+"""A column: its values, how many of them are null, its buffers, the columns inside it."""
+
+Block = tuple[int, int, Sequence[Parts], bytes | None, Sequence[tuple[int, int, int]], Sequence[tuple[str, int]]]
+"""Lines, records, columns, the line of each record (None: record ``n`` is line ``n``), the lines that were not read
+with their number, start and end, and the fields that the schema lacks."""
+
+
+class NativeLines(Protocol):
+    """Reads blocks of lines into declared columns, except for lines that may be no records."""
+
+    def read(self, block: bytes) -> Block: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +151,17 @@ def _native_lines(rules: RecordRules) -> NativeLines | None:
         deepest=DEEPEST,
     )
     return reader
+
+
+def array_of(kind: pa.DataType, parts: Parts) -> pa.Array:
+    """A column as Arrow has it."""
+    length, nulls, buffers, inner = parts
+    whole = [None if each is None else pa.py_buffer(each) for each in buffers]
+    children: list[pa.Array] = []
+    if pa.types.is_map(kind):
+        pairs = [array_of(each, part) for each, part in zip((kind.key_type, kind.item_type), inner, strict=True)]
+        children = [pa.StructArray.from_arrays(pairs, fields=[kind.key_field, kind.item_field])]
+    elif inner:
+        kinds: list[Any] = [kind.field(number).type for number in range(kind.num_fields)]
+        children = [array_of(each, part) for each, part in zip(kinds, inner, strict=True)]
+    return pa.Array.from_buffers(kind, length, whole, nulls, 0, children or None)

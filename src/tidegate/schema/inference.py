@@ -16,13 +16,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any
 
 from tidegate.errors import SourceError
-from tidegate.schema.literals import Literal, NotJson, Pairs, excerpt, parse
+from tidegate.schema.literals import DEEPEST, Literal, NotJson, Pairs, excerpt, parse
 from tidegate.schema.names import (
     DECLARE_OTHERS,
     MOST_LEVELS,
@@ -32,6 +32,7 @@ from tidegate.schema.names import (
     forbidden_name,
     name_problem,
 )
+from tidegate.schema.native import find_native
 from tidegate.specs.project import FieldSpec
 
 MOST_KEYS = 1000
@@ -147,6 +148,17 @@ class _Seen:
     items: _Seen | None = None
     nulls: int = 0
 
+    @classmethod
+    def of(cls, kinds: Any, nulls: int, members: Any, items: Any) -> _Seen:
+        """What the native reader saw."""
+        return cls(
+            Counter({kind: count for kind, count, _ in kinds}),
+            {kind: example for kind, _, example in kinds},
+            {name: cls.of(*seen) for name, seen in members},
+            None if items is None else cls.of(*items),
+            nulls,
+        )
+
     def count(self, kind: str, value: Any) -> None:
         """One more value of this kind; the first of each is an example."""
         self.kinds[kind] += 1
@@ -229,18 +241,8 @@ def infer_json(
     each other go by the kind that most of them have. ``problems`` names what is in the way; such fields are
     text. Raises :class:`SourceError` when there is no record.
     """
-    root = _Seen()
-    records = unreadable = 0
-    for lines in samples:
-        for line in lines:
-            if not line.strip():
-                continue
-            value = _record(line)
-            if value is None:
-                unreadable += 1
-                continue
-            records += 1
-            root.add(value, MOST_LEVELS + 1)
+    lines = [line.strip().removeprefix(b"\xef\xbb\xbf") for sample in samples for line in sample if line.strip()]
+    records, unreadable, root = _look(lines)
     if not records:
         raise SourceError(
             f"no record to infer a schema from ({unreadable} lines are not JSON objects)",
@@ -262,9 +264,23 @@ def check_agreement(found: Inference) -> Inference:
     return found
 
 
+def _look(lines: Sequence[bytes]) -> tuple[int, int, _Seen]:
+    """How many lines are records and how many are not, and what was seen in the records."""
+    native = find_native()
+    if native is not None:
+        records, unreadable, seen = native.look_at_lines(lines, MOST_LEVELS + 1, DEEPEST)
+        return records, unreadable, _Seen.of(*seen)
+    root, records = _Seen(), 0
+    for value in map(_record, lines):
+        if value is not None:
+            records += 1
+            root.add(value, MOST_LEVELS + 1)
+    return records, len(lines) - records, root
+
+
 def _record(line: bytes) -> Pairs | None:
     try:
-        value = parse(line.strip().removeprefix(b"\xef\xbb\xbf"))
+        value = parse(line)
     except NotJson:
         return None
     return value if isinstance(value, Pairs) else None

@@ -27,6 +27,8 @@ from tidegate.sink.task import read_unit
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, Format, Numbers
 
+pytestmark = pytest.mark.usefixtures("each_reader")
+
 FIELDS = (FieldSpec("f", "float64"), FieldSpec("g", "float32"), FieldSpec("l", "list", items=FieldSpec("e", "float64")))
 REFUSED = [
     ("f", "9007199254740993"),

@@ -14,6 +14,8 @@ from tidegate.errors import SourceError
 from tidegate.formats import json as lines_module
 from tidegate.formats.json import LineTooLong, blocks, element_lines, skip_lines
 
+pytestmark = pytest.mark.usefixtures("each_reader")
+
 CHUNKS = st.lists(st.binary(max_size=12).map(lambda data: data.replace(b"\xef", b"x")), max_size=12)
 
 

@@ -22,6 +22,8 @@ from tidegate.schema.inference import infer_json
 from tidegate.schema.literals import DEEPEST
 from tidegate.specs.project import FieldSpec, Numbers
 
+pytestmark = pytest.mark.usefixtures("each_reader")
+
 LONG_TEXTS = [b"[" * 100 + b"]" * 100, b'[{"a":' * 80 + b"1" + b"}]" * 80, b'"' + b"x" * 300 + b'"']
 VALID = [text for good, text in TABLE if good] + LONG_TEXTS
 INVALID = [text for good, text in TABLE if not good]

@@ -11,6 +11,8 @@ from tidegate.formats.json_decoder import Decoder
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.specs.project import FieldSpec, Numbers
 
+pytestmark = pytest.mark.usefixtures("each_reader")
+
 FIELDS = (
     FieldSpec("id", "int64", nullable=False),
     FieldSpec("n", "int32"),

@@ -15,6 +15,8 @@ from tidegate.formats.json_decoder import Decoder
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.specs.project import FieldSpec, Numbers
 
+pytestmark = pytest.mark.usefixtures("each_reader")
+
 KEY = FieldSpec("key", "string", nullable=False)
 FIELDS = (
     FieldSpec("id", "int64"),

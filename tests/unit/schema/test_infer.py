@@ -16,6 +16,8 @@ from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.inference import Inference, check_agreement, infer_json
 from tidegate.specs.project import FieldSpec
 
+pytestmark = pytest.mark.usefixtures("each_reader")
+
 
 def infer(samples: list[list[bytes]], **options: Any) -> Inference:
     return check_agreement(infer_json(samples, **options))

@@ -1,0 +1,36 @@
+"""The native reader of JSON: whether it is there.
+
+``tidegate-native`` is a package of its own, compiled from ``native/``. It reads lines of JSON, looks at samples and
+splits arrays. Without it, or with ``TIDEGATE_NATIVE=0``, code in Python does the same, far slower.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from types import ModuleType
+
+VERSION = "0.1.0"
+"""The version of the package that this code knows."""
+
+SWITCH = "TIDEGATE_NATIVE"
+
+
+def find_native() -> ModuleType | None:
+    """The native module; None where it is switched off, not installed, or of another version."""
+    if os.environ.get(SWITCH) == "0":
+        return None
+    try:
+        module = import_module("tidegate_native")
+    except ImportError:
+        return None
+    return module if module.__version__ == VERSION else None
+
+
+def describe_reader() -> str:
+    """Which reader of JSON is in use here, in words."""
+    if find_native() is not None:
+        return f"native (tidegate-native {VERSION})"
+    if os.environ.get(SWITCH) == "0":
+        return f"the slower one: {SWITCH}=0"
+    return "the slower one: tidegate-native is not installed"
