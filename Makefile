@@ -6,7 +6,7 @@ PYTEST := $(PY) -m pytest
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.venv/.ready: pyproject.toml constraints.txt scripts/setup.sh
+.venv/.ready: pyproject.toml constraints.txt scripts/setup.sh native/Cargo.toml native/pyproject.toml $(wildcard native/src/*.rs)
 	@scripts/setup.sh
 
 setup: .venv/.ready ## create .venv, find or install Java, fetch the jars
@@ -26,6 +26,7 @@ unit: setup ## unit tests and laws in a minute: no Spark, no server, nothing tha
 dist: setup ## build the wheel and the source distribution into dist/
 	rm -rf dist
 	$(PY) -m build --outdir dist .
+	if command -v cargo >/dev/null; then $(PY) -m build --wheel --outdir dist native; fi
 
 test-dist: dist ## install the wheel into empty environments outside the repository and use it (minutes; needs the network)
 	TIDEGATE_DIST=$(CURDIR)/dist $(PYTEST) tests/package
@@ -34,6 +35,7 @@ lint: setup ## ruff, mypy --strict, import directions; and how large the house i
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	if command -v cargo >/dev/null; then cd native && cargo fmt --check && cargo clippy -q --release -- -D warnings; fi
 	$(PYTEST) tests/unit/test_imports.py
 	-@$(PY) scripts/house.py
 
@@ -60,6 +62,6 @@ chaos: setup ## try to lose or double a row for up to half an hour, and write do
 	$(PY) scripts/chaos_report.py build/chaos.json "$(CHAOS)" > docs/chaos-report.md
 
 clean: ## remove what builds and tests leave behind
-	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis demo spark-warehouse
+	rm -rf build dist native/target .mypy_cache .ruff_cache .pytest_cache .hypothesis demo spark-warehouse
 
 .PHONY: docs help setup demo test test-long unit dist test-dist lint format bench bench-quick chaos clean

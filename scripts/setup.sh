@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv with pinned dependencies, finds or installs Java, fetches jars. Safe to run again.
+# Makes .venv with pinned dependencies, builds the native reader, finds or installs Java, fetches jars. Safe to run again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,6 +23,19 @@ if [ ! -x .venv/bin/pip ]; then
 fi
 say "installing pinned dependencies (the first time takes a minute or two)"
 .venv/bin/pip install -q --disable-pip-version-check -c constraints.txt -e '.[test,dev]'
+
+native_wheels() { compgen -G 'dist/tidegate_native-*.whl' >/dev/null; }
+if command -v cargo >/dev/null; then
+  say "building the native reader of JSON (the first time takes a minute)"
+  .venv/bin/pip install -q --disable-pip-version-check --force-reinstall --no-deps ./native \
+    || say "the native reader could not be built: JSON is read by the slower reader"
+elif native_wheels; then
+  say "installing the native reader of JSON from dist/"
+  .venv/bin/pip install -q --disable-pip-version-check --force-reinstall --no-deps --no-index --find-links dist tidegate-native \
+    || say "the wheel in dist/ does not fit: JSON is read by the slower reader"
+else
+  say "without a Rust compiler: JSON is read by the slower reader (with cargo in PATH, run this again)"
+fi
 
 say "finding or installing Java, fetching the jars of Delta"
 .venv/bin/tidegate setup --yes

@@ -217,7 +217,7 @@ fn look_at_lines(
         records += usize::from(is_record);
         unreadable += usize::from(!is_record);
     }
-    Ok((records, unreadable, root.to_python(py)?.unbind()))
+    Ok((records, unreadable, root.into_python(py)?.unbind()))
 }
 
 #[pymodule]

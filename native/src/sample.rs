@@ -99,10 +99,10 @@ impl Seen {
     }
 
     /// The same as `(kinds, nulls, members, items)`.
-    pub fn to_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
-        let members = self.members.into_iter().map(|(name, seen)| Ok((name, seen.to_python(py)?)));
+    pub fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
+        let members = self.members.into_iter().map(|(name, seen)| Ok((name, seen.into_python(py)?)));
         let members = members.collect::<PyResult<Vec<_>>>()?;
-        let items = self.items.map(|items| items.to_python(py)).transpose()?;
+        let items = self.items.map(|items| items.into_python(py)).transpose()?;
         (self.kinds, self.nulls, members, items).into_pyobject(py)
     }
 }

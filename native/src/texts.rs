@@ -104,7 +104,7 @@ fn offset(text: &[u8]) -> Option<i64> {
 /// Append the bytes that a text is in base64; nothing is appended where it is none.
 pub fn base64(text: &[u8], out: &mut Vec<u8>) -> Read<()> {
     let filled = text.iter().rev().take(2).take_while(|&&byte| byte == b'=').count();
-    if text.len() % 4 != 0 {
+    if !text.len().is_multiple_of(4) {
         return Err(Stop::Odd);
     }
     let before = out.len();

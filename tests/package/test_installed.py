@@ -86,12 +86,12 @@ class Environment:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     found = Environment(tmp_path_factory.mktemp("installed"))
-    found.install(str(only("*.whl")))
+    found.install(str(only("tidegate-*.whl")))
     return found
 
 
 def test_the_wheel_and_the_source_distribution_hold_what_they_need() -> None:
-    names = zipfile.ZipFile(only("*.whl")).namelist()
+    names = zipfile.ZipFile(only("tidegate-*.whl")).namelist()
     assert {"tidegate/py.typed", "tidegate/spark/jars.sha256", "tidegate/spark/ConditionalLogStore.java"} <= {*names}
     assert [name for name in names if not name.startswith(("tidegate/", "tidegate-"))] == []
     with tarfile.open(only("*.tar.gz")) as archive:
@@ -129,5 +129,5 @@ def test_each_extra_alone_gives_what_it_is_named_for(installed: Environment, ext
     (shared,) = (installed.root / "env" / "lib").glob("python*/site-packages")
     (own,) = (tmp_path / "env" / "lib").glob("python*/site-packages")
     (own / "shared.pth").write_text(f"{shared}\n")
-    alone.install(f"tidegate[{extra}] @ {only('*.whl').as_uri()}")
+    alone.install(f"tidegate[{extra}] @ {only('tidegate-*.whl').as_uri()}")
     alone.run(str(alone.python), "-c", EXTRAS[extra])

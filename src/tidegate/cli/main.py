@@ -115,8 +115,11 @@ def version(invocation: Invocation) -> None:
     import platform
     from importlib.metadata import version as installed
 
+    from tidegate.schema.native import describe_reader
+
     names = ("tidegate", "pyspark", "deltalake", "obstore", "pyarrow")
     versions = {name: installed(name) for name in names} | {"python": platform.python_version()}
+    versions |= {"json_reader": describe_reader()}
     if invocation.as_json:
         return print_json(versions)
     return invocation.show((facts(*versions.items()),))

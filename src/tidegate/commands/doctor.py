@@ -14,15 +14,16 @@ from tidegate.observe.wording import count
 from tidegate.reports.run import Check
 from tidegate.runs.checks import collect_checks, space, writable
 from tidegate.runs.tracker import TrackedSource
+from tidegate.schema.native import describe_reader, find_native
 from tidegate.spark.jars import S3, fetched, find_java, java_version
 from tidegate.specs.project import ProjectSpec
 
-PACKAGES = ("pyspark", "deltalake", "obstore", "pyarrow", "arro3-io", "pandas")
+PACKAGES = ("pyspark", "deltalake", "obstore", "pyarrow", "pandas")
 
 
 def doctor(config: Config | None = None) -> tuple[Check, ...]:
     """Looks at this machine and, with a configuration, at its sources and tables; changes nothing."""
-    checks = (_python(), _packages(), _java(), _jars(), space(tempfile.gettempdir(), "temporary files"))
+    checks = (_python(), _packages(), _json_reader(), _java(), _jars(), space(tempfile.gettempdir(), "temporary files"))
     if config is None:
         return checks
     try:
@@ -57,6 +58,12 @@ def _packages() -> Check:
     if missing:
         return Check("packages", "fail", f"missing: {', '.join(missing)}", "install tidegate again")
     return Check("packages", "ok", ", ".join(versions))
+
+
+def _json_reader() -> Check:
+    if find_native() is not None:
+        return Check("json reader", "ok", describe_reader())
+    return Check("json reader", "warn", describe_reader(), "`pip install ./native` in a clone of the repository builds it, with Rust")
 
 
 def _java() -> Check:

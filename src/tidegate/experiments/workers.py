@@ -19,7 +19,6 @@ from contextlib import suppress
 from typing import IO, Any, NoReturn, Self
 
 HEAVY = (
-    "arro3.io",
     "deltalake",
     "isal.igzip",
     "pandas",

@@ -112,6 +112,7 @@ class FileWalk:
         self._tell_letters(change, results)
         for result in results:
             totals.unknown_fields.update(dict(sorted(result.unknown_fields.items())))
+            totals.lacks_native |= result.lacks_native
 
     def commit(
         self,

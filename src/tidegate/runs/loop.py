@@ -36,6 +36,7 @@ from tidegate.storage.port import ObjectStore
 SHOWN_UNKNOWN_FIELDS = 10
 SUMMED = ("files", "bytes", "rows", "commits", "staged", "bad_records", "dead_files", "work_units", "seconds")
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+WITHOUT_NATIVE = "tasks read JSON with the slower reader: tidegate-native is not installed where they run, only here"
 
 Name = tuple[str, str]
 
@@ -76,6 +77,7 @@ class Loop:
     _sources: dict[Name, TrackedSource] = field(default_factory=dict)
     _passes: dict[Name, Pass] = field(default_factory=dict)
     _shared: dict[str, Any] = field(default_factory=dict)
+    _told_native: bool = False
 
     def __post_init__(self) -> None:
         self.emit = mask_events(self.emit, Mask.around(self.project))
@@ -179,6 +181,9 @@ class Loop:
         if report.unknown_fields:
             rescued = self.project.pipeline(name[0]).schema.rescued
             self.emit(events.Notice(*name, _unknown_words(report.unknown_fields, rescued)))
+        if done is not None and done.totals.lacks_native and not self._told_native:
+            self._told_native = True
+            self.emit(events.Notice(*name, WITHOUT_NATIVE))
         files = 0 if summary is None else summary.state_files
         self.emit(_finished(report, failed=error is not None, state_files=files))
         return report

@@ -66,6 +66,7 @@ class Totals:
     dead_files: int = 0
     work_units: int = 0
     failed_units: list[FailedUnit] = field(default_factory=list)
+    lacks_native: bool = False
 
 
 Result = TypeVar("Result")

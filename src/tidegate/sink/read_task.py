@@ -26,6 +26,7 @@ from tidegate.schema.dead_letter import fingerprint
 from tidegate.schema.evolution import write_schema
 from tidegate.schema.inference import check_agreement
 from tidegate.schema.names import avro_library
+from tidegate.schema.native import find_native
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.dead_letters import DeadLetterTarget
 from tidegate.sink.parquet_file import FinishedFile
@@ -62,7 +63,7 @@ class ReadTask:
     ``file_schema`` is the Arrow schema of the files to write, in IPC form. ``deadline`` is a moment in Unix
     seconds. ``letters`` says where bad lines go; without it, the first refuses its file, or with ``fail_run`` ends the
     task. Without ``whole_files`` a large file may be left in the middle, which is only right where a bad line further
-    down does not refuse the whole file.
+    down does not refuse the whole file. ``has_native`` says that the driver has the native reader of JSON.
     """
 
     source: Location
@@ -84,6 +85,7 @@ class ReadTask:
     whole_files: bool = True
     letters: DeadLetterTarget | None = None
     fail_run: bool = False
+    has_native: bool = False
 
 
 def read_task(
@@ -122,6 +124,7 @@ def read_task(
         whole_files=pipeline.error_handling.on_bad_record is OnBadRecord.FAIL_FILE,
         letters=letter_place(pipeline, source, fields, run),
         fail_run=pipeline.error_handling.on_bad_record is OnBadRecord.FAIL_RUN,
+        has_native=find_native() is not None,
     )
 
 
@@ -165,7 +168,8 @@ class GroupResult:
     ``uploads`` counts how its files got to the store. With a ``failure`` nothing of the unit is done, and that is why.
 
     ``unknown_fields`` has every field with a value that the schema does not have, by path, with how many values there
-    were. ``bad_kinds`` counts bad lines by kind.
+    were. ``bad_kinds`` counts bad lines by kind. ``lacks_native`` where JSON was read without the native reader, which
+    the driver has.
     """
 
     number: int
@@ -178,6 +182,7 @@ class GroupResult:
     bad_kinds: Mapping[str, int] = field(default_factory=dict)
     uploads: UploadCounts = field(default_factory=UploadCounts)
     failure: TidegateError | None = None
+    lacks_native: bool = False
 
     @classmethod
     def of_failure(cls, unit: FileGroup, error: TidegateError) -> GroupResult:

@@ -36,6 +36,7 @@ from tidegate.formats.json_decoder import Decoded, Rejected
 from tidegate.formats.port import FormatReader
 from tidegate.schema.dead_letter import Letter
 from tidegate.schema.literals import escape_halves
+from tidegate.schema.native import find_native
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.dead_letters import DeadLetterWriter
 from tidegate.sink.parquet_file import FinishedFile, Lines, RowOrigin, keep_memory
@@ -154,6 +155,7 @@ class GroupWalk:
             seconds=time.monotonic() - started,
             uploads=self._table.uploads.counts,
             bad_kinds=self._landing.bad_kinds(),
+            lacks_native=self._task.has_native and self._lines is not None and find_native() is None,
         )
 
     def _read_files(self, unit: FileGroup) -> tuple[FileOutcome, ...]:
