@@ -9,6 +9,18 @@ use pyo3::types::PyBytes;
 
 use crate::cursor::plain_length;
 
+/// The bytes that matter inside an element, outside texts.
+const MATTERS: [bool; 256] = {
+    let mut found = [false; 256];
+    let bytes = b"{}[]\"\\\n\r";
+    let mut place = 0;
+    while place < bytes.len() {
+        found[bytes[place] as usize] = true;
+        place += 1;
+    }
+    found
+};
+
 /// Splits an array chunk by chunk, from behind its opening bracket on.
 #[pyclass]
 pub struct ArraySplitter {
@@ -40,72 +52,70 @@ impl ArraySplitter {
 
 impl ArraySplitter {
     fn split(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Option<usize> {
-        let mut at = 0;
+        let (mut at, mut copied) = (0, 0);
         while at < chunk.len() {
             let byte = chunk[at];
             let is_plain = std::mem::take(&mut self.is_escaped);
             if !is_plain && matches!(byte, b'\\' | b'"') {
                 self.is_escaped = byte == b'\\';
                 self.is_inside ^= byte == b'"';
-                self.add(byte, out);
-            } else if self.is_inside {
-                let length = plain_length(&chunk[at..]).max(1);
-                out.extend_from_slice(&chunk[at..at + length]);
-                if let Some(last) = out.last_mut() {
-                    *last = as_blank(*last, true);
+                self.element_is_empty = false;
+                at += 1;
+                if self.is_inside && !self.is_escaped {
+                    at += plain_length(&chunk[at..]);
                 }
-                at += length;
                 continue;
-            } else if self.take_outside(byte, out) {
-                return Some(at);
             }
-            at += 1;
-        }
-        None
-    }
-
-    /// Take a byte outside texts in; true if it closes the whole.
-    #[inline(always)]
-    fn take_outside(&mut self, byte: u8, out: &mut Vec<u8>) -> bool {
-        match byte {
-            b'{' | b'[' => self.depth += 1,
-            b'}' | b']' => {
-                self.depth -= 1;
-                if self.depth <= self.outer {
-                    if self.outer == 1 {
-                        self.add(byte, out);
+            if self.is_inside {
+                at += plain_length(&chunk[at..]).max(1);
+                if matches!(byte, b'\n' | b'\r') {
+                    out.extend_from_slice(&chunk[copied..at - 1]);
+                    out.push(b'\r');
+                    copied = at;
+                }
+                continue;
+            }
+            match byte {
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => {
+                    self.depth -= 1;
+                    if self.depth <= self.outer {
+                        out.extend_from_slice(&chunk[copied..at + self.outer as usize]);
+                        return Some(at);
                     }
-                    return true;
                 }
-            }
-            b',' if self.depth == 1 => {
-                if self.element_is_empty {
-                    out.push(b',');
+                b',' if self.depth == 1 => {
+                    out.extend_from_slice(&chunk[copied..at]);
+                    if self.element_is_empty {
+                        out.push(b',');
+                    }
+                    out.push(b'\n');
+                    self.elements += 1;
+                    self.element_is_empty = true;
+                    at += 1;
+                    copied = at;
+                    continue;
                 }
-                out.push(b'\n');
-                self.elements += 1;
-                self.element_is_empty = true;
-                return false;
+                b' ' | b'\t' | b'\r' | b'\n' if self.depth == 1 => {
+                    out.extend_from_slice(&chunk[copied..at]);
+                    at += 1;
+                    copied = at;
+                    continue;
+                }
+                b'\r' | b'\n' => {
+                    out.extend_from_slice(&chunk[copied..at]);
+                    out.push(b' ');
+                    copied = at + 1;
+                }
+                _ => {}
             }
-            b' ' | b'\t' | b'\r' | b'\n' if self.depth == 1 => return false,
-            _ => {}
+            self.element_is_empty = false;
+            at += 1;
+            if self.depth > 1 {
+                at += chunk[at..].iter().take_while(|&&byte| !MATTERS[usize::from(byte)]).count();
+            }
         }
-        self.add(as_blank(byte, false), out);
-        false
-    }
-
-    #[inline(always)]
-    fn add(&mut self, byte: u8, out: &mut Vec<u8>) {
-        self.element_is_empty = false;
-        out.push(byte);
-    }
-}
-
-/// The byte, and for a line end what stands for it.
-fn as_blank(byte: u8, is_inside: bool) -> u8 {
-    match byte {
-        b'\n' | b'\r' if is_inside => b'\r',
-        b'\n' | b'\r' => b' ',
-        _ => byte,
+        out.extend_from_slice(&chunk[copied..]);
+        None
     }
 }

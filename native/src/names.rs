@@ -14,9 +14,30 @@ pub enum Slot {
 
 struct Entry {
     name: Box<[u8]>,
+    digest: u64,
     slot: Slot,
     /// The entry that followed this one the last time.
     next: u32,
+}
+
+impl Entry {
+    /// Whether a name with this digest is the one of the entry; the digest has all of a short one.
+    #[inline(always)]
+    fn is_named(&self, name: &[u8], digest: u64) -> bool {
+        self.digest == digest && self.name.len() == name.len() && (name.len() <= 8 || *self.name == *name)
+    }
+}
+
+/// Eight bytes of a name: all of a short one, else its end, in which similar names differ.
+#[inline(always)]
+fn digest(name: &[u8]) -> u64 {
+    if let Some(end) = name.last_chunk::<8>() {
+        return u64::from_le_bytes(*end);
+    }
+    if let (Some(start), Some(end)) = (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+        return u64::from(u32::from_le_bytes(*start)) << 32 | u64::from(u32::from_le_bytes(*end));
+    }
+    name.iter().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
 /// The keys that objects of one struct have had.
@@ -41,7 +62,7 @@ impl Names {
 
     pub fn insert(&mut self, name: &[u8], slot: Slot) -> u32 {
         let number = self.entries.len() as u32;
-        self.entries.push(Entry { name: name.into(), slot, next: number + 1 });
+        self.entries.push(Entry { name: name.into(), digest: digest(name), slot, next: number + 1 });
         self.index.insert(name.into(), number);
         number
     }
@@ -58,12 +79,13 @@ impl Names {
             None => self.first,
             Some(last) => self.entries[last as usize].next,
         };
+        let digest = digest(name);
         if let Some(entry) = self.entries.get(guess as usize)
-            && *entry.name == *name
+            && entry.is_named(name, digest)
         {
             return Some((guess, entry.slot));
         }
-        let number = self.look_up(guess, name)?;
+        let number = self.look_up(guess, name, digest)?;
         match step {
             None => self.first = number,
             Some(last) => self.entries[last as usize].next = number,
@@ -71,10 +93,10 @@ impl Names {
         Some((number, self.entries[number as usize].slot))
     }
 
-    fn look_up(&self, guess: u32, name: &[u8]) -> Option<u32> {
+    fn look_up(&self, guess: u32, name: &[u8], digest: u64) -> Option<u32> {
         let ahead = self.entries.iter().enumerate().skip(guess as usize + 1).take(AHEAD);
         for (number, entry) in ahead {
-            if *entry.name == *name {
+            if entry.is_named(name, digest) {
                 return Some(number as u32);
             }
         }

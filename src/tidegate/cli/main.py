@@ -15,6 +15,7 @@ from tidegate.cli.invocation import Invocation, print_json
 from tidegate.cli.options import Command, Group, with_json
 from tidegate.cli.pages import facts
 from tidegate.cli.problems import report
+from tidegate.schema.native import describe_reader
 from tidegate.specs.masking import remembering
 
 MODULES = {
@@ -114,8 +115,6 @@ def version(invocation: Invocation) -> None:
     """Show the versions of Tidegate and its libraries."""
     import platform
     from importlib.metadata import version as installed
-
-    from tidegate.schema.native import describe_reader
 
     names = ("tidegate", "pyspark", "deltalake", "obstore", "pyarrow")
     versions = {name: installed(name) for name in names} | {"python": platform.python_version()}

@@ -63,7 +63,12 @@ def _packages() -> Check:
 def _json_reader() -> Check:
     if find_native() is not None:
         return Check("json reader", "ok", describe_reader())
-    return Check("json reader", "warn", describe_reader(), "`pip install ./native` in a clone of the repository builds it, with Rust")
+    return Check(
+        "json reader",
+        "warn",
+        describe_reader(),
+        "with Rust, `pip install ./native` in a clone builds it",
+    )
 
 
 def _java() -> Check:
