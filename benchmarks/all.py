@@ -19,6 +19,7 @@ NAMES = (
     "idle_poll",
     "memory",
     "decode",
+    "shapes",
     "writer",
     "formats",
     "staging",
@@ -32,7 +33,7 @@ NAMES = (
     "durability",
     "latency",
 )
-QUICK = ("throughput", "idle_poll", "memory", "decode")
+QUICK = ("throughput", "idle_poll", "memory", "decode", "shapes")
 
 
 def main() -> int:

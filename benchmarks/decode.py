@@ -133,10 +133,7 @@ def stopwatch(places: dict[str, tuple[object, str]]) -> Iterator[dict[str, float
 def steps(root: Path) -> None:
     """Where the time of one file goes."""
     places = {
-        "lines are objects": (json_decoder, "object_lines"),
-        "parse": (json_decoder, "parse_quickly"),
-        "proof by counting": (json_decoder, "verify"),
-        "exact types": (json_decoder.Decoder, "_settle"),
+        "JSON to columns": (json_decoder.Decoder, "decode"),
         "Parquet": (parquet_file.GrowingFile, "flush"),
     }
     before = time.process_time()

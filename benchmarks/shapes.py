@@ -41,6 +41,7 @@ from tidegate.specs.project import FieldSpec, Format
 
 RESCUED = FieldSpec("_rescued", "string")
 SAMPLED = 10_000
+SPARK_CASES = ("declared", "0.1 % bad", "array")
 _DUCKDB = {
     "string": "VARCHAR",
     "json": "JSON",
@@ -166,12 +167,14 @@ def cases(shape: Shape, folder: Path, megabytes: float) -> list[Case]:
 def measure(
     found: list[Case], contenders: Mapping[str, Callable[[Case, Path], Any]], rounds: int, folder: Path
 ) -> None:
-    """Let the contenders take turns."""
+    """Let the contenders take turns; Spark is warm when its first turn comes."""
+    if "Spark" in contenders:
+        contenders["Spark"](found[0], folder)
     for turn in range(rounds):
         for case in found:
             names = list(contenders)
             for name in names[turn % len(names) :] + names[: turn % len(names)]:
-                if name == "Spark" and (case.rescued or turn > 1):
+                if name == "Spark" and (case.name not in SPARK_CASES or turn > 1):
                     continue
                 cpu, wall = cpu_seconds(), time.perf_counter()
                 contenders[name](case, folder)
@@ -187,7 +190,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, default=60)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="*")
-    parser.add_argument("--spark", action="store_true", help="Spark takes part in the first two rounds")
+    parser.add_argument("--spark", action="store_true", help="Spark takes part in two rounds of some cases")
     parser.add_argument("--quick", action="store_true", help="6 MB of each shape, one round")
     arguments, _ = parser.parse_known_args()
     megabytes, rounds = (6.0, 1) if arguments.quick else (arguments.megabytes, arguments.rounds)

@@ -12,12 +12,13 @@ import pytest
 from support.lake import Lake
 from tidegate import plan, show_watermarks, status
 from tidegate.core.files.plan import FileGroup
-from tidegate.observe.events import FileChanged, FileFiltered, PartitionAdvanced, WatermarkStateChanged
+from tidegate.observe.events import FileChanged, FileFiltered, Notice, PartitionAdvanced, WatermarkStateChanged
 from tidegate.runs.bind import bind
 from tidegate.runs.file_walk import deal
 from tidegate.runs.in_process import InProcessEngine
-from tidegate.runs.loop import Loop
+from tidegate.runs.loop import WITHOUT_NATIVE, Loop
 from tidegate.runs.pass_ import Pass
+from tidegate.schema.native import SWITCH
 from tidegate.sink.read_task import GroupResult, ReadTask
 
 
@@ -243,3 +244,16 @@ def test_when_every_file_is_bad_the_state_stays_bounded_and_the_run_says_so(tmp_
     assert any("max_islands" in note for note in planned.plan.notes)
     assert lake.run().sources[0].rows == 0
     assert len(lake.run().sources[0].failed) <= 20
+
+
+def test_tasks_without_the_native_reader_are_told_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "0")
+    lake.run()
+    assert not any(isinstance(each, Notice) and each.text == WITHOUT_NATIVE for each in lake.seen)
+    monkeypatch.setattr("tidegate.sink.read_task.find_native", lambda: threading)  # only the driver has it
+    running = Loop(lake.project, InProcessEngine(), 2, lake.seen.append)
+    for number in range(3):
+        lake.arrive(f"date=2026-01-28/hour=13/{number}.ndjson")
+        running.once(lake.project.pipelines)
+    assert [each for each in lake.seen if isinstance(each, Notice)] == [Notice("events", "default", WITHOUT_NATIVE)]
+    lake.assert_exactly_once()

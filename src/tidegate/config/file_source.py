@@ -186,7 +186,7 @@ class SourceModel(Model):
         "What the files hold: a JSON object per line, CSV, Parquet, Avro, or one JSON array per file.", Format.NDJSON
     )
     csv: CsvModel = section(CsvModel, "How CSV files are written.")
-    batch_size: v.Count = entry("Taken and without effect: blocks are sized by bytes.", 8192)
+    batch_size: v.Count = entry("Rows per decoder batch.", 8192)
     poll_interval_secs: v.Count = entry("Seconds between polls of a continuous run.", 60)
     max_attempts: v.Count = entry("How often a failing file is tried; then it becomes a dead letter.", 5)
     partition_filter: PartitionFilterModel | None = entry("Bounds the first run.", None)

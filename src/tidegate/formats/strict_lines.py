@@ -96,6 +96,22 @@ def moments(texts: pa.Array) -> pa.Array:
     return in_calendar(pc.cast(texts, TIMESTAMP))
 
 
+_COMMON_MOMENT = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{3}(?:\d{3})?)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)?", re.ASCII
+)
+
+
+def _common_moment(text: str) -> datetime | None:
+    """The moment of a text in one of the common forms, which Python reads faster than Arrow reads a single one."""
+    if _COMMON_MOMENT.fullmatch(text) is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
 def dates(texts: pa.Array) -> pa.Array:
     """Days; raises ``pa.ArrowInvalid`` if a single text is not ``YYYY-MM-DD``."""
     return in_calendar(pc.cast(texts, pa.date32()))
@@ -371,6 +387,8 @@ class StrictLineReader:
                 return self._moment(value, path)
             if not isinstance(value, str) or isinstance(value, Literal):
                 raise _misfit(path, value, f"a {column} column")
+            if column == "timestamp" and (common := _common_moment(value)) is not None:
+                return common
             try:
                 return read(pa.array([value], pa.string()))[0].as_py()
             except (pa.ArrowInvalid, UnicodeEncodeError) as error:

@@ -18,19 +18,24 @@ SWITCH = "TIDEGATE_NATIVE"
 
 def find_native() -> ModuleType | None:
     """The native module; None where it is switched off, not installed, or of another version."""
-    if os.environ.get(SWITCH) == "0":
-        return None
-    try:
-        module = import_module("tidegate_native")
-    except ImportError:
-        return None
-    return module if module.__version__ == VERSION else None
+    found = None if os.environ.get(SWITCH) == "0" else _installed()
+    return found if found is not None and found.__version__ == VERSION else None
 
 
 def describe_reader() -> str:
     """Which reader of JSON is in use here, in words."""
-    if find_native() is not None:
-        return f"native (tidegate-native {VERSION})"
     if os.environ.get(SWITCH) == "0":
         return f"the slower one: {SWITCH}=0"
-    return "the slower one: tidegate-native is not installed"
+    found = _installed()
+    if found is None:
+        return "the slower one: tidegate-native is not installed"
+    if found.__version__ != VERSION:
+        return f"the slower one: tidegate-native is {found.__version__}, not {VERSION}"
+    return f"native (tidegate-native {VERSION})"
+
+
+def _installed() -> ModuleType | None:
+    try:
+        return import_module("tidegate_native")
+    except ImportError:
+        return None

@@ -23,6 +23,7 @@ def test_versions_are_json_when_asked() -> None:
         "obstore",
         "pyarrow",
         "python",
+        "json_reader",
     }
 
 
