@@ -122,7 +122,8 @@ impl Column {
     pub fn finish(&mut self, length: usize) -> Finished {
         self.pad(length);
         let valid = std::mem::take(&mut self.valid);
-        let nulls = valid.iter().filter(|&&valid| valid == 0).count();
+        // a required field is null only where its struct is, and Arrow wants no null of its own there
+        let nulls = if self.is_nullable { valid.iter().filter(|&&valid| valid == 0).count() } else { 0 };
         let validity = (nulls > 0).then(|| pack(&valid));
         let mut children = Vec::new();
         let mut buffers = vec![validity];

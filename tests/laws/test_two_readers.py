@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -284,7 +287,10 @@ def test_events_of_a_real_shape_with_mutations(way: str) -> None:
     for _ in range(examples(40, 2)):
         records = [_event(chance, number) for number in range(100)]
         written = [json.dumps(record, ensure_ascii=chance.random() < 0.5) for record in records]
-        check_same(way, b"\n".join(_broken(chance, text) for text in written) + b"\n")
+        block = b"\n".join(_broken(chance, text) for text in written) + b"\n"
+        check_same(way, block)
+        batch = Decoder(RecordRules(**WAYS[way])).decode(block).batch
+        pq.write_table(pa.Table.from_batches([batch]), io.BytesIO())  # which refuses a null where none may be
 
 
 @pytest.mark.parametrize("way", ["strict", "lenient", "coerced", "rescued"])
