@@ -81,6 +81,7 @@ impl ArraySplitter {
                     self.depth -= 1;
                     if self.depth <= self.outer {
                         out.extend_from_slice(&chunk[copied..at + self.outer as usize]);
+                        self.element_is_empty &= self.outer == 0;
                         return Some(at);
                     }
                 }
