@@ -215,10 +215,12 @@ def main() -> None:
                 f"{case.median(other)[0] / cpu:.2f}" if other in case.seconds else "" for other in list(contenders)[1:]
             ]
             rows.append([case.name, f"{cpu:.2f}", f"{wall:.2f}", f"{size / cpu:.0f}", *ratios, f"{cpu / plain:.2f}"])
-            results[f"{shape.name}, {case.name}"] = case.seconds
+            results[f"{shape.name}, {case.name}"] = {
+                name: [cpu for cpu, _ in spent] for name, spent in case.seconds.items()
+            }
         against = [f"times as fast as {other}" for other in list(contenders)[1:]]
         table(shape.name, ["", "CPU s", "wall s", "MB per CPU s", *against, "time beside declared"], rows)
-    store("shapes", results)
+    store("shapes", {"seconds": results, "megabytes": megabytes})
 
 
 if __name__ == "__main__":
