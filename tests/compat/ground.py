@@ -32,7 +32,7 @@ PATHS = ("status", "plan", "watermark show", "watermark history", "files", "dlq 
 ROWS = ("status", "plan", "watermark show", "watermark history", "doctor", "recover")
 UNITS = (*ROWS, "units list")
 _ALL_PIPELINES = ("status", "plan", "doctor", "reconcile")
-_MACHINE = ("python", "packages", "java", "delta jars", "disk space", "jars", "spark", "configuration")
+_MACHINE = ("python", "packages", "json reader", "java", "delta jars", "disk space", "jars", "spark", "configuration")
 _NOW = r"2026-(?:0[6-9]|1\d)-\d\d|202[7-9]-\d\d-\d\d|20[3-9]\d-\d\d-\d\d"
 _MASKS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uuid>"),
