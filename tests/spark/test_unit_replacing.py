@@ -41,6 +41,19 @@ def test_only_the_segments_that_are_read_again_give_way(spark: SparkSession, tmp
     assert [each["version"] for each in table.actions("txn")] == [2]
 
 
+def test_rows_of_others_in_a_shared_file_stay(spark: SparkSession, tmp_path: Path) -> None:
+    """Of two files of four units one is touched; what is read again takes the place of its own segments alone."""
+    table = UnitTable(spark, tmp_path, VALUE)
+    table.shares_files = True
+    for units in ("abcd", "efgh"):
+        table.append({unit: [(0, 1), (17, 2)] for unit in units})
+    table.replace({"b": [(17, 3)], "c": []}, ("b", 17, 18), ("c", 0, 22))
+    kept = [(unit, value) for unit in "adefgh" for value in (1, 2)]
+    assert table.rows("_tidegate_unit", "v") == sorted([*kept, ("b", 1), ("b", 3)])
+    assert len(table.actions("remove")) == 1
+    assert len(table.actions("add")) == 2, "what is left of the file, and what came"
+
+
 def test_many_units_look_at_their_own_files_only(spark: SparkSession, tmp_path: Path) -> None:
     """Files that hold more than what is replaced are divided, unit by unit; a unit without rows is emptied."""
     table = UnitTable(spark, tmp_path, {"t": pa.timestamp("us", "UTC")}, replace=Replace.TIME_COLUMN, time_column="t")
