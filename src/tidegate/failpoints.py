@@ -32,7 +32,7 @@ PLACES: dict[str, str] = {
     "sink.upload.before": "in a task: a Parquet file is complete, and not in the store",
     "sink.upload.after": "in a task: it is in the store, and nobody knows of it",
     "sink.unit.after": "in a task: a whole unit is read and written, its result not handed over",
-    "runs.read": "the driver has the results of a wave, nothing is committed",
+    "runs.read": "a commit is due, the driver has what goes into it, and nothing is committed",
     "runs.commit.before": "the next state is known, the commit has not begun",
     "staging.meta.before": "staged delivery: the Parquet files are there, and the meta of one of them is not",
     "staging.meta.after": "a meta is written, the signal of the unit is not",

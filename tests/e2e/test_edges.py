@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from tidegate.core.files.plan import FileGroup
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.sink.read_task import GroupResult, ReadTask
+from tidegate.storage.port import Uploading
 
 BY_EVENT = {"partition_by": {"prefix_template": "event", "column": "event"}}
 MOMENT = pa.timestamp("us", tz="UTC")
@@ -163,21 +163,19 @@ def test_a_column_with_the_name_of_another_ones_field_is_written(lake: Lake) -> 
 
 
 class Growing(InProcessEngine):
-    """Somebody appends to a file just before each wave; after too many waves the run is stopped."""
+    """Somebody appends to a file just before each task; after too many tasks the run is stopped."""
 
     def __init__(self, path: Path, stop: threading.Event) -> None:
-        self.waves = 0
+        self.begun = 0
         self._path, self._stop = path, stop
 
-    def execute(
-        self, task: ReadTask, slots: Sequence[Sequence[FileGroup]], progress: Callable[[int], None]
-    ) -> tuple[GroupResult, ...]:
-        self.waves += 1
-        if self.waves > 20:
+    def read(self, task: ReadTask, group: FileGroup, uploading: Uploading) -> tuple[GroupResult, ...]:
+        self.begun += 1
+        if self.begun > 20:
             self._stop.set()
         with self._path.open("a") as file:
             file.write('{"id": 99}\n')
-        return super().execute(task, slots, progress)
+        return super().read(task, group, uploading)
 
 
 def test_a_file_that_always_grows_below_a_full_row_of_islands_does_not_keep_a_pass_going(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,11 @@ from support.lake import Lake
 from tidegate import plan, show_watermarks, status
 from tidegate.core.files.plan import FileGroup
 from tidegate.observe.events import FileChanged, FileFiltered, Notice, PartitionAdvanced, WatermarkStateChanged
-from tidegate.runs.bind import bind
-from tidegate.runs.file_walk import deal
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import WITHOUT_NATIVE, Loop
-from tidegate.runs.pass_ import Pass
 from tidegate.schema.native import SWITCH
 from tidegate.sink.read_task import GroupResult, ReadTask
+from tidegate.storage.port import Uploading
 
 
 @pytest.fixture
@@ -72,11 +71,11 @@ def test_a_file_rewritten_between_listing_and_reading_is_read_as_it_is_now(lake:
     class Rewriting(InProcessEngine):
         done = False
 
-        def execute(self, task: ReadTask, slots: object, progress: object) -> tuple[GroupResult, ...]:  # type: ignore[override]
+        def read(self, task: ReadTask, group: FileGroup, uploading: Uploading) -> tuple[GroupResult, ...]:
             if not self.done:
                 self.done = True
                 lake.write("date=2026-01-28/hour=12/1.ndjson", '{"id": 77, "event": "rewritten"}\n')
-            return super().execute(task, slots, progress)  # type: ignore[arg-type]
+            return super().read(task, group, uploading)
 
     report = Loop(lake.project, Rewriting(), 2, lake.seen.append).once(lake.project.pipelines)
     assert report.ok
@@ -86,9 +85,9 @@ def test_a_file_rewritten_between_listing_and_reading_is_read_as_it_is_now(lake:
 
 def test_a_file_removed_between_listing_and_reading_does_not_stop_the_others(lake: Lake) -> None:
     class Removing(InProcessEngine):
-        def execute(self, task: ReadTask, slots: object, progress: object) -> tuple[GroupResult, ...]:  # type: ignore[override]
+        def read(self, task: ReadTask, group: FileGroup, uploading: Uploading) -> tuple[GroupResult, ...]:
             (lake.root / "data/date=2026-01-28/hour=11/1.ndjson").unlink(missing_ok=True)
-            return super().execute(task, slots, progress)  # type: ignore[arg-type]
+            return super().read(task, group, uploading)
 
     assert Loop(lake.project, Removing(), 2).once(lake.project.pipelines).ok
     assert lake.ids() == list(range(10, 30))
@@ -145,22 +144,17 @@ def test_a_cold_start_with_a_filter_seals_what_is_older(tmp_path: Path) -> None:
     assert (report.ok, report.sources[0].files) == (True, 0)
 
 
-def test_a_wave_past_its_deadline_is_followed_by_another_until_all_is_read(lake: Lake, tmp_path: Path) -> None:
-    lake.source_settings = {"checkpoint": {"interval_files": 1, "interval_secs": 1}}
-    place = bind(lake.project, lake.project.pipelines[0], lake.project.pipelines[0].sources[0], 1)
-
+def test_what_a_task_did_not_reach_is_read_by_the_next_one(lake: Lake) -> None:
     class Slow(InProcessEngine):
-        waves = 0
+        tasks_begun = 0
 
-        def execute(self, task: ReadTask, slots: object, progress: object) -> tuple[GroupResult, ...]:  # type: ignore[override]
-            self.waves += 1
-            units: list[FileGroup] = [unit for slot in slots for unit in slot]  # type: ignore[attr-defined]
-            return super().execute(task, [units[:1]], progress)
+        def read(self, task: ReadTask, group: FileGroup, uploading: Uploading) -> tuple[GroupResult, ...]:
+            self.tasks_begun += 1
+            return super().read(replace(task, seconds=0.0), group, uploading)
 
-    lane = Slow()
-    carried = Pass(place, lane)
-    carried.run()
-    assert (lane.waves, carried.totals.commits, carried.totals.rows) == (3, 3, 30)
+    engine = Slow()
+    report = Loop(lake.project, engine, 1).once(lake.project.pipelines).sources[0]
+    assert (engine.tasks_begun, report.commits, report.rows) == (3, 1, 30)
     lake.assert_exactly_once()
 
 
@@ -169,16 +163,6 @@ def test_a_stopped_run_keeps_what_it_committed_and_is_not_ok(lake: Lake) -> None
     stop.set()
     report = Loop(lake.project, InProcessEngine(), 2, stop=stop).once(lake.project.pipelines)
     assert (report.ok, report.sources) == (False, ())
-
-
-def test_units_are_dealt_evenly_and_keep_their_order() -> None:
-    from tidegate.core.files.plan import FileSlice
-
-    units = [FileGroup(number, (FileSlice(f"f{number}", size),)) for number, size in enumerate((10, 90, 40, 60), 1)]
-    slots = deal(units, 2)
-    assert [[unit.number for unit in slot] for slot in slots] == [[2, 1], [3, 4]] or [
-        sum(unit.bytes for unit in slot) for slot in slots
-    ] == [100, 100]
 
 
 def test_environment_variables_reach_the_configuration(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +28,7 @@ from tidegate.runs.reconcile import ReconcileOptions, Reconciling
 from tidegate.runs.replay_record import fence
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sink.read_task import GroupResult, ReadTask
+from tidegate.storage.port import Uploading
 
 HOUR = "date=2026-01-28/hour=12"
 
@@ -361,10 +362,8 @@ class Overtaken(InProcessEngine):
     def __init__(self, meanwhile: Callable[[], object], times: int = 1) -> None:
         self.meanwhile, self.left = meanwhile, times
 
-    def execute(
-        self, task: ReadTask, slots: Sequence[Sequence[FileGroup]], progress: Callable[[int], None]
-    ) -> tuple[GroupResult, ...]:
-        results = super().execute(task, slots, progress)
+    def read(self, task: ReadTask, group: FileGroup, uploading: Uploading) -> tuple[GroupResult, ...]:
+        results = super().read(task, group, uploading)
         if self.left:
             self.left -= 1
             self.meanwhile()

@@ -28,6 +28,7 @@ from tidegate.runs.engine import Engine
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.sink.read_task import GroupResult, ReadTask
+from tidegate.storage.port import Uploading
 from tidegate.storage.stores import open_store
 
 FILE = {"metadata_columns": ["_source_file"]}
@@ -61,10 +62,8 @@ class Meanwhile(InProcessEngine):
     def __init__(self, happens: Callable[[], object]) -> None:
         self._happens = happens
 
-    def execute(
-        self, task: ReadTask, slots: Sequence[Sequence[FileGroup]], progress: Callable[[int], None]
-    ) -> tuple[GroupResult, ...]:
-        results = super().execute(task, slots, progress)
+    def read(self, task: ReadTask, group: FileGroup, uploading: Uploading) -> tuple[GroupResult, ...]:
+        results = super().read(task, group, uploading)
         self._happens()
         return results
 

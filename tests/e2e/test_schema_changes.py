@@ -57,8 +57,8 @@ def during_the_read(lake: Lake, happens: Callable[[], object]) -> list[Event]:
     waiting = [happens]
 
     class Engine(InProcessEngine):
-        def execute(self, *args: Any) -> Any:
-            results = super().execute(*args)
+        def read(self, *args: Any) -> Any:
+            results = super().read(*args)
             if waiting:
                 waiting.pop()()
             return results

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
+from pathlib import Path
 
 import pytest
 
+from support.commit_counts import many_small_files
 from support.lake import Lake
 from tidegate.experiments.workers import Workers
 from tidegate.failpoints import PLACES
@@ -70,3 +73,23 @@ def test_a_kill_before_and_after_a_column_is_added_loses_and_doubles_nothing(wor
         assert lake.run().ok
         lake.assert_exactly_once()
         assert [row["n"] for row in lake.rows(f"select count(*) as n from t where {name} = 'x'")] == [10]
+
+
+@pytest.mark.parametrize("task", [1, 2, 4])
+def test_a_kill_repeats_at_most_the_limit_and_what_was_under_way(workers: Workers, tmp_path: Path, task: int) -> None:
+    """A commit is due after ten files, and one task of ten is under way."""
+    lake = many_small_files(tmp_path, 25, interval_files=10)
+    assert work(workers, lake, f"sink.file.before=kill@{task * 6}") == KILLED
+    read = task * 6
+    committed = _files_committed(lake)
+    assert read - committed <= 10 + 10
+    assert lake.run().sources[0].files == 25 - committed
+    lake.assert_exactly_once()
+
+
+def _files_committed(lake: Lake) -> int:
+    mirror = lake.root / "lake/events/_tidegate/events_default_checkpoint.json"
+    if not mirror.exists():
+        return 0
+    last = json.loads(mirror.read_text())["source_state"]["last_committed_file"]
+    return int(last.rpartition("/")[2].split(".")[0]) - 1769600000 + 1

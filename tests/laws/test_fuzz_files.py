@@ -28,7 +28,7 @@ from tidegate.errors import TidegateError
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.dead_letters import DeadLetterTarget
 from tidegate.sink.read_task import GroupResult, ReadTask, infer_files, list_files, scan_files
-from tidegate.sink.task import read_units
+from tidegate.sink.task import read_group
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, Format, PathSource, SchemaSpec
 
@@ -119,7 +119,7 @@ def read(data: bytes, format: str, packing: str) -> tuple[GroupResult, int, int]
             letters=DeadLetterTarget(Location((root / "letters").as_uri()), "p", "s", "r"),
         )
         try:
-            (result,) = read_units(task, [FileGroup(0, (FileSlice(name, len(data)),))])
+            (result,) = read_group(task, FileGroup(0, (FileSlice(name, len(data)),)))
         except TidegateError:
             return None
         rows = sum(pq.read_table(root / "table" / file.path).num_rows for file in result.data_files)

@@ -1,6 +1,6 @@
 """Runs on one small cluster, each with its own fault: ``python cluster_faults.py FOLDER``.
 
-FOLDER holds a folder per scenario with its configuration. Tasks arm failpoints by partition and attempt, so that a
+FOLDER holds a folder per scenario with its configuration. Tasks arm failpoints by their number and attempt, so that a
 fault befalls the first attempt and not the next. Prints what each run reported, as JSON.
 
 Master and workers live in the driver's JVM, as with ``local-cluster``; executors are processes of their own. Unlike
@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +41,18 @@ SETTINGS = {
     "spark.speculation.minTaskRuntime": "6s",
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.quantile": "0.5",
+    "spark.speculation.task.duration.threshold": "6s",
 }
 Faults = Callable[[int, int], str]
-"""(partition, attempt) to the failpoints that are armed in that task."""
+"""(number, attempt) to the failpoints that are armed in that task; each task is a job of its own."""
 
 
 class Saboteur(Packed):
     """The task's function, which notes that the attempt began and arms what befalls it."""
 
-    def __init__(self, faults: Faults, notes: Path, *needs: Any) -> None:
+    def __init__(self, faults: Faults, notes: Path, number: int, *needs: Any) -> None:
         super().__init__(*needs)
-        self.faults, self.notes = faults, notes
+        self.faults, self.notes, self.number = faults, notes, number
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
@@ -59,8 +61,8 @@ class Saboteur(Packed):
 
         task = TaskContext.get()
         assert task is not None
-        failpoints.arm(self.faults(task.partitionId(), task.attemptNumber()))
-        (self.notes / f"{task.partitionId()}-{task.attemptNumber()}").touch()
+        failpoints.arm(self.faults(self.number, task.attemptNumber()))
+        (self.notes / f"{self.number}-{task.attemptNumber()}").touch()
         yield from super().__call__(batches)
 
 
@@ -85,11 +87,11 @@ def executors() -> list[int]:
 
 
 SCENARIOS: dict[str, Faults] = {
-    "raised": lambda partition, attempt: "" if attempt else "sink.upload.after=raise",
-    "worker-killed": lambda partition, attempt: "sink.unit.after=kill" if (partition, attempt) == (0, 0) else "",
-    "speculated": lambda partition, attempt: "sink.unit.after=sleep:30" if (partition, attempt) == (0, 0) else "",
-    "given-up": lambda partition, attempt: "sink.unit.after=raise",
-    "executor-lost": lambda partition, attempt: "sink.unit.after=sleep:5" if partition < 2 and not attempt else "",
+    "raised": lambda number, attempt: "" if attempt else "sink.upload.after=raise",
+    "worker-killed": lambda number, attempt: "sink.unit.after=kill" if (number, attempt) == (0, 0) else "",
+    "speculated": lambda number, attempt: "sink.unit.after=sleep:30" if (number, attempt) == (0, 0) else "",
+    "given-up": lambda number, attempt: "sink.unit.after=raise",
+    "executor-lost": lambda number, attempt: "sink.unit.after=sleep:5" if number < 2 and not attempt else "",
 }
 
 
@@ -97,7 +99,8 @@ def run(folder: Path, name: str) -> dict[str, Any]:
     """One run with the scenario's faults."""
     faults, notes = SCENARIOS[name], folder / name / "attempts"
     notes.mkdir()
-    tasks.Packed = lambda *needs: Saboteur(faults, notes, *needs)  # type: ignore[misc,assignment]
+    numbers = count()
+    tasks.Packed = lambda *needs: Saboteur(faults, notes, next(numbers), *needs)  # type: ignore[misc,assignment]
     killer = threading.Thread(target=kill_an_executor, args=(notes,), daemon=True)
     if name == "executor-lost":
         killer.start()

@@ -24,8 +24,9 @@ from tidegate.reports.run import LettersReport
 from tidegate.runs.dead_letters import DeadLetterSelection, WrittenLetters, select_letters, write_answers
 from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FileSource
-from tidegate.runs.file_walk import coverage_of, deal, raise_failures
-from tidegate.runs.lanes import FrameCommit, TableColumnsPlan, as_read, frame_reasons, resolve_columns
+from tidegate.runs.file_tasks import read_all
+from tidegate.runs.file_walk import coverage_of
+from tidegate.runs.lanes import FrameLane, TableColumnsPlan, as_read, frame_reasons, resolve_columns
 from tidegate.schema.dead_letter import DISCARDED, FILE, RECORD, RETRIED, Letter, fingerprint
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sink.read_task import GroupResult, ReadTask
@@ -147,12 +148,12 @@ def _plan_retry(
     run = uuid7()
     columns = _columns(bound, as_read(bound, opened), emit)
     task = columns.task(bound.pipeline, bound.source, None, run)
-    frames = FrameCommit.of(bound, lane(), opened, datetime.now(UTC)) if frame_reasons(bound, opened) else None
+    frames = FrameLane.of(bound, lane(), opened, datetime.now(UTC)) if frame_reasons(bound, opened) else None
     task = task if frames is None else frames.task(task)
     records = [letter for letter in letters if letter.kind == RECORD]
-    files = [letter for letter in letters if letter.kind == FILE]
+    given_up = [letter for letter in letters if letter.kind == FILE]
     lines = reread(task, records) if records else Reread()
-    whole = _reread_files(bound, task, files, lane) if files else _Files()
+    whole = _reread_files(bound, task, given_up, lane) if given_up else _Files()
     good = [*lines.good, *whole.good]
     bad = [*lines.bad, *whole.bad]
     told = replace(report, still_bad=tuple((letter.id, letter.file or "", reason) for letter, reason in bad))
@@ -161,10 +162,11 @@ def _plan_retry(
     new = WrittenLetters.of(whole.results)
     answers = write_answers(bound, good, RETRIED, run, fingerprint(columns.fields))
     together = WrittenLetters((*new.files, *answers.files), new.count)
+    files = (*lines.files, *(file for result in whole.results for file in result.data_files))
     change = replace(
         _change(opened, bound, together, new.count - len(good), "dlq retry"),
         coverage=coverage_of(whole.results),
-        data_files=(*lines.files, *(file for result in whole.results for file in result.data_files)),
+        data_files=files if frames is None else frames.placed(task, files),
         rows=lines.rows + sum(result.rows for result in whole.results),
         schema=columns.table,
         partition_columns=columns.partition_columns,
@@ -201,12 +203,9 @@ def _reread_files(bound: FileSource, task: ReadTask, letters: Sequence[Letter], 
             slices.append(FileSlice(path, now.size, now.etag, (own[0].line or 1) - 1))
     if not slices:
         return found
-    whole = replace(task, whole_files=True, commit_batch_files=MANY_FILES, deadline=None)
+    whole = replace(task, whole_files=True, commit_batch_files=MANY_FILES, seconds=None)
     units = [FileGroup(number, (each,)) for number, each in enumerate(slices, 1)]
-    runner = lane()
-    runner.prepare()
-    found.results = runner.execute(whole, deal(units, bound.slots), lambda done: None)
-    raise_failures(found.results)
+    found.results = read_all(lane(), whole, units, at_once=bound.slots)
     for result in found.results:
         for outcome in result.outcomes:
             own = by_path[outcome.path]

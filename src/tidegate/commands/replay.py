@@ -30,7 +30,6 @@ from tidegate.core.files.state import Changed, FileOutcome, Refused
 from tidegate.errors import (
     CommitLost,
     ObjectChanged,
-    RunStopped,
     SourceError,
     StorageError,
     TidegateError,
@@ -49,7 +48,8 @@ from tidegate.runs.dead_letters import DeadLetterSelection as LetterChoice
 from tidegate.runs.dead_letters import WrittenLetters, select_letters, write_answers
 from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FileSource, SourceState, sizing_of
-from tidegate.runs.file_walk import coverage_of, deal, left_of, raise_failures
+from tidegate.runs.file_tasks import read_all
+from tidegate.runs.file_walk import coverage_of
 from tidegate.runs.lanes import TableColumnsPlan, frame_reasons, resolve_columns
 from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.pass_ import against_others
@@ -346,21 +346,14 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         plan = Plan(*self._names, version=opened.version, now=self._clock(), units=units)
         columns = resolve_columns(self._bound, opened, plan, self._emit)
         task = self._task(columns, work)
-        results: list[GroupResult] = []
-        left = units
-        while left:
-            if self._stop.is_set():
-                raise RunStopped("stopped while files were read again; nothing was changed")
-            wave = self._wave(task, left)
-            raise_failures(wave)
-            results.extend(wave)
-            outcomes = [outcome for result in wave for outcome in result.outcomes]
-            _check(outcomes)
-            before, left = left, left_of(left, outcomes)
-            if left == before:
-                raise TidegateError(f"{self._bound.key}: nothing was read of {len(left)} units", "see the tasks' log")
+        size = sum(unit.bytes for unit in units)
+        self._emit(events.WaveStarted(*self._names, len(units), len(files), size))
+        tell = lambda done, size: self._emit(events.WaveProgressed(*self._names, done, len(units), size))  # noqa: E731
+        results = read_all(
+            self._engine, task, units, at_once=self._bound.slots, stop=self._stop, check=_check, progress=tell
+        )
         failpoint("runs.read")
-        return columns, tuple(results)
+        return columns, results
 
     def _units(self, files: Sequence[SourceFile]) -> tuple[FileGroup, ...]:
         slices = [FileSlice(file.path, file.size, file.etag) for file in files]
@@ -371,15 +364,6 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         task = columns.task(self._bound.pipeline, self._bound.source, None, self._run)
         writer = replace(task.writer, file_size=min(task.writer.file_size, FILE_BYTES))
         return replace(task, table=work, writer=writer, whole_files=True)
-
-    def _wave(self, task: ReadTask, units: Sequence[FileGroup]) -> tuple[GroupResult, ...]:
-        self._engine.prepare()
-        slots = deal(units, self._bound.slots)
-        files, size = sum(unit.files for unit in units), sum(unit.bytes for unit in units)
-        self._emit(events.WaveStarted(*self._names, len(slots), files, size))
-        return self._engine.execute(
-            task, slots, lambda done: self._emit(events.WaveProgressed(*self._names, done, len(slots)))
-        )
 
     def _commit(
         self, choice: ReplaySelection, columns: TableColumnsPlan, results: Sequence[GroupResult], work: Location

@@ -153,8 +153,8 @@ class PartitionFilterModel(Model):
 class CheckpointModel(Model):
     """When a commit is due while a run goes on."""
 
-    interval_files: v.Count = entry("A commit is due after this many source files.", 100)
-    interval_secs: v.Count = entry("A commit is due after this many seconds.", 60)
+    interval_files: v.Count = entry("A commit is due once this many source files are finished since the last one.", 100)
+    interval_secs: v.Count = entry("A commit of what is finished is due this many seconds after the last one.", 60)
     mirror_legacy: v.Flag = entry(
         "Also write the readable checkpoint to the path of older systems (_blizzard/).", False
     )

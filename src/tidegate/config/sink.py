@@ -262,7 +262,9 @@ class SinkModel(LoadModel):
     inactivity_timeout_secs: v.Count | None = entry(
         "A file is finished after this long without a write; unset: off, 60 in continuous runs.", None
     )
-    commit_batch_files: v.Whole = entry("A commit is due after this many Parquet files.", 10, ge=1, le=10_000)
+    commit_batch_files: v.Whole = entry(
+        "A commit is due once this many Parquet files are finished since the last one.", 10, ge=1, le=10_000
+    )
     delta_checkpoint_interval: v.CountOrNone = entry("A Delta checkpoint every this many commits; 0 = never.", 10)
     sync: v.Flag = entry("On local disks: force files, documents and log entries to disk before a commit counts.", True)
     metadata_columns: MetadataColumns = entry("Extra columns: _source_file, _source_record, _ingested_at.", ())

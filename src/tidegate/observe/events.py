@@ -58,7 +58,7 @@ class PlanMade(Event, name="plan_made"):
 
 
 class WaveStarted(Event, name="wave_started", level="debug"):
-    """Tasks for these units were handed to Spark."""
+    """Tasks begin to read the files of a plan; ``units`` is how many groups of files there are."""
 
     units: int
     files: int
@@ -66,14 +66,15 @@ class WaveStarted(Event, name="wave_started", level="debug"):
 
 
 class WaveProgressed(Event, name="wave_progressed", level="debug"):
-    """``done`` of ``units`` tasks of the running wave are finished (an estimate, for progress bars)."""
+    """``done`` of ``units`` groups of the plan are read; ``bytes`` of the source are read and not committed yet."""
 
     done: int
     units: int
+    bytes: int = 0
 
 
 class WaveFinished(Event, name="wave_finished", level="debug"):
-    """The tasks of a wave have answered; nothing of it is committed yet.
+    """What tasks have brought since the last commit, and what is committed next.
 
     ``write_seconds`` has one number per data file; ``most_uploads`` and ``most_parts`` are the most at once in a task.
     """
@@ -88,6 +89,13 @@ class WaveFinished(Event, name="wave_finished", level="debug"):
     most_uploads: int
     most_parts: int
     seconds: float
+
+
+class UploadsChanged(Event, name="uploads_changed", level="debug"):
+    """So many files, and so many parts of files, are being uploaded by tasks now."""
+
+    files: int
+    parts: int
 
 
 class FileRefused(Event, name="file_refused", level="error"):

@@ -51,8 +51,8 @@ METRICS = (
     Metric("bytes_written_total", "counter", "Bytes of finished Parquet files.", legacy=True),
     Metric("parquet_write_duration_seconds", "histogram", "Time to encode and write a Parquet file.", legacy=True),
     Metric("staging_file_written_total", "counter", "Parquet files written, before they are committed.", legacy=True),
-    Metric("active_uploads", "gauge", "Most files that a task of the last wave uploaded at once.", legacy=True),
-    Metric("active_multipart_parts", "gauge", "Most parts that a task of the last wave sent at once.", legacy=True),
+    Metric("active_uploads", "gauge", "Files that tasks are uploading now.", legacy=True),
+    Metric("active_multipart_parts", "gauge", "Parts of files that tasks are sending now.", legacy=True),
     Metric("multipart_uploads_total", "counter", "Files that were uploaded in parts.", legacy=True),
     Metric("source_state_files", "gauge", "Files that the recorded state names one by one.", legacy=True),
     Metric("files_discovered_total", "counter", "New files found by listings; again if they were not finished."),
@@ -160,7 +160,6 @@ class _Source:
     backlog_files: int = 0
     backlog_bytes: int = 0
     failing: bool = False
-    waves: int = 0
 
 
 class Metrics:
@@ -205,7 +204,6 @@ class Metrics:
         series = self._series
         match event:
             case events.PollStarted():
-                source.waves = 0
                 if event.table_version >= 0:
                     series.put("delta_table_version", name, event.table_version)
             case events.Listed():
@@ -218,8 +216,10 @@ class Metrics:
             case events.LateFilesFound():
                 series.add("late_files_total", name, event.count)
             case events.WaveFinished():
-                source.waves += 1
                 self._count_files(event, name)
+            case events.UploadsChanged():
+                series.put("active_uploads", name, event.files)
+                series.put("active_multipart_parts", name, event.parts)
             case events.FileRefused():
                 series.add("files_processed_total", (*name, "refused"))
             case events.FileChanged():
@@ -243,8 +243,6 @@ class Metrics:
         series.add("bytes_written_total", name, event.bytes_written)
         series.add("staging_file_written_total", name, event.data_files)
         series.add("multipart_uploads_total", name, event.multipart_uploads)
-        series.put("active_uploads", name, event.most_uploads)
-        series.put("active_multipart_parts", name, event.most_parts)
         for seconds in event.write_seconds:
             series.durations["parquet_write_duration_seconds"][name].add(seconds)
 
@@ -290,6 +288,5 @@ class Metrics:
         if not event.failed:
             self._series.put("source_state_files", name, event.state_files)
             self._series.put("source_empty", name, float(event.empty))
-        if not source.waves:
-            self._series.put("active_uploads", name, 0)
-            self._series.put("active_multipart_parts", name, 0)
+        self._series.put("active_uploads", name, 0)
+        self._series.put("active_multipart_parts", name, 0)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class SourceProgress:
     """Where one pass over one source stands.
 
-    ``files`` and ``bytes`` are committed or staged, ``wave_bytes`` and ``wave_share`` describe the tasks that run now.
+    ``files`` and ``bytes`` are committed or staged, ``read_bytes`` are read and wait for their commit.
     """
 
     stage: str = "waiting"
@@ -40,13 +40,12 @@ class SourceProgress:
     staged: int = 0
     refused: int = 0
     letters: int = 0
-    wave_bytes: int = 0
-    wave_share: float = 0.0
+    read_bytes: int = 0
 
     @property
     def bytes_so_far(self) -> int:
-        """Committed bytes plus the estimated part of the running wave; never more than planned."""
-        return min(self.planned_bytes, self.bytes + round(self.wave_bytes * self.wave_share))
+        """Committed bytes, and those that finished tasks have read besides; never more than planned."""
+        return min(self.planned_bytes, self.bytes + self.read_bytes)
 
     @property
     def busy(self) -> bool:
@@ -75,16 +74,16 @@ class SourceProgress:
                 return replace(self, stage="reading rows")
             case events.ChunkFinished():
                 stage = f"{event.done:,} of {count(event.chunks, 'chunk')}"
-                return replace(self, stage=stage, planned_bytes=event.chunks, bytes=event.done, wave_bytes=0)
+                return replace(self, stage=stage, planned_bytes=event.chunks, bytes=event.done, read_bytes=0)
             case events.WorkUnitsPlanned():
-                return replace(self, stage="reading work units", planned_bytes=event.units, bytes=0, wave_bytes=0)
+                return replace(self, stage="reading work units", planned_bytes=event.units, bytes=0, read_bytes=0)
             case events.WorkUnitsFinished():
                 stage = f"{event.done:,} of {count(event.planned, 'work unit')}"
-                return replace(self, stage=stage, bytes=event.done + event.failed, wave_bytes=0)
+                return replace(self, stage=stage, bytes=event.done + event.failed, read_bytes=0)
             case events.WaveStarted():
-                return replace(self, stage="reading", wave_bytes=event.bytes, wave_share=0.0)
+                return replace(self, stage="reading", read_bytes=0)
             case events.WaveProgressed():
-                return replace(self, stage="reading", wave_share=event.done / max(event.units, 1))
+                return replace(self, stage="reading", read_bytes=event.bytes)
             case _:
                 return self._after_result(event)
 
@@ -95,7 +94,7 @@ class SourceProgress:
             case events.Staged():
                 return replace(self._with_rows(event), stage="staged", staged=self.staged + 1)
             case events.CommitContested():
-                return replace(self, stage="planning again", wave_bytes=0, wave_share=0.0)
+                return replace(self, stage="planning again", read_bytes=0)
             case events.FileRefused():
                 return replace(self, refused=self.refused + 1)
             case events.DeadLetters():
@@ -113,8 +112,7 @@ class SourceProgress:
             files=self.files + event.source_files,
             bytes=self.bytes + event.source_bytes,
             rows=self.rows + event.rows,
-            wave_bytes=0,
-            wave_share=0.0,
+            read_bytes=0,
         )
 
     def short_words(self) -> str:

@@ -13,7 +13,7 @@ DataFrame lane as a debt of its commit. What a killed process left is removed a 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -169,15 +169,30 @@ class WorkArea:
     directory: str
     location: Location
 
-    def debt(self) -> dict[str, Any]:
-        """What a commit owes that took its rows from here."""
-        return {"kind": WORK, "directory": self.directory}
+    @property
+    def name(self) -> str:
+        """Its name among the work areas of its source."""
+        return self.directory.rpartition("/")[2]
+
+    def debt(self, others: Sequence[WorkArea] = ()) -> dict[str, Any]:
+        """What a commit owes that took its rows from here, and from ``others``."""
+        more = {"others": [each.directory for each in others]} if others else {}
+        return {"kind": WORK, "directory": self.directory, **more}
 
 
 def new_work_area(key: SourceKey, table: Location) -> WorkArea:
     """A work area that nobody else has; nothing is written yet."""
     directory = f"{key.work}/{uuid4()}"
-    return WorkArea(directory, Location(f"{table.uri}/{quote(directory)}", table.options, sync=False))
+    return WorkArea(directory, _below(table, directory))
+
+
+def work_areas(key: SourceKey, table: Location) -> Location:
+    """Where all work areas of a source are."""
+    return _below(table, key.work)
+
+
+def _below(table: Location, directory: str) -> Location:
+    return Location(f"{table.uri}/{quote(directory)}", table.options, sync=False)
 
 
 def remove_work(store: ObjectStore, directory: str, modified_by: datetime | None = None) -> int:
@@ -197,14 +212,15 @@ def remove_old_work(store: ObjectStore, key: SourceKey, now: datetime) -> int:
 
 @dataclass(frozen=True, slots=True)
 class WorkRemover:
-    """Pays the debt of a commit that took its rows from a work area: its data files are noted, the area goes."""
+    """Pays the debt of a commit that took its rows from work areas: its data files are noted, the areas go."""
 
     store: ObjectStore
 
     def pay(self, opened: Position, owed: Mapping[str, Any]) -> None:
-        """Note the files that the commit added, unless its entry is gone by now, and remove the area."""
+        """Note the files that the commit added, unless its entry is gone by now, and remove the areas."""
         if opened.parent is not None and opened.committed_at >= 0:
             with suppress(ObjectMissing):
                 entry = self.store.get(entry_path(opened.committed_at))
                 save_files(self.store, opened.key, opened.version, opened.parent.attempt, entry)
-        remove_work(self.store, str(owed["directory"]))
+        for directory in (owed["directory"], *owed.get("others", ())):
+            remove_work(self.store, str(directory))

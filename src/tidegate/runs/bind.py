@@ -130,5 +130,5 @@ def bind(
     positions = PositionStore(site)
     positions = positions.paying(tracker.payers(positions)).copying(_copy(project, site.key, tracker))
     limits = [limit for limit in (pipeline.max_concurrent_files, project.total_concurrency) if limit]
-    slots = min(limits) if limits and min(limits) < parallelism else parallelism * SLOTS_PER_CORE
+    slots = min([*limits, parallelism * SLOTS_PER_CORE])
     return BoundSource(pipeline, tracker.source, table_store, positions, tracker, parallelism, slots)

@@ -16,13 +16,14 @@ from tidegate.core.json_shape import is_newer
 from tidegate.errors import ConfigError, StateError, StorageError
 from tidegate.protocol.change import State
 from tidegate.protocol.documents import Mirror, read_recorded
-from tidegate.protocol.follow_ups import WorkArea, new_work_area, remove_old_work, remove_work
+from tidegate.protocol.follow_ups import WorkArea, new_work_area, remove_old_work, remove_work, work_areas
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.notes import Attempts, read_attempts
 from tidegate.protocol.open import StateUnreadable, way_out
 from tidegate.protocol.position import Payer, Position
 from tidegate.protocol.store import PositionStore
 from tidegate.specs.columns import ColumnSource
+from tidegate.specs.locations import Location
 from tidegate.specs.project import PipelineSpec, SourceSpec
 from tidegate.specs.units import UnitSource
 from tidegate.storage.port import ObjectStore
@@ -80,7 +81,8 @@ TrackerT_co = TypeVar("TrackerT_co", bound=StateKind, covariant=True)
 class BoundSource(Generic[SourceT_co, TrackerT_co]):
     """A source, its table, and the tracker that knows its state.
 
-    ``parallelism`` is how many tasks run at once, ``slots`` how many tasks a wave is dealt to.
+    ``parallelism`` is how many tasks run at once, ``slots`` how many are handed to the engine at once, so that it never
+    waits for the next.
     """
 
     pipeline: PipelineSpec
@@ -139,6 +141,11 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
     def new_work(self) -> WorkArea:
         """A work area for rows that no commit refers to yet."""
         return new_work_area(self.key, self.pipeline.sink.table)
+
+    @property
+    def work(self) -> Location:
+        """Where its work areas are."""
+        return work_areas(self.key, self.pipeline.sink.table)
 
     def drop_work(self, area: WorkArea) -> None:
         """Remove a work area that no commit refers to, if that is possible now."""

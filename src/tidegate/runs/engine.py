@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,10 +17,12 @@ from tidegate.specs.units import UnitSource
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidegate.sink.read_task import GroupResult, ReadTask
+    from tidegate.sink.finished import CommitLimits, FinishedGroup
+    from tidegate.sink.read_task import ReadTask
     from tidegate.sink.row_task import Batch, RowsWritten, RowTask, WorkRows
     from tidegate.sink.unit_task import ReplacedUnit
     from tidegate.sources.units.work import UnitWave, WaveResult
+    from tidegate.storage.port import Uploading
 
 
 class WaitingFrame(Frame, Protocol):
@@ -29,6 +31,37 @@ class WaitingFrame(Frame, Protocol):
     def columns(self, table: pa.Schema | None) -> pa.Schema:
         """The columns as they will be written into ``table``."""
         ...
+
+
+class Tasks(Protocol):
+    """Tasks that read groups of files, each begun as soon as there is room for it.
+
+    A context: what is left at its end is cancelled, and nothing of it counts.
+    """
+
+    @property
+    def count(self) -> int:
+        """How many groups were submitted and not handed over by :meth:`finished`."""
+
+    def submit(self, task: ReadTask, group: FileGroup) -> None:
+        """Read ``group`` as soon as there is room; groups with small numbers come first.
+
+        A task may read several groups, one after the other; each is handed over when it is finished.
+        """
+
+    def finished(self, seconds: float | None = None) -> list[FinishedGroup]:
+        """All that finished; waits for the first, at most so many seconds. Nothing where there is none to wait for.
+
+        A group may have failed by itself: its result says so, and covers nothing. Raises what ended a task otherwise.
+        """
+
+    def withdraw(self) -> list[FileGroup]:
+        """The groups that were not begun; they are not read any more."""
+
+    def __enter__(self) -> Tasks: ...
+
+    def __exit__(self, *error: object) -> None:
+        """Cancel what is left."""
 
 
 class Engine(Protocol):
@@ -42,14 +75,12 @@ class Engine(Protocol):
         """Whether reading can begin at once; otherwise a pass first tries to find out whether anything is new."""
 
     def prepare(self) -> None:
-        """Get ready: a deadline is better set after this, and several threads may use the engine then."""
+        """Get ready; several threads may use the engine then."""
 
-    def execute(
-        self, task: ReadTask, slots: Sequence[Sequence[FileGroup]], progress: Callable[[int], None]
-    ) -> tuple[GroupResult, ...]:
-        """Read every group of files; one task per slot. ``progress`` hears how many slots are done.
+    def tasks(self, most: int, limits: CommitLimits, uploading: Uploading) -> Tasks:
+        """Tasks that read groups of files, at most so many at once; ``uploading`` hears what they upload, if it can.
 
-        A group may have failed by itself: its result says so, and covers nothing.
+        None begins while so much is finished, and not handed over, that a commit of it would be due for each of them.
         """
 
     def frame(self, rows: WorkRows) -> WaitingFrame:

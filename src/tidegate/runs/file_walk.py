@@ -1,17 +1,16 @@
-"""The walk over a file source: discover, plan, read and commit, wave after wave, until nothing new is left."""
+"""The walk over a file source: discover, plan, read, and commit whenever that is due, until nothing new is left."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from datetime import datetime
-from itertools import accumulate
 
-from tidegate.core.files.plan import FileGroup, FileSlice, Plan
-from tidegate.core.files.state import Changed, Covered, Failed, FileOutcome, NotReached, Refused
-from tidegate.errors import LimitReached, TidegateError
+from tidegate.core.files.plan import FileGroup, Plan
+from tidegate.core.files.state import Changed, Covered, Failed, FileOutcome, Refused
+from tidegate.errors import LimitReached
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.protocol import notes
@@ -19,15 +18,16 @@ from tidegate.protocol.change import Change, Coverage
 from tidegate.protocol.position import Position
 from tidegate.runs.dead_letters import WrittenLetters, give_up_files
 from tidegate.runs.file_source import FileSource, SourceState, Step, plan_files
-from tidegate.runs.lanes import FrameCommit, TableColumnsPlan, as_read, resolve_columns
+from tidegate.runs.file_tasks import GroupQueue, outcomes_of
+from tidegate.runs.lanes import FrameLane, TableColumnsPlan, as_read, resolve_columns
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.staged import step_json
 from tidegate.schema.inference import Inference
+from tidegate.sink.finished import CommitLimits
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.storage.port import UploadCounts
 
-ADDS_PER_COMMIT = 10_000
 ROUNDS_FOR_CHANGED_FILES = 3
 FRACTION_FROM = 100
 """Lines from which on the share of bad ones says something."""
@@ -45,9 +45,8 @@ class FileWalk:
         self.names = run.names
         self.run_id = uuid7()
         self._shown = None if run.previous is None else type(run.previous.watermark).__name__
-        self._stalled = False
         self._limits = Limits(self.source)
-        self._frames: FrameCommit | None = None
+        self._frames: FrameLane | None = None
         self._inferred: Inference | None = None
 
     def go(self, position: Position) -> Position:
@@ -83,9 +82,8 @@ class FileWalk:
         return self.tracker.advance(self.run.state, plan, outcomes)
 
     def task(self, columns: TableColumnsPlan) -> ReadTask:
-        """What every task of a wave is told."""
-        deadline = None if self._stalled else time.time() + self.source.source.interval_secs
-        return columns.task(self.source.pipeline, self.source.source, deadline, self.run_id)
+        """What every task of a plan is told."""
+        return columns.task(self.source.pipeline, self.source.source, self.source.source.interval_secs, self.run_id)
 
     def rest(self, position: Position, plan: Plan) -> Position:
         """Nothing is to be read: fix the cold start, or show in the mirror that somebody looked."""
@@ -146,14 +144,11 @@ class FileWalk:
             run=self.run_id,
             ranges=_ranges(results) if staged else {},
         )
-        frames = self._frames if columns is not None else None
-        try:
-            change = change if frames is None or columns is None else frames.change(change, position, columns)
-            after = self.run.commit(position, change, written)
-        except TidegateError:
-            if frames is not None:
-                frames.drop()
-            raise
+        if self._frames is not None and columns is not None:
+            change = self._frames.change(change, position, columns)
+        after = self.run.commit(position, change, written)
+        if self._frames is not None and columns is not None:
+            self._frames.forget()
         self._inferred = None
         self.count(change, results)
         self._tell_step(before, step)
@@ -186,55 +181,52 @@ class FileWalk:
         return after
 
     def _carry_out(self, position: Position, plan: Plan) -> tuple[Position, bool, bool]:
-        """Read and commit the plan's units; the position reached, whether to plan again, whether files changed."""
+        """Read and commit the plan's groups; the position reached, whether to plan again, whether files changed."""
         run, source = self.run, self.source
         columns = resolve_columns(source, as_read(source, position), plan, run.emit)
         self._inferred = columns.inferred
-        left: tuple[FileGroup, ...] = plan.units
-        changed = False
-        while left and not run.stop.is_set():
-            self._frames = FrameCommit.of(source, run.engine, position, run.clock())
-            results = self._wave(columns, first_files(left, source.source.max_islands))
-            outcomes = outcomes_of(results)
-            self._tell_outcomes(outcomes, left)
-            self._limits.check(outcomes)
-            changed = changed or any(isinstance(outcome, Changed) for outcome in outcomes)
-            for group in [results] if self._frames else in_commits(results):
-                position, full = self._settle(position, plan, columns, group)
-                if full:
-                    return position, any(isinstance(outcome, Covered) for outcome in outcomes), changed
-            raise_failures(results)
-            left = self._left(left, outcomes)
-        return position, self._some_are_given_up(), changed
+        self._frames = FrameLane.of(source, run.engine, position, run.clock())
+        run.engine.prepare()
+        run.emit(events.WaveStarted(*self.names, len(plan.units), plan.files, plan.bytes))
+        queue = self._queue(plan, self.task(columns))
+        progressed = changed = False
+        started = time.monotonic()
+        try:
+            with closing(queue.batches(run.engine)) as batches:
+                for results in batches:
+                    run.emit(_wave_finished(*self.names, results, time.monotonic() - started))
+                    failpoint("runs.read")
+                    outcomes = outcomes_of(results)
+                    self._tell_outcomes(outcomes, plan.units)
+                    self._limits.check(outcomes)
+                    changed = changed or any(isinstance(outcome, Changed) for outcome in outcomes)
+                    progressed = progressed or any(isinstance(outcome, Covered) for outcome in outcomes)
+                    position, queue.is_full = self._settle(position, plan, columns, results)
+                    started = time.monotonic()
+        finally:
+            if self._frames is not None:
+                self._frames.drop()
+        return position, (queue.is_full and progressed) or self._some_are_given_up(), changed
+
+    def _queue(self, plan: Plan, task: ReadTask) -> GroupQueue:
+        run, source, sink, frames = self.run, self.source.source, self.source.pipeline.sink, self._frames
+        tasks = len(plan.units)
+        return GroupQueue(
+            plan.units,
+            (lambda group: task) if frames is None else (lambda group: frames.task(task)),
+            at_once=self.source.slots,
+            limits=CommitLimits(sink.commit_batch_files, source.interval_files, source.interval_secs),
+            uncommitted=source.max_islands,
+            stop=run.stop,
+            take=(lambda done: done.results) if frames is None else frames.take,
+            progress=lambda done, size: run.emit(events.WaveProgressed(*self.names, done, max(done, tasks), size)),
+            uploading=lambda files, parts: run.emit(events.UploadsChanged(*self.names, files, parts)),
+        )
 
     def _some_are_given_up(self) -> bool:
         """Whether a file has failed for the last time: the next plan makes it a dead letter."""
         failed = (each for _, each in self.run.state.unfinished() if isinstance(each, Failed))
         return any(each.attempts >= self.source.source.max_attempts for each in failed)
-
-    def _left(self, units: tuple[FileGroup, ...], outcomes: Sequence[FileOutcome]) -> tuple[FileGroup, ...]:
-        left = left_of(units, outcomes)
-        if left == units and self._stalled:
-            raise TidegateError(
-                f"{'/'.join(self.names)}: two waves in a row read nothing of {len(units)} units",
-                "look at the tasks' log; nothing was committed",
-            )
-        self._stalled = left == units
-        return left
-
-    def _wave(self, columns: TableColumnsPlan, units: Sequence[FileGroup]) -> tuple[GroupResult, ...]:
-        run = self.run
-        run.engine.prepare()
-        slots = deal(units, self.source.slots)
-        files, size = sum(unit.files for unit in units), sum(unit.bytes for unit in units)
-        run.emit(events.WaveStarted(*self.names, len(slots), files, size))
-        task = self.task(columns) if self._frames is None else self._frames.task(self.task(columns))
-        progressed = lambda done: run.emit(events.WaveProgressed(*self.names, done, len(slots)))  # noqa: E731
-        started = time.monotonic()
-        results = run.engine.execute(task, slots, progressed)
-        run.emit(_wave_finished(*self.names, results, time.monotonic() - started))
-        failpoint("runs.read")
-        return results
 
     def _settle(
         self, position: Position, plan: Plan, columns: TableColumnsPlan, results: Sequence[GroupResult]
@@ -285,31 +277,6 @@ class FileWalk:
             self.run.emit(events.WatermarkStateChanged(*self.names, old, new, state.value))
 
 
-def in_commits(results: Iterable[GroupResult]) -> Iterator[tuple[GroupResult, ...]]:
-    """Whole results in the order of their units, together as long as a commit does not grow too large."""
-    group: list[GroupResult] = []
-    adds = 0
-    for result in sorted(results, key=lambda result: result.number):
-        if group and adds + len(result.data_files) > ADDS_PER_COMMIT:
-            yield tuple(group)
-            group, adds = [], 0
-        group.append(result)
-        adds += len(result.data_files)
-    if group:
-        yield tuple(group)
-
-
-def first_files(units: Sequence[FileGroup], files: int) -> tuple[FileGroup, ...]:
-    """The first units with at most ``files`` files together, at least one: what may fail at once is bounded."""
-    total = accumulate(unit.files for unit in units)
-    return tuple(unit for unit, so_far in zip(units, total, strict=True) if so_far <= files) or tuple(units[:1])
-
-
-def outcomes_of(results: Iterable[GroupResult]) -> list[FileOutcome]:
-    """What became of each file."""
-    return [outcome for result in results for outcome in result.outcomes]
-
-
 def coverage_of(results: Iterable[GroupResult]) -> tuple[Coverage, ...]:
     """The record ranges that these results hold."""
     return covered_ranges(outcomes_of(results))
@@ -324,26 +291,6 @@ def covered_ranges(outcomes: Iterable[FileOutcome]) -> tuple[Coverage, ...]:
     )
 
 
-def left_of(units: Sequence[FileGroup], outcomes: Iterable[FileOutcome]) -> tuple[FileGroup, ...]:
-    """The units that are still to be read: files that were not reached, and the rest of those read in part."""
-    by_path = {outcome.path: outcome for outcome in outcomes}
-    left = (
-        FileGroup(unit.number, tuple(rest for each in unit.slices if (rest := _rest(each, by_path.get(each.path)))))
-        for unit in units
-    )
-    return tuple(unit for unit in left if unit.slices)
-
-
-def _rest(each: FileSlice, outcome: FileOutcome | None) -> FileSlice | None:
-    match outcome:
-        case None | NotReached():
-            return each
-        case Covered(eof=False, end=end):
-            return replace(each, start_record=end, rounds=each.rounds + 1)
-        case _:
-            return None
-
-
 def _ranges(results: Sequence[GroupResult]) -> dict[str, tuple[Coverage, ...]]:
     """By data file, what its task covered; only metas of staged files tell it."""
     covered = [(result, coverage_of([result])) for result in results]
@@ -351,7 +298,7 @@ def _ranges(results: Sequence[GroupResult]) -> dict[str, tuple[Coverage, ...]]:
 
 
 def _wave_finished(pipeline: str, source: str, results: Sequence[GroupResult], seconds: float) -> events.WaveFinished:
-    """What the tasks of a wave brought, added up for whoever listens."""
+    """What tasks brought that is committed together, added up for whoever listens."""
     files = [file for result in results for file in result.data_files]
     uploads = sum((result.uploads for result in results), UploadCounts())
     return events.WaveFinished(
@@ -368,28 +315,6 @@ def _wave_finished(pipeline: str, source: str, results: Sequence[GroupResult], s
         most_parts=uploads.most_parts,
         seconds=seconds,
     )
-
-
-def raise_failures(results: Iterable[GroupResult]) -> None:
-    """Raise what the first failed group met; to be called when the others need nothing more."""
-    for result in results:
-        if result.failure is not None:
-            raise result.failure
-
-
-def deal(units: Sequence[FileGroup], slots: int) -> tuple[tuple[FileGroup, ...], ...]:
-    """Groups dealt to at most ``slots`` tasks of about the same size; inside a task they keep the plan's order.
-
-    A task costs some tens of milliseconds however little it reads, so there are few of them; the largest groups
-    are dealt first, each to the emptiest slot.
-    """
-    loads = [0] * min(slots, len(units))
-    dealt: list[list[FileGroup]] = [[] for _ in loads]
-    for unit in sorted(units, key=lambda unit: (-unit.bytes, unit.number)):
-        emptiest = loads.index(min(loads))
-        loads[emptiest] += unit.bytes + 1
-        dealt[emptiest].append(unit)
-    return tuple(tuple(sorted(slot, key=lambda unit: unit.number)) for slot in dealt)
 
 
 class Limits:

@@ -7,6 +7,7 @@ functions.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -25,9 +26,10 @@ from tidegate.protocol.table import arrow_schema
 from tidegate.runs.engine import WaitingFrame
 from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import arrow_schema as arrow_schema_of
+from tidegate.sink.finished import CommitLimits, FinishedGroup
 from tidegate.sink.read_task import GroupResult, ReadTask, files_of, infer_files, list_files, scan_files
 from tidegate.sink.row_task import Batch, Greatest, RowsWritten, RowTask, WorkRows, write_batches
-from tidegate.sink.task import read_units
+from tidegate.sink.task import read_group
 from tidegate.sink.unit_columns import RecordBlocks
 from tidegate.sink.unit_share import carry_out_here
 from tidegate.sink.unit_task import ReplacedUnit
@@ -52,6 +54,7 @@ from tidegate.specs.project import FieldSpec, SchemaSpec
 from tidegate.specs.units import UnitSource
 from tidegate.specs.user_code import load_function
 from tidegate.storage.listing_scope import Scope
+from tidegate.storage.port import Uploading
 from tidegate.storage.stores import open_store
 
 
@@ -66,15 +69,13 @@ class InProcessEngine:
     def prepare(self) -> None:
         """Nothing to get ready."""
 
-    def execute(
-        self, task: ReadTask, slots: Sequence[Sequence[FileGroup]], progress: Callable[[int], None]
-    ) -> tuple[GroupResult, ...]:
-        """Read every group here, one after the other."""
-        results: list[GroupResult] = []
-        for number, slot in enumerate(slots):
-            results.extend(read_units(task, slot))
-            progress(number + 1)
-        return tuple(results)
+    def tasks(self, most: int, limits: CommitLimits, uploading: Uploading) -> SerialTasks:
+        """Tasks that are carried out here, one whenever somebody waits for it."""
+        return SerialTasks(lambda task, group: self.read(task, group, uploading))
+
+    def read(self, task: ReadTask, group: FileGroup, uploading: Uploading) -> tuple[GroupResult, ...]:
+        """One task: read a group here."""
+        return tuple(read_group(task, group, uploading))
 
     def frame(self, rows: WorkRows) -> WaitingFrame:
         """Not without Spark."""
@@ -112,6 +113,39 @@ class InProcessEngine:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+class SerialTasks:
+    """Tasks, one after the other in the thread that waits for them."""
+
+    def __init__(self, read: Callable[[ReadTask, FileGroup], tuple[GroupResult, ...]]) -> None:
+        self._read = read
+        self._waiting: list[tuple[ReadTask, FileGroup]] = []
+
+    @property
+    def count(self) -> int:
+        return len(self._waiting)
+
+    def submit(self, task: ReadTask, group: FileGroup) -> None:
+        insort(self._waiting, (task, group), key=lambda each: each[1].number)
+
+    def finished(self, seconds: float | None = None) -> list[FinishedGroup]:
+        """The next of them, carried out now."""
+        if not self._waiting:
+            return []
+        task, group = self._waiting.pop(0)
+        return [FinishedGroup(task, group, self._read(task, group))]
+
+    def withdraw(self) -> list[FileGroup]:
+        groups = [group for _, group in self._waiting]
+        self._waiting.clear()
+        return groups
+
+    def __enter__(self) -> SerialTasks:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._waiting.clear()
 
 
 def _needs_spark(pipeline: str, why: str) -> EnvironmentProblem:

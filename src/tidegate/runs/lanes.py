@@ -19,6 +19,7 @@ from tidegate.errors import ReplacesTable, SourceError, TidegateError, Unsupport
 from tidegate.formats.samples import SAMPLED_LINES, Sampler, spread
 from tidegate.observe.events import Emit, Notice
 from tidegate.protocol.change import Change
+from tidegate.protocol.follow_ups import WorkArea
 from tidegate.protocol.notes import InferredSchema
 from tidegate.protocol.position import Position
 from tidegate.protocol.table import schema_json
@@ -34,8 +35,10 @@ from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FileSource
 from tidegate.schema.inference import Inference, check_agreement
 from tidegate.schema.types import field_specs
+from tidegate.sink.finished import FinishedGroup
+from tidegate.sink.parquet_file import FinishedFile
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning, table_schema
-from tidegate.sink.read_task import ReadTask, read_task
+from tidegate.sink.read_task import GroupResult, ReadTask, read_task
 from tidegate.sink.row_task import WorkRows
 from tidegate.spark.jars import S3
 from tidegate.specs.project import FieldSpec, PathSource, PipelineSpec
@@ -55,9 +58,9 @@ class TableColumnsPlan:
     partition_columns: tuple[str, ...]
     inferred: Inference | None = None
 
-    def task(self, pipeline: PipelineSpec, source: PathSource, deadline: float | None, run: str = "") -> ReadTask:
+    def task(self, pipeline: PipelineSpec, source: PathSource, seconds: float | None, run: str = "") -> ReadTask:
         """The task that reads units of ``source`` into these columns; ``run`` names the run in dead letters."""
-        return read_task(pipeline, source, self.fields, self.existing, deadline=deadline, run=run)
+        return read_task(pipeline, source, self.fields, self.existing, seconds=seconds, run=run)
 
 
 def resolve_columns(bound: FileSource, opened: Position, plan: Plan, emit: Emit) -> TableColumnsPlan:
@@ -211,19 +214,23 @@ def as_read(source: FileSource, opened: Position) -> Position:
     return replace(opened, schema_json=schema_json(without_filled(table, opened.schema_json)), partition_columns=kept)
 
 
-class FrameCommit:
-    """One commit of the DataFrame lane, from decoding to what is committed."""
+class FrameLane:
+    """The DataFrame lane of one plan, from decoding to what is committed.
+
+    Each task has a work area of its own, so that any of them can be committed while others are under way.
+    """
 
     def __init__(self, source: FileSource, engine: Engine, now: datetime) -> None:
         self._source = source
         self._engine = engine
+        self._areas: dict[str, WorkArea] = {}
+        self._owed: list[WorkArea] = []
         source.clean_work(now)
         announce(source.pipeline.sink.table)
-        self._area = source.new_work()
 
     @classmethod
-    def of(cls, source: FileSource, engine: Engine, opened: Position, now: datetime) -> FrameCommit | None:
-        """The work of a commit on top of ``opened``; None where the Arrow lane does it."""
+    def of(cls, source: FileSource, engine: Engine, opened: Position, now: datetime) -> FrameLane | None:
+        """The lane on top of ``opened``; None where the Arrow lane does it."""
         reasons = frame_reasons(source, opened)
         if reasons and source.positions.staged:
             raise UnsupportedTable(
@@ -233,20 +240,33 @@ class FrameCommit:
         return cls(source, engine, now) if reasons else None
 
     def task(self, task: ReadTask) -> ReadTask:
-        """The same task, writing whole files into the work area."""
-        return replace(task, table=self._area.location, whole_files=True)
+        """The same task, writing whole files into a work area."""
+        area = self._source.new_work()
+        self._areas[area.location.uri] = area
+        return replace(task, table=area.location, whole_files=True)
+
+    def take(self, done: FinishedGroup) -> tuple[GroupResult, ...]:
+        """The results of a task, with data files as :meth:`change` wants them."""
+        return tuple(replace(each, data_files=self.placed(done.task, each.data_files)) for each in done.results)
+
+    def placed(self, task: ReadTask, files: Sequence[FinishedFile]) -> tuple[FinishedFile, ...]:
+        """Files that ``task`` wrote, with paths below all work areas of the source instead of its own."""
+        name = self._areas[task.table.uri].name
+        return tuple(replace(file, path=f"{name}/{file.path}") for file in files)
 
     def change(self, change: Change, opened: Position, columns: TableColumnsPlan) -> Change:
         """``change`` with the rows as Spark will write them, in the place of the decoded files."""
         files = tuple(file.path for file in change.data_files)
-        debts = (*change.debts, self._area.debt())
+        used = {path.partition("/")[0] for path in files}
+        self._owed = [area for area in self._areas.values() if area.name in used]
+        debts = (*change.debts, *(area.debt(self._owed[1:]) for area in self._owed[:1]))
         if not files and opened.table_id is not None:
             return replace(change, schema=None, partition_columns=(), debts=debts)
         pipeline = self._source.pipeline
         keys = columns.partition_columns
         sizes = tuple(file.size for file in change.data_files)
         rows = sum(file.record_count for file in change.data_files)
-        frame = self._engine.frame(WorkRows(pipeline, self._area.location, files, columns.table, keys, sizes, rows))
+        frame = self._engine.frame(WorkRows(pipeline, self._source.work, files, columns.table, keys, sizes, rows))
         return replace(
             change,
             data_files=(),
@@ -257,6 +277,12 @@ class FrameCommit:
             debts=debts,
         )
 
+    def forget(self) -> None:
+        """The last change is committed: its follow-ups remove the work areas that it took."""
+        for area in self._owed:
+            del self._areas[area.location.uri]
+
     def drop(self) -> None:
-        """Remove the work area of a commit that was not made, if that is possible now."""
-        self._source.drop_work(self._area)
+        """Remove the work areas that no commit took, if that is possible now."""
+        for area in self._areas.values():
+            self._source.drop_work(area)

@@ -60,10 +60,10 @@ _MEGABYTE = 1024 * 1024
 class ReadTask:
     """Everything a task needs besides its unit; picklable.
 
-    ``file_schema`` is the Arrow schema of the files to write, in IPC form. ``deadline`` is a moment in Unix
-    seconds. ``letters`` says where bad lines go; without it, the first refuses its file, or with ``fail_run`` ends the
-    task. Without ``whole_files`` a large file may be left in the middle, which is only right where a bad line further
-    down does not refuse the whole file. ``has_native`` says that the driver has the native reader of JSON.
+    ``file_schema`` is the Arrow schema of the files to write, in IPC form. ``seconds`` is the time that the task has,
+    from its start. ``letters`` says where bad lines go; without it, the first refuses its file, or with ``fail_run``
+    ends the task. Without ``whole_files`` a large file may be left in the middle, which is only right where a bad line
+    further down does not refuse the whole file. ``has_native`` says that the driver has the native reader of JSON.
     """
 
     source: Location
@@ -80,7 +80,7 @@ class ReadTask:
     metadata_columns: tuple[str, ...] = ()
     writer: WriterSettings = field(default_factory=WriterSettings)
     commit_batch_files: int = 10
-    deadline: float | None = None
+    seconds: float | None = None
     held_bytes: int = HELD_BYTES
     whole_files: bool = True
     letters: DeadLetterTarget | None = None
@@ -94,7 +94,7 @@ def read_task(
     fields: tuple[FieldSpec, ...],
     table: pa.Schema | None = None,
     *,
-    deadline: float | None = None,
+    seconds: float | None = None,
     run: str = "",
 ) -> ReadTask:
     """The task for one source; ``table`` is the table's schema now, whose wider types are written."""
@@ -120,7 +120,7 @@ def read_task(
         metadata_columns=sink.metadata_columns,
         writer=writer_settings(sink),
         commit_batch_files=sink.commit_batch_files,
-        deadline=deadline,
+        seconds=seconds,
         whole_files=pipeline.error_handling.on_bad_record is OnBadRecord.FAIL_FILE,
         letters=letter_place(pipeline, source, fields, run),
         fail_run=pipeline.error_handling.on_bad_record is OnBadRecord.FAIL_RUN,

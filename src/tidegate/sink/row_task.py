@@ -44,7 +44,8 @@ class WorkRows:
     """What one commit of the DataFrame lane is about to write.
 
     ``files`` are those that count, relative to ``work``: others in there were left by tasks that were tried again.
-    Partition columns are in ``columns`` and, as directories, in the paths. ``partitioned_by`` is how a table that does
+    Partition columns are in ``columns`` and, as directories, in the paths; directories above those are work areas of
+    single tasks. ``partitioned_by`` is how a table that does
     not exist yet is to be partitioned. ``sizes`` are those of the files in bytes, and ``rows`` how many are in
     them: both are compared with what a statement finds.
     """

@@ -44,40 +44,37 @@ from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning
 from tidegate.sink.read_task import GroupResult, ReadTask, open_format
 from tidegate.sink.writer import RollingWriter
 from tidegate.specs.project import Format
-from tidegate.storage.port import ObjectStore
+from tidegate.storage.port import ObjectStore, Uploading
 from tidegate.storage.stores import open_store
 
 
-def read_units(task: ReadTask, units: Iterable[FileGroup]) -> Iterator[GroupResult]:
-    """Read units one after the other; past the deadline only the first is begun, the others are not reached.
+def read_group(task: ReadTask, group: FileGroup, uploading: Uploading | None = None) -> Iterator[GroupResult]:
+    """Read a group of files: one result, or several that tell of each file together; ``uploading`` hears of uploads.
 
-    A unit that its storage fails is given as a failure, so that the others count. Where memory runs out, the files of
-    the unit are read one by one, and only those are refused for which it runs out again.
+    A group that its storage fails is given as a failure. Where memory runs out, its files are read one by one, and only
+    those are refused for which it runs out again; past the time limit the others are not reached.
     """
-    for position, unit in enumerate(units):
-        if position and task.deadline is not None and time.time() >= task.deadline:
-            yield GroupResult(unit.number, tuple(NotReached(each.path) for each in unit.slices))
-        else:
-            yield from _results(task, unit)
-
-
-def _results(task: ReadTask, unit: FileGroup) -> Iterator[GroupResult]:
+    started = time.monotonic()
     problem = ""
     try:
-        result = read_unit(task, unit)
+        result = read_unit(task, group, uploading)
     except StorageError as error:
-        result = GroupResult.of_failure(unit, error)
+        result = GroupResult.of_failure(group, error)
     except BaseException as error:
         problem = _breakdown(error)
-        if not problem or not unit.files:
+        if not problem or not group.files:
             raise
     if not problem:
         yield result
-    elif unit.files > 1:
-        yield from read_units(task, [FileGroup(unit.number, (each,)) for each in unit.slices])
+    elif group.files == 1:
+        (each,) = group.slices
+        yield GroupResult(group.number, (Refused(each.path, each.size, each.etag, escape_halves(problem)),))
     else:
-        (each,) = unit.slices
-        yield GroupResult(unit.number, (Refused(each.path, each.size, each.etag, escape_halves(problem)),))
+        for position, each in enumerate(group.slices):
+            if position and task.seconds is not None and time.monotonic() - started >= task.seconds:
+                yield GroupResult(group.number, (NotReached(each.path),))
+            else:
+                yield from read_group(task, FileGroup(group.number, (each,)), uploading)
 
 
 def _breakdown(error: BaseException) -> str:
@@ -89,10 +86,10 @@ def _breakdown(error: BaseException) -> str:
     return ""
 
 
-def read_unit(task: ReadTask, unit: FileGroup) -> GroupResult:
+def read_unit(task: ReadTask, unit: FileGroup, uploading: Uploading | None = None) -> GroupResult:
     """Read one unit. What it returns is complete and durable; an error means that nothing counts."""
     keep_memory()
-    with contextlib.closing(GroupWalk(task)) as walk:
+    with contextlib.closing(GroupWalk(task, uploading)) as walk:
         result = walk.read(unit)
     failpoint("sink.unit.after")
     return result
@@ -128,9 +125,12 @@ def _denials() -> Iterator[None]:
 class GroupWalk:
     """One unit under way."""
 
-    def __init__(self, task: ReadTask) -> None:
+    def __init__(self, task: ReadTask, uploading: Uploading | None = None) -> None:
         self._task = task
+        self._started = time.monotonic()
         self._table = open_store(task.table)
+        if uploading is not None:
+            self._table.uploads.listen = uploading
         self._fetch = Fetcher(open_store(task.source))
         partitioning = Partitioning(task.partition_by, arrow_schema(task.fields))
         self._format = open_format(task, partitioning)
@@ -142,7 +142,6 @@ class GroupWalk:
 
     def read(self, unit: FileGroup) -> GroupResult:
         """Read file after file until the unit is done or enough is written, at least one; then close every file."""
-        started = time.monotonic()
         outcomes = self._read_files(unit)
         files, letters = self._landing.finish()
         return GroupResult(
@@ -152,7 +151,7 @@ class GroupWalk:
             rows=sum(file.record_count for file in files),
             letter_files=letters,
             unknown_fields={escape_halves(name): count for name, count in self._format.unknown.items() if count},
-            seconds=time.monotonic() - started,
+            seconds=time.monotonic() - self._started,
             uploads=self._table.uploads.counts,
             bad_kinds=self._landing.bad_kinds(),
             lacks_native=self._task.has_native and self._lines is not None and find_native() is None,
@@ -180,7 +179,7 @@ class GroupWalk:
         return self._landing.files >= self._task.commit_batch_files << min(rounds, 20)
 
     def _is_late(self) -> bool:
-        return self._task.deadline is not None and time.time() >= self._task.deadline
+        return self._task.seconds is not None and time.monotonic() - self._started >= self._task.seconds
 
     def _opened(self, each: FileSlice) -> BinaryIO:
         failpoint("sink.file.before", each.path)

@@ -1,18 +1,24 @@
 """The process that Spark forks its Python workers from, with everything a task needs already loaded.
 
 Spark ends workers that were idle for a minute, so a run that polls would load its modules anew in every poll: a
-second of each core. Loaded before the fork they are shared. Nothing here may open a client or start a thread:
+second of each core. Loaded before the fork they are shared. Workers collect garbage after each task; what is loaded
+here is frozen, so that they need not look through it every time. Nothing here may open a client or start a thread:
 what has is not safe to fork.
 """
 
 from __future__ import annotations
 
+import gc
+
 import pandas  # noqa: F401  # Spark's own workers load it for Arrow functions
 from pyspark.daemon import manager
 
-import tidegate.sink.task  # noqa: F401
+import tidegate.sink.task
+import tidegate.spark.tasks  # noqa: F401
 from tidegate.sink.parquet_file import keep_memory
 
 if __name__ == "__main__":
     keep_memory()
+    gc.collect()
+    gc.freeze()
     manager()

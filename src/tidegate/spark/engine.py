@@ -1,4 +1,4 @@
-"""The Arrow lane: units of a plan as ``mapInArrow`` tasks, one Spark job per wave, results collected once.
+"""The Arrow lane: groups of files as ``mapInArrow`` tasks, one Spark job each, whose results are collected once.
 
 Only what the driver received counts: a retried or speculative attempt leaves files nobody refers to, never rows.
 Works the same on classic sessions and on Spark Connect; no RDD code.
@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.files.plan import FileGroup
 from tidegate.core.files.state import Refused
 from tidegate.errors import RunStopped, TidegateError
+from tidegate.sink.finished import CommitLimits
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.sink.row_task import WorkRows
 from tidegate.sources.reader import Reader
@@ -27,9 +27,12 @@ from tidegate.spark.readers.iceberg import IcebergReader
 from tidegate.spark.readers.jdbc import JdbcReader
 from tidegate.spark.readers.reader import FunctionReader
 from tidegate.spark.readers.tables import TableReader
-from tidegate.spark.tasks import WorkerEnded, cause, read_slots, run_tasks, slot_frame, worker_ended
+from tidegate.spark.reports import ReportAddress, ReportListener
+from tidegate.spark.task_pool import POLL_SECONDS, JobTag, Parts, TaskPool, Turns, is_fresh
+from tidegate.spark.tasks import Part, WorkerEnded, cause, read_in_task, run_tasks, slot_frame, worker_ended
 from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableFormat, TableRead
 from tidegate.specs.project import SchemaSpec, SparkSpec
+from tidegate.storage.port import Uploading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,13 +44,13 @@ if TYPE_CHECKING:
     from tidegate.spark.frames import SparkFrame
     from tidegate.specs.units import UnitSource
 
-_POLL_SECONDS = 0.25
 
-_Slots = Sequence[Sequence[FileGroup]]
+ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
+"""Settings by which a cluster says that nothing of its data goes over the network in the clear."""
 
 
 class SparkEngine:
-    """Runs units on Spark; starts the session when the first wave needs it.
+    """Executes on Spark; starts the session when it is first needed.
 
     ``delta`` is asked then whether Spark itself will have to read or write Delta tables, ``packages`` what else it
     needs.
@@ -71,6 +74,9 @@ class SparkEngine:
         self._packages = packages
         self._session: SparkSession | None = None
         self._started = False
+        self._turns = Turns()
+        self._listener: ReportListener | None = None
+        self._is_reached = self._was_tried = False
 
     def session(self) -> SparkSession:
         """The running session, started on first use."""
@@ -95,71 +101,118 @@ class SparkEngine:
         """Start the session."""
         self.session()
 
-    def execute(
-        self, task: ReadTask, slots: Sequence[Sequence[FileGroup]], progress: Callable[[int], None]
-    ) -> tuple[GroupResult, ...]:
-        """Read every unit; one task per slot, which takes its units one after the other.
+    def tasks(self, most: int, limits: CommitLimits, uploading: Uploading) -> TaskPool:
+        """Tasks that read groups of files, each a Spark job of its own; at most so many at once."""
+        session = self.session()
+        if self._listener is None and not _is_connect(session):
+            self._listen(session)
+        tags, is_reached = JobTag(session), lambda: self._is_reached
+        return TaskPool(self._read_parts, is_reached, most, limits, uploading, tags, self._stop, self._grace_secs)
+
+    def _listen(self, session: Any) -> None:
+        """Let tasks report to this process; whether they can is known at once where all is on one machine.
+
+        Reports hold the least and greatest values of columns, and are not encrypted: a cluster that encrypts has none.
+        """
+        settings, is_local = session.sparkContext.getConf(), session.sparkContext.master.startswith("local")
+        if not is_local and any(settings.get(key, "false") == "true" for key in ENCRYPTED):
+            return
+        host = "127.0.0.1" if is_local else settings.get("spark.driver.host", "127.0.0.1")
+        with contextlib.suppress(OSError):
+            self._listener = ReportListener(host, host if is_local else "")
+            self._is_reached = self._was_tried = is_local
+
+    def _read_parts(self, parts: Parts) -> None:
+        """One task over several groups, whose results it reports one by one.
+
+        Where nobody knows yet whether tasks can reach this process, the first one shows it.
+        """
+        listener = self._listener
+        may_report = self._is_reached or not self._was_tried
+        if listener is None or not may_report or not is_fresh(parts.parts[0]):
+            for number, (task, group) in enumerate(parts.parts):
+                parts.take(number, self.read(task, group))
+            return
+        self._was_tried = True
+
+        def receive(number: int, results: tuple[GroupResult, ...]) -> None:
+            self._is_reached = True
+            parts.report(number, results)
+
+        report_to = listener.expect(receive, parts.uploads)
+        try:
+            with self._turns.beside_others():
+                for number, results in self._job(parts.parts, report_to):
+                    parts.take(number, results)
+        except WorkerEnded:
+            for number in parts.left():
+                parts.take(number, self.read(*parts.parts[number]))
+        finally:
+            listener.forget(report_to)
+
+    def read(self, task: ReadTask, group: FileGroup) -> tuple[GroupResult, ...]:
+        """One task: read a group. Several threads may ask at once.
 
         A file that ends the worker that reads it (a crash in native code, the memory limit, a signal) is refused, and
         the others are read. What failed before is read in a job of its own, so that it takes no other along.
 
-        Raises :class:`TidegateError` when Spark gave up on a task or the run was stopped; then nothing counts.
+        Raises :class:`TidegateError` when Spark gave up on the task or the run was stopped; then nothing counts.
         """
-        now = _lasting(task)
-        fresh, failed_before = _apart(slots)
-        results = self._read(now, fresh, progress) if fresh else ()
-        return (*results, *(self._read(now, failed_before, progress) if failed_before else ()))
+        return tuple(result for part in _apart(group) for result in self._read(task, part))
 
-    def _read(
-        self, task: Callable[[], ReadTask], slots: _Slots, progress: Callable[[int], None]
-    ) -> tuple[GroupResult, ...]:
-        """Read every unit; where that ends a worker, find out which files it is about."""
+    def _read(self, task: ReadTask, group: FileGroup) -> Iterable[GroupResult]:
+        """Read the group; where that ends a worker, find out which files it is about."""
         try:
-            return self._job(task(), slots, progress)
+            with self._turns.beside_others():
+                return self._group(task, group)
         except WorkerEnded as ended:
-            self._check_workers(task())
-            return tuple(self._apart_from_what_ended(task, slots, ended))
+            with self._turns.alone():
+                self._check_workers(task)
+                return tuple(self._apart_from_what_ended(task, group, ended))
 
-    def _apart_from_what_ended(
-        self, task: Callable[[], ReadTask], slots: _Slots, ended: WorkerEnded
-    ) -> Iterator[GroupResult]:
-        """The units of a job that ended a worker, in ever smaller jobs; only a file that was alone is to blame."""
-        lone = _lone(slots)
-        if lone is not None:
-            yield self._blamed(task, lone, ended)
+    def _apart_from_what_ended(self, task: ReadTask, group: FileGroup, ended: WorkerEnded) -> Iterator[GroupResult]:
+        """The files of a job that ended a worker, in ever smaller jobs; only a file that was alone is to blame."""
+        if group.files == 1:
+            yield from self._blamed(task, group, ended)
             return
-        for half in _halves(slots):
+        for half in _halves(group):
             try:
-                yield from self._job(task(), half, _ignore)
+                yield from self._group(task, half)
             except WorkerEnded as again:
                 yield from self._apart_from_what_ended(task, half, again)
 
-    def _blamed(self, task: Callable[[], ReadTask], unit: FileGroup, ended: WorkerEnded) -> GroupResult:
-        """The result of a unit whose only file ended a worker, if it does so a second time: once may be chance."""
+    def _blamed(self, task: ReadTask, group: FileGroup, ended: WorkerEnded) -> Iterable[GroupResult]:
+        """The result of a group whose only file ended a worker, if it does so a second time: once may be chance."""
         try:
-            (result,) = self._job(task(), ((unit,),), _ignore)
-            return result
+            return self._group(task, group)
         except WorkerEnded as again:
             ended = again
-        (each,) = unit.slices
-        return GroupResult(unit.number, (Refused(each.path, each.size, each.etag, f"ended the worker ({ended.how})"),))
+        (each,) = group.slices
+        reason = f"ended the worker ({ended.how})"
+        return (GroupResult(group.number, (Refused(each.path, each.size, each.etag, reason),)),)
 
     def _check_workers(self, task: ReadTask) -> None:
         """Raise where a worker ends that reads no file at all: then no file is to blame."""
         try:
-            self._job(task, ((FileGroup(0, ()),),), _ignore)
+            self._group(task, FileGroup(0, ()))
         except WorkerEnded as ended:
             raise TidegateError(
                 f"Spark gave up on a task: Python workers end before they read a file ({ended.how})",
-                "nothing was committed; look at the memory of the machine, and at the Python packages of its workers",
+                "nothing of it was committed; look at the memory of the machine, and at the Python packages of its"
+                " workers",
             ) from ended
 
-    def _job(self, task: ReadTask, slots: _Slots, progress: Callable[[int], None]) -> tuple[GroupResult, ...]:
-        """One job; :class:`WorkerEnded` where a Python worker, or a whole executor, ended in a task."""
-        session = self.session()
+    def _group(self, task: ReadTask, group: FileGroup) -> tuple[GroupResult, ...]:
+        """A job for one group."""
+        ((_, results),) = self._job(((task, group),), None)
+        return results
+
+    def _job(
+        self, parts: Sequence[Part], report_to: ReportAddress | None
+    ) -> Iterator[tuple[int, tuple[GroupResult, ...]]]:
+        """One job of one task; :class:`WorkerEnded` where a Python worker, or a whole executor, ended in it."""
         try:
-            with self._watching(session, progress):
-                results = run_tasks(slot_frame(session, len(slots)), read_slots, task, [list(slot) for slot in slots])
+            found = run_tasks(slot_frame(self.session(), 1), read_in_task, tuple(parts), report_to)
         except Exception as error:
             if self._stop.is_set():
                 raise RunStopped("stopped while tasks were reading; their files are read again next time") from error
@@ -168,12 +221,12 @@ class SparkEngine:
                 raise ended from error
             raise TidegateError(
                 f"Spark gave up on a task: {cause(error)}",
-                "nothing was committed; the same files are read again by the next run",
+                "nothing of it was committed; the same files are read again by the next run",
             ) from error
-        for each in results:
+        for each in found:
             if isinstance(each, TidegateError):
                 raise each
-        return tuple(results)
+            yield each
 
     def frame(self, rows: WorkRows) -> SparkFrame:
         """Decoded rows, to be written by Spark."""
@@ -206,7 +259,7 @@ class SparkEngine:
 
         session = self.session()
         try:
-            with self._watching(session, lambda done: None):
+            with self._watching(session):
                 return write_rows(frame, task)
         except TidegateError as error:
             if self._stop.is_set():
@@ -224,7 +277,7 @@ class SparkEngine:
         from tidegate.spark.work_units import carry_out
 
         session = self.session()
-        with self._watching(session, lambda done: None):
+        with self._watching(session):
             return carry_out(session, wave, self._stop.is_set)
 
     def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> SparkFrame:
@@ -235,16 +288,19 @@ class SparkEngine:
 
     def close(self) -> None:
         """Stop the session, if this lane started one."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
         if self._session is not None and self._started:
             with contextlib.suppress(Exception):  # a signal to the whole group has ended the JVM before us
                 self._session.stop()
         self._session = None
 
     @contextlib.contextmanager
-    def _watching(self, session: SparkSession, progress: Callable[[int], None]) -> Iterator[None]:
-        """While inside: report finished tasks; cancel the job when the run was told to stop and grace is over."""
+    def _watching(self, session: SparkSession) -> Iterator[None]:
+        """While inside: cancel the job when the run was told to stop and grace is over."""
         finished = threading.Event()
-        watcher = threading.Thread(target=self._watch, args=(session, progress, finished), daemon=True)
+        watcher = threading.Thread(target=self._watch, args=(session, finished), daemon=True)
         watcher.start()
         try:
             yield
@@ -252,57 +308,26 @@ class SparkEngine:
             finished.set()
             watcher.join()
 
-    def _watch(self, session: SparkSession, progress: Callable[[int], None], finished: threading.Event) -> None:
+    def _watch(self, session: SparkSession, finished: threading.Event) -> None:
         stopped_at: float | None = None
-        while not finished.wait(_POLL_SECONDS):
-            progress(_tasks_done(session))
+        while not finished.wait(POLL_SECONDS):
             if self._stop.is_set():
                 stopped_at = stopped_at or time.monotonic()
                 if time.monotonic() - stopped_at > self._grace_secs:
                     _cancel(session)
 
 
-def _apart(slots: _Slots) -> tuple[_Slots, _Slots]:
-    """The units without the files that have failed before, and these, each by itself."""
-    fresh = [[unit for unit in map(_fresh, slot) if unit.slices] for slot in slots]
-    failed = [
-        [FileGroup(unit.number, (each,))] for slot in slots for unit in slot for each in unit.slices if each.attempts
-    ]
-    return [slot for slot in fresh if slot], failed
+def _apart(group: FileGroup) -> Iterator[FileGroup]:
+    """The group without the files that have failed before, and these, each by itself."""
+    fresh = tuple(each for each in group.slices if not each.attempts)
+    if fresh:
+        yield FileGroup(group.number, fresh)
+    yield from (FileGroup(group.number, (each,)) for each in group.slices if each.attempts)
 
 
-def _fresh(unit: FileGroup) -> FileGroup:
-    return FileGroup(unit.number, tuple(each for each in unit.slices if not each.attempts))
-
-
-def _halves(slots: _Slots) -> tuple[_Slots, ...]:
-    """The same in two jobs: half of the tasks, of the only task's units, or of the only unit's files."""
-    if len(slots) > 1:
-        return slots[: len(slots) // 2], slots[len(slots) // 2 :]
-    (units,) = slots
-    if len(units) > 1:
-        return (units[: len(units) // 2],), (units[len(units) // 2 :],)
-    (unit,) = units
-    half = unit.files // 2
-    return ((FileGroup(unit.number, unit.slices[:half]),),), ((FileGroup(unit.number, unit.slices[half:]),),)
-
-
-def _lone(slots: _Slots) -> FileGroup | None:
-    """The only unit, if it has one file only."""
-    units = [unit for slot in slots for unit in slot]
-    return units[0] if len(units) == 1 and units[0].files == 1 else None
-
-
-def _lasting(task: ReadTask) -> Callable[[], ReadTask]:
-    """The task with as much time as it has now, whenever it is asked for."""
-    if task.deadline is None:
-        return lambda: task
-    seconds = task.deadline - time.time()
-    return lambda: replace(task, deadline=time.time() + seconds)
-
-
-def _ignore(done: int) -> None:
-    """Nobody follows the progress of a job that only finds something out."""
+def _halves(group: FileGroup) -> tuple[FileGroup, FileGroup]:
+    half = group.files // 2
+    return FileGroup(group.number, group.slices[:half]), FileGroup(group.number, group.slices[half:])
 
 
 def open_reader(session: SparkSession, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
@@ -324,14 +349,6 @@ def open_reader(session: SparkSession, source: ColumnSource, schema: SchemaSpec,
 
 def _is_connect(session: Any) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
-
-
-def _tasks_done(session: Any) -> int:
-    if _is_connect(session):
-        return 0
-    tracker = session.sparkContext.statusTracker()
-    stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
-    return sum(stage.numCompletedTasks for stage in stages if stage is not None)
 
 
 def _cancel(session: Any) -> None:

@@ -13,6 +13,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tidegate.errors import (
@@ -245,8 +247,13 @@ def read_rows(session: SparkSession, rows: WorkRows) -> DataFrame:
     if not rows.files:
         return session.createDataFrame([], schema)
     work = reach(session, rows.work)
-    paths = [f"{work}/{each}" for each in rows.files]
-    return session.read.schema(schema).option("basePath", work).parquet(*paths).select(*map(quote, schema.names))
+    bases: dict[str, list[str]] = {}
+    for path in rows.files:
+        above = takewhile(lambda part: "=" not in part, path.split("/")[:-1])
+        bases.setdefault("/".join([work, *above]), []).append(f"{work}/{path}")
+    read = session.read.schema(schema)
+    frames = [read.option("basePath", base).parquet(*paths) for base, paths in bases.items()]
+    return reduce(type(frames[0]).unionAll, frames).select(*map(quote, schema.names))
 
 
 def check_there(rows: WorkRows) -> None:

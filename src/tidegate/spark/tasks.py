@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tidegate.core.files.plan import FileGroup
 from tidegate.errors import TidegateError
 from tidegate.sink.read_task import GroupResult, ReadTask
-from tidegate.sink.task import read_units
+from tidegate.sink.task import read_group
+from tidegate.spark.reports import ReportAddress
 from tidegate.specs.masking import Mask, shorten
 
 if TYPE_CHECKING:
@@ -55,15 +56,30 @@ def _pickle_results(
         yield pa.record_batch({"result": [pickle.dumps(result)]})
 
 
-def read_slots(
-    batches: Iterator[pa.RecordBatch], task: ReadTask, slots: Sequence[Sequence[FileGroup]]
-) -> Iterator[GroupResult | TidegateError]:
-    """Read the groups of each slot; an error of ours travels as a value, so that the driver knows it by its class."""
+Part = tuple[ReadTask, FileGroup]
+"""A group of files, and how it is read."""
+
+
+def read_in_task(
+    batches: Iterator[pa.RecordBatch], parts: Sequence[Part], report_to: ReportAddress | None
+) -> Iterator[tuple[int, tuple[GroupResult, ...]] | TidegateError]:
+    """Read group after group: the number of each, and its results, which are also reported as soon as they are there.
+
+    An error of ours travels as a value, so that the driver knows it by its class.
+    """
+    report = None if report_to is None else report_to.open()
     try:
-        for slot in slot_numbers(batches):
-            yield from read_units(task, slots[slot])
+        for _ in slot_numbers(batches):
+            for number, (task, group) in enumerate(parts):
+                results = tuple(read_group(task, group, None if report is None else report.uploading))
+                if report is not None:
+                    report.result(number, results)
+                yield number, results
     except TidegateError as error:
         yield error
+    finally:
+        if report is not None:
+            report.close()
 
 
 class Packed:

@@ -157,12 +157,17 @@ class UploadCounts:
         )
 
 
+Uploading = Callable[[int, int], None]
+"""Hears how many files, and how many parts of files, are being uploaded now; called from any thread."""
+
+
 class Uploads:
-    """What a store is uploading; safe to use from several threads."""
+    """What a store is uploading; safe to use from several threads. ``listen`` hears of every change."""
 
     def __init__(self) -> None:
         self.active_files = 0
         self.active_parts = 0
+        self.listen: Uploading = lambda files, parts: None
         self._counts = UploadCounts()
         self._changed = threading.Condition()
 
@@ -177,6 +182,7 @@ class Uploads:
         with self._changed:
             self.active_files += 1
             self._counts += UploadCounts(most_files=self.active_files)
+            self.listen(self.active_files, self.active_parts)
         try:
             yield
             with self._changed:
@@ -184,6 +190,7 @@ class Uploads:
         finally:
             with self._changed:
                 self.active_files -= 1
+                self.listen(self.active_files, self.active_parts)
 
     @contextmanager
     def parts(self, wanted: int, most: int) -> Iterator[int]:
@@ -196,6 +203,7 @@ class Uploads:
             granted = min(wanted, most - self.active_parts)
             self.active_parts += granted
             self._counts += UploadCounts(most_parts=self.active_parts)
+            self.listen(self.active_files, self.active_parts)
         try:
             yield granted
             with self._changed:
@@ -203,6 +211,7 @@ class Uploads:
         finally:
             with self._changed:
                 self.active_parts -= granted
+                self.listen(self.active_files, self.active_parts)
                 self._changed.notify_all()
 
 

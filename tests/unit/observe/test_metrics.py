@@ -59,6 +59,9 @@ WAVE = events.WaveFinished(
 )
 
 
+UPLOADING = events.UploadsChanged(*NAME, files=2, parts=8)
+
+
 def values(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
     family = next(each for each in metrics.families() if each.metric.name == name)
     return {labels[2:]: value for labels, value in family.values.items()}
@@ -74,8 +77,8 @@ def value(metrics: Metrics, name: str, *labels: str) -> float:
         (WAVE, "bytes_written_total", (), 300),
         (WAVE, "staging_file_written_total", (), 2),
         (WAVE, "multipart_uploads_total", (), 1),
-        (WAVE, "active_uploads", (), 2),
-        (WAVE, "active_multipart_parts", (), 8),
+        (UPLOADING, "active_uploads", (), 2),
+        (UPLOADING, "active_multipart_parts", (), 8),
         (finished(state_files=5), "source_state_files", (), 5),
         (listed(4), "files_discovered_total", (), 4),
         (listed(4), "list_requests_total", (), 3),
@@ -192,13 +195,13 @@ def test_a_source_that_cannot_be_read_falls_behind() -> None:
     assert value(metrics, "watermark_lag_seconds") == 0
 
 
-def test_uploads_are_over_after_a_pass_that_read_nothing() -> None:
+def test_uploads_are_over_when_the_pass_is() -> None:
     metrics = Metrics([NAME])
     metrics(events.PollStarted(*NAME, 1))
-    metrics(WAVE)
-    metrics(finished())
+    metrics(UPLOADING)
     assert value(metrics, "active_uploads") == 2
-    metrics(events.PollStarted(*NAME, 1))
+    metrics(WAVE)
+    assert value(metrics, "active_uploads") == 2
     metrics(finished())
     assert value(metrics, "active_uploads") == 0
 

@@ -28,7 +28,7 @@ def planned(files: int) -> Event:
 
 
 def progressed(done: int) -> Event:
-    return events.WaveProgressed("p", "s", done=done, units=4)
+    return events.WaveProgressed("p", "s", done=done, units=4, bytes=done * 2048)
 
 
 def finished() -> Event:

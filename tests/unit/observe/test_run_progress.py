@@ -21,7 +21,7 @@ def wave(size: int) -> Event:
 
 
 def progressed(done: int) -> Event:
-    return events.WaveProgressed("p", "s", done=done, units=4)
+    return events.WaveProgressed("p", "s", done=done, units=4, bytes=done * 100)
 
 
 def committed(files: int, size: int) -> Event:
@@ -48,7 +48,7 @@ def after(*happened: Event) -> SourceProgress:
     return reduce(SourceProgress.after, happened, SourceProgress())
 
 
-def test_the_running_wave_counts_by_its_share() -> None:
+def test_what_is_read_and_waits_for_its_commit_counts() -> None:
     tally = after(planned(4, 1000), wave(400), progressed(1))
     assert (tally.bytes_so_far, tally.planned_bytes, tally.files) == (100, 1000, 0)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Changed, Covered, NotReached, Refused
-from tidegate.runs.file_walk import ADDS_PER_COMMIT, coverage_of, first_files, in_commits, left_of
+from tidegate.runs.file_tasks import ADDS_PER_COMMIT, in_commits, left_of
+from tidegate.runs.file_walk import coverage_of
 from tidegate.sink.parquet_file import FinishedFile
 from tidegate.sink.read_task import GroupResult
 
@@ -47,10 +48,3 @@ def test_left_are_files_that_were_not_reached_and_the_rest_of_those_read_in_part
 def test_a_unit_that_gave_no_result_is_left_whole() -> None:
     unit = FileGroup(1, FILES)
     assert left_of([unit], ()) == (unit,)
-
-
-def test_a_wave_takes_the_first_units_that_fit_and_at_least_one() -> None:
-    units = [FileGroup(number, FILES[:2]) for number in range(4)]
-    assert [unit.number for unit in first_files(units, 5)] == [0, 1]
-    assert [unit.number for unit in first_files(units, 1)] == [0]
-    assert first_files((), 5) == ()

@@ -24,7 +24,7 @@ from tidegate.schema.types import arrow_schema
 from tidegate.sink.parquet_file import RowOrigin
 from tidegate.sink.partitions import Partition
 from tidegate.sink.read_task import GroupResult, ReadTask
-from tidegate.sink.task import read_unit, read_units
+from tidegate.sink.task import read_group, read_unit
 from tidegate.sink.writer import RollingWriter, WriterSettings
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, ParquetCodec, PartitionBy
@@ -369,7 +369,7 @@ def test_a_unit_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:
         arrow_schema(fields).serialize().to_pybytes(),
         partition_by=PartitionBy("date"),
     )
-    results = list(read_units(task, units))
+    results = [result for unit in units for result in read_group(task, unit)]
     assert [type(result.outcomes[0]) for result in results] == [Covered, NotReached, Covered]
     failed = pickle.loads(pickle.dumps(results[1]))
     assert isinstance(failed.failure, StorageError)

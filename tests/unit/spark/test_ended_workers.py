@@ -7,7 +7,6 @@ import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +16,10 @@ from support.lake import Lake
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered, Refused
 from tidegate.errors import RunStopped, TidegateError
+from tidegate.sink.finished import CommitLimits
 from tidegate.sink.read_task import ReadTask
 from tidegate.spark.engine import SparkEngine
+from tidegate.spark.reports import ReportListener
 from tidegate.spark.tasks import Packed, worker_ended
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, SparkSpec
@@ -34,9 +35,6 @@ class Cluster:
     def __init__(self, failure: Callable[[list[str]], str | None]) -> None:
         self.jobs: list[list[str]] = []
         self._failure = failure
-        self.sparkContext = SimpleNamespace(
-            statusTracker=lambda: SimpleNamespace(getActiveStageIds=lambda: ()), cancelAllJobs=lambda: None
-        )
 
     def range(self, start: int, end: int, step: int, parts: int) -> Cluster:
         self._tasks = [pa.record_batch({"id": [number]}) for number in range(start, end, step)]
@@ -47,8 +45,8 @@ class Cluster:
         return self
 
     def collect(self) -> list[dict[str, Any]]:
-        _, (_, _, slots) = pickle.loads(zlib.decompress(self._work._payload))
-        paths = [each.path for slot in slots for unit in slot for each in unit.slices]
+        _, (_, parts, _) = pickle.loads(zlib.decompress(self._work._payload))
+        paths = [each.path for _, group in parts for each in group.slices]
         self.jobs.append(paths)
         problem = self._failure(paths)
         if problem is not None:
@@ -73,22 +71,21 @@ def lane(cluster: Cluster, stop: threading.Event | None = None) -> SparkEngine:
     return made
 
 
-def slots(task: ReadTask, attempts: int = 0, failed: str = "") -> list[list[FileGroup]]:
-    """Ten files: two tasks of two units each."""
+def group(task: ReadTask, attempts: int = 0, failed: str = "") -> FileGroup:
+    """Ten files."""
     root = Path(task.source.uri.removeprefix("file://"))
     names = [f"{number}.ndjson" for number in range(10)]
-    sizes = {name: (root / name).stat().st_size for name in names}
-    files = [FileSlice(name, sizes[name], attempts=attempts if name == failed else 0) for name in names]
-    units = [
-        FileGroup(number, tuple(files[start:end]))
-        for number, (start, end) in enumerate([(0, 3), (3, 5), (5, 9), (9, 10)])
-    ]
-    return [units[:2], units[2:]]
+    return FileGroup(
+        1,
+        tuple(
+            FileSlice(name, (root / name).stat().st_size, attempts=attempts if name == failed else 0) for name in names
+        ),
+    )
 
 
 def read(cluster: Cluster, task: ReadTask, **how: Any) -> dict[str, object]:
     """The outcome of each file."""
-    results = lane(cluster).execute(task, slots(task, **how), lambda done: None)
+    results = lane(cluster).read(task, group(task, **how))
     outcomes = [outcome for result in results for outcome in result.outcomes]
     assert len(outcomes) == 10, "each file has one outcome"
     return {outcome.path: outcome for outcome in outcomes}
@@ -144,7 +141,7 @@ def test_an_executor_that_is_lost_once_blames_nobody(task: ReadTask) -> None:
 
 
 @pytest.mark.parametrize("problem", [AWAY, "Job aborted: Master removed our application: FAILED", "ValueError: no"])
-def test_other_failures_end_the_wave_and_blame_nobody(task: ReadTask, problem: str) -> None:
+def test_other_failures_end_the_task_and_blame_nobody(task: ReadTask, problem: str) -> None:
     cluster = Cluster(lambda paths: problem)
     with pytest.raises(TidegateError, match="Spark gave up on a task"):
         read(cluster, task)
@@ -156,7 +153,7 @@ def test_a_run_that_is_told_to_stop_looks_no_further(task: ReadTask) -> None:
     stop.set()
     cluster = Cluster(deadly("4.ndjson"))
     with pytest.raises(RunStopped):
-        lane(cluster, stop).execute(task, slots(task), lambda done: None)
+        lane(cluster, stop).read(task, group(task))
     assert len(cluster.jobs) == 1
 
 
@@ -186,3 +183,39 @@ def test_where_memory_runs_out_the_files_of_a_unit_are_read_one_by_one(task: Rea
     bad = found["4.ndjson"]
     assert isinstance(bad, Refused)
     assert bad.reason == "memory ran out while it was read (sink.file.before)"
+
+
+def read_in_turn(engine: SparkEngine, task: ReadTask) -> list[int]:
+    """Two groups, one after the other, then three together; the numbers of those that are handed over."""
+    slices = group(task).slices
+    groups = [FileGroup(number, slices[2 * number : 2 * number + 2]) for number in range(5)]
+    found: list[int] = []
+    with engine.tasks(1, CommitLimits(), lambda files, parts: None) as tasks:
+        for together in (groups[:1], groups[1:2], groups[2:]):
+            for each in together:
+                tasks.submit(task, each)
+            while tasks.count:
+                found += [done.group.number for done in tasks.finished()]
+    return found
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["the driver is reached", "it is not"])
+def test_the_first_task_shows_whether_tasks_can_report_and_share_groups(task: ReadTask, is_there: bool) -> None:
+    cluster = Cluster(lambda paths: None)
+    engine = lane(cluster)
+    engine._listener = ReportListener("127.0.0.1", "127.0.0.1")
+    if not is_there:
+        engine._listener.close()
+    assert read_in_turn(engine, task) == [0, 1, 2, 3, 4]
+    assert [len(paths) for paths in cluster.jobs] == ([2, 2, 6] if is_there else [2, 2, 2, 2, 2])
+    engine.close()
+
+
+def test_groups_that_share_a_task_with_a_deadly_file_are_read(task: ReadTask) -> None:
+    cluster = Cluster(deadly("7.ndjson"))
+    engine = lane(cluster)
+    engine._listener = ReportListener("127.0.0.1", "127.0.0.1")
+    engine._is_reached = engine._was_tried = True
+    assert sorted(read_in_turn(engine, task)) == [0, 1, 2, 3, 4]
+    assert ["7.ndjson"] in cluster.jobs
+    engine.close()

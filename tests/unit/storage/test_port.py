@@ -21,7 +21,7 @@ from tidegate.core.files.state import Covered, NotReached
 from tidegate.errors import ObjectChanged, ObjectMissing, StorageError, StorageUnavailable
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.read_task import ReadTask
-from tidegate.sink.task import read_units
+from tidegate.sink.task import read_group
 from tidegate.sink.writer import WriterSettings
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, PartitionBy
@@ -182,7 +182,7 @@ def test_a_part_that_always_fails_fails_its_unit_and_no_other(
         writer=WriterSettings(upload=Upload(part_size=5 * MEGABYTE, multipart_from=5 * MEGABYTE)),
     )
     proxy.faults.inject(Rule(Fault.ERROR, "PUT", "/date=02/.*partNumber=1"))
-    results = list(read_units(task, units))
+    results = [result for unit in units for result in read_group(task, unit)]
     assert [type(result.outcomes[0]) for result in results] == [Covered, NotReached, Covered]
     assert [len(result.data_files) for result in results] == [1, 0, 1]
     assert isinstance(results[1].failure, StorageUnavailable)

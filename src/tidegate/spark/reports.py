@@ -1,0 +1,244 @@
+"""A line from tasks to the driver, for what cannot wait until a job is done: results of a task that has more to read,
+and how much it is uploading.
+
+Spark hands results over when a job ends. A job per group of files would cost more than many a group, so a task reads
+several, and reports each over a socket of the driver as soon as it is written. Nothing relies on it: everything that is
+reported comes again at the end of the job, and the driver takes each result once. Where tasks cannot reach the driver,
+they read one group each.
+
+Every message carries a digest with a key that only the tasks have, over a number that the driver made up for the
+connection: nobody else can send one, and none can be sent twice.
+"""
+
+from __future__ import annotations
+
+import hmac
+import pickle
+import secrets
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+CONNECT_SECONDS = 3.0
+REPLY_SECONDS = 600.0
+"""How long a task waits for leave to go on; the driver may be in the middle of a commit."""
+
+_SIZE = struct.Struct(">I")
+_DIGEST = 32
+_NONCE = 16
+_LONGEST = 1 << 30
+
+
+class _Line:
+    """Messages over a socket, each with a digest."""
+
+    def __init__(self, connection: socket.socket, key: bytes, nonce: bytes, *, of_task: bool) -> None:
+        self._connection = connection
+        self._key = key
+        self._own, self._other = (b"task", b"driver") if of_task else (b"driver", b"task")
+        self._nonce = nonce
+        self._sent = self._received = 0
+
+    def send(self, message: object) -> None:
+        content = pickle.dumps(message)
+        self._connection.sendall(_SIZE.pack(len(content)) + self._digest(self._own, self._sent, content) + content)
+        self._sent += 1
+
+    def receive(self) -> Any:
+        (size,) = _SIZE.unpack(_exactly(self._connection, _SIZE.size))
+        if size > _LONGEST:
+            raise ConnectionError("a message that is too long")
+        digest, content = _exactly(self._connection, _DIGEST), _exactly(self._connection, size)
+        if not hmac.compare_digest(digest, self._digest(self._other, self._received, content)):
+            raise ConnectionError("a message with a wrong digest")
+        self._received += 1
+        return pickle.loads(content)
+
+    def _digest(self, side: bytes, number: int, content: bytes) -> bytes:
+        return hmac.digest(self._key, side + self._nonce + _SIZE.pack(number) + content, "sha256")
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    content = b""
+    while len(content) < size:
+        part = connection.recv(size - len(content))
+        if not part:
+            raise ConnectionError("the other side is gone")
+        content += part
+    return content
+
+
+@dataclass(frozen=True, slots=True)
+class ReportAddress:
+    """Where the tasks of one job report to; picklable, and secret."""
+
+    address: tuple[str, int]
+    key: bytes
+    job: int
+
+    def open(self) -> TaskReport | None:
+        """The line of a task; None where the driver cannot be reached."""
+        try:
+            connection = socket.create_connection(self.address, timeout=CONNECT_SECONDS)
+        except OSError:
+            return None
+        try:
+            line = _Line(connection, self.key, _exactly(connection, _NONCE), of_task=True)
+            line.send(self.job)
+            connection.settimeout(REPLY_SECONDS)
+            return TaskReport(connection, line)
+        except OSError:
+            connection.close()
+            return None
+
+
+class TaskReport:
+    """The task's end of a line; once it fails, nothing more is sent. Safe to use from several threads."""
+
+    def __init__(self, connection: socket.socket, line: _Line) -> None:
+        self._connection: socket.socket | None = connection
+        self._line = line
+        self._sending = threading.Lock()
+
+    def result(self, number: int, results: object) -> None:
+        """Hand over what part ``number`` of the job brought, and wait for leave to go on."""
+        if self._send((number, results)):
+            try:
+                self._line.receive()
+            except OSError:
+                self.close()
+
+    def uploading(self, files: int, parts: int) -> None:
+        """Tell how many files, and how many parts of files, are being uploaded now."""
+        self._send(UploadReport(files, parts))
+
+    def _send(self, message: object) -> bool:
+        with self._sending:
+            if self._connection is None:
+                return False
+            try:
+                self._line.send(message)
+                return True
+            except OSError:
+                self.close()
+                return False
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+@dataclass(frozen=True, slots=True)
+class UploadReport:
+    """What one task, or all, are uploading now."""
+
+    files: int = 0
+    parts: int = 0
+
+
+class ActiveUploads:
+    """What all tasks are uploading now, added up; ``uploading`` hears of every change."""
+
+    def __init__(self, uploading: Callable[[int, int], None]) -> None:
+        self._uploading = uploading
+        self._by_task: dict[object, UploadReport] = {}
+        self._lock = threading.Lock()
+
+    def tell(self, task: object, active: UploadReport) -> None:
+        """A task is uploading so much."""
+        with self._lock:
+            self._by_task[task] = active
+            self._add_up()
+
+    def end(self, task: object) -> None:
+        """A task is over, and uploads nothing any more."""
+        with self._lock:
+            if self._by_task.pop(task, UploadReport()) != UploadReport():
+                self._add_up()
+
+    def _add_up(self) -> None:
+        every = self._by_task.values()
+        self._uploading(sum(each.files for each in every), sum(each.parts for each in every))
+
+
+Receive = Callable[[int, Any], None]
+
+
+class ReportListener:
+    """The driver's end: listens while it is open, and gives reports to whoever waits for those of a job."""
+
+    def __init__(self, host: str, bind: str) -> None:
+        self._socket = socket.create_server((bind, 0))
+        self._address = (host, self._socket.getsockname()[1])
+        self._key = secrets.token_bytes(_DIGEST)
+        self._receivers: dict[int, tuple[Receive, ActiveUploads]] = {}
+        self._jobs = 0
+        self._connections: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        threading.Thread(target=self._accept, name="reports", daemon=True).start()
+
+    def expect(self, receive: Receive, uploads: ActiveUploads) -> ReportAddress:
+        """Where the tasks of a job report to. ``receive`` may wait: the task goes on when it returns."""
+        with self._lock:
+            self._jobs += 1
+            self._receivers[self._jobs] = (receive, uploads)
+            return ReportAddress(self._address, self._key, self._jobs)
+
+    def forget(self, job: ReportAddress) -> None:
+        """The job is done: nothing is received for it any more."""
+        with self._lock:
+            self._receivers.pop(job.job, None)
+
+    def close(self) -> None:
+        """Hang up on everybody."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes who waits in accept
+        self._socket.close()
+        with self._lock:
+            for connection in self._connections:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), name="report", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._connections.add(connection)
+        uploads: ActiveUploads | None = None
+        try:
+            connection.settimeout(CONNECT_SECONDS)
+            nonce = secrets.token_bytes(_NONCE)
+            connection.sendall(nonce)
+            line = _Line(connection, self._key, nonce, of_task=False)
+            job = line.receive()
+            connection.settimeout(None)
+            while True:
+                message = line.receive()
+                receive, uploads = self._receivers.get(job) or (None, uploads)
+                if isinstance(message, UploadReport):
+                    if receive is not None and uploads is not None:
+                        uploads.tell(connection, message)
+                    continue
+                if receive is not None:
+                    receive(*message)
+                line.send(True)
+        except OSError:
+            pass
+        finally:
+            if uploads is not None:
+                uploads.end(connection)
+            with self._lock:
+                self._connections.discard(connection)
+            connection.close()
