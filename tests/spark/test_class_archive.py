@@ -21,7 +21,7 @@ from tidegate.specs.project import SparkSpec
 session = open_session(SparkSpec(master="local[1]"))
 options = session.sparkContext._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
 has_archive = any("SharedArchiveFile" in each for each in options)
-print(has_archive, run_tasks(slot_frame(session, 2), lambda rows: slot_numbers(rows)))
+print(has_archive, run_tasks(slot_frame(session, 2), slot_numbers))
 session.stop()
 """
 

@@ -14,10 +14,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-
-import pyarrow as pa
 
 from tidegate.errors import EnvironmentProblem
 from tidegate.spark.jars import archive_path, find_java, spark_home
@@ -59,13 +56,9 @@ _REMEDY = "nothing depends on it: Spark starts without one, and takes longer"
 def _main() -> None:
     options = shlex.quote(f"-XX:ArchiveClassesAtExit={sys.argv[1]}")
     session = open_session(SparkSpec(master="local[1]", config=Options({"spark.driver.extraJavaOptions": options})))
-    run_tasks(slot_frame(session, 1), _numbers)
+    run_tasks(slot_frame(session, 1), slot_numbers)
     session.stop()
     end_jvm(_SECONDS)
-
-
-def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
-    yield from slot_numbers(batches)
 
 
 if __name__ == "__main__":
