@@ -207,7 +207,7 @@ def discover(
         poll.whole = [prefix for prefix in prefixes if poll.is_wanted(prefix)]
     poll.list_whole()
     seen = survey(source, state, sorted(poll.seen), now) if prefixes is None else Directories()
-    any_files = poll.any_files or _holds_files(store, source, state, bool(poll.seen))
+    any_files = poll.any_files or _holds_files(store, source, state)
     order = names_sort_in_time(poll.sample)
     return replace(
         poll.listing(),
@@ -218,14 +218,12 @@ def discover(
     )
 
 
-def _holds_files(store: ObjectStore, source: PathSource, state: PathState, any_directories: bool) -> bool:
+def _holds_files(store: ObjectStore, source: PathSource, state: PathState) -> bool:
     """Whether the location holds a file that ``source`` takes, where the poll saw none above the watermarks.
 
-    Object storage has no empty directories. Elsewhere the last file that was read tells, and where that is gone, the
-    first names do: as many that are not taken count as files.
+    The last file that was read tells and, where that is gone, the first names do: as many that are not taken count as
+    files. Directories tell nothing: some object stores keep those that were emptied.
     """
-    if any_directories and not source.location.uri.startswith("file:"):
-        return True
     if state.value is not None:
         with contextlib.suppress(ObjectMissing):
             return bool(store.head(state.value))
