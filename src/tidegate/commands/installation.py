@@ -21,7 +21,7 @@ from tidegate.spark.class_archive import make_archive
 from tidegate.spark.jars import (
     DELTA,
     S3,
-    archive_path,
+    archive_options,
     fetch,
     fetched,
     find_java,
@@ -104,7 +104,7 @@ def _jar_steps(package: str, ask: Callable[[str], bool], tell: Callable[[str], N
 
 def _class_steps(ask: Callable[[str], bool], tell: Callable[[str], None]) -> Iterator[Check]:
     """Nothing depends on the archive, so that it is never missing; sessions start sooner with it."""
-    if not archive_path(find_java(), spark_home()).is_file():
+    if not archive_options(find_java(), spark_home()):
         if not ask("Make an archive of Spark's classes (140 MB), so that Spark starts sooner?"):
             yield Check(
                 "classes", "warn", "no archive of Spark's classes", "Spark starts without one, and takes longer"

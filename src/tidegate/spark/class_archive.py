@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from tidegate.errors import EnvironmentProblem
-from tidegate.spark.jars import archive_path, find_java, spark_home
+from tidegate.spark.jars import archive_options, archive_path, find_java, size_note, spark_home
 from tidegate.spark.session import end_jvm, open_session
 from tidegate.spark.tasks import run_tasks, slot_frame, slot_numbers
 from tidegate.specs.locations import Options
@@ -31,8 +31,9 @@ def make_archive() -> Path:
 
     :class:`EnvironmentProblem` where that Java makes none; sessions start without it then.
     """
-    target = archive_path(find_java(), spark_home())
-    if target.is_file():
+    java, spark = find_java(), spark_home()
+    target = archive_path(java, spark)
+    if archive_options(java, spark):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
@@ -46,6 +47,7 @@ def make_archive() -> Path:
             told = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()][-1:]
             raise EnvironmentProblem(f"Java made no archive of Spark's classes: {''.join(told)}", _REMEDY)
         made.chmod(0o600)
+        size_note(target).write_text(str(made.stat().st_size))
         os.replace(made, target)
     return target
 

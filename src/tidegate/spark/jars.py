@@ -252,15 +252,22 @@ def archive_path(java: Path, spark: Path) -> Path:
     return cache_folder() / "classes" / f"{digest}.jsa"
 
 
-def archive_options(java: Path, spark: Path, theirs: str) -> tuple[str, ...]:
+def size_note(archive: Path) -> Path:
+    """The file that says how large an archive is."""
+    return archive.with_suffix(".size")
+
+
+def archive_options(java: Path, spark: Path, theirs: str = "") -> tuple[str, ...]:
     """How Java takes that archive, if it was made by this user; nothing where ``theirs`` are about archives, too.
 
     Java looks itself whether the archive fits, and starts without it otherwise; its warnings about that are not shown.
+    By one that was cut off it would crash, so its size must be the one that it was made with.
     """
     path = archive_path(java, spark)
     with contextlib.suppress(OSError):
         found = path.lstat()
         own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+        own = own and size_note(path).read_text() == str(found.st_size)
         if own and not re.search("-Xshare|SharedArchiveFile|ArchiveClassesAtExit", theirs):
             return (f"-XX:SharedArchiveFile={path}", "-Xshare:auto", "-Xlog:disable")
     return ()

@@ -284,10 +284,40 @@ def _of_another_thread() -> SparkSession | None:
     return None if made is None or made.sparkContext._jsc is None else made
 
 
-def open_session(spec: SparkSpec, *, delta: bool = False, packages: Sequence[str] = ()) -> SparkSession:
-    """The session for ``spec``; the one already running in this process, if there is one."""
+def _start_with(archive: Sequence[str], spec: SparkSpec, chosen: Mapping[str, str]) -> SparkSession:
+    """A new session; Java may end at once by an archive that is damaged, so it starts without one then.
+
+    The archive goes if that helped.
+    """
+    from pyspark import SparkContext
+
+    if not archive:
+        return _start(spec, chosen)
+    options = " ".join((*map(shlex.quote, archive), chosen[_DRIVER_OPTIONS]))
+    try:
+        return _start(spec, {**chosen, _DRIVER_OPTIONS: options})
+    except Exception:
+        if SparkContext._gateway is not None:  # Java runs: it is about something else
+            raise
+    session = _start(spec, chosen)
+    Path(archive[0].partition("=")[2]).unlink(missing_ok=True)
+    return session
+
+
+def _start(spec: SparkSpec, chosen: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
+    builder = SparkSession.builder
+    builder = builder.remote(spec.remote) if spec.remote else builder.master(spec.master or "local[*]")
+    for key, value in chosen.items():
+        if spec.remote and not spec.remote.startswith("local") and key not in spec.config:
+            continue
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def open_session(spec: SparkSpec, *, delta: bool = False, packages: Sequence[str] = ()) -> SparkSession:
+    """The session for ``spec``; the one already running in this process, if there is one."""
     active = active_session()
     if active is not None:
         return active
@@ -295,27 +325,20 @@ def open_session(spec: SparkSpec, *, delta: bool = False, packages: Sequence[str
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     chosen = settings(spec, delta=delta, packages=packages)
     needs_java = not spec.remote or spec.remote.startswith("local")
+    _without_query_logs()
+    folder = claim()
+    archive: tuple[str, ...] = ()
     if needs_java:
         home, java = spark_home(), find_java()
         os.environ["JAVA_HOME"] = str(java)
         os.environ.setdefault(_LAUNCHER, " ".join((*_SHORT, _COLLECTOR)))
-        quick = (*quick_options(spec, chosen, delta=delta), *archive_options(java, home, _all_options(chosen)))
-        chosen[_DRIVER_OPTIONS] = " ".join((*map(shlex.quote, quick), chosen[_DRIVER_OPTIONS]))
-    _without_query_logs()
-    folder = claim()
-    if needs_java:
-        own = shlex.quote(f"-Djava.io.tmpdir={folder}")
-        chosen[_DRIVER_OPTIONS] = f"{own} {chosen[_DRIVER_OPTIONS]}"
+        archive = archive_options(java, home, _all_options(chosen))
+        ours = (f"-Djava.io.tmpdir={folder}", *quick_options(spec, chosen, delta=delta))
+        chosen[_DRIVER_OPTIONS] = " ".join((*map(shlex.quote, ours), chosen[_DRIVER_OPTIONS]))
     log = folder / "spark.log"
-    builder = SparkSession.builder
-    builder = builder.remote(spec.remote) if spec.remote else builder.master(spec.master or "local[*]")
-    for key, value in chosen.items():
-        if spec.remote and not spec.remote.startswith("local") and key not in spec.config:
-            continue
-        builder = builder.config(key, value)
     with _stderr_to(log), _signals_kept():
         try:
-            session = builder.getOrCreate()
+            session = _start_with(archive, spec, chosen)
         except Exception as error:
             raise EnvironmentProblem(
                 f"Spark did not start ({spec.remote or spec.master or 'local[*]'}): {_first_line(error)}",

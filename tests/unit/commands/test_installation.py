@@ -21,7 +21,8 @@ def made_archive() -> Path:
     """The archive, which the Java of these tests cannot make."""
     path = jars.archive_path(jars.find_java(), jars.spark_home())
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
+    path.touch(0o600)
+    jars.size_note(path).write_text("0")
     return path
 
 

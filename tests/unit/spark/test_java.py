@@ -44,6 +44,7 @@ class TestArchive:
         path = jars.archive_path(home, jars.spark_home({}))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(0o600)
+        jars.size_note(path).write_text("0")
         return path
 
     def test_it_is_named_in_the_options(self, home: Path) -> None:
@@ -59,6 +60,13 @@ class TestArchive:
 
     def test_one_that_others_can_write_is_not_taken(self, home: Path) -> None:
         self.made(home).chmod(0o666)
+        assert jars.archive_options(home, jars.spark_home({}), "") == ()
+
+    def test_one_that_was_cut_off_or_has_no_known_size_is_not_taken(self, home: Path) -> None:
+        path = self.made(home)
+        path.write_bytes(b"more")
+        assert jars.archive_options(home, jars.spark_home({}), "") == ()
+        jars.size_note(path).unlink()
         assert jars.archive_options(home, jars.spark_home({}), "") == ()
 
     def test_a_link_is_not_followed(self, home: Path, tmp_path: Path) -> None:
