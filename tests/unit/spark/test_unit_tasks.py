@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tidegate.errors import RunStopped, TidegateError
+from tidegate.sink.unit_share import most_in_flight
 from tidegate.sources.units.work import UnitFailure
 from tidegate.spark.tasks import deal
 from tidegate.spark.work_units import Item, Jobs, fetch_slots
@@ -106,14 +107,16 @@ def test_a_stopped_run_tries_nothing_again() -> None:
 @pytest.mark.parametrize(
     ("read", "works", "slots"),
     [
-        (HttpRead("http://h"), 100, 12),
-        (HttpRead("http://h"), 5, 5),
+        (HttpRead("http://h"), 100, 4),
+        (HttpRead("http://h"), 3, 3),
+        (HttpRead("http://h", max_in_flight=1), 100, 1),
         (HttpRead("http://h", parallelism=2), 100, 2),
         (HttpRead("http://h", rate_limit=RateLimit(100)), 100, 4),
         (HttpRead("http://h", rate_limit=RateLimit(2, 60.0)), 100, 2),
         (FileRead(FileFormat.CSV, http=HttpRead("http://h", rate_limit=RateLimit(1))), 100, 1),
-        (FileRead(FileFormat.CSV, location=Location("s3://b/x")), 100, 12),
+        (FileRead(FileFormat.CSV, location=Location("s3://b/x")), 100, 4),
     ],
 )
 def test_tasks_are_few_and_keep_the_rate_limit(read: HttpRead | FileRead, works: int, slots: int) -> None:
-    assert fetch_slots(UnitSource("s", read), works, cores=4) == slots
+    source = UnitSource("s", read)
+    assert fetch_slots(source, most_in_flight(source, works), cores=4) == slots
