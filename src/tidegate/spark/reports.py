@@ -31,6 +31,8 @@ _SIZE = struct.Struct(">I")
 _DIGEST = 32
 _NONCE = 16
 _LONGEST = 1 << 30
+_LONGEST_GREETING = 1024
+"""Of the first message, whose sender may be anybody until its digest is checked."""
 
 
 class _Line:
@@ -50,7 +52,7 @@ class _Line:
 
     def receive(self) -> Any:
         (size,) = _SIZE.unpack(_exactly(self._connection, _SIZE.size))
-        if size > _LONGEST:
+        if size > (_LONGEST if self._received else _LONGEST_GREETING):
             raise ConnectionError("a message that is too long")
         digest, content = _exactly(self._connection, _DIGEST), _exactly(self._connection, size)
         if not hmac.compare_digest(digest, self._digest(self._other, self._received, content)):
@@ -63,13 +65,13 @@ class _Line:
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:
-    content = b""
+    content = bytearray()
     while len(content) < size:
         part = connection.recv(size - len(content))
         if not part:
             raise ConnectionError("the other side is gone")
         content += part
-    return content
+    return bytes(content)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 
@@ -228,6 +229,14 @@ def test_who_does_not_have_the_key_is_not_heard(listener: ReportListener, wrong:
     stranger.result(0, "forged")
     assert received == []
     assert stranger._connection is None, "the driver hung up"
+    listener.close()
+
+
+def test_a_stranger_is_cut_off_before_much_is_received(listener: ReportListener) -> None:
+    with socket.create_connection(listener.expect(lambda number, results: None, UNHEARD).address, timeout=20) as line:
+        assert len(line.recv(16)) == 16
+        line.sendall((1 << 20).to_bytes(4, "big"))
+        assert line.recv(1) == b"", "the driver hung up without waiting for the rest"
     listener.close()
 
 
