@@ -1,4 +1,4 @@
-"""Dead letters on their way into their table: written by the task that met them, made visible after its rows."""
+"""Dead letters on their way into their table: written by the task that met them, visible after its rows are."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REASON_LIMIT = 2000
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterTarget:
-    """Where letters go and what all of them say; ``limit`` is how many one task may write, 0 for any number."""
+    """Where dead letters go, and what they share; a task writes at most ``limit`` of them, 0 for any number."""
 
     table: Location
     pipeline: str
@@ -36,7 +36,7 @@ class DeadLetterTarget:
 
 
 class DeadLetterWriter:
-    """Collects the letters of a task, or of the driver; files are finished when :meth:`cut` returns them."""
+    """Writes the dead letters of a task, or of the driver; :meth:`cut` returns finished files."""
 
     def __init__(self, place: DeadLetterTarget) -> None:
         self._place = place
@@ -48,7 +48,7 @@ class DeadLetterWriter:
         self._kinds_at_cut: Counter[str] = Counter()
 
     def records(self, each: FileSlice, first_line: int, rejected: Iterable[Rejected]) -> None:
-        """Lines of one file; their offsets count from ``first_line`` (from 0)."""
+        """Add bad lines of one file; their offsets count from ``first_line`` (from 0)."""
         place = self._place
         rejected = list(rejected)
         self.kinds.update(bad_kind(found.reason) for found in rejected)
@@ -61,28 +61,28 @@ class DeadLetterWriter:
             )
 
     def file(self, each: FileSlice, reason: str, stage: str) -> None:
-        """A file whose lines from ``start_record`` on could not be read."""
+        """Add a file that could not be read from ``start_record`` on."""
         self._put([self._letter(FILE, each, each.start_record + 1, reason, stage)])
 
     def resolved(self, letters: Iterable[Letter], how: str) -> None:
-        """Answer letters."""
+        """Mark dead letters as resolved."""
         place = self._place
         common = (RESOLUTION, place.pipeline, place.source, self._at, place.run)
         self._put([Letter(str(uuid7()), *common, reason=how, resolves=one.id) for one in letters])
 
     def cut(self) -> tuple[FinishedFile, ...]:
-        """Close what is open; all that was finished since the last cut."""
+        """Close the open file; returns everything finished since the last cut."""
         self._cut_at, self._kinds_at_cut = self.count, self.kinds.copy()
         return () if self._writer is None else self._writer.cut()
 
     def abandon(self) -> None:
-        """Forget what was written since the last cut."""
+        """Drop what was written since the last cut."""
         self.count, self.kinds = self._cut_at, self._kinds_at_cut.copy()
         if self._writer is not None:
             self._writer.abandon()
 
     def close(self) -> None:
-        """Stop; what is not finished is given up."""
+        """Stop, and drop what is not finished."""
         if self._writer is not None:
             self._writer.close()
 

@@ -58,7 +58,7 @@ _OTHER_FILES = 256
 
 @cache
 def keep_memory() -> bool:
-    """Tell the C library, once per process; False where it is not glibc and cannot be told."""
+    """Ask the C library, once per process, to keep freed memory; False where it is not glibc."""
     try:
         tell = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
@@ -68,7 +68,7 @@ def keep_memory() -> bool:
 
 @cache
 def files_at_once(wanted: int) -> int:
-    """How many files this process may have open for writing, up to ``wanted``; its limit is raised where it can be."""
+    """How many files this process may have open for writing, at most ``wanted``; raises its limit where possible."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return wanted
@@ -118,7 +118,7 @@ class RowOrigin:
         return cls(tuple(files), np.array(starts), np.concatenate(lines))
 
     def of(self, rows: slice | Lines) -> RowOrigin:
-        """Some of the rows."""
+        """The origin of some of the rows."""
         return RowOrigin(self.files, self.starts, self.lines[rows], self.first_line)
 
     def ranges(self) -> tuple[RecordRange, ...]:
@@ -146,7 +146,7 @@ class Covering:
         self._found: dict[str, tuple[int, int]] = {}
 
     def add(self, ranges: tuple[RecordRange, ...]) -> None:
-        """Take these in; ranges of the same file become the range that holds both."""
+        """Add ranges; two ranges of one source file become the range that spans both."""
         for each in ranges:
             start, end = self._found.get(each.file, (each.start, each.end))
             self._found[each.file] = (min(start, each.start), max(end, each.end))
@@ -168,7 +168,7 @@ class Encodings:
     differences: tuple[str, ...] = ()
 
     def options(self) -> dict[str, Any]:
-        """As arguments of ``pq.ParquetWriter``."""
+        """The encodings as arguments of ``pq.ParquetWriter``."""
         return {
             "use_dictionary": list(self.dictionaries),
             "column_encoding": dict.fromkeys(self.differences, "DELTA_BINARY_PACKED") or None,
@@ -376,7 +376,7 @@ class GrowingFile:
     def flush(
         self, open_output: Callable[[str], Output], codec: ParquetCodec, encodings: ChosenEncodings | None = None
     ) -> tuple[int, int]:
-        """Write what is held as one row group; gives its Arrow bytes and its bytes in the file."""
+        """Write the held rows as one row group; returns its Arrow bytes and its bytes in the file."""
         if not self._held and not self._small:
             return 0, 0
         started = time.perf_counter()
@@ -399,7 +399,7 @@ class GrowingFile:
         return held, self.written_bytes - before
 
     def seal(self) -> FinishedFile:
-        """Write the footer; the file is described, its output is still to be closed."""
+        """Write the footer and describe the file; its output stays open."""
         assert self._writer is not None
         assert self._output is not None
         started = time.perf_counter()
@@ -419,7 +419,7 @@ class GrowingFile:
         )
 
     def upload(self) -> None:
-        """Close the output: after this the file is in the store."""
+        """Close the output; then the file is in the store."""
         assert self._output is not None
         try:
             failpoint("sink.upload.before")
@@ -430,7 +430,7 @@ class GrowingFile:
             raise
 
     def abort(self) -> None:
-        """Give up; nothing of this file stays behind."""
+        """Give up and leave nothing behind."""
         self._forget_held()
         if self._output is not None and self._writer is not None:
             self._valve.shut = True

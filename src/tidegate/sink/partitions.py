@@ -45,7 +45,7 @@ Rows = slice | npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class PartitionKey:
-    """One partition column. ``column`` is None for a value of the path; ``template`` is strftime over it."""
+    """One partition column. ``column`` is None where the path has the value; ``template`` is strftime over it."""
 
     name: str
     column: str | None = None
@@ -60,7 +60,7 @@ class Partition:
 
     @property
     def directory(self) -> str:
-        """Where its files lie, relative to the table: escaped once, with a trailing slash if any."""
+        """The directory of its files below the table, escaped once, with a trailing slash unless it is the root."""
         return "".join(f"{escaped(name)}={_directory_value(value)}/" for name, value in self.values)
 
     def as_mapping(self) -> dict[str, str | None]:
@@ -92,7 +92,7 @@ def path_values(path: str) -> Mapping[str, str | None]:
 
 
 class Partitioning:
-    """Splits batches of the declared columns by the keys of a template; without one there is one."""
+    """Splits batches by the keys of a template; without a template there is one partition."""
 
     def __init__(self, by: PartitionBy | None, declared: pa.Schema) -> None:
         self.keys = () if by is None else _keys(by, declared)
@@ -179,7 +179,7 @@ def _is_required_text(field: pa.Field) -> bool:
 
 
 def _coded(column: pa.Array, template: str | None) -> tuple[Codes, list[str | None]]:
-    """A number per row, and the text that each number stands for; null is the last number."""
+    """A code per row, and the text of each code; null has the last code."""
     if template is not None:
         return _coded_times(column, template)
     encoded = column.dictionary_encode()
@@ -188,7 +188,7 @@ def _coded(column: pa.Array, template: str | None) -> tuple[Codes, list[str | No
 
 
 def _coded_times(column: pa.Array, template: str) -> tuple[Codes, list[str | None]]:
-    """Only one moment per hour, or per day, is ever formatted."""
+    """The same for times: formats one moment per hour or day instead of each."""
     days = pa.types.is_date(column.type)
     per = 1 if days else (3600 if "%H" in template else _DAY) * 1_000_000
     storage = column.cast(pa.int32()).cast(pa.int64()) if days else column.cast(pa.int64())

@@ -97,7 +97,7 @@ def read_task(
     seconds: float | None = None,
     run: str = "",
 ) -> ReadTask:
-    """The task for one source; ``table`` is the table's schema now, whose wider types are written."""
+    """The task for one source; it writes with the wider types of ``table``, the table's schema now."""
     if source.format is Format.AVRO:
         avro_library()
     sink, schema = pipeline.sink, pipeline.schema
@@ -131,7 +131,7 @@ def read_task(
 def letter_place(
     pipeline: PipelineSpec, source: PathSource, fields: tuple[FieldSpec, ...], run: str
 ) -> DeadLetterTarget | None:
-    """Where the bad lines of a source go; None where they refuse their file or end the run."""
+    """The dead-letter target of a source; None where a bad line refuses its file or ends the run."""
     handling = pipeline.error_handling
     if handling.on_bad_record is not OnBadRecord.DEAD_LETTER:
         return None
@@ -140,7 +140,7 @@ def letter_place(
 
 
 def writer_settings(sink: SinkSpec) -> WriterSettings:
-    """How a sink wants its files written."""
+    """The writer settings of a sink."""
     return WriterSettings(
         file_size=sink.file_size_mb * _MEGABYTE,
         row_group_size=sink.row_group_size_bytes,
@@ -186,7 +186,7 @@ class GroupResult:
 
     @classmethod
     def of_failure(cls, unit: FileGroup, error: TidegateError) -> GroupResult:
-        """A unit that could not be read or written: none of its files is reached."""
+        """The result of a group that could not be read or written: none of its files was reached."""
         return cls(unit.number, tuple(NotReached(each.path) for each in unit.slices), failure=error)
 
 
@@ -202,7 +202,7 @@ def outcome_from_json(data: Mapping[str, Any]) -> FileOutcome:
 
 
 def open_format(task: ReadTask, partitioning: Partitioning) -> FormatReader:
-    """The format that reads files into the columns of ``task``."""
+    """The reader of the task's format."""
     rules = RecordRules(
         task.fields,
         numbers=task.numbers,
@@ -243,7 +243,7 @@ def list_files(source: PathSource) -> list[FileSlice]:
 
 
 def infer_files(source: PathSource, slices: Sequence[FileSlice], schema: SchemaSpec) -> tuple[FieldSpec, ...]:
-    """The columns that the first records of some files have."""
+    """Columns inferred from the first records of some files."""
     sampler = Sampler(open_store(source.location), source)
     found = sampler.infer(spread(slices), coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8)
     return check_agreement(found).fields

@@ -61,13 +61,13 @@ class WorkRows:
 
 @dataclass(frozen=True, slots=True)
 class Batch(WorkRows):
-    """The same of a column source, or of work units."""
+    """The rows of a column source or of work units, in a work area."""
 
     source: ColumnSource
 
     @classmethod
     def of(cls, pipeline: PipelineSpec, source: ColumnSource, task: RowTask, written: RowsWritten) -> Batch:
-        """What ``task`` left in its work area."""
+        """The batch that ``task`` left in its work area."""
         files = tuple(file.path for file in written.data_files)
         sizes = tuple(file.size for file in written.data_files)
         return cls(pipeline, task.place, files, task.written, task.partition_columns, sizes, written.rows, source)
@@ -144,7 +144,7 @@ class RowTask:
 
     @property
     def names(self) -> list[str]:
-        """The columns of the rows as they come, in their order."""
+        """The columns of the incoming rows, in order."""
         return list(self.columns.names)
 
     @property
@@ -159,7 +159,7 @@ class RowTask:
 
     @property
     def written(self) -> pa.Schema:
-        """All columns as they are written, partition columns included."""
+        """All written columns, partition columns included."""
         files = {each.name: each for each in self.files}
         whole = with_keys(self.columns, self.partitioning.keys)
         return pa.schema([files.get(each.name, each) for each in whole])
@@ -232,7 +232,7 @@ def partition_by(pipeline: PipelineSpec) -> PartitionBy | None:
 
 
 class Greatest:
-    """What was seen so far. ``nulls`` are rows with null in every column, in a cursor in any of them."""
+    """The greatest values so far. ``nulls`` counts rows with null in every column; for a cursor, in any column."""
 
     def __init__(self, columns: Sequence[str], mode: WatermarkMode = WatermarkMode.ANY) -> None:
         self.nulls = 0
@@ -242,11 +242,11 @@ class Greatest:
 
     @property
     def values(self) -> dict[str, Value | None]:
-        """By column; None where every value was null."""
+        """The greatest value per column; None where all were null."""
         return dict(self._values)
 
     def see(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Look at the rows of a batch; those that have a watermark."""
+        """Take in a batch; returns its rows that have a watermark."""
         if not self._columns:
             return batch
         empty = [pc.is_null(batch.column(name)) for name in self._columns]
@@ -257,7 +257,7 @@ class Greatest:
         return known
 
     def include(self, seen: Mapping[str, Value | None]) -> None:
-        """Take in what was seen elsewhere."""
+        """Take in what another task saw."""
         if self._as_tuple:
             known = [values for values in (self._values, seen) if None not in values.values()]
             self._values = dict(sorted(known, key=self._place)[-1] if known else seen)
@@ -285,7 +285,7 @@ def _greater(values: Iterable[Value | None]) -> Value | None:
 
 
 def _rank(value: Value) -> Any:
-    """Not-a-number lies above every number, as Spark and databases have it: not seen, its row would come again."""
+    """Sorts NaN above every number, as Spark and databases do; otherwise its row would be read again."""
     is_nan = value != value
     return is_nan, 0.0 if is_nan else value
 
@@ -302,7 +302,7 @@ def _is_top(column: pa.Array, top: pa.Scalar) -> pa.Array:
 
 
 def _python(scalar: pa.Scalar) -> Value | None:
-    """As Python has it; a moment is in UTC."""
+    """The value in Python; instants in UTC."""
     value: Value | None = scalar.as_py()
     return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is not None else value
 
@@ -332,7 +332,7 @@ def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritt
 
 
 def joined(task: RowTask, parts: Sequence[RowsWritten]) -> RowsWritten:
-    """What all tasks wrote together."""
+    """The results of all tasks together."""
     seen = Greatest(task.watermark_columns, task.mode)
     for part in parts:
         seen.include(part.greatest)
@@ -346,7 +346,7 @@ def joined(task: RowTask, parts: Sequence[RowsWritten]) -> RowsWritten:
 
 
 def _due(batch: pa.RecordBatch, task: RowTask) -> pa.RecordBatch:
-    """The rows whose time has come: none of the leading watermark columns holds one beyond ``until``."""
+    """Rows that are not ahead of time: no leading watermark column lies beyond ``until``."""
     leading = task.followed[:1] if task.mode is WatermarkMode.TUPLE else task.followed
     for name in leading if task.until is not None else ():
         column = batch.column(name)

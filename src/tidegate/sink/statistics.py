@@ -127,7 +127,7 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def _bounds(kind: pa.DataType, found: list[pq.Statistics]) -> tuple[Any, Any] | None:
-    """Smallest and greatest over all row groups as JSON values; None when they are not known for certain."""
+    """Least and greatest value over all row groups as JSON; None where they are not certain."""
     filled = [each for each in found if each.has_min_max or each.num_values]
     if not filled or not all(each.has_min_max for each in filled):
         return None
@@ -148,7 +148,7 @@ def _bounds(kind: pa.DataType, found: list[pq.Statistics]) -> tuple[Any, Any] | 
 
 
 def _texts(low: str, high: str) -> tuple[str, str] | None:
-    """Both, cut to ``LONGEST_TEXT``; the beginning of a text is below it, so the greatest is raised."""
+    """Both bounds cut to ``LONGEST_TEXT``; the upper one is raised, since a prefix sorts below its text."""
     if len(high) <= LONGEST_TEXT:
         return low[:LONGEST_TEXT], high
     raised = _raised(high[:LONGEST_TEXT])
@@ -156,7 +156,7 @@ def _texts(low: str, high: str) -> tuple[str, str] | None:
 
 
 def _raised(text: str) -> str | None:
-    """A text of at most that length that is greater than everything that begins with ``text``."""
+    """A text of at most that length that sorts above everything starting with ``text``."""
     for position in reversed(range(len(text))):
         code = ord(text[position]) + 1
         if code <= _LAST_CODE:

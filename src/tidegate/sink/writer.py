@@ -55,7 +55,7 @@ class Ticker:
         self._thread.start()
 
     def stop(self) -> None:
-        """No tick begins after this."""
+        """Stop; no tick begins afterwards."""
         self._stopped.set()
         self._thread.join()
 
@@ -69,7 +69,7 @@ _OTHER_ROWS = 1.25
 
 
 class SizeModel:
-    """Arrow bytes to file bytes. Row groups of each order of size are remembered by the last one seen."""
+    """Estimates file bytes from Arrow bytes, by the last row group seen of each order of magnitude."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[int, int]] = {}
@@ -80,7 +80,7 @@ class SizeModel:
         return not self._seen
 
     def learn(self, held: int, written: int) -> None:
-        """A row group of ``held`` Arrow bytes took ``written`` bytes; what contradicts it is forgotten."""
+        """Remember that ``held`` Arrow bytes became ``written`` bytes, and forget what contradicts it."""
         before = self._seen.get(held.bit_length())
         if before is not None:
             expected = before[1] * held / before[0]
@@ -89,7 +89,7 @@ class SizeModel:
         self._seen[held.bit_length()] = (held, written)
 
     def estimate(self, held: int) -> float:
-        """Bytes that ``held`` Arrow bytes would take now: between the sizes seen, or at the ratio of the nearest."""
+        """The bytes that ``held`` Arrow bytes would become: interpolated, or by the ratio of the nearest size seen."""
         below, at_most = 0, 0
         for seen, written in sorted(self._seen.values()):
             if held <= seen:
@@ -162,7 +162,7 @@ class PartitionBuffer:
         return joined
 
     def forget(self) -> None:
-        """Let go of all rows."""
+        """Drop all rows."""
         self.memory = 0
         self._batches, self._source_files, self._origins = [], [], []
 
@@ -217,7 +217,7 @@ class WriterSettings:
 
 
 class RollingWriter:
-    """Writes into one table. Files are finished when :meth:`cut` returns them, not before."""
+    """Writes rolling files into one table; files count once :meth:`cut` has returned them."""
 
     def __init__(
         self, store: ObjectStore, settings: WriterSettings, clock: Callable[[], float] = time.monotonic
@@ -278,13 +278,13 @@ class RollingWriter:
             self._roll_due()
 
     def tick(self) -> None:
-        """Roll what has been open or idle for too long."""
+        """Close files that have been open or idle for too long."""
         with self._lock:
             self._raise_failure()
             self._roll_due()
 
     def cut(self) -> tuple[FinishedFile, ...]:
-        """Close every open file; all that was finished since the last cut, durably in the store."""
+        """Close every open file; returns everything finished since the last cut, durable in the store."""
         with self._lock:
             self._raise_failure()
             self._settle()
@@ -296,7 +296,7 @@ class RollingWriter:
             return finished
 
     def abandon(self) -> None:
-        """Forget everything since the last cut; the files are removed as far as the store allows."""
+        """Drop everything since the last cut, and remove its files as far as the store allows."""
         with self._lock:
             self._abort_open()
             self._failure = None
@@ -309,7 +309,7 @@ class RollingWriter:
             self._rolled, self._uploads = [], []
 
     def close(self) -> None:
-        """Give up what is open and stop uploading."""
+        """Drop what is open, and stop uploading."""
         if self._ticker is not None:
             self._ticker.stop()
         with self._lock:
@@ -377,7 +377,7 @@ class RollingWriter:
             self._bound_files()
 
     def _file_of(self, partition: Partition, source_file: str, now: float, columns: int) -> GrowingFile:
-        """The open file of a partition, now the most recently used one."""
+        """The open file of a partition, marked as most recently used."""
         file = self._open.pop(partition, None)
         if file is None:
             file = GrowingFile(f"{partition.directory}{uuid7()}.parquet", partition, source_file, now)
@@ -452,7 +452,7 @@ class RollingWriter:
         self._uploads.append(self._submitted(file))
 
     def _submitted(self, file: GrowingFile) -> Future[None]:
-        """The upload of a sealed file; waits while as many as may be are under way."""
+        """Start the upload of a sealed file; waits while ``max_concurrent_uploads`` are under way."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._settings.uploads, thread_name_prefix="upload")
         pending = [upload for upload in self._uploads[-self._settings.uploads :] if not upload.done()]
@@ -465,12 +465,12 @@ class RollingWriter:
             file.upload()
 
     def _watch(self) -> None:
-        """Have files rolled in time, whether or not anything comes."""
+        """Start the thread that closes files in time, whether or not rows arrive."""
         if self._tick_secs is not None and self._ticker is None:
             self._ticker = Ticker(self._tick_alone, self._tick_secs)
 
     def _tick_alone(self) -> None:
-        """A tick that nobody waits for: what goes wrong is told to the next caller."""
+        """A tick in the background; its error is raised by the next call."""
         with self._lock:
             if self._failure is None:
                 try:
