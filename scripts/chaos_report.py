@@ -26,7 +26,7 @@ tidegate chaos build/chaos/tables {options} --seed {seed}
 {facts}
 
 {findings}`make chaos` makes such a run and writes this page; `make chaos SEED={seed}` repeats this one. What each
-kind of failure is: [`tidegate chaos`](reference/cli.md#tidegate-chaos). The same seed repeats every failure inside
+kind of failure is: [`tidegate chaos`](reference/cli/chaos.md). The same seed repeats every failure inside
 the process; which instruction a kill hits, and how far it comes in the time, is up to the machine.
 
 ## By place

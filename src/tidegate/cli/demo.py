@@ -19,7 +19,7 @@ from tidegate.reports.run import DemoReport, DemoStep
 @click.command(
     cls=Command,
     short_help="Try Tidegate on generated files. No set-up, no server.",
-    examples=["tidegate demo", "tidegate demo /tmp/my-demo", "tidegate demo --json -q"],
+    examples=["tidegate demo", "tidegate demo my-demo", "tidegate demo --json -q"],
 )
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="[FOLDER]", required=False)
 @with_json

@@ -23,19 +23,43 @@ from tidegate.core.units.plan import WhyRun, WhySkipped
 from tidegate.reports import correction, ledger, run, schema, staging, units
 from unit.cli.standin import invoke
 
-TEXT = (Path(__file__).parents[3] / "docs/reference/cli.md").read_text()
-SECTIONS = {part.partition("\n")[0]: part for part in re.split(r"^## ", TEXT, flags=re.MULTILINE)[1:]}
-
-
+REFERENCE = Path(__file__).parents[3] / "docs/reference"
+INDEX = (REFERENCE / "cli.md").read_text()
 EVERY = dict(walk(cli, "tidegate"))
 LEAVES = {name: command for name, command in EVERY.items() if not isinstance(command, click.Group)}
+
+
+def parts(text: str) -> dict[str, str]:
+    """The sections of a text by their titles, which have two marks."""
+    return {part.partition("\n")[0]: part for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]}
+
+
+def commands(page: Path) -> dict[str, str]:
+    """What a page says of each command: of one command, or of those of a group."""
+    text = page.read_text()
+    title = text.partition("\n")[0].removeprefix("# ")
+    return {title: text} if title in LEAVES else parts(text)
+
+
+SECTIONS = parts(INDEX)
+for _page in (REFERENCE / "cli").glob("*.md"):
+    SECTIONS |= commands(_page)
 COMMON = {option for parameter in cli.common for option in parameter.opts}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_every_command_has_its_section_and_its_line_in_the_table(name: str) -> None:
+    page, *inside = name.split()[1:]
+    anchor = f"#{name.replace(' ', '-')}" if inside else ""
     assert f"\n{name}" in SECTIONS[name].partition("```")[2]
-    assert f"[`{name}`](#{name.replace(' ', '-')})" in TEXT
+    assert f"[`{name}`](cli/{page}.md{anchor})" in INDEX
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_command_has_the_examples_of_its_help_and_its_exit_codes(name: str) -> None:
+    examples = "\n".join(LEAVES[name].examples)  # type: ignore[attr-defined]
+    assert re.search(rf"^##+ Examples\n\n```sh\n{re.escape(examples)}\n```$", SECTIONS[name], re.MULTILINE)
+    assert re.search(r"^##+ Exit codes\n\n\| code \| when \|", SECTIONS[name], re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", LEAVES)

@@ -18,7 +18,7 @@ FILES = ("replay", "t.yml", "-p", "events", "--files", "*.gz")
 RANGE = ("replay", "t.yml", "-p", "orders", "--start", "2026-01-01", "--end", "2026-04-01")
 EVENTS = {"config": Path("t.yml"), "pipeline": "events"}
 ORDERS = {"config": Path("t.yml"), "pipeline": "orders", "start": "2026-01-01", "end": "2026-04-01"}
-REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "cli" / "replay.md"
 FAILED = ChunkReport("2026-02-01", "2026-03-01", "failed", error="the database is away")
 
 
@@ -149,7 +149,7 @@ def test_a_chunk_that_failed_is_named_and_the_command_ends_with_1() -> None:
 
 
 def test_every_key_of_the_json_is_in_the_reference() -> None:
-    text = REFERENCE.read_text(encoding="utf-8").partition("**A range of values**")[2].partition("\n## ")[0]
-    told = set(re.findall(r"`(\w+)`", text.partition("With `--json`")[2]))
+    text = REFERENCE.read_text(encoding="utf-8").partition("Of a range of values:")[2].partition("\n## ")[0]
+    told = set(re.findall(r"`(\w+)`", text))
     shown = document(invoke(*RANGE, "--yes", "--json"))
     assert {*shown, *shown["chunks"][0]} <= told
