@@ -115,7 +115,7 @@ def _table(first: str, second: str, entries: dict[str, str]) -> Iterator[Block]:
         rows = tuple((name or "(top level)", text) for name, text in list(entries.items())[:ROWS_SHOWN])
         left = len(entries) - len(rows)
         yield Gap()
-        yield tabulate((first, second), rows, f"… and {left:,} more; --json lists all" if left else "")
+        yield tabulate((f"~{first}", f"={second}"), rows, f"… and {left:,} more; --json lists all" if left else "")
 
 
 def _end(report: Adoption) -> Line:

@@ -96,7 +96,7 @@ def _table(table: TableCommit) -> Iterator[Block]:
             )
             for each in table.sources
         )
-        yield tabulate(("source", ">position", ">units", ">rows", ">waiting"), rows)
+        yield tabulate(("~source", ">position", ">units", ">rows", ">waiting"), rows)
     yield from _notes(table)
 
 
@@ -137,7 +137,7 @@ def render_adoption(report: FileAdoption) -> Iterator[Block]:
     if report.adopted:
         done = Cell(f"added in table version {report.table_version}", Style.GOOD)
     yield Heading(f"{report.table_uri}: files below {report.prefix!r} that are not in its log")
-    yield tabulate(("file", ">size", "etag", ">rows", "refused"), rows, f"and {left:,} more" if left else "")
+    yield tabulate(("~file", ">size", "?etag", ">rows", "=refused"), rows, f"and {left:,} more" if left else "")
     yield Gap()
     yield facts(
         ("files", f"{len(taken):,} of {len(report.files):,}"),

@@ -149,5 +149,5 @@ def render_project(project: ProjectSpec) -> Iterator[Block]:
     numbers = f"{count(len(project.pipelines), 'pipeline')}, {count(len(rows), 'source')}"
     yield line(f"{project.origin} is correct: {numbers}", Style.GOOD)
     yield Gap()
-    yield tabulate(("source", "reads", "writes"), rows)
+    yield tabulate(("source", "~reads", "~writes"), rows)
     yield from after_gap(line(text, Style.WARN, "notice") for text in project.notices)

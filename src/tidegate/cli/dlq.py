@@ -162,7 +162,7 @@ def render_letters(letters: Sequence[Letter], limit: int = SHOWN) -> Page:
         for each in letters[:limit]
     )
     footnote = "… and more; --limit shows them" if len(letters) > limit else ""
-    return (tabulate(("id", "source", "file", ">line", "reason", "at"), rows, footnote),)
+    return (tabulate(("id", "?source", "~file", ">line", "=reason", "?at"), rows, footnote),)
 
 
 def render_letter(wanted: str, letters: Sequence[Letter]) -> Page:

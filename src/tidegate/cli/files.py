@@ -15,7 +15,7 @@ from tidegate.cli.pages import Block, Cell, Gap, Page, Row, Style, Table, cell, 
 from tidegate.observe.wording import count, size
 from tidegate.reports.ledger import FileRange, FilesReport, IngestedFile, LedgerCompaction, LedgerExport, LedgerGap
 
-_COMMIT = ("file", "committed", "?>position", "?>table version", "?action")
+_COMMIT = ("~file", "?committed", "?>position", "?>table version", "?action")
 _NUMBERS = ("?>records", ">rows", ">bad")
 
 
@@ -108,7 +108,7 @@ def _file_table(files: Sequence[IngestedFile], several: bool) -> Table:
         (_name(each, several), *_commit(each), _progress(each), *_numbers(each.records, each.rows, each.bad))
         for each in files
     )
-    return tabulate((*_COMMIT, "read", *_NUMBERS), rows)
+    return tabulate((*_COMMIT, "=read", *_NUMBERS), rows)
 
 
 def _range_table(files: Sequence[IngestedFile], several: bool) -> Table:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TextIO, TypeVar
 
 import click
 
-from tidegate.cli.pages import Page, plain
+from tidegate.cli.pages import UNBOUNDED, Page, plain
 
 if TYPE_CHECKING:
     from tidegate.observe.events import Emit, Event
@@ -48,6 +48,7 @@ class Invocation:
     colour: bool = True
     verbose: bool = False
     quiet: bool = False
+    wide: bool = False
     _view: SilentProgress | None = None
 
     def give(self, report: AnyReport, render: Callable[[AnyReport], Page]) -> None:
@@ -72,10 +73,14 @@ class Invocation:
             if is_terminal(sys.stdout):
                 from tidegate.cli.terminal import console_for, draw
 
-                draw(page, console_for(sys.stdout, colour=self.uses_colour()))
+                draw(page, console_for(sys.stdout, colour=self.uses_colour(), wide=self.wide))
             else:
                 sys.stdout.writelines(f"{line}\n" for line in plain(page))
             sys.stdout.flush()
+
+    def width(self) -> int:
+        """How many characters fit on a line of the output; more than anybody needs with ``--wide``."""
+        return UNBOUNDED if self.wide else shutil.get_terminal_size((100, 24)).columns
 
     def uses_colour(self) -> bool:
         """Whether to use colours; ``NO_COLOR`` (any value) and ``--no-color`` say no."""
@@ -191,11 +196,6 @@ class Confirmation(Generic[Planned]):
 def is_terminal(stream: TextIO) -> bool:
     """Whether a person looks at that stream through something that can draw."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
-
-
-def width() -> int:
-    """How many characters fit on a line of the output."""
-    return shutil.get_terminal_size((100, 24)).columns
 
 
 def print_json(value: Mapping[str, Any]) -> None:

@@ -16,6 +16,8 @@ from typing import ParamSpec, Protocol, assert_never
 from tidegate.observe.wording import count, visible
 
 P = ParamSpec("P")
+UNBOUNDED = 10_000
+"""Columns of a terminal on which nothing is shortened; it wraps lines by itself."""
 
 
 class Style(StrEnum):
@@ -54,13 +56,26 @@ class Facts:
     pairs: tuple[tuple[str, Cell], ...]
 
 
+class Fit(StrEnum):
+    """What a narrow terminal does to the texts of a column."""
+
+    WHOLE = "whole"
+    MIDDLE = "middle"
+    WORDS = "words"
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column's title; numbers are aligned to the right. A narrow terminal leaves out ``spare`` columns."""
+    """A column's title; numbers are aligned to the right.
+
+    A narrow terminal leaves out ``spare`` columns, shortens paths in the ``MIDDLE``, and puts ``WORDS`` on several
+    lines; what is ``WHOLE``, as ids and times are, stays so.
+    """
 
     title: str
     right: bool = False
     spare: bool = False
+    fit: Fit = Fit.WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +159,18 @@ def facts(*pairs: Fact) -> Facts:
 
 
 def tabulate(titles: Sequence[str | Column], rows: Iterable[Row], footnote: str = "") -> Table:
-    """Rows under titles; ``>`` before a title aligns its column to the right, ``?`` makes it a spare one."""
-    heads = (
-        each if isinstance(each, Column) else Column(each.lstrip("?>"), ">" in each[:2], each.startswith("?"))
-        for each in titles
-    )
-    return Table(tuple(heads), tuple(tuple(map(cell, row)) for row in rows), footnote)
+    """Rows under titles. Marks before a title: ``>`` aligns the column to the right, ``?`` makes it a spare one, ``~``
+    shortens its texts in the middle, ``=`` puts them on several lines.
+    """
+    heads = tuple(each if isinstance(each, Column) else _head(each) for each in titles)
+    return Table(heads, tuple(tuple(map(cell, row)) for row in rows), footnote)
+
+
+def _head(title: str) -> Column:
+    name = title.lstrip("?>~=")
+    marks = title.removesuffix(name)
+    fit = Fit.MIDDLE if "~" in marks else Fit.WORDS if "=" in marks else Fit.WHOLE
+    return Column(name, ">" in marks, "?" in marks, fit)
 
 
 def line(text: str, style: Style = Style.NORMAL, label: str = "") -> Line:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 import tidegate
-from tidegate.cli.invocation import Invocation, width
+from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Command, Moment, target, with_json
 from tidegate.cli.pages import (
     Block,
@@ -96,7 +96,7 @@ def plan(
     Lists the sources in the YAML file CONFIG above their watermarks. Explains what a run would skip, and why.
     """
     plans = tidegate.plan(config, pipeline, now=at, accept_new_partitions=accept_new_partitions)
-    invocation.give_each("plans", plans, lambda plans: render_plan(plans, width(), verbose=invocation.verbose))
+    invocation.give_each("plans", plans, lambda each: render_plan(each, invocation.width(), verbose=invocation.verbose))
 
 
 def render_plan(plans: Sequence[AnyPlan], width: int = 100, *, verbose: bool = False) -> Page:
@@ -167,7 +167,7 @@ def _partitions(plan: Plan) -> Table:
     rows = tuple((name or "(top level)", len(groups[name]), _bytes(groups[name])) for name in names[:PARTITIONS_SHOWN])
     left = count(len(names) - PARTITIONS_SHOWN, "more partition")
     footnote = f"… and {left} with {count(len(rest), 'file')}, {_bytes(rest)}" if rest else ""
-    return tabulate(("partition", ">files", ">size"), rows, footnote)
+    return tabulate(("~partition", ">files", ">size"), rows, footnote)
 
 
 def _bytes(pieces: Sequence[FileSlice]) -> str:
@@ -178,7 +178,7 @@ def _skipped(plan: Plan) -> Table:
     rows = tuple(
         (str(entry.reason), entry.count, cell(next(iter(entry.examples), ""), Style.DIM)) for entry in plan.skipped
     )
-    return tabulate(("skipped because", ">count", "for example"), rows)
+    return tabulate(("skipped because", ">count", "~for example"), rows)
 
 
 def _findings(plan: Plan) -> Iterator[str]:
@@ -214,7 +214,7 @@ def _column_blocks(plan: ColumnSourcePlan) -> Iterator[Block]:
     if plan.stored:
         rows = tuple((name, _bound(plan.stored, name), _bound(plan.effective, name)) for name in plan.stored)
         yield Gap()
-        yield tabulate(("watermark column", "stored", "read from"), rows)
+        yield tabulate(("~watermark column", "=stored", "=read from"), rows)
     yield from notes(plan.notes)
 
 
@@ -266,7 +266,7 @@ def _ranges(plan: UnitSourcePlan) -> Table:
     left = plan.runs[RANGES_SHOWN:]
     units = count(sum(len(each.units) for each in left), "work unit")
     footnote = more(len(left), "range").replace("and", f"and {units} in", 1)
-    return tabulate(("partition", "units", "from", "to", "why", "rows there"), rows, footnote)
+    return tabulate(("partition", "~units", "from", "to", "=why", "?rows there"), rows, footnote)
 
 
 def _range(each: PlannedUnits, zone: str) -> Row:
@@ -348,7 +348,7 @@ def _legend(reasons: Mapping[str, int]) -> Table:
         for why, (letter, style, text) in REASONS.items()
         if reasons.get(why)
     )
-    return tabulate(("", "reason", ">work units", "meaning"), rows)
+    return tabulate(("", "reason", ">work units", "=meaning"), rows)
 
 
 def older(left: int, noun: str) -> str:

@@ -34,8 +34,8 @@ from tidegate.reports.correction import FoundDataFiles, FoundFiles, ReconcileRep
 
 SHOWN = 20
 
-_SOURCES = ("source", ">listed", ">ingested", ">late", ">changed", ">waiting", ">unfinished", ">given up", ">gone")
-_TABLES = ("table", ">data files", ">orphans", ">size", ">oldest", ">young", ">removed")
+_SOURCES = ("~source", ">listed", ">ingested", ">late", ">changed", ">waiting", "?>unfinished", "?>given up", "?>gone")
+_TABLES = ("~table", ">data files", ">orphans", "?>size", "?>oldest", "?>young", "?>removed")
 
 
 @click.command(
@@ -191,4 +191,4 @@ def _table_details(table: TableComparison, now: datetime) -> Iterator[Block]:
 def _listed(title: str, found: FoundDataFiles, now: datetime, remedy: str = "") -> Iterator[Block]:
     if found.count:
         rows = tuple((each.path, size(each.size), _age(each.modified, now)) for each in found.files[:SHOWN])
-        yield from _found(title, found, iter((tabulate(("file", ">size", ">age"), rows),)), remedy)
+        yield from _found(title, found, iter((tabulate(("~file", ">size", ">age"), rows),)), remedy)

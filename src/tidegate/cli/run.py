@@ -87,7 +87,7 @@ def code_of(report: RunReport, stop: threading.Event) -> int:
 
 @page
 def _blocks(report: RunReport, config: str) -> Iterator[Block]:
-    titles = ("source", "state", ">files", ">size", ">rows", ">commits", ">failed", ">time")
+    titles = ("~source", "state", ">files", ">size", ">rows", "?>commits", ">failed", ">time")
     yield tabulate(titles, map(_row, report.sources))
     yield Gap()
     watermarks = ((f"watermark of {source_name(each)}", each.watermark) for each in report.sources)

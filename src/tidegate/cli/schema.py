@@ -124,7 +124,7 @@ def replace(invocation: Invocation, config: Path, pipeline: str, dry_run: bool, 
 def render_inference(report: SchemaInference) -> Iterator[Block]:
     """What a sample says."""
     yield Heading(f"{source_name(report)}: {count(report.records, 'record')} of {count(report.files, 'file')}")
-    titles = ("field", "type", "confidence", ">values", ">null", ">absent", "seen as")
+    titles = ("~field", "~type", "confidence", ">values", "?>null", "?>absent", "=seen as")
     yield tabulate(titles, map(_seen, report.columns))
     for problem in report.problems:
         yield line(problem, Style.BAD, "problem")
@@ -165,7 +165,7 @@ def render_schema(view: SchemaView) -> Iterator[Block]:
     yield Heading(f"{view.pipeline}: columns")
     yield facts(("table", f"{view.table_uri} ({version})"), ("schema_evolution", view.evolution))
     yield Gap()
-    yield tabulate(("column", "declared", "remembered", "table"), rows)
+    yield tabulate(("~column", "=declared", "=remembered", "=table"), rows)
     yield from notes(view.notes)
 
 
@@ -201,7 +201,7 @@ def _changes(changes: tuple[SchemaChange, ...]) -> Iterator[Block]:
         for each in changes
     )
     yield Gap()
-    yield tabulate(("column", "table", "pipeline", "what happens"), rows)
+    yield tabulate(("~column", "=table", "=pipeline", "=what happens"), rows)
 
 
 @page

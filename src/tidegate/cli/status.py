@@ -95,7 +95,7 @@ def render_status(statuses: Sequence[SourceStatus], config: str = "CONFIG", *, v
 
 @page
 def _blocks(statuses: Sequence[SourceStatus], config: str, verbose: bool) -> Iterator[Block]:
-    yield tabulate(("source", "state", ">lag", ">backlog", ">failed"), map(_row, statuses))
+    yield tabulate(("~source", "state", ">lag", ">backlog", ">failed"), map(_row, statuses))
     for status in statuses:
         name = source_name(status)
         yield Gap()

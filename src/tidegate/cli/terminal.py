@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO, assert_never
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from tidegate.cli.pages import Cell, Facts, Gap, Heading, Line, Page, Style, Table
+from tidegate.cli.pages import UNBOUNDED, Cell, Column, Facts, Fit, Gap, Heading, Line, Page, Style, Table
 from tidegate.observe.wording import visible
 
 if TYPE_CHECKING:
@@ -24,10 +26,22 @@ _COLOURS = {
     Style.DIM: "dim",
 }
 
+INDENT = 2
+GUTTER = 2
+READABLE = 20
+"""What a path or a text needs to be of use; spare columns make room for it."""
+SHORTEST = 12
 
-def console_for(stream: TextIO, *, colour: bool) -> Console:
-    """A console on that stream; without ``colour`` it also uses no bold or dim."""
-    return Console(file=stream, highlight=False, markup=False, color_system="auto" if colour else None)
+
+def console_for(stream: TextIO, *, colour: bool, wide: bool = False) -> Console:
+    """A console on that stream; without ``colour`` it also uses no bold or dim, and a ``wide`` one shortens nothing."""
+    return Console(
+        file=stream,
+        highlight=False,
+        markup=False,
+        color_system="auto" if colour else None,
+        width=UNBOUNDED if wide else None,
+    )
 
 
 def draw(page: Page, console: Console) -> None:
@@ -37,22 +51,27 @@ def draw(page: Page, console: Console) -> None:
             case Heading():
                 console.print(Text(visible(block.text), style="bold"))
             case Facts():
-                console.print(Padding(_facts(block), (0, 0, 0, 2)))
+                _print_indented(console, _facts(block))
             case Table():
-                block = _fit(block, console.width - 2)
-                console.print(Padding(_table(block), (0, 0, 0, 2)))
-                if block.footnote:
-                    console.print(Padding(Text(visible(block.footnote), style="dim"), (0, 0, 0, 2)))
+                table, widths = _fit(block, console.width - INDENT)
+                _print_indented(console, _table(table, widths))
+                if table.footnote:
+                    _print_indented(console, Text(visible(table.footnote), style="dim"))
             case Line():
-                console.print(Padding(_line(block), (0, 0, 0, 2)))
+                _print_indented(console, _line(block))
             case Gap():
                 console.print()
             case _:
                 assert_never(block)
 
 
-def _text(cell: Cell) -> Text:
-    return Text(cell.text, style=_COLOURS[cell.style], overflow="fold")
+def _print_indented(console: Console, shown: RenderableType) -> None:
+    console.print(Padding(shown, (0, 0, 0, INDENT), expand=False))
+
+
+def _text(cell: Cell, width: int | None = None) -> Text:
+    text = cell.text if width is None else shorten_middle(cell.text, width)
+    return Text(text, style=_COLOURS[cell.style], overflow="fold")
 
 
 def _facts(facts: Facts) -> RenderableType:
@@ -64,40 +83,86 @@ def _facts(facts: Facts) -> RenderableType:
     return grid
 
 
-def _fit(table: Table, width: int) -> Table:
-    """The table without as many spare columns, from the right, as it takes to fit; a footnote names them."""
+def _fit(table: Table, width: int) -> tuple[Table, list[int]]:
+    """The table for that width, and the width of each column.
+
+    Spare columns go first, from the right, until the others have room; then those that can be shortened share what
+    is left. A footnote names both.
+    """
+    needs = [_need(column, [row[index] for row in table.rows]) for index, column in enumerate(table.columns)]
     kept = list(range(len(table.columns)))
-    widths = [
-        2 + max(len(text) for text in (column.title, *(row[index].text for row in table.rows)))
-        for index, column in enumerate(table.columns)
-    ]
     spare = [index for index in kept if table.columns[index].spare]
-    while spare and sum(widths[index] for index in kept) - 2 > width:
+    while spare and _least(table, needs, kept) > width:
         kept.remove(spare.pop())
-    left_out = [column.title for index, column in enumerate(table.columns) if index not in kept]
-    if not left_out:
-        return table
-    note = f"no room for: {', '.join(left_out)}; --json has them"
-    return Table(
-        tuple(table.columns[index] for index in kept),
-        tuple(tuple(row[index] for index in kept) for row in table.rows),
-        f"{table.footnote}; {note}" if table.footnote else note,
+    widths = _shares(table, needs, kept, width)
+    notes = (
+        ("no room for", [column.title for index, column in enumerate(table.columns) if index not in kept]),
+        ("shortened", [table.columns[index].title for index in kept if _is_cut(table, index, widths, needs)]),
     )
+    told = [f"{what}: {', '.join(titles)}" for what, titles in notes if titles]
+    told = [*told[:-1], f"{told[-1]} (--wide shows all)"] if told else []
+    footnote = "; ".join(filter(None, (table.footnote, *told)))
+    columns = tuple(table.columns[index] for index in kept)
+    rows = tuple(tuple(row[index] for index in kept) for row in table.rows)
+    return Table(columns, rows, footnote), [widths[index] for index in kept]
 
 
-def _table(table: Table) -> RenderableType:
-    grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for number, column in enumerate(table.columns):
+def _need(column: Column, cells: Sequence[Cell]) -> int:
+    return max(cell_len(text) for text in (column.title, *(each.text for each in cells)))
+
+
+def _least(table: Table, needs: Sequence[int], kept: Sequence[int]) -> int:
+    """The width with which the table can be read."""
+    bounds = (needs[index] if table.columns[index].fit is Fit.WHOLE else min(needs[index], READABLE) for index in kept)
+    return sum(bounds) + GUTTER * (len(kept) - 1)
+
+
+def _shares(table: Table, needs: Sequence[int], kept: Sequence[int], width: int) -> dict[int, int]:
+    """The width of each column: as much as it needs, or an equal share of what the fixed ones leave."""
+    widths = {index: needs[index] for index in kept}
+    elastic = sorted((index for index in kept if table.columns[index].fit is not Fit.WHOLE), key=needs.__getitem__)
+    left = width - GUTTER * (len(kept) - 1) - sum(needs[index] for index in kept if index not in elastic)
+    for place, index in enumerate(elastic):
+        widths[index] = min(needs[index], max(left // (len(elastic) - place), SHORTEST))
+        left -= widths[index]
+    return widths
+
+
+def _is_cut(table: Table, index: int, widths: Mapping[int, int], needs: Sequence[int]) -> bool:
+    return table.columns[index].fit is Fit.MIDDLE and widths[index] < needs[index]
+
+
+def _table(table: Table, widths: Sequence[int]) -> RenderableType:
+    grid = Grid(box=None, padding=(0, GUTTER, 0, 0), pad_edge=False, header_style="dim")
+    for number, (column, width) in enumerate(zip(table.columns, widths, strict=True)):
         last = number == len(table.columns) - 1
         grid.add_column(
             column.title,
             justify="right" if column.right else "left",
             overflow="fold",
             no_wrap=column.right and not last,
+            max_width=None if column.fit is Fit.WHOLE else width,
         )
     for row in table.rows:
-        grid.add_row(*map(_text, row))
+        cells = zip(row, table.columns, widths, strict=True)
+        grid.add_row(*(_text(each, width if column.fit is Fit.MIDDLE else None) for each, column, width in cells))
     return grid
+
+
+def shorten_middle(text: str, width: int) -> str:
+    """The text in so many characters: its beginning and, more of it, its end.
+
+    >>> shorten_middle("date=2026-01-28/hour=14/0007.ndjson", 24)
+    'date=2026-…4/0007.ndjson'
+    """
+    if cell_len(text) <= width:
+        return text
+    tail = (width - 1) * 3 // 5
+    return f"{set_cell_size(text, width - 1 - tail).rstrip()}…{_last_cells(text, tail)}"
+
+
+def _last_cells(text: str, width: int) -> str:
+    return set_cell_size(text[::-1], width)[::-1].lstrip()
 
 
 def _line(line: Line) -> RenderableType:

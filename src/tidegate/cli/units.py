@@ -165,7 +165,7 @@ def _unit_list(found: UnitList) -> Iterator[Block]:
     numbers = f"{count(found.total, 'unit')} × {count(found.partitions, 'partition')}"
     yield facts(("units", numbers), ("partitions", f"{found.grid} ({found.zone})"))
     if found.units:
-        titles = ("unit", "state", ">done", ">open", ">failed", "read up to", "reason, or next try")
+        titles = ("~unit", "state", ">done", ">open", ">failed", "?read up to", "=reason, or next try")
         left = found.total - len(found.units)
         footnote = f"… and {count(left, 'more unit')}; --limit 0 shows all" if left else ""
         yield Gap()
@@ -200,7 +200,7 @@ def render_unit(view: UnitView) -> Iterator[Block]:
     yield Heading(f"{source_name(view)}: unit {unit_name(view.unit)}")
     yield facts(*_unit_facts(view))
     if view.work_units:
-        titles = ("partition", "why", "would read from", "to", "high watermark", ">failures")
+        titles = ("partition", "=why", "would read from", "to", "?high watermark", ">failures")
         lines = view.work_units[-ROWS_SHOWN:]
         rows = tuple(_work_row(each, view.zone) for each in lines)
         yield Gap()

@@ -243,7 +243,7 @@ def _entries(first: str, second: str, entries: Mapping[str, Any], noun: str, plu
     if entries:
         shown = list(entries.items())[:ROWS_SHOWN]
         rows = tuple((name or "(top level)", _progress(entry)) for name, entry in shown)
-        yield tabulate((first, second), rows, more(len(entries) - len(shown), noun, plural))
+        yield tabulate((f"~{first}", f"={second}"), rows, more(len(entries) - len(shown), noun, plural))
 
 
 def _progress(entry: object) -> Cell:
@@ -273,7 +273,7 @@ def render_history(histories: Sequence[WatermarkHistory]) -> Page:
 def _positions(history: WatermarkHistory) -> Iterator[Block]:
     yield Heading(source_name(history))
     if history.positions:
-        titles = (">position", "committed", "action", ">files", ">rows", ">table version", "watermark")
+        titles = (">position", "committed", "?action", "?>files", ">rows", "?>table version", "~watermark")
         footnote = "" if history.complete else "older positions omitted; --limit 0 shows all"
         yield tabulate(titles, map(_position_row, history.positions), footnote)
     else:
@@ -329,7 +329,7 @@ def render_move_end(move: WatermarkMove | UnitsMove) -> Page:
 def fates(*found: tuple[str, FileSet, Style]) -> Table:
     """What happens to which files, with examples."""
     rows = tuple((label, *_amounts(files, style)) for label, files, style in found)
-    return tabulate(("effect", ">files", ">size", "for example"), rows)
+    return tabulate(("=effect", ">files", ">size", "~for example"), rows)
 
 
 def _amounts(found: FileSet, style: Style) -> Row:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 
+import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from tidegate.cli.pages import Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell, plain, tabulate
@@ -60,12 +62,43 @@ def test_a_narrow_terminal_leaves_out_spare_columns_and_says_which() -> None:
     narrow = drawn(page, 50)
     assert "position" in narrow.splitlines()[0]
     assert "action" not in narrow.splitlines()[0]
-    assert narrow.split()[-10:] == [*OMITTED[:2], "omitted;", "no", "room", "for:", "action;", "--json", "has", "them"]
-    assert "position, action;" in drawn(page, 40)
+    assert " ".join(narrow.split()).endswith("older ones omitted; no room for: action (--wide shows all)")
+    assert "position, action (--wide" in " ".join(drawn(page, 40).split())
     assert "action" in next(plain(page))
 
 
 OMITTED = ["older", "ones", "omitted"]
+PATH = "date=2026-01-28/hour=15/1769615550-0050700{}.ndjson.gz"
+WIDTHS = (60, 80)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_paths_are_shortened_in_the_middle_and_ids_stay_whole(width: int) -> None:
+    letters = [(f"0190e6b8{number:08x}", PATH.format(number), 7, "not a number: " + "x y " * 20) for number in range(3)]
+    text = drawn((tabulate(("id", "~file", ">line", "=reason"), letters),), width)
+    assert max(map(len, text.splitlines())) <= width
+    for name, path, *_ in letters:
+        assert name in text
+        assert path not in text
+        assert path[-9:] in text
+    assert text.count("date=") == 3
+    assert text.split()[-5:] == ["shortened:", "file", "(--wide", "shows", "all)"]
+    assert text.replace("\n", " ").split().count("y") == 60
+
+
+def test_wide_shows_everything_whatever_the_terminal_is() -> None:
+    page = (tabulate(("~file", "?action"), [(PATH.format(1), "run")]), Line(Cell("a b " * 40)))
+    stream = io.StringIO()
+    draw(page, console_for(stream, colour=False, wide=True))
+    assert [line.rstrip() for line in stream.getvalue().splitlines()] == list(map(str.rstrip, plain(page)))
+    assert max(map(len, stream.getvalue().splitlines())) < 200
+
+
+def test_wide_letters_take_their_room() -> None:
+    name = "日付=2026/時=15/データファイル-00000001.ndjson.gz"
+    text = drawn((tabulate(("~file", ">rows"), [(name, 1)]),), 40)
+    assert max(map(cell_len, text.splitlines())) <= 40
+    assert "01.ndjson.gz" in text
 
 
 def test_a_missing_value_is_a_dash_and_zero_is_not() -> None:
