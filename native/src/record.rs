@@ -152,7 +152,7 @@ fn read_fields(cursor: &mut Cursor, data: &mut Struct, row: usize, context: &mut
             step = Some(number);
             let is_null = cursor.next_byte() == b'n';
             match slot {
-                Slot::Forbidden | Slot::Undeclared(_) if is_null => drop(cursor.word(b"null")?),
+                Slot::Forbidden if is_null => drop(cursor.word(b"null")?),
                 Slot::Forbidden => return Err(Stop::Odd),
                 Slot::Undeclared(id) => {
                     context.tally.add(id);
@@ -230,6 +230,7 @@ fn read_forgiving(
     match read_value(cursor, column, row, context, depth) {
         Err(Stop::Misfit) => {
             column.truncate(row);
+            column.pad(row + 1); // a null that is there: the key is not to come again
             context.left.truncate(left);
             context.path.truncate(path);
             cursor.at = start;

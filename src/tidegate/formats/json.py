@@ -324,7 +324,7 @@ class LineFormat:
 
     @property
     def unknown(self) -> Counter[str]:
-        """Fields that the schema does not have, with how often they had a value."""
+        """Fields that the schema does not have, with how often they stood there."""
         return self._decoder.unknown
 
     def blocks(self, raw: BinaryIO, each: FileSlice) -> Iterator[bytes]:

@@ -87,7 +87,7 @@ def batch_of(records: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.RecordB
 class Decoder:
     """Decodes the blocks of one or many files.
 
-    ``unknown`` names every field with a value that the schema does not have, by path, with how many values there were;
+    ``unknown`` names every field that the schema does not have, by path, with how often it stood there, null or not;
     with a column for rescued values also the values that did not fit.
     """
 

@@ -159,7 +159,7 @@ NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 class StrictLineReader:
     """Reads lines one by one; fields that the schema lacks are left out, or rescued.
 
-    ``unknown`` counts the values of such fields in all records so far, and the values that were rescued, by path.
+    ``unknown`` counts how often such fields stood in all records so far, and the values that were rescued, by path.
     """
 
     def __init__(self, rules: RecordRules) -> None:
@@ -192,6 +192,8 @@ class StrictLineReader:
         for name, found in value:
             if name in self._forbidden and found is not None:
                 raise BadLine(f"field {name!r} has the name of a partition column that comes from the path")
+        if self._forbidden:
+            value = Pairs(pair for pair in value if pair[0] not in self._forbidden)
         self._left.clear()
         self._names.clear()
         record: dict[str, Any] = self._record(value, "")
@@ -235,15 +237,17 @@ class StrictLineReader:
             if not isinstance(value, Pairs):
                 raise _misfit(path, value, "a struct")
             found: dict[str, Any] = {}
+            given: set[str] = set()
             for key, item in value:
                 here = f"{path}.{key}" if path else key
                 if key not in converters:
-                    if item is not None:
-                        self._names.append(place + key)
-                        self._left.append((here, item))
+                    self._names.append(place + key)
+                    self._left.append((here, item))
                     continue
-                if found.get(key) is not None and not self._lenient:
+                if key in given and not self._lenient:
                     raise RepeatedKey(f"key {here!r} is repeated")
+                if item is not None:
+                    given.add(key)
                 found[key] = None if item is None else converters[key](item, here)
             for name in required:
                 if found.get(name) is None:

@@ -110,7 +110,7 @@ class SourceReport(Report):
     """What a run did for one source; ``exit_code`` is that of the error's class, 0 without one.
 
     ``bad_records`` and ``dead_files`` went to the dead-letter table. ``staged`` is how many units it left for
-    ``tidegate commit``. ``unknown_fields`` are those that no column takes, with how many records had a value there.
+    ``tidegate commit``. ``unknown_fields`` are those that no column takes, with how often they stood there.
     ``work_units`` are those that were read and committed, ``failed_units`` those that were not. ``empty`` says that
     there is no file at the location at all.
     """

@@ -81,7 +81,7 @@ def told_of(error: SourceError | LineTooLong, file: FetchedFile) -> SourceError:
 
 
 class RecordBlocks:
-    """Decodes the blocks of one task: ``schema`` has the columns, ``unknown`` fields with a value that none takes."""
+    """Decodes the blocks of one task: ``schema`` has the columns, ``unknown`` fields that none takes."""
 
     def __init__(self, fields: tuple[FieldSpec, ...], schema: SchemaSpec, parts: Sequence[Part], where: str) -> None:
         """The rows have the columns ``fields``; ``where`` tells in messages whose records they are."""

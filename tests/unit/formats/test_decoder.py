@@ -241,10 +241,10 @@ def test_unknown_fields_are_named_and_counted() -> None:
     line = b'{"i":1,"more":{"i":2},"u":{"name":"a","mail":"b"},"gone":null}\n'
     decoded = decoder.decode(line * 640)
     assert decoded.batch.num_rows == 640
-    assert decoder.unknown == {"more": 640, "u.mail": 640}
+    assert decoder.unknown == {"more": 640, "u.mail": 640, "gone": 640}
     lenient = Decoder(RecordRules(FIELDS, numbers=Numbers.LENIENT))
     lenient.decode(line * 640)
-    assert lenient.unknown == {"more": 640, "u.mail": 640}
+    assert lenient.unknown == {"more": 640, "u.mail": 640, "gone": 640}
 
 
 def test_a_repeated_key_is_found_among_unknown_fields() -> None:

@@ -44,7 +44,7 @@ def test_a_record_that_does_not_fit_is_named_and_never_null(value: Any) -> None:
 def test_fields_that_no_column_takes_are_counted() -> None:
     decoder = blocks()
     decoder.rows(block({"id": 1, "more": 5}, {"id": 2, "more": None}))
-    assert decoder.unknown == {"more": 1}
+    assert decoder.unknown == {"more": 2}
 
 
 def test_a_part_takes_its_own_stretch_and_the_first_what_has_no_value() -> None:

@@ -75,7 +75,7 @@ class UnitWritten:
     """A work unit whose rows are all written; nothing is visible yet.
 
     ``data_files`` are those that its rows lie in; other work units of the wave, that are written and kept too, may
-    share them. ``left_out`` rows had a time outside the range, or none. ``unknown_fields`` had a value that no column
+    share them. ``left_out`` rows had a time outside the range, or none. ``unknown_fields`` are those that no column
     takes, by path.
     """
 
