@@ -40,6 +40,7 @@ _ENDINGS = {
 ORIGINAL_TIMEZONE = "America/Los_Angeles"
 """The zone in which jobs without ``ms.timezone`` cut their partitions."""
 _NOT_REACHED = ("sftp", "ftp", "ftps", "scp")
+_ENCRYPTED = (".gpg", ".pgp")
 _PLACEHOLDER = re.compile(r"<[A-Za-z][A-Za-z0-9 _.-]*>")
 _ORDINARY = ("CsvToJson", "JsonIntermediateToAvro", "JsonStringToJsonIntermediate", "AvroFieldsPick", "Identity")
 
@@ -109,10 +110,13 @@ def _refuse_other_jobs(given: Given) -> None:
     if not any(given.has(name) for name in ("ms.source.uri", "ms.jdbc.statement")):
         reason = "is missing: the file describes no job that reads something; allowed: a job with ms.source.uri"
         given.refuse("ms.source.uri", reason)
-    scheme = (given.text("ms.source.uri") or "").partition("://")[0].lower()
-    if scheme in _NOT_REACHED:
-        reason = f"files by {scheme.upper()} are not read; copy them to a folder or a bucket and ingest that"
-        given.refuse("ms.source.uri", reason)
+    for name, kind in (
+        ("ms.source.uri", (given.text("ms.source.uri") or "").partition("://")[0]),
+        ("source.class", _class(given, "source.class").removesuffix("Source")),
+    ):
+        if kind.lower() in _NOT_REACHED:
+            reason = f"files by {kind.upper()} are not read; copy them to a folder or a bucket and ingest that"
+            given.refuse(name, reason)
     method = (given.text("ms.http.request.method") or "GET").upper()
     if method not in ("GET", "POST"):
         given.refuse("ms.http.request.method", f"{method} changes data at the server; allowed: jobs that read it")
@@ -122,6 +126,11 @@ def _refuse_other_jobs(given: Given) -> None:
     for name, found in given.properties.items():
         if (placeholder := _PLACEHOLDER.search(found.value)) and not is_secret(name, found.value):
             given.refuse(name, f"holds the placeholder {placeholder[0]}; write the real value first")
+
+
+def _class(given: Given, name: str) -> str:
+    """The name of a class without its package."""
+    return (given.text(name) or "").rpartition(".")[2]
 
 
 def project_of(given: Given) -> dict[str, Any]:
@@ -135,7 +144,11 @@ def project_of(given: Given) -> dict[str, Any]:
     space = given.text("extract.namespace")
     where = "/".join(_name(part) for part in ("lake", *(space or "").split("."), table) if part)
     pipeline: dict[str, Any] = {"source": source, **({"schema": {"fields": fields}} if fields else {})}
-    pipeline["sink"] = {"table_uri": where, **_load(given, source)}
+    load = _load(given, source)
+    if (given.text("state.store.enabled") or "true").lower() == "false" and load.get("load_type") != "overwrite":
+        text = "the job read its whole range each time; a pipeline remembers its position: use load_type: overwrite"
+        given.leave("state.store.enabled", text, changes=True)
+    pipeline["sink"] = {"table_uri": where, **load}
     made: dict[str, Any] = {"connections": {name: server}} if server else {}
     if server:
         pipeline["source"] = {"connection": name, **source}
@@ -173,7 +186,7 @@ def _source(given: Given) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _by_kind(given: Given, address: Address | None) -> Callable[..., tuple[dict[str, Any], dict[str, Any]]]:
-    extractor = (given.text("ms.extractor.class") or "").rpartition(".")[2]
+    extractor = _class(given, "ms.extractor.class")
     raw = (given.text("ms.source.uri") or "").lower()
     if raw.startswith("jdbc:") or given.has("ms.jdbc.statement"):
         return _database
@@ -201,14 +214,18 @@ def _files(given: Given, address: Address, known: dict[str, Parameter]) -> tuple
                 given.leave(name, "is about records of answers, and this source reads files")
         return {"type": "download", **asked, **form}, server
     path = fill_in(address.path, known).lstrip("/")
-    made: dict[str, Any] = {"type": "download", "source_uri": f"s3://{found[1]}/{path}", **_bucket_keys(given)}
-    bounds = {name: known[name].bound for name in names_in(made["source_uri"]) if name in known}
-    made |= {"params": bounds} if any(bounds.values()) else {}
+    made = {**_at(f"s3://{found[1]}/{path}", known), **_bucket_keys(given)}
     if "*" not in path and not re.search(r"[^/]\.[A-Za-z0-9]+$", path):
         made["source_uri"] += "*"
         text = "every key with this prefix was read, at any depth; source_uri matches one level: write a * for each"
         given.leave("ms.source.uri", text, changes=True)
     return {**made, **form}, {}
+
+
+def _at(where: str, known: dict[str, Parameter]) -> dict[str, Any]:
+    """Files at an address, with the bounds that it uses."""
+    bounds = {name: known[name].bound for name in names_in(where) if name in known and known[name].bound}
+    return {"type": "download", "source_uri": where, **({"params": bounds} if bounds else {})}
 
 
 def _bucket_keys(given: Given) -> dict[str, Any]:
@@ -224,26 +241,31 @@ def _other_files(given: Given, address: Address, known: dict[str, Parameter]) ->
     """Files at a place that has no equal: it is for a person to say where they are now."""
     raw = fill_in(given.text("ms.source.uri") or "", known)
     where = raw
-    if address.scheme not in ("s3", "file", "") or not raw:
+    elsewhere = address.scheme not in ("s3", "file", "") or _class(given, "source.class").startswith("Hdfs")
+    if elsewhere or not raw:
         where = given.secret("source_uri", "in/*")
         given.leave("ms.source.uri", f"files are read from object storage, folders and HTTP servers; set {where[2:-1]}")
-    return {"type": "download", "source_uri": where, **_form(given, raw)}, {}
+    return {**_at(where, known), **_form(given, raw)}, {}
 
 
 def _form(given: Given, path: str) -> dict[str, Any]:
     """What files hold, by the extractor and by the ending of their names."""
-    extractor = (given.text("ms.extractor.class") or "").rpartition(".")[2].lower()
+    extractor = _class(given, "ms.extractor.class").lower()
     plain = path.lower().removesuffix(".gz")
     ending = next((kind for end, kind in _ENDINGS.items() if plain.endswith(end)), None)
     kind = "csv" if extractor.startswith("csv") else "avro" if extractor.startswith("avro") else ending or "json"
     if extractor.startswith("filedump"):
-        given.leave("ms.extractor.class", f"files become rows, read as {kind}; they are not kept as files")
+        text = f"files become rows, read as {kind}; they are not kept as files"
+        given.leave("ms.extractor.class", text, changes=True)
+    if path.lower().endswith(_ENCRYPTED):
+        given.leave("ms.source.uri", "the files are encrypted; decrypt them before they are read", changes=True)
     made: dict[str, Any] = {"format": kind}
     steps = (given.text("ms.extract.preprocessors") or "").split(",")
     if any("gunzip" in each.lower() for each in steps) and not path.endswith(".gz"):
         made["compression"] = "gzip"
     if any(each.strip() and "gunzip" not in each.lower() for each in steps):
-        given.leave("ms.extract.preprocessors", "files are unpacked with gzip and zstd only; prepare them before")
+        text = "files are unpacked with gzip and zstd only; prepare them before"
+        given.leave("ms.extract.preprocessors", text, changes=True)
     form = csv(given) if kind == "csv" else {}
     return {**made, **({"csv": form} if form else {})}
 
@@ -338,9 +360,6 @@ def _leave_conversions(given: Given) -> None:
         )
     if (given.text("ms.source.data.character.set") or "UTF-8").upper() not in ("UTF-8", "UTF8"):
         given.leave("ms.source.data.character.set", "text is UTF-8; convert the files")
-    if (given.text("state.store.enabled") or "true").lower() == "false":
-        text = "the job read its whole range each time; a pipeline remembers its position: use load_type: overwrite"
-        given.leave("state.store.enabled", text, changes=True)
     if (given.text("ms.audit.enabled") or "false").lower() != "false":
         given.leave("ms.audit.enabled", "requests are not audited; the events of a run tell what was read")
 

@@ -94,7 +94,7 @@ def request(given: Given, address: Address, known: dict[str, Parameter], server:
     made: dict[str, Any] = {"path": fill_in(address.path, known) or "/", "method": method if method != "GET" else None}
     body = {each.name: _sent(each) for each in sent if method == "POST" and each.kind not in PAGES}
     params = _params(given, pairs, known, server)
-    for name in {*names_in(made["path"]), *names_in(headers), *names_in(body), *names_in(list(params.values()))}:
+    for name in list(names_in([made["path"], headers, body, *params.values()])):
         if name in known and known[name].bound is not None:
             params[name] = known[name].bound
     made |= {"params": params, "headers": headers, "body": body, "pagination": _pagination(given, pairs, known)}

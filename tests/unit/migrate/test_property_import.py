@@ -310,7 +310,6 @@ def test_variables_of_the_older_system_are_for_a_person_to_set() -> None:
             "ms.secondary.input",
             "'colour'",
         ),
-        ("state.store.enabled=false", "state.store.enabled", "its whole range each time"),
         ('ms.parameters=[{"name": "c", "type": "session"}]', "ms.parameters", "'c' is a cursor"),
         ("ms.ssl={}", "ms.ssl", "certificates"),
         ("ms.something=1", "ms.something", "has no equal here"),
@@ -335,6 +334,10 @@ def test_what_has_no_equal_is_told_with_its_line(line: str, name: str, words: st
     ("lines", "words"),
     [
         (["ms.source.uri=sftp://h/in"], "job.pull:2: ms.source.uri: files by SFTP are not read; copy them"),
+        (
+            ["source.class=org.example.SftpSource", "ms.source.uri=/in/sales.csv"],
+            "job.pull:2: source.class: files by SFTP are not read; copy them",
+        ),
         (["ms.source.uri=https://h/x", "ms.http.request.method=PUT"], "PUT changes data at the server"),
         (
             [
@@ -372,6 +375,72 @@ def test_a_bound_counts_whatever_watermark_it_names() -> None:
     assert source_of(report).params == (RangeParam("low", Bounding.LOW), RangeParam("high", Bounding.HIGH))
 
 
+WEEKS = (
+    'ms.watermark=[{"name": "system", "type": "datetime", "range": {"from": "2020-01-06", "to": "P0D"}}]',
+    "ms.work.unit.partition=weekly",
+    "ms.http.request.method=GET",
+)
+
+
+def bound(name: str, end: str, pattern: str) -> str:
+    return json.dumps(
+        {
+            "name": name,
+            "type": "watermark",
+            "watermark": "weeks",
+            "value": end,
+            "format": "datetime",
+            "pattern": pattern,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "query"),
+    [
+        (("since", "until"), ""),
+        (("since", "until"), "?since={{since}}&until={{until}}"),
+        (("begin", "end"), "?since={{begin}}&until={{end}}"),
+    ],
+)
+def test_weeks_are_asked_for_alike_however_the_address_says_it(names: tuple[str, str], query: str) -> None:
+    bounds = [bound(name, end, "yyyy-MM-dd") for name, end in zip(names, ("low", "high"), strict=True)]
+    report = imported(f"ms.source.uri=https://h/visits{query}", f"ms.parameters=[{','.join(bounds)}]", *WEEKS)
+    assert report.left == ()
+    source = source_of(report)
+    assert source.params == (
+        RangeParam("since", Bounding.LOW, "%Y-%m-%d"),
+        RangeParam("until", Bounding.HIGH, "%Y-%m-%d"),
+    )
+    assert (source.work.partition, source.time) == (
+        PartitionKind.WEEKLY,
+        TimeWatermark("system", TimeRange("2020-01-06", "P0D")),
+    )
+
+
+def test_bounds_inside_one_value_are_written_there_and_not_sent_beside_it() -> None:
+    bounds = f"{bound('begin', 'low', 'yyyyMMdd')},{bound('end', 'high', 'yyyyMMdd')}"
+    report = imported("ms.source.uri=https://h/x?q=day:{{begin}}..{{end}}", f"ms.parameters=[{bounds}]", *WEEKS)
+    source = source_of(report)
+    assert isinstance(source.read, HttpRead)
+    assert source.read.params == {"q": "day:{{begin}}..{{end}}"}
+    assert [each.name for each in source.params] == ["begin", "end"]
+
+
+def test_a_bound_in_the_name_of_files_is_carried_over() -> None:
+    report = imported(
+        "ms.source.uri=/in/sales_*{{today}}*.csv", f"ms.parameters=[{bound('today', 'high', 'yyyyMMdd')}]", RANGE
+    )
+    assert (report.left, report.variables) == ((), ())
+    assert source_of(report).params == (RangeParam("today", Bounding.HIGH, "%Y%m%d"),)
+
+
+def test_files_of_another_file_system_are_for_a_person_to_place() -> None:
+    report = imported("source.class=org.example.HdfsSource", "ms.source.uri=/data/in", "job.name=j")
+    assert report.variables == ("J_SOURCE_URI",)
+    assert "object storage, folders and HTTP servers" in reasons(report)["ms.source.uri"]
+
+
 @pytest.mark.parametrize(("line", "zone"), [("", "America/Los_Angeles"), ("ms.timezone=UTC", "UTC")])
 def test_partitions_are_cut_in_the_zone_of_the_original(line: str, zone: str) -> None:
     assert source_of(imported("ms.source.uri=https://h/x", RANGE, line)).timezone == zone
@@ -382,10 +451,14 @@ def test_partitions_are_cut_in_the_zone_of_the_original(line: str, zone: str) ->
     [
         ("ms.data.field=a.0.b", False),
         ('ms.session.key.field={"name": "s", "condition": {"regexp": "done"}}', False),
-        ("state.store.enabled=false", False),
-        ("state.store.enabled=true", True),
+        ("state.store.enabled=false", True),
+        (f"{RANGE}\nstate.store.enabled=false", False),
+        (f"{RANGE}\nstate.store.enabled=true", True),
         ("ms.ssl={}", True),
         ("job.schedule=daily", True),
+        ("ms.source.uri=/in/sales.csv", True),
+        ("ms.source.uri=/in/sales.csv.gpg", False),
+        ("ms.extractor.class=org.example.FileDumpExtractor", False),
     ],
 )
 def test_a_report_tells_whether_other_data_would_be_read(line: str, same: bool) -> None:
