@@ -43,7 +43,7 @@ format: setup ## let ruff rewrite the code
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: setup ## all benchmarks at full size (about half an hour)
+bench: setup ## all benchmarks at full size (well over an hour)
 	$(PY) -m benchmarks.all
 
 bench-quick: setup ## a small version of each benchmark (a good minute)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 from support.commands import walk
 from tidegate.cli.main import cli
 
-SRC = Path(__file__).parents[2] / "src"
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src"
+
+
+def test_every_extra_that_a_message_or_a_page_names_exists() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    files = [*SRC.rglob("*.py"), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    named = {name for file in files for name in re.findall(r"tidegate\[(\w+)\]", file.read_text())}
+    assert named
+    assert named <= set(extras)
 
 
 def test_every_command_that_a_message_names_exists() -> None:

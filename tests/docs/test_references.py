@@ -81,6 +81,12 @@ def test_the_documented_signature_is_the_one_in_the_code(name: str) -> None:
         assert [member for member in value.__members__ if f"`{member}`" not in row] == []
 
 
+def test_no_function_is_documented_twice() -> None:
+    text = (REFERENCE / "python-api.md").read_text(encoding="utf-8")
+    names = re.findall(r"^\| `(\w+)(?=[(`])", text, flags=re.MULTILINE)
+    assert sorted(names) == sorted(set(names))
+
+
 def test_nothing_is_documented_that_is_not_exported() -> None:
     documented = {re.match(r"\w+", entry)[0] for entry in table("python-api.md")}  # type: ignore[index]
     assert documented == set(tidegate.__all__)

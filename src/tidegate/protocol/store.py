@@ -202,6 +202,6 @@ def _sql(url: Secret) -> BaseMetadataProvider:
         if error.name is None or not error.name.startswith("sqlalchemy"):
             raise
         raise EnvironmentProblem(
-            "the state provider 'sql' needs SQLAlchemy, which is not installed", "pip install 'tidegate[sql]'"
+            "the state provider 'sql' needs SQLAlchemy, which is not installed", "pip install 'SQLAlchemy>=2.1'"
         ) from None
     return SqlMetadataProvider(url)
