@@ -44,6 +44,20 @@ def test_a_command_that_only_looks_loads_no_spark(tmp_path: Path, command: list[
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("command", [["plan"], ["status"], ["watermark", "show", "-p", "events"]], ids=" ".join)
+def test_a_look_at_files_loads_nothing_that_only_runs_and_corrections_need(tmp_path: Path, command: list[str]) -> None:
+    lake = Lake(tmp_path)
+    lake.arrive("date=2026-01-28/1.ndjson")
+    unneeded = {
+        "tidegate.runs.engine",
+        "tidegate.spark.session",
+        "tidegate.reports.correction",
+    }
+    look = LOOK.replace('{"pyspark", "py4j", "pandas"}', repr(unneeded))
+    done = subprocess.run([sys.executable, "-c", look, *command, str(lake.config)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_idle_run_starts_no_spark(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.arrive("date=2026-01-28/1.ndjson")

@@ -72,7 +72,7 @@ COULD_MOVE_UP: dict[str, set[str]] = {
     "cli.invocation": {"observe.logs", "observe.progress"},
     "commands.column_replay": {"sink.row_task"},
     "commands.commit": {"runs.maintenance"},
-    "commands.setup": {"runs.bind", "runs.bound_source", "spark.jars"},
+    "commands.setup": {"runs.bind", "runs.bound_source", "spark.jars", "spark.session"},
     "compat": {"schema.names", "spark.frames", "spark.loading.strategies", "spark.loading.target"},
     "migrate.property_import": {"config.loading"},
     "protocol.dead_letters": {"protocol.store", "storage.stores"},

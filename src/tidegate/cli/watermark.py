@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,10 +35,12 @@ from tidegate.cli.pages import (
 )
 from tidegate.cli.status import state_cell
 from tidegate.observe.wording import count, size
-from tidegate.reports.correction import FileSet, WatermarkMove
-from tidegate.reports.ledger import PositionView, WatermarkHistory
-from tidegate.reports.run import FailedUnit, WatermarkView
-from tidegate.reports.units import UnitsMove
+
+if TYPE_CHECKING:
+    from tidegate.reports.correction import FileSet, WatermarkMove
+    from tidegate.reports.ledger import PositionView, WatermarkHistory
+    from tidegate.reports.run import FailedUnit, WatermarkView
+    from tidegate.reports.units import UnitsMove
 
 ROWS_SHOWN = 20
 

@@ -10,7 +10,6 @@ from tidegate.observe.events import Emit, Notice, ignore
 from tidegate.reports.run import RunReport
 from tidegate.runs.engine import Engine
 from tidegate.runs.loop import Loop, stops_on_signals
-from tidegate.spark.session import parallelism
 from tidegate.specs.project import ProjectSpec
 
 
@@ -66,7 +65,7 @@ def run_on(
     """Run the pipelines of a project on an engine that is there already; the notices of the project are told first."""
     for notice in project.notices:
         emit(Notice("", "", notice))
-    width = parallelism(project.spark)
+    width = project.spark.parallelism
     running = Loop(project, engine, width, emit, stop, accept_new_partitions=accept_new_partitions)
     chosen = pipelines_of(project, pipeline)
     with stops_on_signals(stop):

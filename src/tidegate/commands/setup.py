@@ -17,7 +17,6 @@ from tidegate.config import load as load_file
 from tidegate.config.problems import nearest, sentence
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, SessionStarting, ignore
-from tidegate.spark.session import parallelism, py4j_is_silent
 from tidegate.specs.masking import Mask, remember
 from tidegate.specs.project import PipelineSpec, ProjectSpec, SourceSpec, SparkSpec
 
@@ -84,7 +83,7 @@ def _bound(
 ) -> list[TrackedSource]:
     from tidegate.runs.bind import bind
 
-    width = parallelism(project.spark)
+    width = project.spark.parallelism
     return [
         bind(project, pipeline, each, width, emit)
         for pipeline in pipelines_of(project, name)
@@ -142,6 +141,7 @@ def spark_engine(
     from tidegate.runs.lanes import any_frames, frame_packages
     from tidegate.spark.engine import SparkEngine
     from tidegate.spark.jars import packages_for
+    from tidegate.spark.session import py4j_is_silent
 
     engine = SparkEngine(
         spec,

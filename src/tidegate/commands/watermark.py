@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from tidegate.commands.files import moment_of, newest_position
 from tidegate.commands.setup import Config, agree, load, source_of, sources_of
 from tidegate.protocol.ledger import newest_first
 from tidegate.protocol.ledger_blocks import LedgerEntry
-from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.ledger import PositionView, WatermarkHistory
 from tidegate.reports.run import WatermarkView
 from tidegate.runs.tracker import Summary, TrackedSource, WatermarkEdit
+
+if TYPE_CHECKING:
+    from tidegate.reports.correction import WatermarkMove
 
 
 def show_watermarks(config: Config, pipeline: str, source: str | None = None) -> tuple[WatermarkView, ...]:

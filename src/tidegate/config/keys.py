@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from tidegate.config.document import Block, Loc, Scalar, find, problem, quote
-from tidegate.config.models import Model, choices, fields, models_in
+from tidegate.config.models import Model, choices, fields, models_in, tag_of
 from tidegate.config.normal_form import ALIASES, PIPELINE_KEYS, STRUCTURED, Alias
 from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.project import MEANINGLESS, ProjectModel
@@ -96,15 +96,9 @@ def model_at(loc: Loc) -> type[Model]:
         if get_origin(info.annotation) is dict and parts:
             parts.pop(0)
             tag = parts.pop(0) if len(kinds) > 1 and parts else None
-            kinds = tuple(each for each in kinds if tag in (None, _tag(each)))
+            kinds = tuple(each for each in kinds if tag in (None, tag_of(each)))
         model = kinds[0] if kinds else model
     return model
-
-
-def _tag(model: type[Model]) -> str:
-    """The tag of a kind: the first word of what stands for its name."""
-    word = model.step.strip("<>").split()[0]
-    return "files" if word == "source" else word
 
 
 def without_tags(loc: Loc) -> tuple[str | int, ...]:

@@ -7,7 +7,7 @@ schema, the suggestions in errors and ``config show`` read the fields, so a key 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -16,9 +16,17 @@ from operator import attrgetter
 from types import UnionType
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
+from pydantic_core import CoreSchema, PydanticUndefined, core_schema
 
 from tidegate.config.document import Absolute, Block, Scalar
 from tidegate.config.problems import mask
@@ -144,6 +152,33 @@ def short_for(key: str) -> BeforeValidator:
         return block
 
     return BeforeValidator(spell_out)
+
+
+class OfKind:
+    """A block that exists in several kinds, a union of models, of which only those that a file has are built."""
+
+    def __init__(self, tag_of_block: Callable[[Any], str | None]) -> None:
+        self._tag_of_block = tag_of_block
+
+    def __get_pydantic_core_schema__(self, union: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        self._models = models_in(union)
+        return self._union(lambda model: core_schema.no_info_plain_validator_function(model.model_validate))
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        for model in self._models:
+            model.model_rebuild()
+        return handler(self._union(lambda model: model.__pydantic_core_schema__))
+
+    def _union(self, schema: Callable[[type[Model]], CoreSchema]) -> CoreSchema:
+        return core_schema.tagged_union_schema(
+            {tag_of(each): schema(each) for each in self._models}, self._tag_of_block
+        )
+
+
+def tag_of(model: type[Model]) -> str:
+    """The tag of a kind: the first word of what stands for its name."""
+    word = model.step.strip("<>").split()[0]
+    return "files" if word == "source" else word
 
 
 def fields(model: type[Model]) -> dict[str, FieldInfo]:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Discriminator, Tag
-
 from tidegate.config import values as v
 from tidegate.config.column_source import (
     ColumnSourceModel,
@@ -22,7 +20,7 @@ from tidegate.config.column_source import (
 from tidegate.config.document import Absolute, Loc, Spot
 from tidegate.config.file_source import SourceModel, format_problems
 from tidegate.config.http import HttpConnectionModel, HttpSourceModel, declared_problems, request_problems
-from tidegate.config.models import Context, Model, dump, entry, fill, section
+from tidegate.config.models import Context, Model, OfKind, dump, entry, fill, section
 from tidegate.config.normal_form import DOWNLOAD, is_column_source, is_file_source, tag_of_source
 from tidegate.config.problems import Problem
 from tidegate.config.schema import SchemaModel, declared_types, schema_problems
@@ -94,16 +92,16 @@ class TransformModel(Model):
 
 
 Source = Annotated[
-    Annotated[SourceModel, Tag("files")]
-    | Annotated[TableSourceModel, Tag("table")]
-    | Annotated[JdbcSourceModel, Tag("jdbc")]
-    | Annotated[HttpSourceModel, Tag("http")]
-    | Annotated[PythonSourceModel, Tag("python")]
-    | Annotated[UnitHttpModel, Tag("http-unit")]
-    | Annotated[UnitJdbcModel, Tag("jdbc-unit")]
-    | Annotated[UnitPythonModel, Tag("python-unit")]
-    | Annotated[DownloadModel, Tag("download")],
-    Discriminator(tag_of_source),
+    SourceModel
+    | TableSourceModel
+    | JdbcSourceModel
+    | HttpSourceModel
+    | PythonSourceModel
+    | UnitHttpModel
+    | UnitJdbcModel
+    | UnitPythonModel
+    | DownloadModel,
+    OfKind(tag_of_source),
 ]
 COLUMN_SOURCES: tuple[type[ColumnSourceModel], ...] = (
     TableSourceModel,

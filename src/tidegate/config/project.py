@@ -8,14 +8,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Discriminator, Tag, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.config import values as v
 from tidegate.config.column_source import JdbcConnectionModel, backward, note_columns, note_short_forms, with_path
 from tidegate.config.document import Absolute, Block, Loc, Scalar, Spot, path_of
 from tidegate.config.file_source import EveryText, note_files
 from tidegate.config.http import HttpConnectionModel, connection_problems
-from tidegate.config.models import Context, Model, dump, duration, entry, fields, fill, section, values_for
+from tidegate.config.models import Context, Model, OfKind, dump, duration, entry, fields, fill, section, values_for
 from tidegate.config.normal_form import (
     is_column_source,
     is_file_source,
@@ -187,8 +187,8 @@ class StateModel(Model):
 
 
 Connection = Annotated[
-    Annotated[JdbcConnectionModel, Tag("jdbc")] | Annotated[HttpConnectionModel, Tag("http")],
-    Discriminator(tag_of_connection),
+    JdbcConnectionModel | HttpConnectionModel,
+    OfKind(tag_of_connection),
 ]
 
 

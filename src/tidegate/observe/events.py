@@ -12,9 +12,12 @@ from typing import ClassVar, dataclass_transform
 
 
 @dataclass_transform(frozen_default=True)
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Event:
-    """Something that happened to one source of one pipeline; each kind of event is a frozen dataclass."""
+    """Something that happened to one source of one pipeline; each kind of event is a frozen dataclass.
+
+    All kinds share the methods below: to make them for each kind takes longer than a command that only looks may.
+    """
 
     name: ClassVar[str] = "event"
     level: ClassVar[str] = "info"
@@ -25,7 +28,16 @@ class Event:
     def __init_subclass__(cls, *, name: str, level: str = "info") -> None:
         super().__init_subclass__()
         cls.name, cls.level = name, level
-        dataclass(frozen=True)(cls)
+        dataclass(frozen=True, eq=False, repr=False)(cls)
+
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if type(self) is type(other) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
 
 class PollStarted(Event, name="poll_started", level="debug"):

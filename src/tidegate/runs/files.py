@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidegate.core.files import codec
 from tidegate.core.files.advance import Advance, advance, advance_set, apply_commits, idle
@@ -28,7 +28,6 @@ from tidegate.protocol.path_segments import Known, RememberedPaths
 from tidegate.protocol.position import Payer, Position, utc_now
 from tidegate.protocol.staging import Signal, signals_of
 from tidegate.protocol.store import PositionStore
-from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.run import Check, FailedFile, SourcePlan
 from tidegate.runs.checks import collect_checks
 from tidegate.runs.file_source import FileSource, FileTracker, SourceState, discover_files, plan_files
@@ -39,6 +38,9 @@ from tidegate.sources.file_discovery import discover as discover_paths
 from tidegate.sources.file_discovery import discover_all, scope_of
 from tidegate.sources.file_names import NameOrder, Order, names_sort_in_time, sample
 from tidegate.specs.project import Delivery, Format
+
+if TYPE_CHECKING:
+    from tidegate.reports.correction import WatermarkMove
 
 EXAMPLES = 10
 BACKLOG_LIMIT = 10_000

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tidegate.errors import ColumnsChanged, CommitLost, TidegateError
 from tidegate.failpoints import failpoint
@@ -22,7 +22,9 @@ from tidegate.protocol.notes import Attempts
 from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.run import FailedUnit
 from tidegate.runs.bound_source import AnySource, Clock
-from tidegate.runs.engine import Engine
+
+if TYPE_CHECKING:
+    from tidegate.runs.engine import Engine
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 60.0
 """Seconds before a pass that lost begins again, so that two do not ask for the same again and again."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Union
 
 from tidegate.core.files.paths import SourceFile
 from tidegate.protocol.change import Coverage
@@ -17,12 +17,14 @@ from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.documents import Mirror
 from tidegate.protocol.notes import Attempts
 from tidegate.protocol.position import Position
-from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.run import Check, ColumnSourcePlan, FailedFile, FailedUnit, SourcePlan, WorkProgress
-from tidegate.reports.units import UnitSourcePlan
 from tidegate.runs.bound_source import AnySource, BoundSource, StateKind
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.specs.project import PipelineSpec
+
+if TYPE_CHECKING:
+    from tidegate.reports.correction import WatermarkMove
+    from tidegate.reports.units import UnitSourcePlan
 
 TrackingWord = Literal["watermark", "set", "columns", "units"]
 Offer = Literal["files", "units", "replay", "replay_range"]
@@ -91,8 +93,8 @@ class WatermarkEdit:
     partition: str | None = None
 
 
-ConfirmMove = Callable[[WatermarkMove], bool]
-AnyPlan = SourcePlan | ColumnSourcePlan | UnitSourcePlan
+ConfirmMove = Callable[["WatermarkMove"], bool]
+AnyPlan = Union[SourcePlan, ColumnSourcePlan, "UnitSourcePlan"]
 
 
 class Tracker(StateKind, Protocol):

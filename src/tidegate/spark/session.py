@@ -185,27 +185,6 @@ _DELTA = {
 }
 
 
-def parallelism(spec: SparkSpec) -> int:
-    """How many tasks run at once, read off the configuration without starting Spark.
-
-    >>> parallelism(SparkSpec(master="local-cluster[2,3,1024]"))
-    6
-    """
-    master = spec.master or ("" if spec.remote else "local[*]")
-    cluster = re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]", master)
-    if cluster:
-        return int(cluster.group(1)) * int(cluster.group(2))
-    local = re.fullmatch(r"local(?:\[\s*(\*|\d+).*\])?", master)
-    if local:
-        threads = local.group(1) or "1"
-        return os.cpu_count() or 1 if threads == "*" else int(threads)
-    if spec.remote and spec.remote.startswith("local"):
-        return os.cpu_count() or 1
-    if "spark.default.parallelism" in spec.config:
-        return int(spec.config["spark.default.parallelism"])
-    return int(spec.config.get("spark.executor.instances", "4")) * int(spec.config.get("spark.executor.cores", "2"))
-
-
 def settings(spec: SparkSpec, *, delta: bool, packages: Sequence[str] = ()) -> dict[str, str]:
     """Every session setting: ours, then Delta's where asked for, jars of ``packages``, then the user's.
 

@@ -6,6 +6,7 @@ Python code may make them directly.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -373,6 +374,27 @@ class SparkSpec:
     master: str | None = None
     remote: str | None = field(default=None, repr=False)
     config: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once, read off the configuration without starting Spark.
+
+        >>> SparkSpec(master="local-cluster[2,3,1024]").parallelism
+        6
+        """
+        master = self.master or ("" if self.remote else "local[*]")
+        cluster = re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]", master)
+        if cluster:
+            return int(cluster.group(1)) * int(cluster.group(2))
+        local = re.fullmatch(r"local(?:\[\s*(\*|\d+).*\])?", master)
+        if local:
+            threads = local.group(1) or "1"
+            return os.cpu_count() or 1 if threads == "*" else int(threads)
+        if self.remote and self.remote.startswith("local"):
+            return os.cpu_count() or 1
+        if "spark.default.parallelism" in self.config:
+            return int(self.config["spark.default.parallelism"])
+        return int(self.config.get("spark.executor.instances", "4")) * int(self.config.get("spark.executor.cores", "2"))
 
 
 @dataclass(frozen=True, slots=True)

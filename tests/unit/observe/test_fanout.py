@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import FrozenInstanceError
 
 import pytest
 
@@ -72,3 +73,14 @@ def test_a_consumer_may_emit() -> None:
     emit = fanout(consumer)
     emit(NOTICE)
     assert heard == ["notice", "session_starting"]
+
+
+def test_events_are_values_equal_by_kind_and_fields_hashable_and_frozen() -> None:
+    again, other = events.Notice("p", "s", text="x"), events.Notice("p", "s", text="y")
+    assert again == NOTICE
+    assert hash(NOTICE) == hash(again)
+    assert other not in (NOTICE, again)
+    assert events.Event("p", "s") != events.PollStarted("p", "s", 1)
+    assert repr(NOTICE).startswith("Notice(pipeline='p', source='s', text='x'")
+    with pytest.raises(FrozenInstanceError):
+        NOTICE.text = "y"  # type: ignore[misc]

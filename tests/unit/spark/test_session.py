@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.errors import ConfigError
 from tidegate.spark.jars import CLASS, DELTA, S3, SETTING, fetch
-from tidegate.spark.session import _without_query_logs, parallelism, quick_options, settings
+from tidegate.spark.session import _without_query_logs, quick_options, settings
 from tidegate.specs.project import SparkSpec
 
 
@@ -28,7 +28,7 @@ from tidegate.specs.project import SparkSpec
     ],
 )
 def test_how_many_tasks_run_at_once_is_read_off_the_configuration(spec: SparkSpec, tasks: int) -> None:
-    assert parallelism(spec) == tasks
+    assert spec.parallelism == tasks
 
 
 def test_the_session_zone_is_utc_and_the_users_settings_win() -> None:
