@@ -41,3 +41,12 @@ def test_keys_that_are_said_to_be_the_same_exist_and_others_are_not_taken() -> N
 def test_every_load_type_is_mapped() -> None:
     for kind in LoadType:
         assert f"`{kind}`" in TEXT
+
+
+def test_the_options_of_connectorx_have_counterparts_that_exist() -> None:
+    table = TEXT.partition("### connectorx")[2].partition("\n#")[0]
+    options = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, flags=re.MULTILINE))
+    assert {"conn", "query", "partition_on", "partition_num", "partition_range"} <= set(options)
+    keys = {key.name for key in every_key()}
+    named = {name.rpartition(".")[2] for cell in options.values() for name in re.findall(r"`([^`]+)`", cell)}
+    assert named <= keys, named - keys

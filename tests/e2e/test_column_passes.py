@@ -9,6 +9,7 @@ import pytest
 
 from support.column_lake import ColumnLake
 from tidegate import (
+    failpoints,
     metadata_provider,
     plan,
     recover,
@@ -34,6 +35,28 @@ def test_only_rows_above_the_watermark_are_appended(lake: ColumnLake) -> None:
     report = lake.run()
     assert (report.ok, report.sources[0].rows, report.sources[0].watermark) == (True, 1, "id=3")
     lake.assert_exactly_once([1, 2, 3])
+
+
+@pytest.mark.parametrize("place", ["runs.read", "runs.commit.before"])
+@pytest.mark.parametrize(
+    "state", [{}, {"state": {"provider": "file", "url": "state"}}], ids=["the log", "with a copy in a file"]
+)
+def test_a_run_that_fails_saves_nothing_and_the_next_one_reads_the_same_rows(
+    lake: ColumnLake, place: str, state: dict[str, object]
+) -> None:
+    lake.settings = state
+    assert lake.run().ok
+    lake.arrive({"id": 3})
+    failpoints.arm(f"{place}=raise")
+    try:
+        with pytest.raises(failpoints.InjectedFailure):
+            lake.run()
+    finally:
+        failpoints.arm("")
+    assert (show_watermarks(lake.config, "orders")[0].value, lake.ids()) == ('{"id": 2}', [1, 2])
+    assert lake.run().sources[0].rows == 1
+    assert show_watermarks(lake.config, "orders")[0].value == '{"id": 3}'
+    lake.assert_exactly_once()
 
 
 def test_a_pass_that_finds_nothing_commits_nothing(lake: ColumnLake) -> None:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from support.commit_counts import one_large_file
 from support.lake import Lake
 from tidegate.commands.run import run_on
 from tidegate.failpoints import arm, arm_by
@@ -198,6 +199,26 @@ def test_a_file_in_the_set_can_be_read_again(tmp_path: Path) -> None:
     assert said.returncode == 0, said.stderr
     assert sorted(lake.ids()) == sorted([*range(10), *range(20, 30), 500, 501])
     assert lake.run().sources[0].files == 0
+
+
+def test_a_file_left_in_the_middle_is_in_the_checkpoint_with_the_records_that_were_read(tmp_path: Path) -> None:
+    lake, stop = one_large_file(tmp_path, commit_batch_files=2, records=20_000), threading.Event()
+
+    def end(event: Event) -> None:
+        if isinstance(event, events.Committed):
+            stop.set()
+
+    run_on(lake.project, None, "once", end, stop, InProcessEngine())
+    there = lake.ids()
+    assert there == list(range(len(there)))
+    assert 0 < len(there) < 20_000
+    left = raw_mirror(lake)
+    ((path, progress),) = left["source_state"]["files"].items()
+    assert (path, progress["RecordsRead"]) == (f"{DAY}/1.ndjson", len(there))
+    assert (left["partition_watermarks"], left["source_state"]["last_committed_file"]) == ({}, None)
+    assert lake.run().ok
+    assert raw_mirror(lake)["source_state"] == {"files": {}, "last_committed_file": path}
+    lake.assert_exactly_once()
 
 
 def tidegate_says(lake: Lake, command: str, *options: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -73,6 +73,15 @@ def test_only_what_is_new_is_read_from_s3(bucket: Bucket) -> None:
     assert (now.version, now.backlog_files) == (2, 0)
 
 
+def test_the_mirror_is_plain_json_for_whoever_gets_the_object(bucket: Bucket, s3: Server) -> None:
+    project = load(bucket.config)
+    assert Loop(project, InProcessEngine(), 2).once(project.pipelines).ok
+    key = bucket.table.uri.removeprefix("s3:/")
+    shown = json.loads(s3.request("GET", f"{key}/_tidegate/events_default_checkpoint.json"))
+    assert shown["watermark"] == {"state": "Active", "value": "date=2026-01-28/hour=12/4 ü+%41.ndjson"}
+    assert shown["partition_watermarks"] == {f"date=2026-01-28/hour={hour}": "4 ü+%41.ndjson" for hour in (11, 12)}
+
+
 def test_runs_started_together_on_s3_write_every_row_once(bucket: Bucket) -> None:
     runs = [scripts.start(WORKER, bucket.config) for _ in range(3)]
     assert [run.wait() for run in runs] == [0, 0, 0]

@@ -367,6 +367,16 @@ class TestErrorsThatTellNothing:
             positions.commit(positions.open(), lake.change(0, 1))
         assert lake.positions().open().first_run
 
+    def test_a_commit_that_is_refused_leaves_neither_rows_nor_a_position(self, lake: Lake) -> None:
+        positions = lake.positions()
+        opened = positions.commit(positions.open(), lake.change(0, 1))
+        refused = Unlucky(lake.location, lake.store, ["refused"] * 1000)
+        with pytest.raises(StorageUnavailable):
+            lake.positions(delta=refused, deadline_secs=0.5).commit(opened, lake.change(1, 2))
+        assert [path.name for path in (lake.path / "_delta_log").glob("*.json")] == [f"{0:020d}.json"]
+        assert (lake.ids(), lake.table().transaction_version("tidegate/p/s")) == ([0], 1)
+        assert following(lake.positions().open()) == 1
+
     def test_a_log_cleaned_up_in_the_middle_of_a_commit_is_an_unknown_outcome(self, lake: Lake) -> None:
         class Slept(Unlucky):
             def append(self, *args: Any) -> None:

@@ -1,13 +1,16 @@
-"""Dataflows in Python: how they are called, and the window of a read."""
+"""The contract in Python: its signatures, how dataflows are called, and the window of a read."""
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections.abc import Callable
 from datetime import date
+from typing import Any
 
 import pytest
 
-from tidegate import DataFlow, SourceRuntime
+from tidegate import BaseMetadataProvider, DataFlow, ReplayConfig, SourceRuntime, WatermarkManager
 from tidegate.errors import ConfigError
 
 BEFORE = {"day": date(2026, 3, 8)}
@@ -20,6 +23,24 @@ def flow(*, replaces: bool = True) -> DataFlow:
     sink = {"load_type": "merge_overwrite", "merge_keys": ["id"], "replace_by_watermark": replaces}
     text = json.dumps({"pipelines": {"sales": {"sources": {"north": source}, "sink": {"table_uri": "sales", **sink}}}})
     return DataFlow(f"{text}\n", "sales")
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters"),
+    [
+        (BaseMetadataProvider.get_watermark, "(self, dataflow_id)"),
+        (BaseMetadataProvider.update_watermark, "(self, dataflow_id, watermark_value, *, job_id, dataflow_run_id)"),
+        (WatermarkManager.get_watermark, "(self, dataflow_id)"),
+        (WatermarkManager.save_watermark, "(self, dataflow_id, watermark, *, job_id=None, dataflow_run_id=None)"),
+    ],
+)
+def test_the_contract_has_these_signatures(method: Callable[..., Any], parameters: str) -> None:
+    found = inspect.signature(method).parameters.values()
+    assert str(inspect.Signature([each.replace(annotation=inspect.Parameter.empty) for each in found])) == parameters
+
+
+def test_a_replay_does_not_move_the_watermark_unless_it_is_told_to() -> None:
+    assert ReplayConfig(0, 10).save_watermark is False
 
 
 def test_a_dataflow_is_called_by_its_pipeline_and_its_source() -> None:

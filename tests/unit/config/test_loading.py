@@ -12,6 +12,7 @@ from tidegate.config import load
 from tidegate.errors import ConfigError
 from tidegate.specs.project import (
     Compression,
+    Delivery,
     Evolution,
     FieldSpec,
     LateFiles,
@@ -20,6 +21,7 @@ from tidegate.specs.project import (
     PartitionBy,
     PartitionFilter,
     ProjectSpec,
+    Tracking,
 )
 
 Load = Callable[..., ProjectSpec]
@@ -137,6 +139,20 @@ def test_keys_of_other_systems_are_named_in_notices(loaded: Load) -> None:
 
 def test_a_file_without_notable_keys_has_no_notices(loaded: Load) -> None:
     assert loaded(SHORT).notices == ()
+
+
+def test_what_a_file_does_not_say_has_the_value_that_was_promised(loaded: Load) -> None:
+    project = loaded("sources: {asia: {source_uri: in}}\nsink: {table_uri: lake}\n")
+    (pipeline,) = project.pipelines
+    (source,), sink = pipeline.sources, pipeline.sink
+    assert (source.tracking, source.compression) == (Tracking.SET, Compression.AUTO)
+    assert (source.interval_files, source.interval_secs, sink.commit_batch_files) == (100, 60, 10)
+    assert (source.poll_interval_secs, pipeline.staging.poll_interval_secs) == (60, 10)
+    assert (sink.file_size_mb, sink.row_group_size_bytes, sink.compression) == (128, 134_217_728, ParquetCodec.SNAPPY)
+    assert (sink.inactivity_timeout_secs, sink.rollover_timeout_secs) == (None, None)
+    assert (sink.max_concurrent_uploads, sink.part_size_mb) == (4, 32)
+    assert (sink.min_multipart_size_mb, sink.max_concurrent_parts) == (5, 8)
+    assert (project.recovery_max_commits, pipeline.delivery) == (100, Delivery.DIRECT)
 
 
 def test_keys_at_the_top_are_one_pipeline_named_after_the_file(loaded: Load) -> None:

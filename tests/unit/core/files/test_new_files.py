@@ -12,7 +12,7 @@ from tidegate.core.files.codec import decode
 from tidegate.core.files.discovery import Reason
 from tidegate.core.files.paths import SourceFile, cold_start_prefixes
 from tidegate.core.files.planner import plan_paths
-from tidegate.core.files.state import Active, PathState
+from tidegate.core.files.state import Active, LateWindow, PathState
 from tidegate.specs.project import PartitionFilter, PathSource
 
 ANY = source(pattern="*")
@@ -122,7 +122,8 @@ def test_prefixes_of_the_cold_start(now: datetime, template: str, prefixes: tupl
     assert cold_start_prefixes(PartitionFilter(template, 2), now) == prefixes
 
 
-def test_the_worked_listing_has_two_below_one_equal_and_two_above() -> None:
+@pytest.mark.parametrize("window", [False, True], ids=["without a late window", "within the late window"])
+def test_the_worked_listing_has_two_below_one_equal_and_two_above(window: bool) -> None:
     there = [
         "date=2024-01-28/1706450100-01926ab0.json",
         "date=2024-01-28/1706450200-01926ab5.json",
@@ -130,7 +131,9 @@ def test_the_worked_listing_has_two_below_one_equal_and_two_above() -> None:
         "date=2024-01-28/1706450500-01926abd.json",
         "date=2024-01-29/1706536800-01926b00.json",
     ]
-    state = PathState(Active(there[2]), {"date=2024-01-28": "1706450400-01926abc.json"})
+    day, names = "date=2024-01-28", tuple(path.rpartition("/")[2] for path in there[:3])
+    windows = {day: LateWindow(names)} if window else {}
+    state = PathState(Active(there[2]), {day: names[-1]}, late_window=windows)
     assert paths_of(planned(source(), state, *there)) == there[3:]
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from servers.api import Api, between
+from servers.api import Answer, Api, between
 from support.http_reads import fetched, read_of
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, matches
 from tidegate.errors import SourceError
@@ -72,6 +72,20 @@ def test_a_bound_is_not_sent_where_another_column_wants_every_value() -> None:
     assert one(flow, never_seen) == {}
     cursor = RowFilter((ColumnRange("a", Bound(1)), ColumnRange("b")), WatermarkMode.TUPLE)
     assert one(flow, cursor) == {"since_a": 1}
+
+
+@pytest.mark.parametrize("location", ["params", "body"])
+def test_what_a_server_is_asked_has_the_bounds_under_their_names(api: Api, location: str) -> None:
+    api.routes["/items"] = lambda asked: Answer({"data": []})
+    params = WatermarkParams({"at": "since"}, "until", location=location, format="timestamp_ms")
+    read = read_of(api, method="POST", params={"a": "1"}, body={"kind": "k"}, watermark=params)
+    rows = above("at", STORED, upper=Bound(NOW, inclusive=True))
+    fetched(read, *parts(ColumnSource("items", read, ("at",)), rows, NOW))
+    (asked,) = api.to("/items")
+    bounds = {"since": 1775113200000, "until": 1775207731000}
+    as_text = {name: str(number) for name, number in bounds.items()}
+    expected = ({"a": "1", **as_text}, {"kind": "k"}) if location == "params" else ({"a": "1"}, {"kind": "k", **bounds})
+    assert (asked.params, asked.body) == expected
 
 
 def test_parameters_go_into_the_query_or_the_body() -> None:
