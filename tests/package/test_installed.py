@@ -26,7 +26,7 @@ pytestmark = [
 EXTRAS = {
     "avro": "from tidegate.schema.names import avro_library; avro_library()",
     "connect": "import grpc, pyspark.sql.connect.session",
-    "excel": "import openpyxl",
+    "excel": "import python_calamine",
     "iceberg": "import pyiceberg.table",
     "java": "import jdk",
     "mysql": "import pymysql",

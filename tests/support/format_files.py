@@ -1,4 +1,4 @@
-"""The same records written in every format, for tests that hold for all of them."""
+"""The same records written in every format, for tests that hold for all of them; workbooks are for downloads alone."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
+from openpyxl import Workbook  # type: ignore[import-untyped]  # it has no types
 
 ENDINGS = {"ndjson": ".ndjson", "csv": ".csv", "parquet": ".parquet", "avro": ".avro", "json": ".json"}
 
@@ -71,6 +72,15 @@ def _avro(records: Records, options: dict[str, Any]) -> bytes:
     return out.getvalue()
 
 
+def _excel(records: Records, options: dict[str, Any]) -> bytes:
+    book, out = Workbook(write_only=True), io.BytesIO()
+    sheet = book.create_sheet(options.get("sheet", "data"))
+    for row in ([*records[0]], *(each.values() for each in records)):
+        sheet.append([*row])
+    book.save(out)
+    return out.getvalue()
+
+
 def _avro_type(records: Records, name: str) -> Any:
     values = (each[name] for each in records if each[name] is not None)
     return ["null", _AVRO[type(next(values, "" if records else 0))]]
@@ -84,4 +94,4 @@ def _cell(value: Any) -> Any:
     return "" if value is None else _word(value)
 
 
-_WRITERS = {"ndjson": _ndjson, "json": _json, "csv": _csv, "parquet": _parquet, "avro": _avro}
+_WRITERS = {"ndjson": _ndjson, "json": _json, "csv": _csv, "parquet": _parquet, "avro": _avro, "excel": _excel}

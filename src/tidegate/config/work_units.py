@@ -251,6 +251,7 @@ class DownloadModel(UnitSourceModel, RequestModel):
         "How the files are compressed; auto goes by the ending of the name.", Compression.AUTO
     )
     csv: CsvModel = section(CsvModel, "How CSV files are written.")
+    sheet: v.Text | None = entry("The sheet of Excel files; the first one when unset.", None)
     follow_links: v.Flag = entry(
         "Follow symbolic links below the fixed part of source_uri; else one is an error. Local only.", False
     )
@@ -259,17 +260,23 @@ class DownloadModel(UnitSourceModel, RequestModel):
     def read(self, context: Context) -> FileRead:
         if self.connection is not None:
             server = self.request(self.connection, context, path=self.path or "", params=self.plain_params())
-            return fill(FileRead, self, http=server, compression=self.compression.value, follow_links=False)
+            return fill(FileRead, self, http=server, **self._given(), follow_links=False)
         location = Location(_absolute_template(self.source_uri or "", context.absolute), self.storage_options)
-        return fill(FileRead, self, location=location, compression=self.compression.value)
+        return fill(FileRead, self, location=location, **self._given())
+
+    def _given(self) -> dict[str, Any]:
+        """What both kinds of files have."""
+        zone = self.timezone if self.format is FileFormat.EXCEL else "UTC"
+        return {"compression": self.compression.value, "timezone": zone}
 
     @classmethod
     def show_read(cls, read: FileRead) -> dict[str, Any]:
         fits = {
             "type": True,
             "format": True,
-            "compression": read.format not in (FileFormat.PARQUET, FileFormat.AVRO),
+            "compression": read.format not in (FileFormat.PARQUET, FileFormat.AVRO, FileFormat.EXCEL),
             "csv": read.format is FileFormat.CSV,
+            "sheet": read.format is FileFormat.EXCEL,
         }
         data = dump(cls, read, [key for key in fits if fits[key]])
         if read.http is None:
@@ -330,6 +337,8 @@ def _kind_problems(source: Spot) -> Iterator[Problem]:
         yield from request_problems(source)
     if kind != "download":
         return
+    if source.has("sheet") and source.text("format") != "excel":
+        yield source.problem("is about workbooks; set format: excel, or remove it", "sheet")
     connected, placed = source.has("connection"), source.has("source_uri")
     if connected == placed:
         text = "given beside 'connection'; allowed: one of them" if placed else "neither it nor 'connection' is given"

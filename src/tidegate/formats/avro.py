@@ -188,7 +188,7 @@ class AvroFormat(ColumnarFormat):
         check_start(each, file.records)
 
 
-class _PlainFile:
+class PlainAvro:
     """A container file as the library reads it best: not compressed, and each block within the limit.
 
     The library believes the sizes that a file declares, and decompresses a block to whatever it gives. So the blocks
@@ -337,7 +337,7 @@ class AvroFile:
         self._path = path
         self.records = 0
         with self._naming_file():
-            self._blocks = avro_library().block_reader(_PlainFile(raw, path))
+            self._blocks = avro_library().block_reader(PlainAvro(raw, path))
             kind, self._shape = AvroTypes().of(self._blocks.writer_schema)
         if not pa.types.is_struct(kind):
             raise SourceError(f"{path}: its schema is not a record", "write the file with a record schema")

@@ -1,6 +1,6 @@
 """The columns of a wave of work units: declared, or those that hold every record that was fetched.
 
-Of JSON these are the records that have something new, of CSV cells of each kind, of Parquet and Avro
+Of JSON and Excel these are the records that have something new, of CSV cells of each kind, of Parquet and Avro
 the schemas of the files themselves.
 
 Where the table is there already, its types are kept: a work unit whose records do not fit them fails, and no other.
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from tidegate.errors import SourceError, TableError
 from tidegate.formats.avro import AvroFile
 from tidegate.formats.csv import sampled_records
+from tidegate.formats.excel import WorkbookFormat, sheet_lines
 from tidegate.formats.files import chunks
 from tidegate.formats.json import LONGEST_LINE, LineTooLong, line_blocks
 from tidegate.formats.json_decoder import Decoder
@@ -56,6 +57,10 @@ def opened(file: FetchedFile, *, seeks: bool) -> BinaryIO:
 
 def file_format(read: UnitRead, schema: SchemaSpec, fields: tuple[FieldSpec, ...], file: FetchedFile) -> FormatReader:
     """What reads a fetched file into columns; pages of an API are lines of JSON."""
+    if isinstance(read, FileRead) and read.format is FileFormat.EXCEL:
+        coerce = schema.coerce_conflicts_to_utf8
+        rules = RecordRules(fields, schema.numbers, coerce, rescued=schema.rescued)
+        return WorkbookFormat(rules, read.sheet, read.timezone)
     task = ReadTask(
         source=file.location,
         table=file.location,
@@ -75,9 +80,8 @@ def told_of(error: SourceError | LineTooLong, file: FetchedFile) -> SourceError:
     """The same error about a file by the name that people know it by."""
     if isinstance(error, LineTooLong):
         return SourceError(f"{file.where}: a record is longer than {LONGEST_LINE // 2**20} MiB", "write the file again")
-    problem = error.problem.removeprefix(f"{file.slice.path}: ")
-    is_named = problem != error.problem
-    return SourceError(f"{file.where}: {problem}" if is_named else problem, error.remedy)
+    rest = error.problem.removeprefix(file.slice.path)
+    return SourceError(error.problem if rest == error.problem else f"{file.where}{rest}", error.remedy)
 
 
 class RecordBlocks:
@@ -138,7 +142,7 @@ class UnitColumnReport:
         """What ``file`` tells besides those before; raises :class:`SourceError` for one that cannot be read."""
         try:
             match self._read.format:
-                case FileFormat.NDJSON | FileFormat.JSON:
+                case FileFormat.NDJSON | FileFormat.JSON | FileFormat.EXCEL:
                     told = (self._shapes.sample(line) for line in _lines(self._read, file))
                     return [record for record in told if record is not None]
                 case FileFormat.CSV:
@@ -206,7 +210,11 @@ def _names(read: FileRead, file: FetchedFile) -> tuple[str, ...]:
 
 
 def _lines(read: FileRead, file: FetchedFile) -> Iterator[bytes]:
-    with closing(opened(file, seeks=False)) as raw:
+    is_workbook = read.format is FileFormat.EXCEL
+    with closing(opened(file, seeks=is_workbook)) as raw:
+        if is_workbook:
+            yield from filter(None, sheet_lines(raw, file.slice.path, read.sheet, read.timezone))
+            return
         whole = line_blocks(raw, file.slice.path, file.compression, is_array=read.format is FileFormat.JSON)
         yield from (line for block in whole for line in block.splitlines() if line.strip())
 
@@ -235,7 +243,7 @@ def wave_columns(wave: UnitWave, fetched: Sequence[Fetched]) -> tuple[tuple[Fiel
         return (*schema.fields, *_rescued(schema)), {}
     told = {each.index: each.samples for each in fetched if each.samples}
     format = source.read.format if isinstance(source.read, FileRead) else None
-    is_json = format in (None, FileFormat.NDJSON, FileFormat.JSON)
+    is_json = format in (None, FileFormat.NDJSON, FileFormat.JSON, FileFormat.EXCEL)
     found, refused = _of_records(schema, told) if is_json else _of_files(format, schema, told)
     if found is None:
         return None, refused

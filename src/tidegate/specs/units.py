@@ -206,6 +206,7 @@ class FileFormat(StrEnum):
     PARQUET = "parquet"
     AVRO = "avro"
     JSON = "json"
+    EXCEL = "excel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +215,8 @@ class FileRead:
 
     Either ``http`` has server and path, or ``location`` is an address of object storage or a folder, in whose last
     parts ``*`` and ``?`` stand for any letters: then files are listed first. ``compression`` is a word of
-    :class:`~tidegate.specs.project.Compression`.
+    :class:`~tidegate.specs.project.Compression`. Of workbooks ``sheet`` is read, the first one where it is None;
+    ``timezone`` is where their times belong.
     """
 
     format: FileFormat
@@ -223,6 +225,8 @@ class FileRead:
     compression: str = "auto"
     csv: CsvOptions = field(default_factory=CsvOptions)
     follow_links: bool = False
+    sheet: str | None = None
+    timezone: str = "UTC"
 
 
 UnitRead = HttpRead | JdbcRead | FunctionRead | FileRead

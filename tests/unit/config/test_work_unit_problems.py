@@ -262,7 +262,7 @@ def test_the_source_that_is_changed_below_is_good(loaded: Load) -> None:
         (FILES | {"format": None}, "source.format: is missing; what the files hold"),
         (
             FILES | {"format": "jsonl"},
-            "source.format: 'jsonl' is not one of ndjson, csv, parquet, avro, json; did you mean",
+            "source.format: 'jsonl' is not one of ndjson, csv, parquet, avro, json, excel; did you mean",
         ),
         (
             FILES | {"csv": "{header: false}"},

@@ -47,6 +47,7 @@ from tidegate.specs.units import (
 )
 
 Load = Callable[..., ProjectSpec]
+Problems = Callable[..., tuple[str, ...]]
 EXAMPLES = Path(__file__).parents[3] / "examples"
 CONNECTIONS = """\
 connections:
@@ -311,6 +312,15 @@ def test_downloads_from_a_server(loaded: Load) -> None:
     assert only(project).read == FileRead(FileFormat.CSV, None, server, "gzip", CsvOptions(";"))
     assert only(project).params == (RangeParam("day", Bounding.LOW, "date"),)
     assert project.notices == ()
+
+
+def test_downloads_of_workbooks(loaded: Load, problems: Problems) -> None:
+    given = ("type: download", "connection: api", "path: /{{id}}.xlsx", "sheet: Sales", "timezone: Europe/Berlin")
+    server = HttpRead("http://h", "/{{id}}.xlsx", "api")
+    project = loaded(file(keys(*given, "format: excel") + BOTH))
+    assert only(project).read == FileRead(FileFormat.EXCEL, http=server, sheet="Sales", timezone="Europe/Berlin")
+    (told,) = problems(file(keys(*given, "format: csv") + BOTH))
+    assert told.endswith("sheet: is about workbooks; set format: excel, or remove it")
 
 
 @pytest.mark.parametrize("key", ["source_uri", "path"])

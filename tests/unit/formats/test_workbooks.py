@@ -72,6 +72,12 @@ def forged(cell: bytes, place: bytes = b"<v>1</v>") -> io.BytesIO:
     return content
 
 
+def placed(reference: str) -> io.BytesIO:
+    """A workbook whose number stands elsewhere."""
+    row = reference.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ") or "2"
+    return forged(f'<row r="{row}"><c r="{reference}"'.encode(), b'<row r="2"><c r="A2"')
+
+
 def test_a_number_beyond_64_bits_keeps_its_digits() -> None:
     found = list(sheet_lines(forged(b"<v>123456789012345678901234567890</v>"), "a.xlsx", None, "UTC"))
     assert found == [b'{"id":123456789012345678901234567890}']
@@ -93,9 +99,73 @@ def test_a_value_that_no_column_can_hold_is_named_and_not_bent(content: io.Bytes
 def test_a_row_with_a_number_beyond_every_sheet_costs_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """All rows before it would be given, empty."""
     monkeypatch.setattr(excel, "MOST_ROWS", 1000)
-    assert len(lines(forged(b'<row r="1000"', b'<row r="2"'))) == 999
+    assert len(lines(placed("A1000"))) == 999
     with pytest.raises(SourceError, match="more than 1,000 rows"):
-        lines(forged(b'<row r="1048576000"', b'<row r="2"'))
+        lines(placed("A1048576000"))
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("A1048577", "more than 1,048,576 rows"),
+        ("XFE2", "more than 16,384 columns"),
+        ("ZZZZZZZZZZ2", "a cell is called 'ZZZZZZZZZZ2'"),
+        ("A99999999999999999999", "a cell is called"),
+        ("XFD1048576", r"reach over 1,048,576 rows and 16,384 columns, the limit is 16,777,216 cells"),
+        ("Q1048576", "reach over"),
+    ],
+)
+def test_a_cell_far_away_is_refused_before_all_between_are_held(reference: str, said: str) -> None:
+    with pytest.raises(SourceError, match=said):
+        lines(placed(reference))
+
+
+def test_millions_of_empty_cells_cost_nothing() -> None:
+    empty = b"".join(b'<c r="%s%d" s="1"/>' % (column, row) for row in (7, 1048576) for column in (b"A", b"XFD"))
+    whole = forged(b'<c r="A2" t="n"><v>1</v></c></row><row r="1048576">' + empty, b'<c r="A2" t="n"><v>1</v></c>')
+    assert lines(whole) == [{"id": 1}]
+
+
+def test_a_shared_text_counts_wherever_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(excel, "LARGEST_TEXT", 1000)
+    texts = b'<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><si><t>%s</t></si></sst>' % (
+        b"x" * 100
+    )
+    cells = [b'<row r="%d"><c r="A%d" t="s"><v>0</v></c></row>' % (row, row) for row in range(3, 13)]
+    few, many = (
+        forged(b"</row>" + b"".join(cells[:count]) + b"</sheetData>", b"</row></sheetData>") for count in (9, 10)
+    )
+    assert lines(with_part("xl/sharedStrings.xml", texts, few))[1:] == [{"id": "x" * 100}] * 9
+    with pytest.raises(SourceError, match="texts have more than 1,000 characters"):
+        lines(with_part("xl/sharedStrings.xml", texts, many))
+
+
+def test_an_error_is_kept_as_the_text_that_it_shows() -> None:
+    assert lines(forged(b'<c r="A2" t="e"><v>#DIV/0!</v></c>', b'<c r="A2" t="n"><v>1</v></c>')) == [{"id": "#DIV/0!"}]
+
+
+def test_a_number_that_no_fraction_holds_exactly_keeps_its_digits() -> None:
+    assert lines(forged(b"<v>9007199254740993</v>")) == [{"id": 9007199254740993}]
+    assert lines(forged(b"<v>1E+20</v>")) == [{"id": 1e20}]
+    assert list(sheet_lines(forged(b"<v>2.0</v>"), "a.xlsx", None, "UTC")) == [b'{"id":2}']
+
+
+def test_the_unpacked_size_that_a_part_declares_is_all_that_is_unpacked() -> None:
+    content = with_part(HELD, b"<styleSheet>" + bytes(1024**2)).getvalue()
+    lying = content.replace((1024**2 + 12).to_bytes(4, "little"), (12).to_bytes(4, "little"))
+    with pytest.raises(SourceError, match=r"a\.xlsx: a sheet is damaged \(xl/styles.xml: "):
+        lines(io.BytesIO(lying))
+
+
+def test_a_sheet_begins_where_its_first_cell_is() -> None:
+    with pytest.raises(SourceError, match="row 2: a cell has no column name"):
+        lines(book([[None, None], [None, "id"], [None, 3]]))
+    assert lines(book([[None, "id"], [None, 3]])) == [{"id": 3}]
+    cells = b'<row r="2"><c><v>7</v></c></row><row><c t="n"><v>12345678901234567890</v></c></row>'
+    assert lines(forged(cells, b'<row r="2"><c r="A2" t="n"><v>1</v></c></row>')) == [
+        {"id": 7},
+        {"id": 12345678901234567890},
+    ]
 
 
 def test_what_is_no_workbook_is_named() -> None:
@@ -103,15 +173,17 @@ def test_what_is_no_workbook_is_named() -> None:
         lines(io.BytesIO(b"id,at\n1,2\n"))
 
 
-def with_part(name: str, content: bytes) -> io.BytesIO:
-    """A workbook, one of whose parts is replaced."""
+def with_part(name: str, content: bytes, whole: io.BytesIO | None = None) -> io.BytesIO:
+    """A workbook, one of whose parts is replaced or added."""
     packed = io.BytesIO()
     with (
-        zipfile.ZipFile(book([["id"], ["x"]])) as before,
+        zipfile.ZipFile(whole or book([["id"], ["x"]])) as before,
         zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as after,
     ):
         for part in before.infolist():
-            after.writestr(part.filename, content if part.filename == name else before.read(part))
+            if part.filename != name:
+                after.writestr(part.filename, before.read(part))
+        after.writestr(name, content)
     packed.seek(0)
     return packed
 

@@ -68,8 +68,8 @@ def outcome_and_peak(root: Path, name: str, format: str, column: str = "text", k
 def avro(codec: str, plain: bytes, *, declared: int | None = None, records: int = 1) -> bytes:
     """A container with one block, which unpacks to ``plain``."""
     out = io.BytesIO()
-    fastavro.writer(out, fastavro.parse_schema(SCHEMA), [], codec=codec, sync_marker=b"s" * 16)
-    head = out.getvalue()
+    fastavro.writer(out, fastavro.parse_schema(SCHEMA), [], sync_marker=b"s" * 16)
+    head = out.getvalue().replace(b"\x08null", _long(len(codec)) + codec.encode())
     packed = {
         "null": lambda data: data,
         "deflate": lambda data: zlib.compress(data, 9)[2:-4],

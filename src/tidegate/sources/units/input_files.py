@@ -26,6 +26,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from tidegate.errors import ObjectMissing, SourceError
+from tidegate.formats.avro import PlainAvro
 from tidegate.formats.files import compression_of
 from tidegate.formats.json import LONGEST_LINE, LineTooLong, blocks, element_lines, without_mark
 from tidegate.schema.names import avro_library
@@ -253,7 +254,9 @@ def _names(input: SecondaryInput) -> list[str] | None:
 def _avro_records(raw: BinaryIO, path: str) -> Iterator[dict[str, Any]]:
     library = avro_library()
     try:
-        yield from library.reader(raw)
+        yield from library.reader(PlainAvro(raw, path))
+    except SourceError:
+        raise
     except Exception as error:
         raise SourceError(f"{path}: not a whole Avro file ({_first_line(error)})", "write the file again") from error
 

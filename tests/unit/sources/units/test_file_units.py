@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ import pytest
 from servers.api import Answer, Api, running
 from servers.s3 import Server
 from servers.surveys import keep_files, keep_surveys
-from support.format_files import ENDINGS, written
+from support.format_files import ENDINGS as OF_FILES
+from support.format_files import written
 from support.unit_waves import carried_out, failure, inferred, rows, source, surveys, wave, work
 from tidegate.errors import SourceMissing
 from tidegate.sink.unit_share import carry_out_here
@@ -41,6 +43,7 @@ FIELDS = (FieldSpec("id", "int64"), FieldSpec("k", "string"))
 SCHEMA = SchemaSpec(FIELDS)
 DAY = (RangeParam("day", Bounding.LOW, "date"),)
 RECORDS = [{"id": 1, "k": "a"}, {"id": 2, "k": "b,\n"}]
+ENDINGS = {**OF_FILES, "excel": ".xlsx"}
 FORMATS = sorted(ENDINGS)
 
 
@@ -72,6 +75,30 @@ def test_each_format_is_downloaded_and_found(api: Api, tmp_path: Path, format: s
         found = [(row["id"], row["k"]) for row in rows(tmp_path, result)]
         assert found == [(1, "a"), (2, "b,\n")]
     assert (tmp_path / "in" / f"2026-02-01{ENDINGS[format]}").exists(), "what is read in place stays"
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, inferred()], ids=["declared", "inferred"])
+def test_a_workbook_that_does_not_fit_fails_its_work_unit_alone(api: Api, tmp_path: Path, schema: SchemaSpec) -> None:
+    bad = [*RECORDS, {"id": "three", "k": "c"}]
+    contents = [written("excel", each, sheet="prices") for each in (RECORDS, RECORDS, bad)]
+    keep_files(api, {f"/files/2026-02-0{day}.x": content for day, content in enumerate((*contents, b"no zip"), 1)})
+    days = [work("", day, day + 1) for day in range(1, 5)]
+    good, other, third, fourth = carried_out(wave(tmp_path, from_server(api, "excel", sheet="prices"), days, schema))
+    assert [ids(tmp_path, *each) for each in ((good, days[0]), (other, days[1]))] == [[1, 2], [1, 2]]
+    reason = "2026-02-03.x, row 4: " if schema.fields else "the records do not agree with those of other work units"
+    assert reason in failure(third).problem
+    assert f"{api.url}/files/2026-02-04.x is no Excel workbook" in failure(fourth).problem
+    (missing,) = carried_out(wave(tmp_path, from_server(api, "excel", sheet="sales"), days[:1], schema))
+    assert "2026-02-01.x has no sheet 'sales'" in failure(missing).problem
+
+
+def test_times_of_a_workbook_belong_to_the_zone_of_the_source(tmp_path: Path) -> None:
+    content = written("excel", [{"id": 1, "k": "a", "at": datetime(2026, 2, 1, 12)}])
+    (tmp_path / "2026-02-01.xlsx").write_bytes(content)
+    of = from_folder(f"{tmp_path.as_uri()}/{{{{day}}}}.xlsx", "excel", timezone="Europe/Berlin")
+    schema = SchemaSpec((*FIELDS, FieldSpec("at", "timestamp")))
+    (result,) = carried_out(wave(tmp_path, of, [work("", 1, 2)], schema))
+    assert [row["at"] for row in rows(tmp_path, result)] == [datetime(2026, 2, 1, 11, tzinfo=UTC)]
 
 
 def test_a_server_that_keeps_seven_days(api: Api, tmp_path: Path) -> None:
