@@ -1,4 +1,4 @@
-"""Every promise has a test or a page that shows it, or says what is missing; and what it names exists."""
+"""Every promise is said in words and has a test that shows it, or says what is missing; and what it names exists."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def node_ids(path: Path) -> frozenset[str]:
 @for_all(EXPECTED)
 def test_a_promise_is_shown_or_says_what_is_missing(promise: str) -> None:
     entry = PROMISES[promise]
-    assert entry.get("shows") or entry.get("not_yet")
+    assert entry["promise"].endswith(".")
+    assert any(shown.partition("::")[2] for shown in entry.get("shows", [])) or entry.get("not_yet")
     for shown in entry.get("shows", []):
         path, _, test = shown.partition("::")
         assert (ROOT / path).is_file(), f"{promise} names {path}, which does not exist"

@@ -261,6 +261,12 @@ def test_rows_and_the_moved_watermark_are_one_commit(tmp_path: Path) -> None:
     assert [(each.action, each.rows) for each in history.positions] == [("replay", 10), ("replay", 10)]
 
 
+def test_a_replay_beyond_the_watermark_leaves_it_where_it_was_unless_it_saves(lake: ColumnLake) -> None:
+    lake.arrive(*({"id": number} for number in range(30, 40)))
+    report = lake.replay(20, 40, 10, allow_overlap=True)
+    assert (fates(report), report.saved, watermark(lake)) == ([("done", 10), ("done", 10)], None, '{"id": 29}')
+
+
 def test_a_replay_never_lowers_the_watermark(lake: ColumnLake) -> None:
     report = lake.replay(0, 20, 10, save=True)
     assert (report.saved, watermark(lake)) == (None, '{"id": 29}')

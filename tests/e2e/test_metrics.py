@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 import tidegate
 from support.lake import Lake
@@ -142,6 +143,24 @@ def test_the_old_names_stand_beside_the_new_ones_on_request(tmp_path: Path) -> N
     assert old == {name: found[PREFIX + name] for name in old}
     bare = {re.sub(r"_(bucket|count|sum)(le=.*)?$", "", name) for name in old}
     assert bare == {metric.name for metric in METRICS if metric.legacy}
+
+
+def test_the_promised_metrics_have_their_types_under_both_names(tmp_path: Path) -> None:
+    promised = {
+        "bytes_written": "counter",
+        "parquet_write_duration_seconds": "histogram",
+        "staging_file_written": "counter",
+        "active_uploads": "gauge",
+        "active_multipart_parts": "gauge",
+        "multipart_uploads": "counter",
+        "source_state_files": "gauge",
+    }
+    with watching(Lake(tmp_path), legacy_names=True) as run:
+        run.run()
+        body = fetch(run.address, "/metrics")[2].decode()
+    types = {family.name: family.type for family in text_string_to_metric_families(body)}
+    for prefix in ("tidegate_", "blizzard_"):
+        assert {name: types[prefix + name] for name in promised} == promised
 
 
 def test_health_tells_which_source_fails_and_why_and_recovers(tmp_path: Path) -> None:

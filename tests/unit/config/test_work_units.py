@@ -398,6 +398,17 @@ MS = {
 }
 
 
+def test_watermarks_of_a_properties_file_are_taken_as_they_stand_there(loaded: Load) -> None:
+    system = '{"name": "system","type": "datetime", "range": {"from": "2017-01-02", "to": "-"}}'
+    surveys = '{"name": "surveyId", "type": "unit", "units": "id1,id2,id3"}'
+    since = "params: {since: {watermark: system, bound: low}}"
+    source = keys("connection: api", 'path: "/s/{{surveyId}}"', since, f"ms.watermark: '[{system}, {surveys}]'")
+    found = only(loaded(file(source)))
+    assert found.time == TimeWatermark("system", TimeRange("2017-01-02", "-"))
+    assert found.unit == UnitWatermark("surveyId", ("id1", "id2", "id3"))
+    assert (found.grace, found.abstinent, found.timezone) == (Span(), Span(), "UTC")
+
+
 @pytest.mark.parametrize("old", list(MS_KEYS))
 @pytest.mark.parametrize("form", ["text", "yaml"])
 def test_a_name_of_properties_files_stands_for_the_key_of_today(loaded: Load, old: str, form: str) -> None:

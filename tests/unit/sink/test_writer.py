@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,14 +179,21 @@ def test_an_upload_that_fails_fails_the_cut(store: ObjectStore) -> None:
     writer.close()
 
 
-def test_finished_files_name_their_source_and_have_statistics(store: ObjectStore) -> None:
+def test_a_finished_file_tells_name_size_rows_partition_and_source_and_holds_no_bytes(
+    store: ObjectStore, tmp_path: Path
+) -> None:
     writer = RollingWriter(store, WriterSettings())
-    writer.write(noise(10), ALL, "s3://bucket/input/events.ndjson.gz")
-    finished = writer.cut()
+    writer.write(noise(10), Partition((("date", "2024-01-01"),)), "s3://bucket/input/events.ndjson.gz")
+    (finished,) = writer.cut()
     writer.close()
-    assert finished[0].source_file == "s3://bucket/input/events.ndjson.gz"
-    assert finished[0].stats is not None
-    assert '"numRecords":10' in finished[0].stats
+    (written,) = tmp_path.glob("date=2024-01-01/*.parquet")
+    assert finished.path == f"date=2024-01-01/{written.name}"
+    assert (finished.size, finished.record_count) == (written.stat().st_size, 10)
+    assert finished.partition_values == {"date": "2024-01-01"}
+    assert finished.source_file == "s3://bucket/input/events.ndjson.gz"
+    assert finished.stats is not None
+    assert '"numRecords":10' in finished.stats
+    assert len(pickle.dumps(finished)) < written.stat().st_size
 
 
 def test_rows_of_a_rare_partition_do_not_keep_their_neighbours_in_memory(store: ObjectStore) -> None:
