@@ -14,7 +14,7 @@ setup: .venv/.ready ## create .venv, find or install Java, fetch the jars
 demo: setup ## a first run on generated files: ingest, add late and new files, ingest again
 	@.venv/bin/tidegate demo
 
-test: lint ## everything CI runs: lint, unit tests, laws, model, Spark, S3, faults, docs
+test: setup ## everything CI runs: lint, unit tests, laws, model, Spark, S3, faults, docs
 	scripts/test.sh
 
 test-long: setup ## the same tests with every case of the long matrices (hours)

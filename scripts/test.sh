@@ -1,47 +1,45 @@
 #!/usr/bin/env bash
-# Runs every test, or with `unit` the quick ones, as two processes beside each other. The one that ends first goes on
-# with the tests that start Java machines of their own.
+# Runs lint and every test, or with `unit` the quick tests, as two processes beside each other. Each takes the next job
+# of the list as soon as it is done with one, and prints what the job said. Long jobs come first, so that both end together.
 set -uo pipefail
 set -m # what runs in the background heeds an interrupt, as some tests need
 cd "$(dirname "$0")/.."
 
 own_java=(tests/spark/test_{ended_workers,sessions,spark_faults}.py)
-with_spark=(tests/spark tests/compat tests/docs/test_snippets.py)
-last=()
+pytest=".venv/bin/python -m pytest"
 if [ "${1:-}" = unit ]; then
-  quick=(tests/unit tests/laws -m "not slow and not s3")
-  first=("${quick[@]}" --share 1/2)
-  second=("${quick[@]}" --share 2/2)
+  jobs=("$pytest tests/unit tests/laws -m 'not slow and not s3' --share "{1/2,2/2})
 else
-  first=("${with_spark[@]/#/--ignore=}")
-  second=("${with_spark[@]}" "${own_java[@]/#/--ignore=}")
-  last=("${own_java[@]}")
+  jobs=(
+    "$pytest tests/spark tests/compat tests/docs/test_snippets.py ${own_java[*]/#/--ignore=}"
+    "$pytest tests/unit tests/laws"
+    "$pytest tests/faults"
+    "$pytest tests/e2e"
+    "$pytest tests/contract tests/docs tests/model tests/state --ignore=tests/docs/test_snippets.py"
+    "make -s lint"
+    "$pytest ${own_java[*]}"
+  )
 fi
 
-logs=$(mktemp -d)
-running=()
-trap 'kill "${running[@]}" 2>/dev/null; rm -rf "$logs"' EXIT
+work=$(mktemp -d)
+trap 'trap - EXIT; kill -- "${workers[@]/#/-}" 2>/dev/null; rm -rf "$work"' EXIT
 
-start() { # NAME ARGUMENTS...
-  local log="$logs/$1"
-  shift
-  .venv/bin/python -m pytest "$@" >"$log" 2>&1 &
-  running+=("$!")
+take_jobs() { # does one job after another that nobody else has taken
+  set +m # a job dies with the one who took it
+  local number job said began
+  for number in "${!jobs[@]}"; do
+    mkdir "$work/$number" 2>/dev/null || continue
+    job=${jobs[$number]} said="$work/$number/said" began=$SECONDS
+    echo "Begun: $job"
+    bash -c "$job" >"$said" 2>&1 || touch "$work/failed"
+    flock "$work" bash -c 'echo; echo "Done in $1 s: $2"; cat "$3"' - "$((SECONDS - began))" "$job" "$said"
+  done
 }
 
-start second "${second[@]}"
-.venv/bin/python -m pytest "${first[@]}" &
-running+=("$!")
-if [ "${#last[@]}" -gt 0 ]; then
-  while kill -0 "${running[0]}" 2>/dev/null && kill -0 "${running[1]}" 2>/dev/null; do sleep 1; done
-  start last "${last[@]}"
-fi
-failed=0
-for each in "${running[@]}"; do wait "$each" || failed=1; done
-echo "Beside it: ${second[*]}"
-cat "$logs/second"
-if [ "${#last[@]}" -gt 0 ]; then
-  echo "Then: ${last[*]}"
-  cat "$logs/last"
-fi
-exit "$failed"
+workers=()
+for _ in 1 2; do
+  take_jobs &
+  workers+=("$!")
+done
+wait
+[ ! -e "$work/failed" ]

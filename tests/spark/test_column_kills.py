@@ -99,7 +99,7 @@ def test_a_kill_loses_and_doubles_nothing(spark: SparkSession, tmp_path: Path, l
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("load", LOADS)
+@pytest.mark.parametrize("load", chosen(tuple(LOADS), "append", "window", "scd2"))
 def test_every_strategy_lives_through_kills_around_its_commit(spark: SparkSession, tmp_path: Path, load: str) -> None:
     """Each run brings a new row and, where rows may change, another version of the first, and is killed."""
     lake = lake_of(tmp_path, load)

@@ -11,7 +11,8 @@ from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "house.py"
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "scripts" / "house.py"
 FILES = {
     "__init__.py": "",
     "__main__.py": "from tiny.kitchen.stove import heat\n",
@@ -119,3 +120,9 @@ def test_the_report_of_this_tree_follows_a_file_to_its_commit() -> None:
     assert "tidegate.protocol.commit" in walked
     assert "tidegate.config.loading" not in walked
     assert report["modules"] >= len(walked) > 20
+
+
+def test_every_folder_of_tests_is_part_of_a_job() -> None:
+    jobs = (ROOT / "scripts" / "test.sh").read_text()
+    folders = {path.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").rglob("test_*.py")}
+    assert {each for each in folders if f"tests/{each}" not in jobs} == {"package"}

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-SRC = Path(__file__).parents[2] / "src" / "tidegate"
+from support.syntax import SRC, trees
+
 LAYERS = (
     {"errors", "failpoints"},
     {"specs"},
@@ -91,10 +92,10 @@ COULD_MOVE_UP: dict[str, set[str]] = {
 """Imports inside functions that load no other library: they could stand at the top. The list only becomes shorter."""
 
 
-def imported(path: Path) -> list[str]:
+def imported(path: Path, tree: ast.Module) -> list[str]:
     """The modules that one imports, those of ``from tidegate import x`` as ``tidegate.x``."""
     names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -107,7 +108,7 @@ def imported(path: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def modules() -> dict[Path, list[str]]:
     """Every module of the package, by its path in there, with what it imports."""
-    found = {path.relative_to(SRC): imported(path) for path in sorted(SRC.rglob("*.py"))}
+    found = {path.relative_to(SRC): imported(path, tree) for path, tree in trees().items()}
     assert Path("__init__.py") in found
     return found
 
@@ -163,11 +164,11 @@ class Graph:
     """Which modules each module imports: when it is loaded, and later inside its functions."""
 
     def __init__(self) -> None:
-        self.paths = {_module(path): path for path in SRC.rglob("*.py")}
+        self.paths = {_module(path) for path in trees()}
         self.loaded: dict[str, set[str]] = {name: set() for name in self.paths}
         self.inside: dict[str, list[tuple[str, int]]] = {name: [] for name in self.paths}
-        for name, path in self.paths.items():
-            self._walk(name, ast.parse(path.read_text()), within=False)
+        for path, tree in trees().items():
+            self._walk(_module(path), tree, within=False)
 
     @cache  # noqa: B019  # one graph per test
     def libraries(self, module: str) -> set[str]:

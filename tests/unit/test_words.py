@@ -8,8 +8,9 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+from support.syntax import SRC, trees
+
 ROOT = Path(__file__).parents[2]
-SRC = ROOT / "src" / "tidegate"
 KINDS = {"files", "columns", "units"}
 """Folders of the core: each has a module for the same part, such as its state or its planner."""
 
@@ -28,9 +29,8 @@ def explained(glossary: str) -> set[str]:
 @cache
 def classes() -> dict[Path, list[str]]:
     """The names of the classes of each module."""
-    trees = {path: ast.parse(path.read_text()) for path in sorted(SRC.rglob("*.py"))}
     return {
-        path: [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)] for path, tree in trees.items()
+        path: [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)] for path, tree in trees().items()
     }
 
 

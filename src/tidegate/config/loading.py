@@ -53,7 +53,7 @@ def show(project: ProjectSpec) -> str:
     """
     from tidegate.config.project import ProjectModel
 
-    return yaml.safe_dump(ProjectModel.show(project), sort_keys=False, allow_unicode=True, width=100)
+    return _dump(ProjectModel.show(project))
 
 
 def json_schema() -> dict[str, Any]:
@@ -61,6 +61,13 @@ def json_schema() -> dict[str, Any]:
     from tidegate.config.keys import editor_schema
 
     return editor_schema()
+
+
+def _dump(data: dict[str, Any]) -> str:
+    """``data`` as YAML: by libyaml, which is much faster than PyYAML, unless it escapes what people can read."""
+    options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 100}
+    made: str = yaml.dump(data, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), **options)
+    return yaml.safe_dump(data, **options) if "\\U" in made or "\\N" in made else made
 
 
 def _read(path: Path) -> str:

@@ -246,6 +246,7 @@ def specs(project: ProjectSpec) -> tuple[object, ...]:
     return project.pipelines, project.state
 
 
+@pytest.mark.slow
 def test_every_key_reaches_the_specs_and_survives_show(loaded: Loaded) -> None:
     plain = loaded(json.dumps(base()))
     for block, key in TRIED:

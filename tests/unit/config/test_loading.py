@@ -7,8 +7,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tidegate.config import load
+from tidegate.config.loading import _dump
 from tidegate.errors import ConfigError
 from tidegate.specs.project import (
     Compression,
@@ -298,3 +300,9 @@ pipelines:
     assert (first.batch_size, second.batch_size) == (7, 7)
     assert first.location.uri.endswith("/in/a")
     assert second.location.uri.endswith("/in/b")
+
+
+@pytest.mark.parametrize("odd", ["grün 😀", "a\x85b", "\u2028", "C:\\Users\\Name", "x" * 150 + " y"])
+def test_the_canonical_form_escapes_only_what_nobody_can_read(odd: str) -> None:
+    data = {"key": {odd: [odd, "plain"]}}
+    assert _dump(data) == yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=100)

@@ -163,10 +163,13 @@ def places(node: Any) -> list[tuple[Any, Any]]:
     return [place for key in keys for place in [(node, key), *places(node[key])]]
 
 
+TREES = [yaml.safe_load(text) for text in (GOOD, COLUMNS, UNITS)]
+
+
 @settings(max_examples=examples(10_000, 100), deadline=None)
 @given(st.data())
 def test_mangled_values_and_keys(data: st.DataObject) -> None:
-    tree = copy.deepcopy(yaml.safe_load(data.draw(st.sampled_from([GOOD, COLUMNS, UNITS]))))
+    tree = copy.deepcopy(data.draw(st.sampled_from(TREES)))
     for _ in range(data.draw(st.integers(1, 4))):
         found = places(tree)
         if not found:
@@ -183,7 +186,7 @@ def test_mangled_values_and_keys(data: st.DataObject) -> None:
                 holder[data.draw(st.sampled_from(WORDS))] = data.draw(ODD)
             case _:
                 holder.append(data.draw(ODD))
-    attempt(yaml.safe_dump(tree))
+    attempt(yaml.dump(tree, Dumper=yaml.CSafeDumper))
 
 
 @settings(max_examples=examples(10_000, 100), deadline=None)

@@ -185,6 +185,7 @@ def reloaded(project: ProjectSpec) -> ProjectSpec:
     return again
 
 
+@pytest.mark.slow
 def test_a_key_reaches_the_specs_and_comes_back(loaded: Loaded) -> None:
     for block, key in TRIED:
         project = loaded(json.dumps(changed(block, key, OTHER[block][key])))

@@ -231,6 +231,7 @@ def test_a_unit_of_many_values_keeps_every_row_with_its_source_and_forgets_refus
     assert len(seen) == 40_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [20, 1], ids=["evenly", "most of one value"])
 def test_batches_that_were_divided_do_not_pile_up(store: ObjectStore, share: int) -> None:
     """Each value holds a part of every batch: copied or written in time, none of them keeps a whole batch."""
