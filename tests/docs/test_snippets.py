@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
+
+from support.column_lake import ColumnLake
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -41,6 +44,27 @@ def test_the_api_reference_runs_as_it_is(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_guide_to_state_providers_runs_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     execute("guides/state-providers.md")
+
+
+def test_the_provider_of_the_guide_is_short_and_keeps_the_copies_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = "guides/state-providers.md"
+    (provider,) = [text for _, text in blocks(page) if "class TextFolder" in text]
+    assert len(provider.strip().splitlines()) - provider.count("\n\n") <= 20
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package/state.py").write_text(provider)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = (DOCS / page).read_text(encoding="utf-8")
+    settings = re.findall(r"^```yaml\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    (own,) = [each.replace("/var/lib/state", str(tmp_path / "kept")) for each in settings if "TextFolder" in each]
+    lake = ColumnLake(tmp_path, settings=yaml.safe_load(own))
+    for number in (7, 8):
+        lake.arrive({"id": number})
+        assert lake.run().ok
+        assert (tmp_path / "kept/orders.default").read_text() == f'{{"id": {number}}}'
+    assert f'orders/default is at {{"id": 8}}, by {2:020d}-' in capsys.readouterr().out
+    lake.assert_exactly_once()
 
 
 def test_the_function_of_the_page_about_transforms_is_one() -> None:
