@@ -11,7 +11,7 @@ from laws.strategies import fates, moments, paths, world_paths
 from laws.world import NOW, World, files, read, source
 from support.long_runs import examples
 from tidegate.core.calendar import Period
-from tidegate.core.files.advance import advance
+from tidegate.core.files.advance import PathSteps, advance
 from tidegate.core.files.paths import (
     cold_start_bound,
     cold_start_prefixes,
@@ -22,10 +22,17 @@ from tidegate.core.files.paths import (
     split,
 )
 from tidegate.core.files.state import PathState
-from tidegate.specs.project import Lateness, PartitionFilter
+from tidegate.specs.project import LateFiles, Lateness, PartitionFilter, PathSource
 
 SETS = st.lists(world_paths, min_size=1, max_size=12, unique=True)
 OPEN = source(lateness=Lateness(never=True))
+WAYS = (
+    OPEN,
+    source(),
+    source(lateness=Lateness(periods=1), late_window=2, late_window_total=3, max_islands=4),
+    source(late_files=LateFiles.STRICT, lateness=Lateness(periods=2)),
+    source(partition_filter=PartitionFilter("date=%Y-%m-%d/hour=%H", 30)),
+)
 
 
 @given(paths, paths)
@@ -58,6 +65,28 @@ def test_batches_of_the_same_outcomes_give_the_same_watermark(there: list[str], 
     assert (state.partition_watermarks, state.files) == (whole.partition_watermarks, whole.files)
     assert (state.value, state.last_committed_file) == (whole.value, whole.last_committed_file)
     assert state.late_window == whole.late_window
+
+
+@settings(deadline=None, max_examples=examples(2_000, 200))
+@given(st.lists(SETS, min_size=1, max_size=3), st.sampled_from(WAYS), st.none() | st.integers(1, 6), st.data())
+def test_steps_on_top_of_each_other_are_those_over_the_whole_listing(
+    arrivals: list[list[str]], of: PathSource, limit: int | None, data: st.DataObject
+) -> None:
+    world = World(of)
+    for batch in arrivals:
+        for path in batch:
+            world.arrive(path)
+        for path in data.draw(st.lists(st.sampled_from(sorted(world.there)), max_size=1)):
+            world.remove(path)
+        plan = world.plan(limit)
+        steps = PathSteps(of, plan.listed, plan.now, complete=plan.complete, directories=plan.directories)
+        rest = data.draw(st.permutations([each for unit in plan.units for each in unit.slices]))
+        while rest:
+            size = data.draw(st.integers(1, len(rest)))
+            outcomes = [world.outcome(each, data.draw(fates)) for each in rest[:size]]
+            step = steps.after(world.state, outcomes)
+            assert step == world.commit(plan, outcomes)
+            world.state, rest = step.state, rest[size:]
 
 
 @settings(deadline=None)

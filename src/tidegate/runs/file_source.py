@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -29,6 +29,7 @@ UNIT_BYTES = 64 * 1024 * 1024
 
 SourceState = PathState | SetState
 Step = Advance[PathState] | Advance[SetState]
+Steps = Callable[[Any, Sequence[FileOutcome]], Step]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,15 @@ class FileTracker(Tracker, Protocol):
     def plan(self, state: Any, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
         """What to read of it; decides without asking anyone."""
 
+    def steps(self, plan: Plan) -> Steps:
+        """The steps of a plan: what follows on a state once the rows of some outcomes are committed.
+
+        Cheap as long as each is made on top of the one before.
+        """
+
     def advance(self, state: Any, plan: Plan, outcomes: Sequence[FileOutcome]) -> Step:
-        """What follows once the rows of ``outcomes`` are committed."""
+        """One step."""
+        return self.steps(plan)(state, outcomes)
 
     def sort_files(self, state: Any, files: Sequence[SourceFile], now: datetime) -> Sorted:
         """Listed files by whether they are finished."""

@@ -17,7 +17,7 @@ from tidegate.protocol import notes
 from tidegate.protocol.change import Change, Coverage
 from tidegate.protocol.position import Position
 from tidegate.runs.dead_letters import WrittenLetters, give_up_files
-from tidegate.runs.file_source import FileSource, SourceState, Step, plan_files
+from tidegate.runs.file_source import FileSource, SourceState, Step, Steps, plan_files
 from tidegate.runs.file_tasks import GroupQueue, outcomes_of
 from tidegate.runs.lanes import FrameLane, TableColumnsPlan, as_read, resolve_columns
 from tidegate.runs.pass_ import Pass
@@ -46,6 +46,7 @@ class FileWalk:
         self.run_id = uuid7()
         self._shown = None if run.previous is None else type(run.previous.watermark).__name__
         self._limits = Limits(self.source)
+        self._steps: tuple[Plan, Steps] | None = None
         self._frames: FrameLane | None = None
         self._inferred: Inference | None = None
 
@@ -79,7 +80,9 @@ class FileWalk:
 
     def advance(self, plan: Plan, outcomes: Sequence[FileOutcome]) -> Step:
         """The state that follows once the rows of ``outcomes`` are committed."""
-        return self.tracker.advance(self.run.state, plan, outcomes)
+        if self._steps is None or self._steps[0] is not plan:
+            self._steps = plan, self.tracker.steps(plan)
+        return self._steps[1](self.run.state, outcomes)
 
     def task(self, columns: TableColumnsPlan) -> ReadTask:
         """What every task of a plan is told."""
@@ -250,10 +253,11 @@ class FileWalk:
         self.run.emit(events.DeadLetters(*self.names, records, change.letters - records, example, letters, dict(kinds)))
 
     def _tell_outcomes(self, outcomes: Iterable[FileOutcome], units: Sequence[FileGroup]) -> None:
-        attempts = {each.path: each.attempts for unit in units for each in unit.slices}
+        attempts: dict[str, int] = {}
         for outcome in outcomes:
             match outcome:
                 case Refused(path=path, reason=reason):
+                    attempts = attempts or {each.path: each.attempts for unit in units for each in unit.slices}
                     tried = attempts.get(path, 0) + 1
                     again = tried < self.source.source.max_attempts
                     self.run.emit(events.FileRefused(*self.names, path, reason, tried, again))

@@ -9,14 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidegate.core.files import codec
-from tidegate.core.files.advance import Advance, advance, advance_set, apply_commits, idle
+from tidegate.core.files.advance import Advance, PathSteps, SetSteps, apply_commits, idle
 from tidegate.core.files.codec import decode_set, encode_set
 from tidegate.core.files.discovery import NOT_IN_TIME, PathListing
 from tidegate.core.files.edit import Sorted, sort_by_state
 from tidegate.core.files.paths import SourceFile, join
 from tidegate.core.files.plan import Plan, not_looked_for
 from tidegate.core.files.planner import Sizing, plan_paths, plan_set
-from tidegate.core.files.state import Covered, Failed, FileOutcome, PathState, RecordsRead, Seal, SetState
+from tidegate.core.files.state import Covered, Failed, PathState, RecordsRead, Seal, SetState
 from tidegate.errors import ColumnsChanged, CommitLost, ObjectChanged, ObjectMissing, StateError, TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Coverage, State
@@ -30,7 +30,7 @@ from tidegate.protocol.staging import Signal, signals_of
 from tidegate.protocol.store import PositionStore
 from tidegate.reports.run import Check, FailedFile, SourcePlan
 from tidegate.runs.checks import collect_checks
-from tidegate.runs.file_source import FileSource, FileTracker, SourceState, discover_files, plan_files
+from tidegate.runs.file_source import FileSource, FileTracker, SourceState, Steps, discover_files, plan_files
 from tidegate.runs.pass_ import Pass, PassRetries, Walk
 from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, WatermarkEdit
 from tidegate.schema.names import avro_library
@@ -239,16 +239,8 @@ class PathTracker(FileTrackerBase):
     def plan(self, state: PathState, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
         return plan_paths(self.key.pipeline, self.source, state, version, listing, now, sizing=sizing)
 
-    def advance(self, state: PathState, plan: Plan, outcomes: Sequence[FileOutcome]) -> Advance[PathState]:
-        return advance(
-            self.source,
-            state,
-            plan.listed,
-            outcomes,
-            plan.now,
-            complete=plan.complete,
-            directories=plan.directories,
-        )
+    def steps(self, plan: Plan) -> Steps:
+        return PathSteps(self.source, plan.listed, plan.now, complete=plan.complete, directories=plan.directories).after
 
     def sort_files(self, state: PathState, files: Sequence[SourceFile], now: datetime) -> Sorted:
         return sort_by_state(self.source, state, files, now)
@@ -328,8 +320,8 @@ class SetTracker(FileTrackerBase):
     def plan(self, state: SetState, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
         return plan_set(self.key.pipeline, self.source, state, version, listing, now, sizing=sizing)
 
-    def advance(self, state: SetState, plan: Plan, outcomes: Sequence[FileOutcome]) -> Advance[SetState]:
-        return advance_set(self.source, state, plan.listed, outcomes, plan.now, complete=plan.complete)
+    def steps(self, plan: Plan) -> Steps:
+        return SetSteps(self.source, plan.listed, plan.now, complete=plan.complete).after
 
     def sort_files(self, state: SetState, files: Sequence[SourceFile], now: datetime) -> Sorted:
         known = self._look_up(state, files)

@@ -5,6 +5,10 @@ over finished files, without gaps, and never back. A name that finished above a 
 shows each partition up to some name, so walking over listed names only is safe. Nothing is sealed after such a listing:
 what it did not show may be older.
 
+A plan is carried out in many commits. ``PathSteps`` reads its listing once, so that a step costs what it commits and
+what the state holds, however much was listed. A file that is finished stays so; therefore only the partitions of the
+outcomes have to be looked at again for their first file that is not.
+
 **Sets.** Finished paths go into the next segment; only files in progress or failed stay in the state.
 
 ``apply_commits`` repeats lost steps from the coverage of their commits, by the same rules.
@@ -13,12 +17,13 @@ what it did not show may be older.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Generic, TypeVar
 
-from tidegate.core.files.discovery import Directories, count_directories, is_sealed, seal_cold_start, seals_after
+from tidegate.core.files.discovery import Directories, DirectoryCounts, is_sealed, seal_cold_start, seals_after
 from tidegate.core.files.paths import Layout, SourceFile, join, sort_key, split
 from tidegate.core.files.state import (
     Active,
@@ -46,37 +51,100 @@ from tidegate.core.files.state import (
 from tidegate.specs.project import LateFiles, PathSource
 
 
-@dataclass(frozen=True, slots=True)
 class ListedPartitions:
-    """What the listing showed of the open partitions: names ascending; all of them if ``complete``."""
+    """What the listing of a plan showed: names ascending, by partition; all of them if ``complete``.
 
-    names: Mapping[str, Sequence[str]]
-    files: Sequence[SourceFile]
-    complete: bool
+    ``seen_from`` is the state from which it is looked at: partitions that are sealed there count as not shown.
+    """
 
-    @classmethod
-    def of(cls, listed: Sequence[SourceFile], complete: bool, is_sealed: Callable[[str], bool]) -> ListedPartitions:
-        """The listed files by partition, without those that are sealed by now."""
-        grouped: dict[str, list[str]] = {}
+    def __init__(self, layout: Layout, listed: Sequence[SourceFile], complete: bool) -> None:
+        self.complete = complete
+        self.seen_from = PathState()
+        self._layout = layout
+        self._listed = listed
+        self._names: dict[str, list[str]] = {}
         for file in listed:
             partition, _, name = file.path.rpartition("/")
-            grouped.setdefault(partition, []).append(name)
-        return cls(
-            {partition: sorted(names) for partition, names in grouped.items() if not is_sealed(partition)},
-            listed,
-            complete,
-        )
+            self._names.setdefault(partition, []).append(name)
+        for names in self._names.values():
+            names.sort()
+
+    def partitions(self) -> Iterator[str]:
+        """Those that were shown."""
+        return (partition for partition in self._names if not is_sealed(self._layout, self.seen_from, partition))
+
+    def names(self, partition: str) -> Sequence[str]:
+        """What was shown of one."""
+        found = self._names.get(partition)
+        return () if found is None or is_sealed(self._layout, self.seen_from, partition) else found
 
     def covers(self, partition: str, name: str) -> bool:
         """Whether ``name`` would have been shown if it were there."""
-        names = self.names.get(partition, ())
+        names = self.names(partition)
         return self.complete or bool(names and name <= names[-1])
 
     def has(self, partition: str, name: str) -> bool:
         """Whether ``name`` was shown."""
-        names = self.names.get(partition, ())
+        names = self.names(partition)
         at = bisect_left(names, name)
         return at < len(names) and names[at] == name
+
+    @cached_property
+    def files(self) -> Mapping[str, SourceFile]:
+        """The listed files by path."""
+        return {file.path: file for file in self._listed}
+
+
+class FirstUnread:
+    """The smallest listed name that is not finished, per partition that has one; it only ever moves up."""
+
+    def __init__(self, layout: Layout, shown: ListedPartitions, status_of: Callable[[str], FileStatus]) -> None:
+        self._shown = shown
+        self._at: dict[str, int] = {}
+        for partition in shown.partitions():
+            self._find(partition, 0, status_of)
+        self._order = sorted(self._at, reverse=True)
+        self._starts: dict[str, list[tuple[datetime, str]]] = {}
+        for partition in self._at:
+            if time := layout.time_of(partition):
+                self._starts.setdefault(time.prefix, []).append((time.start, partition))
+        for starts in self._starts.values():
+            starts.sort(reverse=True)
+
+    def move(self, partitions: Iterable[str], status_of: Callable[[str], FileStatus]) -> None:
+        """More files of these partitions may be finished."""
+        for partition in partitions:
+            if (at := self._at.pop(partition, None)) is not None:
+                self._find(partition, at, status_of)
+
+    def _find(self, partition: str, at: int, status_of: Callable[[str], FileStatus]) -> None:
+        names, is_finished = self._shown.names(partition), status_of(partition).is_finished
+        while at < len(names) and is_finished(names[at]):
+            at += 1
+        if at < len(names):
+            self._at[partition] = at
+
+    def __contains__(self, partition: str) -> bool:
+        return partition in self._at
+
+    def least(self) -> tuple[str, str] | None:
+        """The least partition that has such a name, and the name."""
+        while self._order and self._order[-1] not in self._at:
+            self._order.pop()
+        if not self._order:
+            return None
+        partition = self._order[-1]
+        return partition, self._shown.names(partition)[self._at[partition]]
+
+    def oldest(self) -> dict[str, datetime]:
+        """When the oldest such partition begins, by the levels before the time."""
+        found: dict[str, datetime] = {}
+        for prefix, starts in self._starts.items():
+            while starts and starts[-1][1] not in self._at:
+                starts.pop()
+            if starts:
+                found[prefix] = starts[-1][0]
+        return found
 
 
 @dataclass(slots=True)
@@ -136,7 +204,7 @@ class StepBuilder:
         moved: list[tuple[str, str | None, str]] = []
         for partition, progress in sorted(by_partition(self.files).items()):
             before = self.watermarks.get(partition)
-            after = _reached(before, self.shown.names.get(partition, ()), progress)
+            after = _reached(before, self.shown.names(partition), progress)
             if after is None:
                 continue
             if after != before:
@@ -174,24 +242,23 @@ class StepBuilder:
         if not cut:
             return
         progress = by_partition(self.files)
-        sizes: dict[str, SourceFile] = {}
         for partition, window in cut.items():
             standing = FileStatus(self.watermarks.get(partition), window, progress.get(partition, {}))
-            names = self.shown.names.get(partition, ())
-            for name in names[: bisect_right(names, fitting[partition].above or "")]:
+            names, above = self.shown.names(partition), fitting[partition].above or ""
+            for name in names[bisect_right(names, window.above or "") : bisect_right(names, above)]:
                 path = join(partition, name)
                 if path not in self.files and not standing.is_finished(name):
-                    sizes = sizes or {file.path: file for file in self.shown.files}
-                    self.files[path] = RecordsRead(0, sizes[path].size, sizes[path].etag, rounds=0)
+                    file = self.shown.files[path]
+                    self.files[path] = RecordsRead(0, file.size, file.etag, rounds=0)
 
 
 def _reached(before: str | None, names: Sequence[str], progress: Mapping[str, FileProgress]) -> str | None:
     """The greatest name that follows the watermark without a gap."""
+    at = 0 if before is None else bisect_right(names, before)
     reached = before
-    for name in names[bisect_right(names, before) if before is not None else 0 :]:
-        if not isinstance(progress.get(name), Finished):
-            break
-        reached = name
+    while at < len(names) and isinstance(progress.get(names[at]), Finished):
+        reached = names[at]
+        at += 1
     return reached
 
 
@@ -230,22 +297,99 @@ def advance(
     complete: bool,
     directories: Directories | None = None,
 ) -> Advance[PathState]:
-    """The state once the rows of ``outcomes`` are committed.
+    """The state once the rows of ``outcomes`` are committed: the first of ``PathSteps``."""
+    return PathSteps(source, listed, now, complete=complete, directories=directories).after(state, outcomes)
 
-    ``listed``, ``complete``, ``directories`` and ``now`` are those of the plan, in every commit of that plan.
-    ``StateError`` if an outcome does not begin where the recorded progress ends.
+
+class PathSteps:
+    """The steps of one plan, whose listing they walk over.
+
+    ``listed``, ``complete``, ``directories`` and ``now`` are those of the plan, in every commit of it. The steps are
+    cheap as long as each is made on top of the one before.
     """
-    layout = Layout.of(source)
-    shown = ListedPartitions.of(listed, complete, lambda partition: is_sealed(layout, state, partition))
-    start = seal_cold_start(source, state, now, shown.names)
-    step = StepBuilder(source, start, shown)
-    step.apply(outcomes)
-    step.forget_what_is_gone()
-    step.walk()
-    if start is state and not step.changed:
-        return Advance(state, full=_is_full(source, state))
-    step.fit_windows()
-    return _step_of(source, start, step, now, directories or Directories())
+
+    def __init__(
+        self,
+        source: PathSource,
+        listed: Sequence[SourceFile],
+        now: datetime,
+        *,
+        complete: bool,
+        directories: Directories | None = None,
+    ) -> None:
+        self._source = source
+        self._now = now
+        self._layout = Layout.of(source)
+        self._shown = ListedPartitions(self._layout, listed, complete)
+        self._directories = directories or Directories()
+        self._reached: PathState | None = None
+        self._unread: FirstUnread | None = None
+        self._counts: DirectoryCounts | None = None
+
+    def after(self, state: PathState, outcomes: Sequence[FileOutcome]) -> Advance[PathState]:
+        """The state once the rows of ``outcomes`` are committed on top of ``state``.
+
+        ``StateError`` if an outcome does not begin where the recorded progress ends.
+        """
+        source, shown = self._source, self._shown
+        shown.seen_from = state
+        start = seal_cold_start(source, state, self._now, shown.partitions())
+        step = StepBuilder(source, start, shown)
+        step.apply(outcomes)
+        step.forget_what_is_gone()
+        step.walk()
+        if start is state and not step.changed:
+            return Advance(state, full=_is_full(source, state))
+        step.fit_windows()
+        after = self._state_after(start, step)
+        unread = self._first_unread(state, after, outcomes)
+        after = replace(after, last_committed_file=_last_committed(after, unread))
+        sealed: tuple[str, ...] = ()
+        if shown.complete:
+            after, sealed = self._sealed(after, unread)
+        self._reached = after
+        return Advance(after, step.advanced, sealed, changed=True, full=_is_full(source, after))
+
+    def _state_after(self, start: PathState, step: StepBuilder) -> PathState:
+        """What the step makes of the state: its greatest paths, and when it was made."""
+        return replace(
+            start,
+            watermark=_watermark(start, step),
+            partition_watermarks=step.watermarks,
+            files=step.files,
+            late_window=step.windows,
+            window_lost=False,
+            last_update_ts=int(self._now.timestamp()),
+        )
+
+    def _first_unread(self, before: PathState, after: PathState, outcomes: Sequence[FileOutcome]) -> FirstUnread:
+        status_of = file_statuses(self._source, after)
+        if self._unread is None or before is not self._reached:
+            self._unread = FirstUnread(self._layout, self._shown, status_of)
+            self._counts = None
+        else:
+            self._unread.move({split(outcome.path)[0] for outcome in outcomes}, status_of)
+        return self._unread
+
+    def _sealed(self, state: PathState, unread: FirstUnread) -> tuple[PathState, tuple[str, ...]]:
+        """The state without the partitions that are old enough, and which these are."""
+        layout = self._layout
+        islands = {split(path)[0] for path, progress in state.files.items() if isinstance(progress, Finished)}
+        finished = {*state.partition_watermarks, *islands}
+        seals = seals_after(self._source, layout, state, finished, unread.oldest(), self._now)
+        there = replace(state, sealed=seals)
+        known = {*finished, *state.first_unfinished, *state.late_window}
+        dropped = {each for each in known if each not in unread and is_sealed(layout, there, each)}
+        if self._counts is None:
+            self._counts = DirectoryCounts(layout, state.sealed_below, self._directories)
+        kept = replace(
+            state,
+            partition_watermarks=_without(state.partition_watermarks, dropped),
+            late_window=_without(state.late_window, dropped),
+            files={path: each for path, each in state.files.items() if split(path)[0] not in dropped},
+            sealed=self._counts.counted(seals),
+        )
+        return kept, tuple(sorted(dropped))
 
 
 def idle(state: S, listed_any: bool) -> S:
@@ -259,27 +403,6 @@ def idle(state: S, listed_any: bool) -> S:
     return replace(state, watermark=Idle(state.watermark.value))
 
 
-def _step_of(
-    source: PathSource, start: PathState, step: StepBuilder, now: datetime, directories: Directories
-) -> Advance[PathState]:
-    """The step as a state: its greatest paths, what it seals, and when it was made."""
-    state = replace(
-        start,
-        watermark=_watermark(start, step),
-        partition_watermarks=step.watermarks,
-        files=step.files,
-        late_window=step.windows,
-        window_lost=False,
-        last_update_ts=int(now.timestamp()),
-    )
-    unread = _first_unread(source, state, step.shown)
-    state = replace(state, last_committed_file=_last_committed(state, unread))
-    sealed: tuple[str, ...] = ()
-    if step.shown.complete:
-        state, sealed = _sealed(source, state, unread, now, directories)
-    return Advance(state, step.advanced, sealed, changed=True, full=_is_full(source, state))
-
-
 def _is_full(source: PathSource, state: PathState | SetState) -> bool:
     return len(state.files) >= source.max_islands
 
@@ -289,50 +412,17 @@ def _watermark(start: PathState, step: StepBuilder) -> WatermarkState:
     return Active(value) if step.advanced and value is not None else start.watermark
 
 
-def _first_unread(source: PathSource, state: PathState, shown: ListedPartitions) -> dict[str, str]:
-    """The smallest listed name that is not finished, per partition that has one."""
-    standing_of = file_statuses(source, state)
-    unread: dict[str, str] = {}
-    for partition, names in shown.names.items():
-        is_finished = standing_of(partition).is_finished
-        first = next((name for name in names if not is_finished(name)), None)
-        if first is not None:
-            unread[partition] = first
-    return unread
-
-
-def _last_committed(state: PathState, unread: dict[str, str]) -> str | None:
+def _last_committed(state: PathState, unread: FirstUnread) -> str | None:
     """The greatest path at or below which everything listed is finished."""
-    finished = [join(partition, name) for partition, name in state.partition_watermarks.items()]
+    finished = list(state.partition_watermarks.items())
     if state.last_committed_file is not None:
-        finished.append(state.last_committed_file)
-    if unread:
-        partition = min(unread)
-        barrier = sort_key(join(partition, unread[partition]))
-        window = state.late_window.get(partition)
-        finished.extend(join(partition, name) for name in (window.names if window else ()))
-        finished = [path for path in finished if sort_key(path) < barrier]
-    return max(finished, key=sort_key, default=None)
-
-
-def _sealed(
-    source: PathSource, state: PathState, unread: dict[str, str], now: datetime, directories: Directories
-) -> tuple[PathState, tuple[str, ...]]:
-    """The state without the partitions that are old enough, and which these are."""
-    layout = Layout.of(source)
-    islands = {split(path)[0] for path, progress in state.files.items() if isinstance(progress, Finished)}
-    finished = {*state.partition_watermarks, *islands}
-    state = replace(state, sealed=seals_after(source, state, finished, unread, now))
-    known = {*finished, *state.first_unfinished, *state.late_window}
-    dropped = {partition for partition in known if is_sealed(layout, state, partition)} - set(unread)
-    kept = replace(
-        state,
-        partition_watermarks=_without(state.partition_watermarks, dropped),
-        late_window=_without(state.late_window, dropped),
-        files={path: each for path, each in state.files.items() if split(path)[0] not in dropped},
-        sealed=count_directories(source, state, directories),
-    )
-    return kept, tuple(sorted(dropped))
+        finished.append(split(state.last_committed_file))
+    barrier = unread.least()
+    if barrier is not None:
+        window = state.late_window.get(barrier[0])
+        finished.extend((barrier[0], name) for name in (window.names if window else ()))
+        finished = [path for path in finished if path < barrier]
+    return join(*max(finished)) if finished else None
 
 
 def _without(entries: Mapping[str, T], dropped: set[str]) -> dict[str, T]:
@@ -351,8 +441,9 @@ def apply_commits(
     ``listed`` is what lies above ``state`` now; it is taken for cut off, so that nothing is sealed or forgotten.
     ``StateError`` where a range does not begin where the progress before it ends: a commit in between is missing.
     """
+    steps = PathSteps(source, listed, now, complete=False)
     for ranges in commits:
-        state = advance(source, state, listed, ranges, now, complete=False).state
+        state = steps.after(state, ranges).state
     return state
 
 
@@ -365,35 +456,52 @@ def advance_set(
     *,
     complete: bool,
 ) -> Advance[SetState]:
-    """The state once the rows of ``outcomes`` are committed and their segment is written.
+    """The state once the rows of ``outcomes`` are committed: the first of ``SetSteps``."""
+    return SetSteps(source, listed, now, complete=complete).after(state, outcomes)
 
-    ``listed`` are the files that the plan saw and that are in no segment, all of them if ``complete``.
-    ``StateError`` if an outcome does not begin where the recorded progress ends.
-    """
-    files: dict[str, Unfinished] = dict(state.files)
-    finished: dict[str, SourceFile] = {}
-    for outcome in outcomes:
-        if outcome.path in finished:
-            continue
-        after = progress_after(files.get(outcome.path), outcome)
-        if isinstance(after, Finished) and isinstance(outcome, Covered):
-            files.pop(outcome.path, None)
-            finished[outcome.path] = SourceFile(outcome.path, outcome.size, outcome.etag)
-        elif after is not None and not isinstance(after, Finished):
-            files[outcome.path] = after
-    if complete:
-        there = {file.path for file in listed}
-        files = {path: each for path, each in files.items() if each.records or path in there}
-    if not finished and files == state.files:
-        return Advance(state, full=_is_full(source, state))
-    last = max(finished, key=sort_key, default=None)
-    after_step = replace(
-        state,
-        watermark=state.watermark if last is None else Active(last),
-        files=files,
-        last_update_ts=int(now.timestamp()),
-    )
-    return Advance(after_step, changed=True, full=_is_full(source, after_step), finished=tuple(finished.values()))
+
+class SetSteps:
+    """The steps of one plan; ``listed`` are the files that it saw and that are in no segment, all if ``complete``."""
+
+    def __init__(self, source: PathSource, listed: Sequence[SourceFile], now: datetime, *, complete: bool) -> None:
+        self._source = source
+        self._listed = listed
+        self._now = now
+        self._complete = complete
+
+    @cached_property
+    def _there(self) -> frozenset[str]:
+        return frozenset(file.path for file in self._listed)
+
+    def after(self, state: SetState, outcomes: Sequence[FileOutcome]) -> Advance[SetState]:
+        """The state once the rows of ``outcomes`` are committed on top of ``state``, and their segment is written.
+
+        ``StateError`` if an outcome does not begin where the recorded progress ends.
+        """
+        files: dict[str, Unfinished] = dict(state.files)
+        finished: dict[str, SourceFile] = {}
+        for outcome in outcomes:
+            if outcome.path in finished:
+                continue
+            after = progress_after(files.get(outcome.path), outcome)
+            if isinstance(after, Finished) and isinstance(outcome, Covered):
+                files.pop(outcome.path, None)
+                finished[outcome.path] = SourceFile(outcome.path, outcome.size, outcome.etag)
+            elif after is not None and not isinstance(after, Finished):
+                files[outcome.path] = after
+        if self._complete:
+            files = {path: each for path, each in files.items() if each.records or path in self._there}
+        if not finished and files == state.files:
+            return Advance(state, full=_is_full(self._source, state))
+        last = max(finished, key=sort_key, default=None)
+        after_step = replace(
+            state,
+            watermark=state.watermark if last is None else Active(last),
+            files=files,
+            last_update_ts=int(self._now.timestamp()),
+        )
+        full = _is_full(self._source, after_step)
+        return Advance(after_step, changed=True, full=full, finished=tuple(finished.values()))
 
 
 ALIKE = 8

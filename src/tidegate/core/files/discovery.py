@@ -11,6 +11,7 @@ taken for the newest: one odd directory must not seal the rest.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -161,43 +162,55 @@ def seal_cold_start(source: PathSource, state: PathState, now: datetime, listed:
 
 
 def seals_after(
-    source: PathSource, state: PathState, finished: Iterable[str], unfinished: Iterable[str], now: datetime
+    source: PathSource,
+    layout: Layout,
+    state: PathState,
+    finished: Iterable[str],
+    unfinished: Mapping[str, datetime],
+    now: datetime,
 ) -> dict[str, Seal]:
-    """The seals once these partitions hold finished files and those unfinished ones; they only move up."""
-    layout = Layout.of(source)
+    """The seals once these partitions hold finished files; they only move up.
+
+    ``unfinished`` has the start of the oldest partition with an unfinished file, per prefix.
+    """
     seals = dict(state.sealed)
     if source.lateness.never:
         return seals
-    holds: dict[str, datetime] = {}
-    for time in filter(None, map(layout.time_of, unfinished)):
-        holds[time.prefix] = min(time.start, holds.get(time.prefix, time.start))
     for prefix, time in _newest(layout, finished, now).items():
-        bound = min(_bound(source.lateness, time), holds.get(prefix, time.start))
+        bound = min(_bound(source.lateness, time), unfinished.get(prefix, time.start))
         if prefix not in seals or bound > seals[prefix].below:
             seals[prefix] = Seal(bound)
     return seals
 
 
-def count_directories(source: PathSource, state: PathState, directories: Directories) -> dict[str, Seal]:
-    """The seals of ``state``, with the directories counted below those that have moved.
+class DirectoryCounts:
+    """How many of the directories that a poll saw lie below any seal."""
 
-    A seal that stays keeps its count, so that a late directory goes on being noticed; a lower one replaces
-    it.
-    """
-    layout = Layout.of(source)
-    counts = dict(directories.sealed)
-    for directory in directories.open:
-        time = layout.time_of(directory)
-        if time is not None:
-            now_sealed = is_directory_sealed(layout, state, directory)
-            counts[time.prefix] = counts.get(time.prefix, 0) + int(now_sealed)
-    return {prefix: _with_count(seal, counts.get(prefix)) for prefix, seal in state.sealed.items()}
+    def __init__(self, layout: Layout, sealed_below: str, directories: Directories) -> None:
+        self._sealed = dict(directories.sealed)
+        self._ends: dict[str, list[datetime]] = {}
+        before = PathState(sealed_below=sealed_below)
+        for directory in directories.open:
+            if time := layout.time_of(directory):
+                is_below = is_directory_sealed(layout, before, directory)
+                self._sealed[time.prefix] = self._sealed.get(time.prefix, 0) + is_below
+                if not is_below:
+                    self._ends.setdefault(time.prefix, []).append(time.end)
+        for ends in self._ends.values():
+            ends.sort()
 
+    def counted(self, seals: Mapping[str, Seal]) -> dict[str, Seal]:
+        """The seals, with the directories counted below those that have moved.
 
-def _with_count(seal: Seal, count: int | None) -> Seal:
-    if count is None:
-        return seal
-    return replace(seal, directories=count if seal.directories is None else min(seal.directories, count))
+        A seal that stays keeps its count, so that a late directory goes on being noticed; a lower one replaces it.
+        """
+        return {prefix: self._with_count(prefix, seal) for prefix, seal in seals.items()}
+
+    def _with_count(self, prefix: str, seal: Seal) -> Seal:
+        if prefix not in self._sealed:
+            return seal
+        count = self._sealed[prefix] + bisect_right(self._ends.get(prefix, ()), seal.below)
+        return replace(seal, directories=count if seal.directories is None else min(seal.directories, count))
 
 
 def _bound(lateness: Lateness, newest: PartitionTime) -> datetime:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -214,9 +214,10 @@ class PartitionTime:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the directories of a source name time."""
+    """How the directories of a source name time; what was asked once is remembered."""
 
     template: Template | None = None
+    _times: dict[str, PartitionTime | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, source: PathSource) -> Layout:
@@ -226,8 +227,10 @@ class Layout:
 
     def time_of(self, directory: str) -> PartitionTime | None:
         """The time in ``directory``; ``None`` where none is recognised."""
-        levels = directory.split("/")
-        return self._by_template(levels) or _by_names(levels, {}, None)
+        if directory not in self._times:
+            levels = directory.split("/")
+            self._times[directory] = self._by_template(levels) or _by_names(levels, {}, None)
+        return self._times[directory]
 
     def _by_template(self, levels: Sequence[str]) -> PartitionTime | None:
         if self.template is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from laws.world import NOW, advanced, files, read, source
-from tidegate.core.files.advance import advance
+from tidegate.core.files.advance import PathSteps, advance
 from tidegate.core.files.state import (
     REASON_LIMIT,
     Active,
@@ -17,6 +17,7 @@ from tidegate.core.files.state import (
     Failed,
     FileOutcome,
     FileProgress,
+    FileStatus,
     Finished,
     LateWindow,
     NotReached,
@@ -216,3 +217,16 @@ def test_a_source_that_was_strict_starts_its_window_at_the_watermark() -> None:
 def test_a_lost_window_is_no_longer_lost_after_a_commit() -> None:
     state = PathState(Active("d/m"), {"d": "m"}, window_lost=True)
     assert not advanced(OF, state, ["d/n"], read("d/n")).state.window_lost
+
+
+@pytest.mark.parametrize("per_folder", [20, 1_000])
+def test_the_commits_of_a_plan_look_through_its_listing_once(monkeypatch: pytest.MonkeyPatch, per_folder: int) -> None:
+    looked: list[str] = []
+    is_finished = FileStatus.is_finished
+    monkeypatch.setattr(FileStatus, "is_finished", lambda self, name: looked.append(name) or is_finished(self, name))
+    listed = files(*(f"d={number // per_folder:03d}/{number % per_folder:04d}" for number in range(1_000)))
+    steps, state = PathSteps(OF, listed, NOW, complete=True), PathState()
+    for first in range(0, 1_000, 10):
+        state = steps.after(state, read(*(file.path for file in listed[first : first + 10]))).state
+    assert state.value == listed[-1].path
+    assert len(looked) < 3 * len(listed) + 100
