@@ -135,6 +135,20 @@ impl<'a> Cursor<'a> {
         Ok(Text { start, end, is_escaped })
     }
 
+    /// What the text here says; `plain` is room for one with escapes.
+    pub fn text_inside<'t>(&mut self, plain: &'t mut Vec<u8>) -> Read<&'t [u8]>
+    where
+        'a: 't,
+    {
+        let text = self.text()?;
+        if !text.is_escaped {
+            return Ok(self.raw(text));
+        }
+        plain.clear();
+        self.unescape(text, plain);
+        Ok(plain)
+    }
+
     fn escape(&mut self) -> Read<()> {
         match self.bytes[self.at + 1] {
             b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => self.at += 2,

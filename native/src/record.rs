@@ -374,13 +374,7 @@ fn read_number<T>(
 /// What a text says, until the next one is read.
 #[inline(always)]
 fn plain_text<'t, 'b: 't>(cursor: &mut Cursor<'b>, context: &'t mut Context) -> Read<&'t [u8]> {
-    let text = cursor.text()?;
-    if !text.is_escaped {
-        return Ok(cursor.raw(text));
-    }
-    context.key.clear();
-    cursor.unescape(text, &mut context.key);
-    Ok(&context.key)
+    cursor.text_inside(&mut context.key)
 }
 
 /// The items of the array that begins here, from value `start` on; where they end.

@@ -7,6 +7,7 @@ use pyo3::types::PyTuple;
 
 use crate::cursor::{Cursor, Read, Stop};
 use crate::numbers::Number;
+use crate::texts;
 
 const MOST_CHARACTERS: usize = 60;
 
@@ -40,7 +41,7 @@ impl Seen {
                 return Ok(());
             }
             b't' | b'f' => "boolean",
-            b'"' => "string",
+            b'"' => { *cursor }.text_inside(&mut Vec::new()).map(text_kind)?,
             b'{' => "object",
             b'[' => "list",
             _ => number_kind(&{ *cursor }.number()?),
@@ -112,6 +113,23 @@ fn excerpt(text: &str) -> String {
         return text.to_owned();
     }
     text.chars().take(MOST_CHARACTERS - 1).chain(['…']).collect()
+}
+
+/// Whether a text is a moment, as `is_moment` of the inference has it.
+fn text_kind(text: &[u8]) -> &'static str {
+    let is_common = text.get(16) == Some(&b':') && is_common_end(text.get(19..).unwrap_or_default());
+    if is_common && texts::moment(text).is_ok() { "moment" } else { "string" }
+}
+
+/// What may follow the seconds: a fraction of at most six digits, and an offset with a colon.
+fn is_common_end(rest: &[u8]) -> bool {
+    let digits = rest.iter().skip(1).take_while(|byte| byte.is_ascii_digit()).count();
+    let zone = match rest.first() {
+        Some(b'.') if (1..=6).contains(&digits) => &rest[1 + digits..],
+        Some(b'.') => return false,
+        _ => rest,
+    };
+    zone.len() < 5 || zone.len() == 6
 }
 
 /// What a number needs of a column, as `number_kind` of the inference has it.

@@ -17,6 +17,7 @@ from deltalake.schema import Field, PrimitiveType
 import tidegate
 from support.lake import FIELDS, Lake
 from tidegate.errors import ConfigError, SourceError, StorageUnavailable, TableError, TidegateError, UnsupportedTable
+from tidegate.failpoints import arm
 from tidegate.observe.events import CommitContested, Event, Notice
 from tidegate.protocol.delta import DeltaLakeTable
 from tidegate.reports.schema import SchemaInference, TableRewrite
@@ -232,13 +233,58 @@ class TestNewColumns:
         assert sorted(row["more"] for row in rows if row["more"] is not None) == [7] * 10
         lake.assert_exactly_once()
 
+    def test_new_fields_join_inferred_columns_and_are_remembered(self, lake: Lake) -> None:
+        lake.schema = {"infer": True}
+        good(lake)
+        lake.arrive("d/2.ndjson", more=7, u={"a": 1}, j={}, gone=None, empty=[])
+        good(lake)
+        told = [event.text for event in lake.seen if isinstance(event, Notice)]
+        new = "more (int64), u (struct), u.a (int64), j (string)"
+        assert f"new fields join the columns: {new}; null in the rows that are there" in told
+        left = "fields that the schema does not declare were left out: empty (10), gone (10)"
+        assert f"{left}; no sampled record told their type" in told
+        lake.arrive("d/3.ndjson", u={"a": 2, "b": "x"}, j={"any": [1]}, gone="here", MORE=1)
+        good(lake)
+        rows = pa.table(table(lake).scan()).to_pylist()
+        assert sum(row["more"] == 7 and row["u"] == {"a": 1, "b": None} and row["j"] == "{}" for row in rows) == 10
+        assert sum(row["u"] == {"a": 2, "b": "x"} and row["j"] == '{"any":[1]}' for row in rows) == 10
+        assert sum(row["gone"] == "here" for row in rows) == 10
+        lake.assert_exactly_once()
+
+    def test_a_field_whose_values_contradict_each_other_stops_nothing_and_is_left_out(self, lake: Lake) -> None:
+        lake.schema = {"infer": True}
+        good(lake)
+        lake.arrive("d/2.ndjson", more=7, date=[1], code=1)
+        lake.arrive("d/3.ndjson", more=7, date="x", code="A")
+        good(lake)
+        assert "more" in kinds(lake)
+        assert not {"date", "code"} & set(kinds(lake))
+        lake.assert_exactly_once()
+
+    def test_a_crash_before_new_fields_are_remembered_forgets_none(self, lake: Lake) -> None:
+        lake.schema = {"infer": True}
+        good(lake)
+        lake.arrive("d/2.ndjson", j={})
+        arm("state.won.before=raise")
+        try:
+            lake.run()
+        finally:
+            arm("")
+        lake.arrive("d/3.ndjson", j={"a": 1})
+        good(lake)
+        rows = pa.table(table(lake).scan()).to_pylist()
+        assert sum(row["j"] == '{"a":1}' for row in rows) == 10
+        lake.assert_exactly_once()
+
     def test_unknown_fields_of_an_inferred_schema_are_named_until_somebody_adds_them(self, lake: Lake) -> None:
         lake.schema = {"infer": True}
         good(lake)
+        lake.pipeline_settings = {"schema_evolution": "strict"}
         lake.arrive("d/2.ndjson", more=7, u={"a": 1})
         good(lake)
         told = [event.text for event in lake.seen if isinstance(event, Notice)]
-        assert any("were left out: more (10), u (10)" in text for text in told)
+        assert any("were left out: more (10), u (10); schema_evolution: strict takes up no" in text for text in told)
+        lake.pipeline_settings = {}
         looked = tidegate.infer_schema(lake.config, "events")
         assert looked.new == ("more", "u", "u.a")
         assert not tidegate.infer_schema(lake.config, "events", update=True, confirm=lambda _: False).applied
@@ -349,7 +395,7 @@ class TestLooking:
     @pytest.mark.parametrize("watermark", [True, False])
     def test_the_newest_of_many_files_is_looked_at(self, lake: Lake, watermark: bool) -> None:
         lake.source_settings = {"use_watermark": watermark}
-        for number in range(25):
+        for number in range(60):
             lake.arrive(f"e/{number:02d}.ndjson.gz", 1)
         lake.write("f/1.ndjson", '{"id": 1, "new": 1}\n')
         found = tidegate.infer_schema(lake.config, "events", sample=5)
@@ -374,7 +420,7 @@ class TestLooking:
         sides = {each.path: (each.declared, each.remembered, each.table) for each in view.columns}
         assert sides["id"] == ("int64 not null", "int64", "int64")
         assert sides["more"] == ("int64", None, None)
-        assert sides["ts"] == ("timestamp", "string", "string")
+        assert sides["ts"] == ("timestamp", "timestamp", "timestamp")
 
     def test_diff_foresees_the_next_run(self, lake: Lake) -> None:
         assert [change.effect for change in tidegate.diff_schema(lake.config, "events").changes] == ["created"] * 3

@@ -20,10 +20,9 @@ from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.literals import DEEPEST
 from tidegate.specs.project import FieldSpec, Numbers
 
-pytestmark = pytest.mark.usefixtures("each_reader")
+pytestmark = [pytest.mark.usefixtures("each_reader"), pytest.mark.timeout(3600)]
 
 EXAMPLES = examples(10_000, 30)
-pytestmark = pytest.mark.timeout(3600)
 KEY = FieldSpec("key", "string", nullable=False)
 FIELDS = (
     FieldSpec("i", "int64"),
@@ -78,7 +77,7 @@ def test_the_reference_agrees_with_another_one() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES // len(WAYS), deadline=None)
 @given(chosen=st.lists(lines(), min_size=1, max_size=6))
 def test_a_line_is_a_row_or_a_bad_record(way: str, chosen: list[bytes]) -> None:
     decoded = Decoder(RecordRules(**WAYS[way])).decode(b"\n".join(chosen) + b"\n")

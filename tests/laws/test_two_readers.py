@@ -176,6 +176,14 @@ TEXTS = [
 
 
 NESTED = (("", ""), ("[", "]"), ('{"a":', "}"), ('{"r":1,"a":', ',"s":"x"}'))
+MOMENTS = [
+    f"{date}{between}{time}{fraction}{zone}"
+    for date in ("2026-01-28", "0001-01-01", "2026-02-30", "0000-01-01", "9999-12-31")
+    for between in ("T", " ", "t", "\\u0020")
+    for time in ("00:00:00", "23:59:60", "24:00:00", "10:11")
+    for fraction in ("", ".5", ".123456", ".1234567", ".")
+    for zone in ("", "Z", "z", "+02:00", "-02:00", "+0200", "+24:00", "+02", " ")
+]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -352,7 +360,8 @@ def check_same_inference(some: list[bytes], **options: bool) -> None:
 
 @settings(max_examples=examples(5000, 40), deadline=None)
 @given(
-    chosen=st.lists(lines(), min_size=1, max_size=8), options=st.sampled_from(["coerce_conflicts_to_utf8", "rescued"])
+    chosen=st.lists(lines(), min_size=1, max_size=8),
+    options=st.sampled_from(["coerce_conflicts_to_utf8", "rescued", "moments"]),
 )
 def test_columns_are_inferred_alike(chosen: list[bytes], options: str) -> None:
     check_same_inference(chosen, **{options: True})
@@ -362,6 +371,10 @@ def test_columns_of_edges_and_of_real_shapes_are_inferred_alike() -> None:
     chance = random.Random(7)
     check_same_inference([json.dumps(_event(chance, number)).encode() for number in range(300)], rescued=True)
     check_same_inference(ODD_LINES, rescued=True)
+    for each in TEXTS:
+        check_same_inference([f'{{"a":"{each}","b":["{each}"]}}'.encode(), b'{"b":["x"]}'], moments=True)
+    moments = ",".join(f'"m{number}":"{each}"' for number, each in enumerate(MOMENTS))
+    check_same_inference([f"{{{moments}}}".encode()], moments=True)
     for written in [*NUMBERS, *(f'"{each}"' for each in TEXTS[-28:]), *(text.decode("latin-1") for _, text in TABLE)]:
         check_same_inference([f'{{"a":{written},"b":[{written}]}}'.encode(), b'{"a":1}'], coerce_conflicts_to_utf8=True)
     deep = [b'{"a":' * levels + b"1" + b"}" * levels for levels in (1, 31, 32, 33, 34, 35, 200, 201)]

@@ -30,13 +30,18 @@ from tidegate.storage.port import ObjectStore, SeekableInput
 
 SAMPLED_FILES = 10
 SAMPLED_LINES = 1000
+MOST_SMALL_FILES = 50
+SMALL_BYTES = 8 * 1024 * 1024
+"""So many files are all looked at, if together they are no larger than this."""
 
 _UNREADABLE = (SourceError, BadLine, ObjectMissing, ObjectChanged, LineTooLong, pa.ArrowException, OSError)
 
 
 def spread(slices: Sequence[FileSlice]) -> Sequence[FileSlice]:
-    """A few of many files, the first and the last among them, evenly in between."""
+    """All of a few or small files; of many a few, the first and the last among them, evenly in between."""
     last = len(slices) - 1
+    if last < MOST_SMALL_FILES and sum(each.size for each in slices) <= SMALL_BYTES:
+        return slices
     return slices if last < SAMPLED_FILES else [slices[n * last // (SAMPLED_FILES - 1)] for n in range(SAMPLED_FILES)]
 
 
@@ -56,12 +61,13 @@ class Sampler:
         forbidden: tuple[str, ...] = (),
         coerce_conflicts_to_utf8: bool = False,
         rescued: bool = False,
+        moments: bool = False,
     ) -> Inference:
         """The columns that these files have; raises :class:`SourceError` where none of them tells any."""
         try:
             match self._source.format:
                 case Format.CSV:
-                    return self._of_cells(slices, forbidden)
+                    return self._of_cells(slices, forbidden, moments)
                 case Format.PARQUET | Format.AVRO:
                     return infer_types(self._schemas(slices), forbidden=forbidden)
                 case _:
@@ -70,6 +76,7 @@ class Sampler:
                         coerce_conflicts_to_utf8=coerce_conflicts_to_utf8,
                         forbidden=forbidden,
                         rescued=rescued,
+                        moments=moments,
                     )
         except SourceError as error:
             if not self._failures:
@@ -96,7 +103,7 @@ class Sampler:
             found.extend(islice((line for block in whole for line in block.splitlines()), self._lines))
         return found
 
-    def _of_cells(self, slices: Sequence[FileSlice], forbidden: tuple[str, ...]) -> Inference:
+    def _of_cells(self, slices: Sequence[FileSlice], forbidden: tuple[str, ...], moments: bool) -> Inference:
         samples: list[list[Row]] = []
         unreadable = 0
         for each in slices:
@@ -110,7 +117,7 @@ class Sampler:
                     except (BadLine, UnicodeDecodeError):
                         unreadable += 1
             samples.append(rows)
-        return infer_cells(samples, unreadable=unreadable, forbidden=forbidden)
+        return infer_cells(samples, unreadable=unreadable, forbidden=forbidden, moments=moments)
 
     def _schemas(self, slices: Sequence[FileSlice]) -> Iterator[tuple[str, pa.Schema, int]]:
         for each in slices:

@@ -4,8 +4,8 @@
 plan that got there decides for every later one.
 
 They are remembered once the first commit with them is durable, as one of its debts: what cannot be written is never
-remembered, and a crash right after the commit loses nothing. The first commit decides for all: nothing overwrites what
-is stored, except a person with ``tidegate schema infer --update``.
+remembered, and a crash right after the commit loses nothing. The first commit decides for all: later ones add fields,
+and no type that is stored changes, except by a person with ``tidegate schema infer --update``.
 
 ``{pipeline}/{source}.attempts.json`` tells since when, how often and why runs failed, and what they know of single
 failures. It is never taken for a position: whoever reads it has seen that there is none. Once there is one, it means
@@ -29,6 +29,7 @@ from tidegate.protocol.documents import SCHEMA_VERSION, check_schema_version, en
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.position import TableContext
 from tidegate.schema.inference import Inference
+from tidegate.schema.types import merged_fields
 
 if TYPE_CHECKING:
     from tidegate.protocol.position import Position
@@ -123,13 +124,22 @@ class InferredSchema:
         """Store ``found`` instead of whatever is stored."""
         self.store.put(schema_path(self.pipeline), _content(found))
 
+    def add(self, found: Inference) -> Inference:
+        """Remember the fields of ``found`` beside those that are stored; what holds from now on."""
+        stored = self.remember(found)
+        fields = merged_fields(stored.fields, found.fields)
+        if fields == stored.fields:
+            return stored
+        self.replace(replace(stored, fields=fields))
+        return replace(stored, fields=fields)
+
     def pay(self, opened: Position, owed: Mapping[str, Any]) -> None:
         """Remember what a commit was written with."""
-        self.remember(Inference.from_json(owed["schema"]))
+        self.add(Inference.from_json(owed["schema"]))
 
 
 def debt(found: Inference) -> dict[str, Any]:
-    """What the first commit with inferred columns owes: the columns, without the values that spoke for them."""
+    """What the first commit with newly inferred columns owes: the columns, without the values that spoke for them."""
     return {"kind": KIND, "schema": replace(found, report=()).to_json()}
 
 

@@ -186,7 +186,7 @@ class FileWalk:
     def _carry_out(self, position: Position, plan: Plan) -> tuple[Position, bool, bool]:
         """Read and commit the plan's groups; the position reached, whether to plan again, whether files changed."""
         run, source = self.run, self.source
-        columns = resolve_columns(source, as_read(source, position), plan, run.emit)
+        columns = resolve_columns(source, as_read(source, position), plan, run.emit, may_grow=True)
         self._inferred = columns.inferred
         self._frames = FrameLane.of(source, run.engine, position, run.clock())
         run.engine.prepare()

@@ -1,8 +1,9 @@
 """How a file source gets into its table: which lane writes it, and into which columns.
 
-Columns are declared, or inferred once and remembered, then fitted to the table. In the DataFrame lane files are decoded
-by the same tasks as ever, bad lines and all, only into a work area instead of the table. From there Spark takes the
-rows through the transform into the table, by its own writer, under the same commit protocol.
+Columns are declared, or inferred and remembered, then fitted to the table; new fields join inferred ones. In the
+DataFrame lane files are decoded by the same tasks as ever, bad lines and all, only into a work area instead of the
+table. From there Spark takes the rows through the transform into the table, by its own writer, under the same commit
+protocol.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from tidegate.core.files.plan import FileSlice, Plan
-from tidegate.errors import ReplacesTable, SourceError, TidegateError, UnsupportedTable
+from tidegate.errors import ConfigError, ReplacesTable, SourceError, TableError, TidegateError, UnsupportedTable
 from tidegate.formats.samples import SAMPLED_LINES, Sampler, spread
 from tidegate.observe.events import Emit, Notice
 from tidegate.protocol.change import Change
@@ -33,15 +34,15 @@ from tidegate.protocol.table_checks import (
 )
 from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FileSource
-from tidegate.schema.inference import Inference, check_agreement
-from tidegate.schema.types import field_specs
+from tidegate.schema.inference import SHOWN, Inference, check_agreement
+from tidegate.schema.types import arrow_schema, field_specs, merged_fields, paths_of
 from tidegate.sink.finished import FinishedGroup
 from tidegate.sink.parquet_file import FinishedFile
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning, table_schema
 from tidegate.sink.read_task import GroupResult, ReadTask, read_task
 from tidegate.sink.row_task import WorkRows
 from tidegate.spark.jars import S3
-from tidegate.specs.project import FieldSpec, PathSource, PipelineSpec
+from tidegate.specs.project import Evolution, FieldSpec, PathSource, PipelineSpec
 from tidegate.storage.local import announce
 
 
@@ -63,11 +64,19 @@ class TableColumnsPlan:
         return read_task(pipeline, source, self.fields, self.existing, seconds=seconds, run=run)
 
 
-def resolve_columns(bound: FileSource, opened: Position, plan: Plan, emit: Emit) -> TableColumnsPlan:
-    """The columns for this plan; :class:`SchemaMismatch` before anything is read when the table cannot take them."""
+def resolve_columns(
+    bound: FileSource, opened: Position, plan: Plan, emit: Emit, *, may_grow: bool = False
+) -> TableColumnsPlan:
+    """The columns for this plan; :class:`SchemaMismatch` before anything is read when the table cannot take them.
+
+    With ``may_grow``, new fields join inferred columns, unless ``schema_evolution`` is ``strict``.
+    """
     known = known_fields(bound, opened.schema())
+    schema = bound.pipeline.schema
     if known is not None:
-        return columns_of(bound, opened, known)
+        may_grow = may_grow and schema.infer and schema.evolution is not Evolution.STRICT
+        columns = columns_of(bound, opened, known)
+        return _grown(bound, opened, plan, columns, known, emit) if may_grow else columns
     found = _sampled(bound, plan)
     columns = columns_of(bound, opened, found.fields)
     if not columns.table.names:
@@ -80,6 +89,37 @@ def resolve_columns(bound: FileSource, opened: Position, plan: Plan, emit: Emit)
         agreed = InferredSchema(bound.table_store, bound.pipeline.name).remember(found)
         return columns_of(bound, opened, agreed.fields)
     return replace(columns, inferred=found)
+
+
+def _grown(
+    bound: FileSource,
+    opened: Position,
+    plan: Plan,
+    columns: TableColumnsPlan,
+    known: tuple[FieldSpec, ...],
+    emit: Emit,
+) -> TableColumnsPlan:
+    """The columns with the fields that a sample of the plan has beside those ``known``, as far as values tell a type.
+
+    What no column can be made of is left out, and named at the end of the run.
+    """
+    with suppress(SourceError, TableError, ConfigError):
+        found = sample(bound, spread(_slices(plan)), SAMPLED_LINES)
+        sure = tuple(each for each in found.sure() if each.name != bound.pipeline.schema.rescued)
+        found = replace(found, fields=merged_fields(known, sure))
+        if found.fields == known:
+            return columns
+        grown = columns_of(bound, opened, found.fields)
+        before = dict(paths_of(arrow_schema(known)))
+        new = [f"{path} ({kind})" for path, kind in paths_of(arrow_schema(found.fields)) if path not in before]
+        more = f" and {len(new) - SHOWN} more" if len(new) > SHOWN else ""
+        text = f"new fields join the columns: {', '.join(new[:SHOWN])}{more}; null in the rows that are there"
+        emit(Notice(bound.pipeline.name, bound.source.name, text))
+        if not bound.positions.staged:
+            return replace(grown, inferred=found)
+        agreed = InferredSchema(bound.table_store, bound.pipeline.name).add(found)
+        return columns_of(bound, opened, agreed.fields)
+    return columns
 
 
 def declared_columns(bound: FileSource, opened: Position) -> TableColumnsPlan | None:
@@ -152,8 +192,11 @@ def read_remembered(bound: FileSource) -> Inference | None:
 
 
 def _sampled(bound: FileSource, plan: Plan) -> Inference:
-    slices = [each for unit in plan.units for each in unit.slices]
-    return check_agreement(sample(bound, spread(slices), SAMPLED_LINES))
+    return check_agreement(sample(bound, spread(_slices(plan)), SAMPLED_LINES))
+
+
+def _slices(plan: Plan) -> list[FileSlice]:
+    return [each for unit in plan.units for each in unit.slices]
 
 
 def sample(bound: FileSource, slices: Sequence[FileSlice], lines: int) -> Inference:
@@ -166,6 +209,7 @@ def sample(bound: FileSource, slices: Sequence[FileSlice], lines: int) -> Infere
         forbidden=keys,
         coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
         rescued=schema.rescued is not None,
+        moments=True,
     )
 
 

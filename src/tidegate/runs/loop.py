@@ -30,7 +30,7 @@ from tidegate.runs.presence import Courtesy, claim_source, settle_attempts
 from tidegate.runs.reconcile import ScheduledReconciling
 from tidegate.runs.tracker import Summary, TrackedSource
 from tidegate.specs.masking import Mask
-from tidegate.specs.project import PipelineSpec, ProjectSpec, SourceSpec
+from tidegate.specs.project import Evolution, PipelineSpec, ProjectSpec, SchemaSpec, SourceSpec
 from tidegate.storage.port import ObjectStore
 
 SHOWN_UNKNOWN_FIELDS = 10
@@ -179,8 +179,8 @@ class Loop:
         if done is not None and summary is not None:
             report = _pass_report(report, done, summary)
         if report.unknown_fields:
-            rescued = self.project.pipeline(name[0]).schema.rescued
-            self.emit(events.Notice(*name, _unknown_words(report.unknown_fields, rescued)))
+            schema = self.project.pipeline(name[0]).schema
+            self.emit(events.Notice(*name, _unknown_words(report.unknown_fields, schema)))
         if done is not None and done.totals.lacks_native and not self._told_native:
             self._told_native = True
             self.emit(events.Notice(*name, WITHOUT_NATIVE))
@@ -247,14 +247,17 @@ def _finished(report: SourceReport, *, failed: bool, state_files: int = 0) -> ev
     )
 
 
-def _unknown_words(counts: Mapping[str, int], rescued: str | None = None) -> str:
+def _unknown_words(counts: Mapping[str, int], schema: SchemaSpec) -> str:
     """Fields of the source that no column takes, most frequent first."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     shown = ", ".join(f"{name} ({count:,})" for name, count in ordered[:SHOWN_UNKNOWN_FIELDS])
     more = f" and {len(ordered) - SHOWN_UNKNOWN_FIELDS} more" if len(ordered) > SHOWN_UNKNOWN_FIELDS else ""
-    if rescued is not None:
-        return f"fields and values that fit no column were kept in {rescued!r}: {shown}{more}"
-    return f"fields that the schema does not declare were left out: {shown}{more}"
+    if schema.rescued is not None:
+        return f"fields and values that fit no column were kept in {schema.rescued!r}: {shown}{more}"
+    told = f"fields that the schema does not declare were left out: {shown}{more}"
+    if schema.infer and schema.evolution is Evolution.STRICT:
+        return f"{told}; schema_evolution: strict takes up no new field, merge does"
+    return f"{told}; no sampled record told their type" if schema.infer else told
 
 
 def _added(before: SourceReport | None, latest: SourceReport) -> SourceReport:

@@ -2,8 +2,8 @@
 
 Whole numbers become ``int64``, other numbers ``float64``, and a field that is both ``float64``. Whole numbers
 beyond 64 bits become ``decimal(20,0)``; numbers that none of these types holds exactly are kept as text, by the
-type ``json``. Text stays ``string``, also where it looks like a moment: a type that a later record would not fit
-must be declared, not guessed. A field that was null whenever it was there is a ``string``, an empty list a list
+type ``json``. Text stays ``string``; where ``moments`` are wanted, texts that all are ISO 8601 moments, with date and
+time, become ``timestamp``. A field that was null whenever it was there is a ``string``, an empty list a list
 of strings, an object without keys ``json``, and so is what lies deeper than a table can be nested; the report
 says so.
 
@@ -18,6 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
@@ -54,7 +55,10 @@ _LARGE = re.compile(r"-?[0-9]{1,20}")
 Row = Mapping[str, str | None]
 """The cells of one record by column, None for null."""
 
-_SCALARS = {"boolean": "boolean", "integer": "int64", "number": "float64", "string": "string"}
+_MOMENT = re.compile(
+    r"\d{4}-\d\d-\d\d[T ](?:[01]\d|2[0-3]):\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)?", re.ASCII
+)
+_SCALARS = {"boolean": "boolean", "moment": "timestamp", "integer": "int64", "number": "float64", "string": "string"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +103,36 @@ class FieldReport:
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """Inferred columns and how they came about; ``unreadable`` lines of the sample were left out."""
+    """Inferred columns and how they came about; ``unreadable`` lines of the sample were left out.
+
+    ``guessed`` are the paths of those whose values do not tell their type: there were none, or they contradict.
+    """
 
     fields: tuple[FieldSpec, ...]
     report: tuple[FieldReport, ...]
     records: int
     unreadable: int = 0
     problems: tuple[str, ...] = ()
+    guessed: frozenset[str] = field(default=frozenset(), compare=False)
+
+    def sure(self) -> tuple[FieldSpec, ...]:
+        """The fields without those that are guessed, at any depth."""
+        return self._sure(self.fields, "")
+
+    def _sure(self, fields: tuple[FieldSpec, ...], where: str) -> tuple[FieldSpec, ...]:
+        found = (self._sure_field(each, where + each.name) for each in fields)
+        return tuple(each for each in found if each is not None)
+
+    def _sure_field(self, field: FieldSpec, path: str) -> FieldSpec | None:
+        if path in self.guessed:
+            return None
+        if field.fields:
+            inner = self._sure(field.fields, f"{path}.")
+            return replace(field, fields=inner) if inner else None
+        if field.items is not None:
+            items = self._sure_field(field.items, f"{path}[]")
+            return None if items is None else replace(field, items=items)
+        return field
 
     def summary(self) -> str:
         """One line for people: how many columns, and the ones that are unsure, if they are few."""
@@ -165,6 +192,16 @@ class _Seen:
         if kind not in self.examples:
             self.examples[kind] = excerpt(value)
 
+    def settled(self, *, moments: bool) -> _Seen:
+        """The same, with moments as texts where there are others, or where they are not wanted."""
+        if "moment" not in self.kinds or (moments and "string" not in self.kinds):
+            return self
+        kinds = Counter({"string": 0}) | self.kinds
+        kinds["string"] += kinds.pop("moment")
+        first = next(self.examples[kind] for kind in self.examples if kind in ("moment", "string"))
+        examples = {kind: example for kind, example in self.examples.items() if kind != "moment"}
+        return replace(self, kinds=kinds, examples=examples | {"string": first})
+
     def add(self, value: Any, levels: int = MOST_LEVELS) -> None:
         """Look into one more value, ``levels`` deep."""
         kind = _kind(value)
@@ -201,6 +238,21 @@ def number_kind(text: str) -> str:
     return "integer" if int(float(whole)) == whole else "long integer"
 
 
+def is_moment(text: str) -> bool:
+    """Whether a text is a moment in the common form, with date and time, in the years 1 to 9999.
+
+    >>> [is_moment(text) for text in ("2026-01-28T10:11:12Z", "2026-01-28 10:11:12.5+02:00", "2026-01-28", "now")]
+    [True, True, False, False]
+    """
+    if _MOMENT.fullmatch(text) is None:
+        return False
+    try:
+        found = datetime.fromisoformat(text)
+        return found.tzinfo is None or found.astimezone(UTC) is not None
+    except (ValueError, OverflowError):
+        return False
+
+
 def number_type(kinds: Iterable[str]) -> str | None:
     """The column type that holds numbers of these kinds exactly; None where there is none."""
     found = set(kinds)
@@ -220,7 +272,7 @@ def _kind(value: Any) -> str:
         case Literal():
             return number_kind(value)
         case str():
-            return "string"
+            return "moment" if is_moment(value) else "string"
         case Pairs():
             return "object"
         case _:
@@ -233,13 +285,14 @@ def infer_json(
     coerce_conflicts_to_utf8: bool = False,
     forbidden: tuple[str, ...] = (),
     rescued: bool = False,
+    moments: bool = False,
 ) -> Inference:
     """Columns that hold every sampled record; ``samples`` has the first lines of each of several files.
 
     ``forbidden`` are names that records must not have (partition columns that come from the path). With ``rescued``
     what fits no column is kept elsewhere: names that no column can have are left out, and values that contradict
-    each other go by the kind that most of them have. ``problems`` names what is in the way; such fields are
-    text. Raises :class:`SourceError` when there is no record.
+    each other go by the kind that most of them have. With ``moments``, texts may be timestamps. ``problems`` names what
+    is in the way; such fields are text. Raises :class:`SourceError` when there is no record.
     """
     lines = [line.strip().removeprefix(b"\xef\xbb\xbf") for sample in samples for line in sample if line.strip()]
     records, unreadable, root = _look(lines)
@@ -248,9 +301,10 @@ def infer_json(
             f"no record to infer a schema from ({unreadable} lines are not JSON objects)",
             "declare schema.fields, or wait for data",
         )
-    shaping = _TypeInference(coerce=coerce_conflicts_to_utf8, rescued=rescued)
+    shaping = _TypeInference(coerce=coerce_conflicts_to_utf8, rescued=rescued, moments=moments)
     fields = shaping.fields(root.members, "", records, MOST_LEVELS, forbidden)
-    return Inference(fields, tuple(shaping.report), records, unreadable, tuple(shaping.problems))
+    problems, guessed = tuple(shaping.problems), frozenset(shaping.guessed)
+    return Inference(fields, tuple(shaping.report), records, unreadable, problems, guessed)
 
 
 def check_agreement(found: Inference) -> Inference:
@@ -292,11 +346,13 @@ _TOO_DEEP = f"more than {MOST_LEVELS} levels deep; kept as text"
 class _TypeInference:
     """From what was seen to types; collects the report and every problem."""
 
-    def __init__(self, *, coerce: bool, rescued: bool) -> None:
+    def __init__(self, *, coerce: bool, rescued: bool, moments: bool) -> None:
         self._coerce = coerce
+        self._moments = moments
         self._rescued = rescued
         self.report: list[FieldReport] = []
         self.problems: list[str] = []
+        self.guessed: set[str] = set()
 
     def fields(
         self, members: Mapping[str, _Seen], where: str, records: int, levels: int, forbidden: tuple[str, ...] = ()
@@ -305,6 +361,7 @@ class _TypeInference:
         return tuple(self._field(name, members[name], where + name, records, levels) for name in good)
 
     def _field(self, name: str, seen: _Seen, path: str, records: int, levels: int) -> FieldSpec:
+        seen = seen.settled(moments=self._moments)
         count = sum(seen.kinds.values())
         place = len(self.report)
         found, note = self._shape(name, seen, path, count, levels)
@@ -317,6 +374,7 @@ class _TypeInference:
         """The column for what was seen; ``levels`` is how deep it may still be nested."""
         kinds = set(seen.kinds)
         if not kinds:
+            self.guessed.add(path)
             return FieldSpec(name, "string"), "never had a value; taken for text"
         if kinds <= NUMBERS:
             return self._number(name, seen)
@@ -361,7 +419,7 @@ class _TypeInference:
     def _list(self, name: str, seen: _Seen, path: str, levels: int) -> tuple[FieldSpec, str]:
         if not levels:
             return FieldSpec(name, "json"), _TOO_DEEP
-        items = seen.items or _Seen()
+        items = (seen.items or _Seen()).settled(moments=self._moments)
         count = sum(items.kinds.values())
         found, note = self._shape("element", items, f"{path}[]", count, levels - 1)
         if not items.kinds:
@@ -371,6 +429,7 @@ class _TypeInference:
     def _conflict(self, path: str, seen: _Seen) -> str:
         kinds = _kinds(seen)
         if not self._coerce:
+            self.guessed.add(path)
             self.problems.append(f"{path!r} is {kinds}; set coerce_conflicts_to_utf8 to keep it as text")
         return f"kept as text: {kinds}"
 
@@ -386,6 +445,7 @@ class _TypeInference:
             elif unfit := name_problem(name, nested=bool(where)):
                 wrong = f"{path!r} {unfit}"
             if name in forbidden:
+                self.guessed.add(path)
                 self.problems.append(forbidden_name(path))
             if wrong is not None and not self._rescued:
                 self.problems.append(wrong)
@@ -405,7 +465,13 @@ def cell_kind(cell: str) -> str:
     return "boolean" if cell.lower() in ("true", "false") else "string"
 
 
-def infer_cells(samples: Iterable[Iterable[Row]], *, unreadable: int = 0, forbidden: tuple[str, ...] = ()) -> Inference:
+def infer_cells(
+    samples: Iterable[Iterable[Row]],
+    *,
+    unreadable: int = 0,
+    forbidden: tuple[str, ...] = (),
+    moments: bool = False,
+) -> Inference:
     """Columns that take every sampled record; raises :class:`SourceError` for names that cannot be columns."""
     columns: dict[str, _Seen] = {}
     records = 0
@@ -414,17 +480,21 @@ def infer_cells(samples: Iterable[Iterable[Row]], *, unreadable: int = 0, forbid
         for name, cell in row.items():
             seen = columns.setdefault(name, _Seen())
             if cell is not None:
-                seen.count(cell_kind(cell), cell)
+                kind = cell_kind(cell)
+                seen.count("moment" if moments and kind == "string" and is_moment(cell) else kind, cell)
     if not records:
         raise SourceError("no record to infer a schema from", "declare schema.fields, or wait for data")
     if problems := column_problems(list(columns), forbidden):
         raise SourceError("the columns cannot be used: " + "; ".join(problems), DECLARE_OTHERS)
     report = tuple(
         FieldReport(name, kind, records, sum(seen.kinds.values()), dict(seen.kinds.most_common()), note)
-        for name, seen in columns.items()
+        for name, each in columns.items()
+        for seen in [each.settled(moments=moments)]
         for kind, note in [_cell_type(seen)]
     )
-    return Inference(tuple(FieldSpec(each.path, each.type) for each in report), report, records, unreadable)
+    guessed = frozenset(name for name, seen in columns.items() if not seen.kinds)
+    fields = tuple(FieldSpec(each.path, each.type) for each in report)
+    return Inference(fields, report, records, unreadable, guessed=guessed)
 
 
 def _cell_type(seen: _Seen) -> tuple[str, str]:
@@ -435,6 +505,6 @@ def _cell_type(seen: _Seen) -> tuple[str, str]:
     if kinds <= NUMBERS:
         number = number_type(kinds)
         return number or "string", "" if number else "no number type holds all values exactly; kept as text"
-    if kinds == {"boolean"}:
-        return "boolean", ""
+    if kinds in ({"boolean"}, {"moment"}):
+        return _SCALARS[kinds.pop()], ""
     return "string", f"kept as text: {_kinds(seen)}" if len(kinds) > 1 else ""
