@@ -6,6 +6,7 @@ first page. A link that leads nowhere, or to a heading that does not exist, fail
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 OTHERS = ("benchmarks", "examples")
+STYLE = ".md-grid { max-width: 80rem; }\n"
+"""Wide enough for lines of code and tables."""
 
 
 def pages() -> list[Path]:
@@ -29,6 +32,22 @@ def linked() -> list[Path]:
     found = [*(ROOT / "docs").rglob("*.svg"), *(ROOT / "examples").rglob("*.*"), ROOT / "LICENSE"]
     wanted = (".svg", ".yml", ".py", ".sql", "")
     return sorted(path.relative_to(ROOT) for path in found if path.is_file() and path.suffix in wanted)
+
+
+def navigation() -> list[dict[str, object]]:
+    """The pages in the order of the index, each section with its pages; commands below the command line."""
+    sections: list[dict[str, object]] = [{"Tidegate": "README.md"}, {"All pages": "docs/index.md"}]
+    for section in re.split(r"^## ", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+        title, _, body = section.partition("\n")
+        found = re.findall(r"^\| \[([^\]]+)\]\(([^)#]+)\)", body, flags=re.MULTILINE)
+        entries: list[dict[str, object]] = [{name: f"docs/{path}"} for name, path in found]
+        if title == "Reference":
+            commands = sorted((ROOT / "docs" / "reference" / "cli").glob("*.md"))
+            entries.append({"Commands": [{page.stem: str(page.relative_to(ROOT))} for page in commands]})
+        sections.append({title: entries or "docs/decisions/README.md"})
+    others = ("benchmarks/README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+    names = ("Benchmarks", "Contributing", "Security", "Changelog")
+    return [*sections, {"Project": [{name: page} for name, page in zip(names, others, strict=True)]}]
 
 
 def settings() -> dict[str, object]:
@@ -54,22 +73,8 @@ def settings() -> dict[str, object]:
             "nav": {"omitted_files": "ignore"},
             "links": {"not_found": "warn", "anchors": "warn", "unrecognized_links": "warn"},
         },
-        "nav": [
-            {"Tidegate": "README.md"},
-            {"All pages": "docs/index.md"},
-            {"Quickstart": "docs/quickstart.md"},
-            {"Beside other tools": "docs/comparison.md"},
-            {"Configuration": "docs/reference/configuration.md"},
-            {"Command line": "docs/reference/cli.md"},
-            {"Python": "docs/reference/python-api.md"},
-            {"When something goes wrong": "docs/failures/README.md"},
-            {"Architecture": "docs/architecture.md"},
-            {"Glossary": "docs/glossary.md"},
-            {"Benchmarks": "benchmarks/README.md"},
-            {"Contributing": "CONTRIBUTING.md"},
-            {"Security": "SECURITY.md"},
-            {"Changelog": "CHANGELOG.md"},
-        ],
+        "extra_css": ["site.css"],
+        "nav": navigation(),
     }
 
 
@@ -81,6 +86,7 @@ def build(out: Path) -> int:
             target = project / "pages" / path
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / path, target)
+        (project / "pages" / "site.css").write_text(STYLE, encoding="utf-8")
         config = project / "mkdocs.yml"
         config.write_text(yaml.safe_dump(settings(), sort_keys=False), encoding="utf-8")
         command = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(config)]
