@@ -127,6 +127,17 @@ def test_every_example_loads(example: str, tmp_path: Path) -> None:
     assert project.notices == ()
 
 
+def test_the_pipelines_of_the_readme_load(tmp_path: Path) -> None:
+    text = (PAGE.parents[2] / "README.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)
+    assert len(examples) == 3
+    for example in examples:
+        assert (
+            load(example, env=dict.fromkeys(("SHOP_PASSWORD", "SURVEYS_TOKEN"), "not-so-short"), base=tmp_path).notices
+            == ()
+        )
+
+
 def test_the_errors_shown_are_the_errors_given() -> None:
     wrong = """\
 pipelines:

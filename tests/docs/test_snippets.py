@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from support.column_lake import ColumnLake
+from tidegate.cli.main import cli
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -31,9 +36,56 @@ def execute(page: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_the_quickstart_runs_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_quickstart_prints_what_it_says_and_runs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     execute("quickstart.md")
+    told = [line.partition("  # ")[2] for _, block in blocks("quickstart.md") for line in block.splitlines()]
+    assert capsys.readouterr().out.splitlines() == [line for line in told if line]
+    execute("quickstart.md")
+
+
+def session(page: str) -> list[tuple[str, str]]:
+    """The commands of the shell that a page shows, each with what it prints."""
+    shown = re.findall(r"^```console\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+    parts = [each for block in shown for each in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
+    return [(command, printed.rstrip()) for command, _, printed in (each.partition("\n") for each in parts)]
+
+
+def printed_by(command: str, folder: Path) -> str:
+    """What a command prints, as somebody at home would see it."""
+    if command.startswith("tidegate "):
+        result = CliRunner().invoke(cli, shlex.split(command)[1:], prog_name="tidegate")
+        assert result.exit_code == 0, result.output
+        text = result.stdout
+    else:
+        text = subprocess.run(["bash", "-c", command], check=True, capture_output=True, text=True).stdout
+    return "\n".join(line.rstrip() for line in text.replace(str(folder), "/home/me").rstrip().splitlines())
+
+
+def without_times(text: str) -> list[str]:
+    """Lines without what differs from run to run: times, durations, ids of letters, and the width of columns."""
+    text = re.sub(r"\d{4}-\d\d-\d\d[ T][\d:.]+Z?|\b[0-9a-f]{16}\b|\b[\d.]+ m?s\b", "~", text)
+    return [re.sub(r" {2,}", "  ", line).strip() for line in text.splitlines()]
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_the_shell_session_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``TIDEGATE_WRITE=1`` writes what is printed today into the page."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    page = (DOCS / "quickstart.md").read_text(encoding="utf-8")
+    found = [(command, told, printed_by(command, tmp_path)) for command, told in session(page)]
+    if os.environ.get("TIDEGATE_WRITE"):
+        for command, told, printed in found:
+            old, new = ("\n".join(filter(None, (f"$ {command}", text))) + "\n" for text in (told, printed))
+            page = page.replace(old, new)
+        (DOCS / "quickstart.md").write_text(page, encoding="utf-8")
+        return
+    for command, told, printed in found:
+        assert without_times(printed) == without_times(told), command
 
 
 def test_the_api_reference_runs_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
