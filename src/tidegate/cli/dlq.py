@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -78,7 +79,7 @@ def list_(
     letters = tidegate.list_letters(config, pipeline, source, limit=limit + 1, **choice)
     if invocation.as_json:
         return print_json({"letters": [each.to_json() for each in letters[:limit]], "more": len(letters) > limit})
-    return invocation.show(render_letters(letters, limit))
+    return invocation.show((*render_letters(letters, limit), *_next_steps(letters, quote(str(config)), pipeline)))
 
 
 @dlq.command(examples=["tidegate dlq show pipelines.yml -p events 3f9a"])
@@ -163,6 +164,14 @@ def render_letters(letters: Sequence[Letter], limit: int = SHOWN) -> Page:
     )
     footnote = "… and more; --limit shows them" if len(letters) > limit else ""
     return (tabulate(("id", "?source", "~file", ">line", "=reason", "?at"), rows, footnote),)
+
+
+def _next_steps(letters: Sequence[Letter], config: str, pipeline: str) -> Iterator[Block]:
+    """What to do about letters: it is the configuration or the data that is wrong."""
+    if letters:
+        yield Gap()
+        yield line(f"tidegate dlq retry {config} -p {pipeline}", label="once the configuration takes them")
+        yield line(f"tidegate dlq discard {config} -p {pipeline}", label="once a new file has them right")
 
 
 def render_letter(wanted: str, letters: Sequence[Letter]) -> Page:

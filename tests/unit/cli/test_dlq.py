@@ -39,6 +39,8 @@ def test_dlq_list_shows_letters_and_show_their_text_without_control_characters()
     listed = invoke("dlq", "list", "t.yml", "-p", "events")
     assert "1f0c6f6b0c2d4e5a" in listed.stdout
     assert "not JSON" in listed.stdout
+    assert "once the configuration takes them: tidegate dlq retry t.yml -p events" in listed.stdout
+    assert "once a new file has them right: tidegate dlq discard t.yml -p events" in listed.stdout
     shown = invoke("dlq", "show", "t.yml", "1f0c", "-p", "events")
     assert "oops" in shown.stdout
     assert "\x1b" not in shown.stdout
