@@ -207,6 +207,25 @@ def test_columns_come_from_work_units_that_are_kept(
         lake.assert_exactly_once()
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("é".encode("latin-1"), "not UTF-8 at byte 47, send or write it as UTF-8"),
+        (b'", "n": NaN, "m": "', "NaN is not JSON, write null for a number that is none"),
+    ],
+    ids=["latin-1", "NaN"],
+)
+def test_records_in_another_encoding_or_with_nan_are_named_as_such(tmp_path: Path, name: bytes, why: str) -> None:
+    with survey_lake(tmp_path, schema={}, work_unit={"partition": "monthly"}, units="a,b") as lake:
+        lake.arrive("a", "01-05")
+        lake.arrive("b", "01-05")
+        body = b'{"data": [{"id": 9, "at": "2020-01-07T00:00:00Z", "x": "%s"}]}' % name
+        lake.api.routes["/surveys/b/responses"] = lambda asked: Answer(body)
+        (failed,) = lake.run("02-01").sources[0].failed_units
+        assert failed.unit == "b"
+        assert failed.reason.endswith(f"there is no JSON object among the records; the first: {why}")
+
+
 def test_a_run_that_loses_a_race_repeats_nothing_of_what_the_other_read(lake: SurveyLake) -> None:
     """The grace period would have everything read again that the other run has just read."""
     lake.pipeline, lake.work_unit = {"on_conflict": "race"}, {"partition": "monthly", "group_units": 1}

@@ -353,7 +353,7 @@ def _legend(reasons: Mapping[str, int]) -> Table:
 
 def older(left: int, noun: str) -> str:
     """A footnote that says how many older rows were left out; empty where none was."""
-    return f"… {count(left, f'older {noun}')} above; --json has all" if left > 0 else ""
+    return f"… {count(left, f'older {noun}')} not shown; --json has all" if left > 0 else ""
 
 
 def unit_name(unit: str) -> str:

@@ -90,6 +90,15 @@ def params(value: object) -> dict[str, str]:
     return found
 
 
+def content_types(value: object) -> tuple[str, ...]:
+    """Content types without their parameters; a single one stands for itself."""
+    found = tuple(each.partition(";")[0].strip().lower() for each in texts(value))
+    for each in found:
+        if not re.fullmatch(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+", each):
+            raise refusal(f"holds {each!r}, which is no content type", "allowed: such as text/plain")
+    return tuple(dict.fromkeys(found))
+
+
 def json_object(value: object) -> dict[str, object]:
     """An object of JSON; numbers and flags are those without quotes."""
     if not isinstance(value, Block):
@@ -124,6 +133,7 @@ def _plain(word: str) -> object:
 
 
 Origins = Annotated[tuple[str, ...], BeforeValidator(origins), v.LIST]
+ContentTypes = Annotated[tuple[str, ...], BeforeValidator(content_types), v.LIST]
 HttpUrl = Annotated[str, BeforeValidator(http_url)]
 HttpPath = Annotated[str, BeforeValidator(http_path)]
 Place = Annotated[str, BeforeValidator(place)]
@@ -249,6 +259,9 @@ class HttpRequestModel(RequestModel):
     connection: v.Name = entry("The name of a connection of type http.")
     records: Place | None = entry("Where the answer has the list of records; unset: the answer is the list.", None)
     error: Place | None = entry("Where an answer with status 200 tells an error.", None)
+    response_types: ContentTypes = entry(
+        "Content types of answers that are read as JSON besides those of JSON, such as text/plain.", ()
+    )
     pagination: PaginationModel = section(PaginationModel, "How the server divides an answer into pages.")
 
     def records_read(self, path: str | None, params: Mapping[str, str], context: Context, **given: Any) -> HttpRead:
@@ -290,6 +303,7 @@ REQUEST_KEYS = (
     "idempotent",
     "records",
     "error",
+    "response_types",
     "pagination",
     "parallelism",
     "max_response_mb",

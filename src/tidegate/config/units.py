@@ -288,16 +288,18 @@ def param_problems(source: Spot) -> Iterator[Problem]:
             yield source.problem(sentence(f"{watermark.raw!r} is no datetime watermark", hint), *at, "watermark")
         if plain and not sent:
             yield source.problem("is sent to no server; allowed: {watermark: …, bound: low | high}", *at)
-        if plain and looks_secret(name) and not _is_variable(value):
+        if plain and looks_secret(name) and not _is_variable(value, secret_variables(source)):
             text = "put it into the connection's auth: {type: api_key, place: params, …}"
             yield source.problem(f"looks like a secret; {text}", *at)
         if name in taken and not plain:
             yield source.problem(f"{{{{{name}}}}} is a variable of the units too; allowed: another name", *at)
 
 
-def _is_variable(text: Node) -> bool:
-    """Whether a text is a variable as a whole, so that the file holds no secret."""
-    return isinstance(text, Scalar) and not text.broken and VARIABLE.fullmatch(text) is not None
+def _is_variable(text: Node, secrets: Collection[str]) -> bool:
+    """Whether a text is a variable as a whole, or has one of ``secrets`` in it, so that the file holds no secret."""
+    if not isinstance(text, Scalar) or text.broken:
+        return False
+    return VARIABLE.fullmatch(text) is not None or any(name in secrets for name in VARIABLE.findall(text))
 
 
 def variable_problems(source: Spot) -> Iterator[Problem]:

@@ -212,6 +212,7 @@ def _files(given: Given, address: Address, known: dict[str, Parameter]) -> tuple
         for key, name in (("records", "ms.data.field"), ("pagination", "ms.pagination")):
             if asked.pop(key, None):
                 given.leave(name, "is about records of answers, and this source reads files")
+        asked.pop("response_types", None)
         return {"type": "download", **asked, **form}, server
     path = fill_in(address.path, known).lstrip("/")
     made = {**_at(f"s3://{found[1]}/{path}", known), **_bucket_keys(given)}

@@ -103,7 +103,8 @@ def request(given: Given, address: Address, known: dict[str, Parameter], server:
         given.leave("ms.data.field", "one element of a list has no equal; records is a path of names", changes=True)
         records = None
     made["records"] = records
-    return {key: value for key, value in made.items() if value not in (None, {}, "")}
+    made["response_types"] = [str(each) for each in given.data("ms.http.response.type", dict).values()]
+    return {key: value for key, value in made.items() if value not in (None, {}, [], "")}
 
 
 def _sent(parameter: Parameter) -> Any:

@@ -298,13 +298,32 @@ def infer_json(
     records, unreadable, root = _look(lines)
     if not records:
         raise SourceError(
-            f"no record to infer a schema from ({unreadable} lines are not JSON objects)",
+            f"no record to infer a schema from ({unreadable} lines are not JSON objects{why_unreadable(lines)})",
             "declare schema.fields, or wait for data",
         )
     shaping = _TypeInference(coerce=coerce_conflicts_to_utf8, rescued=rescued, moments=moments)
     fields = shaping.fields(root.members, "", records, MOST_LEVELS, forbidden)
     problems, guessed = tuple(shaping.problems), frozenset(shaping.guessed)
     return Inference(fields, tuple(shaping.report), records, unreadable, problems, guessed)
+
+
+_NULL = "write null for a number that is none"
+_REMEDIES = {"not UTF-8": "send or write it as UTF-8", "NaN": _NULL, "Infinity": _NULL, "-Infinity": _NULL}
+
+
+def why_unreadable(lines: Iterable[bytes]) -> str:
+    """What is wrong with the first line that is no JSON, and what helps; empty where there is none.
+
+    >>> why_unreadable([b'{"a": NaN}'])
+    '; the first: NaN is not JSON, write null for a number that is none'
+    """
+    for line in lines:
+        try:
+            parse(line)
+        except NotJson as error:
+            remedy = next((text for begin, text in _REMEDIES.items() if str(error).startswith(begin)), "")
+            return f"; the first: {error}{remedy and f', {remedy}'}"
+    return ""
 
 
 def check_agreement(found: Inference) -> Inference:

@@ -29,7 +29,7 @@ from tidegate.formats.json_decoder import Decoder
 from tidegate.formats.parquet import open_parquet, own_schema
 from tidegate.formats.port import FormatReader
 from tidegate.formats.strict_lines import RecordRules
-from tidegate.schema.inference import Inference, cell_kind, infer_cells, infer_json
+from tidegate.schema.inference import Inference, cell_kind, infer_cells, infer_json, why_unreadable
 from tidegate.schema.names import column_problems
 from tidegate.schema.types import arrow_schema, arrow_type, examples_of, field_specs, infer_types, plain
 from tidegate.sink.partitions import Partitioning
@@ -277,13 +277,18 @@ def _declared(column: pa.Field) -> tuple[FieldSpec, ...]:
         return ()
 
 
+_NO_OBJECT = "there is no JSON object among the records"
+
+
 def _of_records(schema: SchemaSpec, told: Told) -> tuple[Inference | None, dict[int, str]]:
     """What all records are or, where they contradict each other, what most work units have.
 
     Those with a field that then has no column are refused; a value that does not fit refuses its unit when it is read.
     """
     readable = {index: records for index, records in told.items() if _look(schema, [records])}
-    refused = dict.fromkeys(told.keys() - readable.keys(), "there is no JSON object among the records")
+    refused = {
+        index: f"{_NO_OBJECT}{why_unreadable(records)}" for index, records in told.items() if index not in readable
+    }
     found = _look(schema, readable.values())
     if found is None or not found.problems:
         return found, refused
@@ -344,5 +349,7 @@ def _kept(found: FieldSpec, table: pa.DataType) -> FieldSpec:
 
 
 def conflict(reason: str) -> SourceError:
-    """A work unit whose records contradict those of the others."""
+    """A work unit whose records contradict those of the others, or of which none can be read."""
+    if reason.startswith(_NO_OBJECT):
+        return SourceError(reason)
     return SourceError(reason, "declare schema.fields, or set schema.coerce_conflicts_to_utf8 or schema.rescued")

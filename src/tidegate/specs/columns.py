@@ -235,7 +235,8 @@ class HttpRead:
 
     A ``POST`` is repeated after a failure only if it is ``idempotent``. ``error`` is the path of what tells an error
     in an answer with status 200. Links and redirects are followed to the server itself and to ``allowed_origins``.
-    At most ``max_in_flight`` requests are under way at once, over all tasks.
+    At most ``max_in_flight`` requests are under way at once, over all tasks. ``response_types`` are content types of
+    answers that are JSON all the same.
     """
 
     url: str
@@ -258,6 +259,7 @@ class HttpRead:
     max_response_mb: int = 512
     allowed_origins: tuple[str, ...] = ()
     max_in_flight: int = 16
+    response_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pytest
 
 from support.unit_positions import UnitLake, day, monthly, project_of
 from tidegate.cli.pages import plain
-from tidegate.cli.plan import render_plan
+from tidegate.cli.plan import ROWS_SHOWN, render_plan
 from tidegate.cli.status import render_status
 from tidegate.cli.units import render_unit, render_units
 from tidegate.cli.watermark import render_watermarks
@@ -123,6 +123,14 @@ def test_partitions_that_look_alike_are_one_row(tmp_path: Path) -> None:
     lake.run(day("2022-01-10"))
     shown = "\n".join(plain(render_plan((plan_of(lake.place, day("2022-01-12")),))))
     assert "2020-01-01 to 2022-01-01 (24)" in shown
+
+
+def test_a_unit_with_many_partitions_shows_the_newest_and_says_how_many_it_leaves_out(tmp_path: Path) -> None:
+    lake = UnitLake(project_of(tmp_path, monthly("a")))
+    lake.run(day("2023-01-10"))
+    shown = list(plain(render_unit(view_unit(lake.place, day("2023-01-12"), "a"))))
+    assert len([line for line in shown if line.startswith("  202")]) == ROWS_SHOWN
+    assert any("… 13 older partitions not shown; --json has all" in line for line in shown)
 
 
 def test_status_and_watermark_show_work_units(tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ OTHER: dict[str, dict[str, Any]] = {
         "idempotent": True,
         "records": "data",
         "error": "error",
+        "response_types": ["text/plain"],
         "pagination": {"type": "offset"},
         "parallelism": 3,
         "max_response_mb": 3,

@@ -47,6 +47,7 @@ def test_an_api_with_everything(loaded: Loaded) -> None:
     source = """path: orders, method: POST, params: {limit: 5}, headers: {B: other}, idempotent: true,
       body: {n: 5, f: 0.5, flag: true, text: "5", none: null, list: [1, a], in: {er: x}},
       records: data.items, error: err.text,
+      response_types: [Text/Plain; charset=utf-8, text/csv],
       pagination: {type: page, param: page, size_param: limit, size: 100, start: 0, total: meta.total, max_pages: 7},
       watermark_param_mapping: {at: since}, watermark_to_param: until, watermark_param_location: body,
       watermark_param_format: date, watermark_split: 4, parallelism: 3, max_response_mb: 9"""
@@ -69,6 +70,7 @@ def test_an_api_with_everything(loaded: Loaded) -> None:
         watermark=WatermarkParams({"at": "since"}, "until", "body", "date", 4),
         parallelism=3,
         max_response_mb=9,
+        response_types=("text/plain", "text/csv"),
     )
 
 
@@ -222,6 +224,10 @@ def test_a_wrong_address_is_one_problem_without_its_secret(problems: Problems, u
         ("watermark_param_format: isoo", "did you mean 'iso'?"),
         ("watermark_param_format: yyyy-MM-dd", "or a strftime pattern, such as %Y-%m-%d"),
         ("watermark_split: 4", "watermark_split: needs both bounds in each request"),
+        (
+            "response_types: [text]",
+            "response_types: the value holds 'text', which is no content type; allowed: such as",
+        ),
         ("watermark_split: 4, watermark_to_param: x", "watermark_split: needs both bounds in each request"),
         ("configure: {watermark_split: 4}", "source.configure.watermark_split: needs both bounds"),
         (

@@ -44,6 +44,12 @@ def test_the_source_that_is_changed_below_is_good(loaded: Load) -> None:
         assert loaded(file(source)).notices == ()
 
 
+def test_a_parameter_with_a_secret_variable_in_it_is_no_secret_in_the_file(loaded: Load) -> None:
+    given = "[{path: in, fields: [id], auth_fields: [token]}]"
+    params = f"{{{SINCE}, api_key: '{{{{token}}}}', access_token: 'Key {{{{ token }}}}'}}"
+    assert loaded(file(INPUT | {"secondary_input": given, "params": params})).notices == ()
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [

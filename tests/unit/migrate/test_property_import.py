@@ -69,6 +69,7 @@ ms.grace.period.days=3
 ms.abstinent.period.days=1
 ms.timezone=Europe/Berlin
 ms.call.interval.millis=500
+ms.http.response.type={"Content-Type": "text/plain"}
 ms.http.statuses={"success": [200, 201], "warning": [404]}
 ms.output.schema=[{"columnName":"id","isNullable":"false","dataType":{"type":"string"}},\\
     {"columnName":"n","dataType":{"type":"long"}}]
@@ -112,6 +113,7 @@ def test_a_job_that_is_carried_over_as_a_whole() -> None:
     assert dict(source.read.headers) == {"X-Api-Token": "x", "Accept": "application/json"}
     assert source.read.auth.kind is AuthKind.BEARER
     assert source.read.records == "result.elements"
+    assert source.read.response_types == ("text/plain",)
     assert source.read.rate_limit == RateLimit(1, 0.5)
     assert source.read.pagination == Pagination(PaginationKind.PAGE, "page", "limit", 100, 1, total="paging.total")
     assert source.params == (
@@ -199,6 +201,7 @@ def test_files_of_a_server() -> None:
         '"pattern":"yyyyMMdd"}]',
         "ms.work.unit.partition=daily",
         "extract.table.type=SNAPSHOT_ONLY",
+        'ms.http.response.type={"Content-Type": "application/x-gzip"}',
         RANGE,
     )
     assert report.left == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -93,6 +94,20 @@ def test_unreadable_lines_are_left_out_and_counted() -> None:
     found = infer([[b'\xef\xbb\xbf{"a":1}', b"", b"{", b"[1]"], [b'{"b":2}\r\n']])
     assert types(found) == {"a": "int64", "b": "int64"}
     assert (found.records, found.unreadable) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('{"a": "é"}'.encode("latin-1"), "not UTF-8 at byte 8, send or write it as UTF-8"),
+        (b'{"a": NaN}', "NaN is not JSON, write null for a number that is none"),
+        (b'{"a": -Infinity}', "-Infinity is not JSON, write null for a number that is none"),
+        (b'{"a": }', "not JSON: Expecting value at character 7"),
+    ],
+)
+def test_where_no_line_can_be_read_the_first_is_named_with_what_helps(line: bytes, why: str) -> None:
+    with pytest.raises(SourceError, match=re.escape(f"(2 lines are not JSON objects; the first: {why})")):
+        infer([[line, b"{"]])
 
 
 def test_nothing_to_infer_from_is_an_error() -> None:

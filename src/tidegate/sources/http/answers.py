@@ -222,7 +222,7 @@ def page_of(response: httpx.Response, read: HttpRead, excerpt: Callable[[object,
     where = public_url(str(response.url))
     if response.status_code == _NO_CONTENT:
         return Page(0, {}, _next_link(response), b"", 0, io.BytesIO())
-    _check_type(response, where, excerpt)
+    _check_type(response, read, where, excerpt)
     lines = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115  # the page closes it
     digest = hashlib.sha256()
 
@@ -275,13 +275,15 @@ def _scan(response: httpx.Response, scanner: Scanner, read: HttpRead, where: str
     return size
 
 
-def _check_type(response: httpx.Response, where: str, excerpt: Callable[[object, int], str]) -> None:
+def _check_type(response: httpx.Response, read: HttpRead, where: str, excerpt: Callable[[object, int], str]) -> None:
     kind = response.headers.get("content-type", "").split(";")[0].strip()
-    if kind and not (kind.lower().endswith(("/json", "+json"))):
-        raise SourceError(
-            f"{where}: the answer is {excerpt(kind, 100)}, not JSON",
-            "check url and path; a page for people often tells of a login",
-        )
+    if not kind or kind.lower().endswith(("/json", "+json")) or kind.lower() in read.response_types:
+        return
+    raise SourceError(
+        f"{where}: the answer is {excerpt(kind, 100)}, not JSON",
+        "check url and path; a page for people often tells of a login; where it is JSON all the same, name its content "
+        "type in `response_types`",
+    )
 
 
 def _check_content(

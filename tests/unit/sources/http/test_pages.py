@@ -23,6 +23,13 @@ def test_another_content_type_is_refused(api: Api, kind: str) -> None:
     assert len(api.asked) == 1
 
 
+def test_json_under_another_content_type_is_read_where_the_type_is_named(api: Api) -> None:
+    api.routes["/items"] = lambda asked: Answer({"data": ROWS}, kind="Text/Plain; charset=utf-8")
+    assert fetched(read_of(api, response_types=("text/csv", "text/plain"))) == ROWS
+    with pytest.raises(SourceError, match="name its content type in `response_types`"):
+        fetched(read_of(api, response_types=("text/csv",)))
+
+
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "application/vnd.api+json", None])
 def test_json_has_several_names(api: Api, kind: str | None) -> None:
     api.routes["/items"] = lambda asked: Answer({"data": ROWS}, kind=kind)
