@@ -65,5 +65,5 @@ def test_one_name_is_one_module_of_a_layer() -> None:
 
 
 def test_no_class_name_occurs_twice() -> None:
-    found = Counter(name for own in classes().values() for name in own if not name.startswith("_"))
+    found = Counter(name for own in classes().values() for name in own)
     assert [name for name, times in found.items() if times > 1] == []

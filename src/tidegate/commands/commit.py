@@ -107,7 +107,7 @@ def _staged_pipelines(project: ProjectSpec, pipeline: str | None) -> tuple[Pipel
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ForeignFound:
     """What lies below a prefix: the files to add, those that cannot be, and how many are in the log."""
 
     foreign: ForeignFiles
@@ -141,7 +141,7 @@ class FileAdopting:
                     raise
         raise AssertionError("unreachable")
 
-    def _look(self, prefix: str, columns: TableColumns, opened: Position) -> _Found:
+    def _look(self, prefix: str, columns: TableColumns, opened: Position) -> _ForeignFound:
         if not columns.known:
             self._committer.declare(columns, opened)
         if not columns.known:
@@ -159,7 +159,7 @@ class FileAdopting:
             for info, examined in zip(new, pool.map(lambda info: self._examine(info, columns), new), strict=True):
                 shown.append(self._judge(info, examined, columns, foreign))
         told = FileAdoption(self._store.location.uri, prefix, tuple(shown), known=len(listed) - len(new))
-        return _Found(foreign, told)
+        return _ForeignFound(foreign, told)
 
     def _files(self, prefix: str) -> Iterator[ObjectInfo]:
         """The Parquet files below ``prefix`` that could be data."""
@@ -205,7 +205,7 @@ class FileAdopting:
                 f"the files below {told.prefix!r} are not those that were shown any more", "look at them again"
             )
 
-    def _add(self, opened: Position, columns: TableColumns, found: _Found) -> FileAdoption:
+    def _add(self, opened: Position, columns: TableColumns, found: _ForeignFound) -> FileAdoption:
         files = found.foreign.data_files
         state = next_state(opened, recorded_positions(opened), files)
         rows = sum(file.record_count for file in files)

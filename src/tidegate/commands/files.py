@@ -72,7 +72,7 @@ def moment_of(entry: LedgerEntry) -> datetime | None:
 
 
 @dataclass(slots=True)
-class _Line:
+class _IngestedRange:
     file: str
     size: int
     etag: str | None
@@ -95,8 +95,8 @@ class FileLines:
         self._names = (pipeline, source)
         self._wanted = wanted
         self._limit = limit
-        self._lines: list[_Line] = []
-        self._begun: dict[str, _Line] = {}
+        self._lines: list[_IngestedRange] = []
+        self._begun: dict[str, _IngestedRange] = {}
         self.complete = True
 
     def add(self, entry: LedgerEntry) -> bool:
@@ -112,7 +112,7 @@ class FileLines:
             if self._limit and len(self._lines) == self._limit:
                 self.complete = False
                 return
-            line = _Line(item.file, item.size, item.etag, item.given_up)
+            line = _IngestedRange(item.file, item.size, item.etag, item.given_up)
             self._lines.append(line)
         line.ranges.append(
             FileRange(
@@ -134,7 +134,7 @@ class FileLines:
         """The lines so far, newest first."""
         return tuple(self._report(line) for line in self._lines)
 
-    def _report(self, line: _Line) -> IngestedFile:
+    def _report(self, line: _IngestedRange) -> IngestedFile:
         newest, oldest = line.ranges[0], line.ranges[-1]
         return IngestedFile(
             *self._names,

@@ -34,6 +34,7 @@ from tidegate.specs.columns import (
     WatermarkMode,
 )
 from tidegate.specs.locations import Location, Options, holds_credentials, public_address
+from tidegate.specs.project import SinkSpec
 
 _TIME = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?)?")
 OWN_KEYS = ("watermark_operator", "watermark_filter", "watermark_window")
@@ -172,7 +173,7 @@ class ColumnSourceModel(LookBackModel):
         ConfigureModel, "Another place for the keys of look-back and of bounds in requests."
     )
 
-    def source(self, name: str, context: Context) -> ColumnSource:
+    def source(self, name: str, context: Context, sink: SinkSpec) -> ColumnSource:
         """The source with its look-back as a whole, or the connection's where it has none."""
         connection = getattr(self, "connection", None)
         above: LookBackModel | None = context.connections[connection].configure if connection else None

@@ -10,13 +10,23 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.config import values as v
-from tidegate.config.document import Absolute, Items, Scalar, Spot
-from tidegate.config.models import Model, dump, entry, fields, fill, section, values_for
+from tidegate.config.document import Items, Scalar, Spot
+from tidegate.config.models import Context, Model, dump, entry, fields, fill, section, values_for
 from tidegate.config.problems import Notes, Problem
 from tidegate.config.values import glob, refusal, text, texts
 from tidegate.specs.columns import CsvOptions
 from tidegate.specs.locations import Location, Options
-from tidegate.specs.project import Compression, Format, LateFiles, Lateness, PartitionFilter, PathSource, Tracking
+from tidegate.specs.project import (
+    Compression,
+    Format,
+    LateFiles,
+    Lateness,
+    PartitionFilter,
+    PathSource,
+    SinkSpec,
+    Tracking,
+)
+from tidegate.storage.stores import keep_apart
 
 _DURATION = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?)?")
 _PERIODS = re.compile(r"(\d{1,6})(?: periods?)?")
@@ -206,19 +216,20 @@ class SourceModel(Model):
     max_islands: v.Count = entry("Names finished above an unfinished file before the source waits for it.", 10_000)
     storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
 
-    def source(self, name: str, absolute: Absolute) -> PathSource:
-        """The source; ``absolute`` resolves its address."""
-        return fill(
+    def source(self, name: str, context: Context, sink: SinkSpec) -> PathSource:
+        """The source; its listings leave out the tables of the whole file."""
+        made = fill(
             PathSource,
             self,
             name=name,
-            location=Location(absolute(self.source_uri), self.storage_options),
+            location=Location(context.absolute(self.source_uri), self.storage_options),
             tracking=Tracking.WATERMARK if self.use_watermark else Tracking.SET,
             **values_for(PathSource, self.checkpoint),
         )
+        return keep_apart(made, context.tables)
 
     @classmethod
-    def show(cls, spec: PathSource) -> dict[str, Any]:
+    def show_source(cls, spec: PathSource) -> dict[str, Any]:
         """The keys that mean something for the format and the tracking of the source."""
         followed = spec.tracking is Tracking.WATERMARK
         left_out = {"csv"} if spec.format is not Format.CSV else set()

@@ -40,11 +40,12 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """For building sources: the connections, the sinks of all pipelines, and how an address becomes absolute."""
+    """For building sources: connections and sinks by name, how an address becomes absolute, and what runs write."""
 
     connections: Mapping[str, Any]
     sinks: Mapping[str, SinkSpec]
     absolute: Absolute
+    tables: tuple[str, ...] = ()
 
 
 class Model(BaseModel):

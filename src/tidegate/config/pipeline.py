@@ -42,7 +42,7 @@ from tidegate.config.work_units import (
     unit_problems,
 )
 from tidegate.schema.names import RESCUED
-from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead, Read
+from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead
 from tidegate.specs.project import (
     Delivery,
     ErrorHandling,
@@ -51,11 +51,10 @@ from tidegate.specs.project import (
     OnConflict,
     PathSource,
     PipelineSpec,
-    SourceSpec,
     StagingSpec,
     TransformSpec,
 )
-from tidegate.specs.units import FileRead, UnitSource
+from tidegate.specs.units import UnitSource
 from tidegate.storage.stores import comparable
 
 
@@ -72,6 +71,10 @@ class ErrorHandlingModel(Model):
         "Share of bad records per run, from 100 on, before it stops; 0 = unlimited.", 0.0
     )
     dlq_path: v.Address | None = entry("Where the dead-letter table lives; unset: beside the table.", None)
+
+    def handling(self, absolute: Absolute) -> ErrorHandling:
+        """The same with an absolute address."""
+        return fill(ErrorHandling, self, dlq_uri=absolute(self.dlq_path) if self.dlq_path else None)
 
 
 class StagingModel(Model):
@@ -110,6 +113,13 @@ COLUMN_SOURCES: tuple[type[ColumnSourceModel], ...] = (
     PythonSourceModel,
 )
 UNIT_SOURCES: tuple[type[UnitSourceModel], ...] = (UnitHttpModel, UnitJdbcModel, UnitPythonModel, DownloadModel)
+_SHOWN_BY: dict[tuple[type, type], Any] = {
+    (PathSource, type(None)): SourceModel,
+    **{(ColumnSource, each.reads): each for each in COLUMN_SOURCES},
+    **{(UnitSource, each.reads): each for each in UNIT_SOURCES},
+}
+"""The model of each kind of source and of what it reads."""
+_CONNECTIONS: dict[type, Any] = {JdbcRead: JdbcConnectionModel, HttpRead: HttpConnectionModel}
 
 
 class PipelineModel(Model):
@@ -138,17 +148,15 @@ class PipelineModel(Model):
 
     def pipeline(self, name: str, context: Context) -> PipelineSpec:
         """The specs of the pipeline ``name``."""
-        letters = self.error_handling.dlq_path
+        sink = context.sinks[name]
         return fill(
             PipelineSpec,
             self,
             name=name,
-            sources=tuple(_source(each, source, context, name) for each, source in self.sources.items()),
+            sources=tuple(source.source(each, context, sink) for each, source in self.sources.items()),
             schema=self.schema_.schema_spec(self.schema_evolution),
-            sink=context.sinks[name],
-            error_handling=fill(
-                ErrorHandling, self.error_handling, dlq_uri=context.absolute(letters) if letters else None
-            ),
+            sink=sink,
+            error_handling=self.error_handling.handling(context.absolute),
             transform=self.transform.build() if self.transform.sql or self.transform.python else None,
         )
 
@@ -156,7 +164,7 @@ class PipelineModel(Model):
     def show(cls, spec: PipelineSpec) -> dict[str, Any]:
         """The pipeline with every default."""
         given = {
-            "sources": {each.name: _show_source(each) for each in spec.sources},
+            "sources": {each.name: _SHOWN_BY[type(each), type(each.read)].show_source(each) for each in spec.sources},
             "schema_evolution": spec.schema.evolution.value,
             "transform": TransformModel.show(spec.transform or TransformSpec()),
             "sink": SinkModel.show_of(spec),
@@ -164,60 +172,16 @@ class PipelineModel(Model):
         return dump(cls, spec, given=given)
 
 
-def _source(
-    name: str, model: SourceModel | ColumnSourceModel | UnitSourceModel, context: Context, pipeline: str
-) -> SourceSpec:
-    match model:
-        case SourceModel():
-            return model.source(name, context.absolute)
-        case ColumnSourceModel():
-            return model.source(name, context)
-        case UnitSourceModel():
-            return model.source(name, context, context.sinks[pipeline])
-
-
-def _show_source(source: SourceSpec) -> dict[str, Any]:
-    match source:
-        case ColumnSource():
-            return next(each for each in COLUMN_SOURCES if isinstance(source.read, each.reads)).show_source(source)
-        case UnitSource():
-            return next(each for each in UNIT_SOURCES if isinstance(source.read, each.reads)).show_source(source)
-        case _:
-            assert isinstance(source, PathSource)
-            return SourceModel.show(source)
-
-
 def show_connections(pipelines: tuple[PipelineSpec, ...]) -> dict[str, Any]:
     """The connections that the pipelines use, by name."""
-    found: dict[str, Any] = {}
-    for source in (source for pipeline in pipelines for source in pipeline.sources):
-        match read := request_of(source):
-            case JdbcRead():
-                found[read.connection] = JdbcConnectionModel.show(read)
-            case HttpRead():
-                found[read.connection] = HttpConnectionModel.show(read)
-    return found
+    asked = (source.request for pipeline in pipelines for source in pipeline.sources)
+    return {read.connection: _CONNECTIONS[type(read)].show(read) for read in asked if read is not None}
 
 
 def name_connections(pipeline: PipelineSpec) -> PipelineSpec:
     """The pipeline with a name for each connection that was made in Python without one."""
-    return replace(pipeline, sources=tuple(_name_connection(pipeline.name, each) for each in pipeline.sources))
-
-
-def _name_connection(pipeline: str, source: SourceSpec) -> SourceSpec:
-    asked = request_of(source)
-    if not isinstance(asked, JdbcRead | HttpRead) or asked.connection:
-        return source
-    read: Any = replace(asked, connection=f"{pipeline}.{source.name}")
-    if isinstance(source, ColumnSource):
-        return replace(source, read=read)
-    assert isinstance(source, UnitSource)
-    return replace(source, read=replace(source.read, http=read) if isinstance(source.read, FileRead) else read)
-
-
-def request_of(source: SourceSpec) -> Read | None:
-    """What is asked of a server, a database or a function; None for files that are not downloaded."""
-    return source.read.http if isinstance(source.read, FileRead) else source.read
+    named = tuple(each.name_connection(f"{pipeline.name}.{each.name}") for each in pipeline.sources)
+    return replace(pipeline, sources=named)
 
 
 def pipeline_problems(pipeline: Spot, absolute: Absolute, covers: Callable[[Loc], bool]) -> Iterator[Problem]:

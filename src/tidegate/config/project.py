@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar
 
@@ -36,14 +35,11 @@ from tidegate.specs.masking import MASK, SHORTEST
 from tidegate.specs.project import (
     Lateness,
     MetricsSpec,
-    PathSource,
-    PipelineSpec,
     ProjectSpec,
     ReconcileSpec,
     SparkSpec,
 )
 from tidegate.storage.options import split_uri
-from tidegate.storage.stores import keep_apart, tables_of
 
 _DATABASES = ("sqlite", "postgresql")
 
@@ -207,8 +203,12 @@ class ProjectModel(Model):
     def project(self, origin: str, absolute: Absolute, notices: tuple[str, ...]) -> ProjectSpec:
         """The specs of the whole file."""
         sinks = {name: each.sink.sink(absolute) for name, each in self.pipelines.items()}
-        context = Context(self.connections, sinks, absolute)
-        spec = ProjectSpec(
+        tables: list[str] = []
+        for name, each in self.pipelines.items():
+            table = sinks[name].table
+            tables += (table.uri, each.error_handling.handling(absolute).table_of_dead_letters(table).uri)
+        context = Context(self.connections, sinks, absolute, tuple(tables))
+        return ProjectSpec(
             origin=origin,
             pipelines=in_order(tuple(each.pipeline(name, context) for name, each in self.pipelines.items())),
             spark=self.spark.build(),
@@ -219,8 +219,6 @@ class ProjectModel(Model):
             state=self.state.state(absolute),
             **values_for(ProjectSpec, self.global_),
         )
-        tables = tables_of(spec)
-        return replace(spec, pipelines=tuple(_kept_apart(each, tables) for each in spec.pipelines))
 
     @classmethod
     def show(cls, spec: ProjectSpec) -> dict[str, Any]:
@@ -234,12 +232,6 @@ class ProjectModel(Model):
             "recovery": RecoveryModel.show(spec),
         }
         return dump(cls, spec, [key for key in fields(cls) if key != "connections" or connections], given)
-
-
-def _kept_apart(pipeline: PipelineSpec, tables: tuple[str, ...]) -> PipelineSpec:
-    """The pipeline with sources of files that know where the tables of the whole file are."""
-    sources = (keep_apart(each, tables) if isinstance(each, PathSource) else each for each in pipeline.sources)
-    return replace(pipeline, sources=tuple(sources))
 
 
 def project_problems(root: Block, absolute: Absolute, covers: Callable[[Loc], bool]) -> Iterator[Problem]:

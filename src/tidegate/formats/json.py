@@ -123,7 +123,7 @@ def element_lines(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _JsonChunk:
     """A chunk with the places that matter: quotes that open or close a text, and brackets outside texts.
 
     ``depths`` are those behind each bracket, ``depth`` the one at the beginning; ``inside`` says that the chunk begins
@@ -139,7 +139,7 @@ class _Part:
     ends_escaped: bool
 
     @classmethod
-    def of(cls, chunk: bytes, *, inside: bool, escaped: bool, depth: int) -> _Part:
+    def of(cls, chunk: bytes, *, inside: bool, escaped: bool, depth: int) -> _JsonChunk:
         content = np.frombuffer(chunk, np.uint8).copy()
         quotes, ends_escaped = text_quotes(content, escaped)
         folded = content | 32  # makes one of both kinds of brackets
@@ -156,7 +156,7 @@ class _Part:
     def ends_deep(self) -> int:
         return int(self.depths[-1]) if len(self.depths) else self.depth
 
-    def up_to(self, end: int) -> _Part:
+    def up_to(self, end: int) -> _JsonChunk:
         """The same without what lies from ``end`` on."""
         kept = self.brackets < end
         return replace(self, content=self.content[:end], brackets=self.brackets[kept], depths=self.depths[kept])
@@ -210,7 +210,7 @@ class ChunkSplitter:
         self._escaped = False
 
     def take(self, chunk: bytes) -> tuple[bytes, int | None]:
-        part = _Part.of(chunk, inside=self._inside, escaped=self._escaped, depth=self._depth)
+        part = _JsonChunk.of(chunk, inside=self._inside, escaped=self._escaped, depth=self._depth)
         self._inside, self._escaped, self._depth = part.ends_inside, part.ends_escaped, part.ends_deep
         found = np.flatnonzero((part.depths <= self._outer) & (_STEPS[part.content[part.brackets]] < 0))
         if not len(found):

@@ -205,7 +205,7 @@ class ChainLink:
 
 
 @dataclass(slots=True)
-class _Found:
+class _PositionAttempts:
     """What lies there for one position: attempts with a document, and attempts with a note."""
 
     version: int
@@ -221,7 +221,7 @@ def chain_links(
     ``newest`` is the position that OPEN found. Without it, what lies above the newest note is left out, since
     nothing tells whether it was committed. Keeps in memory only the names of consecutive positions without a note.
     """
-    waiting: list[_Found] = []
+    waiting: list[_PositionAttempts] = []
     for found in _positions(store, key, first, None if newest is None else newest.version):
         winner = _known_winner(found, newest)
         if winner is None:
@@ -235,22 +235,22 @@ def chain_links(
         waiting = []
 
 
-def _positions(store: ObjectStore, key: SourceKey, first: int, last: int | None) -> Iterator[_Found]:
+def _positions(store: ObjectStore, key: SourceKey, first: int, last: int | None) -> Iterator[_PositionAttempts]:
     """Every position from ``first`` to ``last``, without ``last`` to the newest with an object, in order."""
-    found = _Found(first)
+    found = _PositionAttempts(first)
     for name in documents.names(store, key, first, last):
         while found.version < name.version:
             yield found
-            found = _Found(found.version + 1)
+            found = _PositionAttempts(found.version + 1)
         (found.notes if name.ending == "won" else found.attempts).add(name.attempt)
     while last is not None and found.version < last:
         yield found
-        found = _Found(found.version + 1)
+        found = _PositionAttempts(found.version + 1)
     if last is None or found.version == last:
         yield found
 
 
-def _known_winner(found: _Found, newest: Parent | None) -> ChainLink | None:
+def _known_winner(found: _PositionAttempts, newest: Parent | None) -> ChainLink | None:
     if newest is not None and found.version == newest.version:
         return ChainLink(found.version, newest.attempt, newest.sha256, newest.attempt in found.notes)
     if len(found.notes) == 1:
@@ -258,7 +258,9 @@ def _known_winner(found: _Found, newest: Parent | None) -> ChainLink | None:
     return None
 
 
-def _by_parents(store: ObjectStore, key: SourceKey, waiting: Sequence[_Found], winner: ChainLink) -> list[ChainLink]:
+def _by_parents(
+    store: ObjectStore, key: SourceKey, waiting: Sequence[_PositionAttempts], winner: ChainLink
+) -> list[ChainLink]:
     """The winners of positions without a note, from ``winner`` above them downwards; given back ascending."""
     links: list[ChainLink] = []
     above = _document(store, key, winner) if waiting else None
@@ -272,7 +274,7 @@ def _by_parents(store: ObjectStore, key: SourceKey, waiting: Sequence[_Found], w
     return links[::-1]
 
 
-def _why_unknown(found: _Found) -> str:
+def _why_unknown(found: _PositionAttempts) -> str:
     if not found.attempts and not found.notes:
         return "its document is missing"
     if len(found.notes) > 1:

@@ -37,7 +37,7 @@ from tidegate.runs.pass_ import ANOTHER_RUN, Pass
 from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.sources.units.inputs import read_units
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
-from tidegate.specs.columns import HttpRead, JdbcRead
+from tidegate.specs.columns import HttpRead
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import Evolution
@@ -246,8 +246,7 @@ class UnitWalk:
 
 def breaker_of(source: UnitSource, shared: dict[str, object]) -> Breaker:
     """One for all sources of a connection within a run; a source without one has its own."""
-    read = source.read.http if isinstance(source.read, FileRead) else source.read
-    named = read.connection if isinstance(read, HttpRead | JdbcRead) else ""
+    named = source.request.connection if source.request else ""
     breaker = shared.setdefault(f"breaker of {named or source.uri}", Breaker(source.work.breaker_failures))
     assert isinstance(breaker, Breaker)
     breaker.begin()

@@ -170,11 +170,10 @@ class UnitTracker(Tracker):
 
     def source_checks(self, source: UnitBound) -> list[Check]:
         """Whether the source can be reached, and whether its units can be read."""
-        name, asked = f"source {self.key}", self.source.read
-        read = asked.http if isinstance(asked, FileRead) else asked
+        name, read = f"source {self.key}", self.source.request
 
         def look() -> Iterator[Check]:
-            if isinstance(read, HttpRead | JdbcRead):
+            if read is not None:
                 yield answers(name, self.type_name, ColumnSource(self.source.name, read))
             else:
                 told = f"{self.type_name}: {self.source.uri}; the run tells whether it can be read"

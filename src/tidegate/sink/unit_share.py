@@ -55,7 +55,7 @@ from tidegate.sources.units.work import (
 from tidegate.specs.columns import HttpRead
 from tidegate.specs.locations import Location
 from tidegate.specs.project import Compression
-from tidegate.specs.units import FileRead, NotFound, UnitSource
+from tidegate.specs.units import NotFound, UnitSource
 from tidegate.storage.port import Output
 from tidegate.storage.stores import open_store
 
@@ -76,7 +76,7 @@ Outcome = UnitWritten | UnitFailure
 
 def most_in_flight(source: UnitSource, works: int) -> int:
     """How many of so many work units may be under way at once, over all tasks."""
-    read = source.read.http if isinstance(source.read, FileRead) else source.read
+    read = source.request
     return in_flight(read, works) if isinstance(read, HttpRead) else max(1, min(works, _FILES_IN_FLIGHT))
 
 

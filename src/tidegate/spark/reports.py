@@ -35,7 +35,7 @@ _LONGEST_GREETING = 1024
 """Of the first message, whose sender may be anybody until its digest is checked."""
 
 
-class _Line:
+class _ReportConnection:
     """Messages over a socket, each with a digest."""
 
     def __init__(self, connection: socket.socket, key: bytes, nonce: bytes, *, of_task: bool) -> None:
@@ -89,7 +89,7 @@ class ReportAddress:
         except OSError:
             return None
         try:
-            line = _Line(connection, self.key, _exactly(connection, _NONCE), of_task=True)
+            line = _ReportConnection(connection, self.key, _exactly(connection, _NONCE), of_task=True)
             line.send(self.job)
             connection.settimeout(REPLY_SECONDS)
             return TaskReport(connection, line)
@@ -101,7 +101,7 @@ class ReportAddress:
 class TaskReport:
     """The task's end of a line; once it fails, nothing more is sent. Safe to use from several threads."""
 
-    def __init__(self, connection: socket.socket, line: _Line) -> None:
+    def __init__(self, connection: socket.socket, line: _ReportConnection) -> None:
         self._connection: socket.socket | None = connection
         self._line = line
         self._sending = threading.Lock()
@@ -223,7 +223,7 @@ class ReportListener:
             connection.settimeout(CONNECT_SECONDS)
             nonce = secrets.token_bytes(_NONCE)
             connection.sendall(nonce)
-            line = _Line(connection, self._key, nonce, of_task=False)
+            line = _ReportConnection(connection, self._key, nonce, of_task=False)
             job = line.receive()
             connection.settimeout(None)
             while True:

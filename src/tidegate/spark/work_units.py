@@ -62,7 +62,7 @@ from tidegate.spark.session import COLUMNAR_INPUT, put, quote
 from tidegate.spark.tasks import cause, run_tasks, slot_frame, slot_numbers, worker_ended
 from tidegate.specs.columns import FunctionRead, HttpRead, JdbcRead
 from tidegate.specs.masking import Mask
-from tidegate.specs.units import FileRead, Replace, UnitSource
+from tidegate.specs.units import Replace, UnitSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -278,7 +278,7 @@ class _FrameJob:
     def _write(self, task: RowTask, ready: Mapping[int, _UnitFrames]) -> dict[int, UnitWritten | UnitFailure]:
         """One job for these work units; evaluated once."""
         frames = [self._numbered(task, number, each) for number, unit in ready.items() for each in unit.segments]
-        found: dict[int, list[_Part]] = defaultdict(list)
+        found: dict[int, list[_UnitPart]] = defaultdict(list)
         if frames:
             rows = united(frames)
             put(rows.sparkSession, {COLUMNAR_INPUT: "false"})
@@ -335,7 +335,7 @@ def with_own(columns: pa.Schema, source: UnitSource) -> pa.Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _UnitPart:
     """What a task wrote for a work unit, or why not."""
 
     number: int
@@ -343,7 +343,7 @@ class _Part:
     left_out: int = 0
 
 
-def _outcome(task: RowTask, parts: Sequence[_Part]) -> UnitWritten | UnitFailure:
+def _outcome(task: RowTask, parts: Sequence[_UnitPart]) -> UnitWritten | UnitFailure:
     """What became of a work unit; one that no task had rows of has none."""
     for part in parts:
         if isinstance(part.written, TidegateError):
@@ -352,7 +352,7 @@ def _outcome(task: RowTask, parts: Sequence[_Part]) -> UnitWritten | UnitFailure
     return UnitWritten(written.data_files, written.rows, sum(part.left_out for part in parts))
 
 
-def _write_units(batches: Iterator[pa.RecordBatch], task: RowTask) -> Iterator[_Part]:
+def _write_units(batches: Iterator[pa.RecordBatch], task: RowTask) -> Iterator[_UnitPart]:
     """What runs in the task: rows in, one result per work unit out."""
     for number, group in groupby(_by_unit(batches), key=lambda each: each[0]):
         yield _written(task, number, (batch for _, batch in group))
@@ -370,7 +370,7 @@ def _by_unit(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.Record
             start = end
 
 
-def _written(task: RowTask, number: int, batches: Iterator[pa.RecordBatch]) -> _Part:
+def _written(task: RowTask, number: int, batches: Iterator[pa.RecordBatch]) -> _UnitPart:
     left_out = 0
 
     def wanted() -> Iterator[pa.RecordBatch]:
@@ -381,9 +381,9 @@ def _written(task: RowTask, number: int, batches: Iterator[pa.RecordBatch]) -> _
             yield inside.select(range(2, inside.num_columns)).rename_columns(task.names)
 
     try:
-        return _Part(number, write_batches(task, wanted()), left_out)
+        return _UnitPart(number, write_batches(task, wanted()), left_out)
     except TidegateError as error:
-        return _Part(number, error)
+        return _UnitPart(number, error)
 
 
 _TASKS_PER_CORE = 3
@@ -418,7 +418,7 @@ def carry_out_tasks(session: SparkSession, wave: UnitWave, stopped: Callable[[],
 
 def fetch_slots(source: UnitSource, in_flight: int, cores: int) -> int:
     """How many tasks fetch: as many as run at once, and not more than there are requests under way."""
-    read = source.read.http if isinstance(source.read, FileRead) else source.read
+    read = source.request
     return slot_count(read.rate_limit if isinstance(read, HttpRead) else None, min(in_flight, cores))
 
 

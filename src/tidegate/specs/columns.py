@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -318,6 +318,16 @@ class ColumnSource:
                 return f"{_without_user(url.split('?')[0])}{path}"
             case FunctionRead(function=function):
                 return f"python:{function}"
+
+    @property
+    def request(self) -> JdbcRead | HttpRead | None:
+        """What is asked of a database or a server; None for tables, files and functions."""
+        return self.read if isinstance(self.read, JdbcRead | HttpRead) else None
+
+    def name_connection(self, name: str) -> ColumnSource:
+        """The source with that name for its connection, if it has one without a name."""
+        asked = self.request
+        return replace(self, read=replace(asked, connection=asked.connection or name)) if asked else self
 
     @property
     def takes_turns(self) -> bool:

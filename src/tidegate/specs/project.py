@@ -42,6 +42,13 @@ class SourceSpec(Protocol):
         """What is asked of a database, a server, a table or a function; None for files, which tasks read."""
 
     @property
+    def request(self) -> Any | None:
+        """What is asked of a database or a server by a connection; None where there is none."""
+
+    def name_connection(self, name: str) -> SourceSpec:
+        """The source with that name for its connection, if it has one without a name."""
+
+    @property
     def takes_turns(self) -> bool:
         """Whether runs of it wait for each other unless the configuration says otherwise."""
 
@@ -147,6 +154,14 @@ class PathSource:
     @property
     def read(self) -> None:
         """Nothing is asked: tasks read the files."""
+
+    @property
+    def request(self) -> None:
+        """There is no connection."""
+
+    def name_connection(self, name: str) -> PathSource:
+        """The source as it is."""
+        return self
 
     @property
     def takes_turns(self) -> bool:
@@ -274,6 +289,15 @@ class ErrorHandling:
     max_bad_fraction: float = 0.0
     dlq_uri: str | None = None
 
+    def table_of_dead_letters(self, table: Location) -> Location:
+        """Where ``dlq_uri`` says, or beside the table of the pipeline."""
+        given = self.dlq_uri
+        if given is None:
+            scheme, _, rest = table.uri.partition("://")
+            has_path = "/" in rest.strip("/") or scheme == "file"
+            given = f"{table.uri}_dead_letters" if has_path else f"{table.uri}/_dead_letters"
+        return Location(given, table.options, table.sync)
+
 
 class Delivery(StrEnum):
     """Who commits what a run writes: the run itself, or the committer of the table (``tidegate commit``)."""
@@ -347,14 +371,8 @@ class PipelineSpec:
 
     @property
     def dead_letters(self) -> Location:
-        """The dead-letter table: where ``dlq_path`` says, or beside the table."""
-        table = self.sink.table
-        given = self.error_handling.dlq_uri
-        if given is None:
-            scheme, _, rest = table.uri.partition("://")
-            has_path = "/" in rest.strip("/") or scheme == "file"
-            given = f"{table.uri}_dead_letters" if has_path else f"{table.uri}/_dead_letters"
-        return Location(given, table.options, table.sync)
+        """The dead-letter table."""
+        return self.error_handling.table_of_dead_letters(self.sink.table)
 
     def continuous(self) -> PipelineSpec:
         """As it runs continuously: files that nothing closes otherwise are closed after a while."""

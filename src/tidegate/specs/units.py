@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
+from typing import Any
 
 from tidegate.specs.columns import ColumnSource, CsvOptions, FunctionRead, HttpRead, JdbcRead
 from tidegate.specs.locations import Location
@@ -283,6 +284,20 @@ class UnitSource:
                 return ColumnSource(self.name, read).uri
             case _:
                 return ""
+
+    @property
+    def request(self) -> JdbcRead | HttpRead | None:
+        """What is asked of a database or a server, for downloads too; None for files of a storage and functions."""
+        read = self.read.http if isinstance(self.read, FileRead) else self.read
+        return read if isinstance(read, JdbcRead | HttpRead) else None
+
+    def name_connection(self, name: str) -> UnitSource:
+        """The source with that name for its connection, if it has one without a name."""
+        asked = self.request
+        if asked is None or asked.connection:
+            return self
+        named: Any = replace(asked, connection=name)
+        return replace(self, read=replace(self.read, http=named) if isinstance(self.read, FileRead) else named)
 
     @property
     def takes_turns(self) -> bool:
