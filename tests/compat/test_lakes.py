@@ -51,15 +51,21 @@ def ground(wanted: Scenario, api: Api | None) -> Iterator[Ground]:
 
 
 def expected(wanted: Scenario) -> Any:
-    """What the code said that wrote the fixture."""
-    return json.loads((lakes.FIXTURES / f"{wanted.name}.json").read_text())
+    """What the code said that wrote the fixture, which said "1 new files"."""
+    said = (lakes.FIXTURES / f"{wanted.name}.json").read_text()
+    return json.loads(said.replace("answers; 1 new files", "answers; 1 new file"), object_hook=without_counts)
+
+
+def without_counts(said: dict[str, Any]) -> dict[str, Any]:
+    """Without how many folders are sealed: ``status`` counts them as ``plan`` does since then."""
+    return {key: value for key, value in said.items() if key != "sealed" or not isinstance(value, int)}
 
 
 LATER = ("not looked for: late files ",)
 """How sentences begin that are said since the fixtures were made."""
 ELSEWHERE = ("a run that began at ",)
 """How sentences begin that are said of a run that died on another machine, or before this one was started."""
-LATER_KEYS = frozenset({"empty"})
+LATER_KEYS = frozenset({"empty", "last_commit_at"})
 """Keys that are printed since then."""
 
 
@@ -70,7 +76,7 @@ def plain(value: Any) -> Any:
 
 def without_later(said: dict[str, Any]) -> dict[str, Any]:
     lists = {key: said[key] for key in ("notes", "remarks") if isinstance(said.get(key), list)}
-    known = {key: value for key, value in said.items() if key not in LATER_KEYS}
+    known = {key: value for key, value in without_counts(said).items() if key not in LATER_KEYS}
     return known | {
         key: [each for each in texts if not str(each).startswith((*LATER, *ELSEWHERE))] for key, texts in lists.items()
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,29 @@ def test_what_lies_in_sealed_folders_is_told_each_time(tmp_path: Path) -> None:
     told = "not looked for: late files in folders before 2026-01-03 00:00Z (lateness); `tidegate reconcile` finds them"
     assert tidegate.status(lake.config)[0].notes == (told,)
     assert told in plan_of(lake).plan.remarks
+
+
+def test_the_folders_that_are_passed_over_are_counted_alike_by_plan_and_status(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, {"lateness": "PT2H"})
+    for hour in ("01", "02", "03", "04", "05"):
+        lake.arrive(f"date=2026-01-01/hour={hour}/1.ndjson", 1)
+    lake.run()
+    (passed_over,) = [each.count for each in plan_of(lake).plan.skipped if str(each.reason) == "partition is sealed"]
+    assert passed_over > 0
+    assert tidegate.status(lake.config)[0].sealed == passed_over
+
+
+def test_the_time_of_the_commit_is_told_and_lag_counts_from_it(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.arrive("1700000000.ndjson", 1)
+    lake.run()
+    (history,) = tidegate.watermark_history(lake.config, "events")
+    committed = history.positions[0].committed_at
+    lake.arrive("1700000001.ndjson", 1)
+    (status,), (shown,) = tidegate.status(lake.config), tidegate.show_watermarks(lake.config, "events")
+    assert status.last_commit_at == shown.last_commit_at == committed
+    assert status.updated is not None
+    assert committed is not None
+    assert status.updated < committed
+    assert status.lag_seconds is not None
+    assert status.lag_seconds <= (datetime.now(UTC) - committed).total_seconds()

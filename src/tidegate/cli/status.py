@@ -177,7 +177,8 @@ def _last_commit(status: SourceStatus) -> str:
     if not status.version:
         return "none yet"
     table = "" if status.table_version is None else f"table version {status.table_version}"
-    return ", ".join(filter(None, (moment(status.updated) if status.updated else "", table)))
+    when = status.last_commit_at or status.updated
+    return ", ".join(filter(None, (moment(when) if when else "", table)))
 
 
 def state_cell(state: str) -> Cell:

@@ -205,7 +205,7 @@ def _state_facts(view: WatermarkView) -> Iterator[Fact]:
             yield "remembered", count(view.remembered, "path")
         else:
             yield "finished up to", view.last_committed_file
-    yield "updated", view.updated
+    yield "last commit", view.last_commit_at or view.updated
 
 
 def _state_tables(view: WatermarkView) -> Iterator[Table]:

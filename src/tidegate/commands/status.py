@@ -71,16 +71,18 @@ def plan_of(source: TrackedSource, now: datetime, *, accept_new_partitions: bool
 def status_of(source: TrackedSource, now: datetime) -> SourceStatus:
     """Where a source stands by its mirror or documents, what waits above that, and who is at work on it."""
     recorded: Mirror | None = None
+    committed: datetime | None = None
     summary: Summary = source.tracker.summary(source.tracker.decode(None))
     try:
         recorded = source.recorded()
+        committed = source.last_commit_at(recorded)
         state = source.tracker.known_state(source, recorded)
         summary = source.tracker.summary(state)
         backlog = source.tracker.backlog(source, state, 0 if recorded is None else recorded.version, now)
     except TidegateError as error:
-        known = _status(source, recorded, summary, Backlog(), now)
+        known = _status(source, recorded, committed, summary, Backlog(), now)
         return replace(known, state="Unknown", lag_seconds=None, error=str(error))
-    known = _status(source, recorded, summary, backlog, now)
+    known = _status(source, recorded, committed, summary, backlog, now)
     notes = () if known.version else attempts_note(source)
     if source.pipeline.conflict is not OnConflict.RACE:
         notes = (*notes, *who_is_at_work(source.table_store, source.key, now))
@@ -88,7 +90,12 @@ def status_of(source: TrackedSource, now: datetime) -> SourceStatus:
 
 
 def _status(
-    source: TrackedSource, recorded: Mirror | None, summary: Summary, backlog: Backlog, now: datetime
+    source: TrackedSource,
+    recorded: Mirror | None,
+    committed: datetime | None,
+    summary: Summary,
+    backlog: Backlog,
+    now: datetime,
 ) -> SourceStatus:
     active = summary.state or ("Idle" if backlog.behind is False else "Active")
     return SourceStatus(
@@ -99,14 +106,14 @@ def _status(
         version=0 if recorded is None else recorded.version,
         table_version=None if recorded is None or recorded.table_version < 0 else recorded.table_version,
         updated=summary.updated,
-        lag_seconds=_lag(recorded, summary, backlog, now),
+        lag_seconds=_lag(recorded, committed or summary.updated, backlog, now),
         backlog_files=backlog.files,
         backlog_bytes=backlog.bytes,
         backlog_complete=backlog.complete,
         in_progress=summary.in_progress,
         failed=summary.failed,
         open_partitions=summary.open_partitions,
-        sealed=summary.sealed_directories,
+        sealed=summary.sealed_directories if backlog.sealed is None else backlog.sealed,
         shown_from="none" if recorded is None else "mirror" if recorded.shown_by == "mirror" else "document",
         open_letters=0 if recorded is None else recorded.letters,
         notes=(*backlog.notes, *backlog.remarks),
@@ -118,11 +125,12 @@ def _status(
         state_files=summary.state_files,
         work_units=backlog.work_units,
         empty=backlog.empty,
+        last_commit_at=committed,
     )
 
 
-def _lag(recorded: Mirror | None, summary: Summary, backlog: Backlog, now: datetime) -> float | None:
-    """Seconds since the state changed last; none behind a source that has nothing new."""
+def _lag(recorded: Mirror | None, last: datetime | None, backlog: Backlog, now: datetime) -> float | None:
+    """Seconds since the ``last`` commit; none behind a source that has nothing new."""
     if backlog.behind is False:
         return None if recorded is None else 0.0
-    return None if summary.updated is None else (now - summary.updated).total_seconds()
+    return None if last is None else (now - last).total_seconds()

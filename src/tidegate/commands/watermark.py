@@ -85,6 +85,7 @@ def watermark_of(source: TrackedSource) -> WatermarkView:
         remembered=summary.remembered,
         failed_units=summary.failed_units,
         retired=summary.retired,
+        last_commit_at=source.last_commit_at(recorded),
     )
 
 

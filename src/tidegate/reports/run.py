@@ -188,7 +188,8 @@ class SourceStatus(Report):
     ``pending_units`` with ``pending_files`` Parquet files wait for ``tidegate commit``, the oldest for
     ``pending_seconds``; the backlog is what is not in them either. ``state_files`` is how many files the state names
     one by one. ``work_units`` tells how far the work units of a source are that has such. ``empty`` says that there
-    is no file at the location at all, read or not.
+    is no file at the location at all, read or not. ``updated`` is when the newest state was planned and
+    ``last_commit_at`` when it was committed; ``lag_seconds`` counts from there.
     """
 
     pipeline: str
@@ -219,6 +220,7 @@ class SourceStatus(Report):
     state_files: int = 0
     work_units: WorkProgress | None = None
     empty: bool = False
+    last_commit_at: datetime | None = None
 
 
 def shown_state(recorded: str, empty: bool) -> str:
@@ -235,6 +237,7 @@ class WatermarkView(Report):
     """The recorded state of one source, in full; ``remembered`` is the number of paths in its set, if it has one.
 
     Of a source of work units, ``partitions`` has by unit what was read; ``failed_units`` and ``retired`` ones follow.
+    ``updated`` is when the state was planned, ``last_commit_at`` when it was committed.
     """
 
     pipeline: str
@@ -251,6 +254,7 @@ class WatermarkView(Report):
     remembered: int = 0
     failed_units: tuple[FailedUnit, ...] = ()
     retired: Mapping[str, str] = field(default_factory=dict)
+    last_commit_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from tidegate.core.json_shape import is_newer
 from tidegate.errors import ConfigError, StateError, StorageError
 from tidegate.protocol.change import State
 from tidegate.protocol.documents import Mirror, read_recorded
+from tidegate.protocol.documents import read as read_document
 from tidegate.protocol.follow_ups import WorkArea, new_work_area, remove_old_work, remove_work, work_areas
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.notes import Attempts, read_attempts
@@ -128,6 +129,15 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
     def recorded(self) -> Mirror | None:
         """The newest position that is shown without opening the table."""
         return read_recorded(self.table_store, self.key)
+
+    def last_commit_at(self, recorded: Mirror | None) -> datetime | None:
+        """When that position was committed; None where nothing says it, as before the first commit."""
+        if recorded is None or not recorded.version:
+            return None
+        if recorded.shown_by == "document":
+            return datetime.fromisoformat(recorded.written_at)
+        found = read_document(self.table_store, self.key, recorded.version, recorded.attempt)
+        return None if found is None or found.document is None else datetime.fromisoformat(found.document.written_at)
 
     def attempts(self, position: Position) -> Attempts | None:
         """What earlier runs noted, for a source that was opened and has no position; None for any other."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tidegate.core.files import codec
 from tidegate.core.files.advance import Advance, PathSteps, SetSteps, apply_commits, idle
 from tidegate.core.files.codec import decode_set, encode_set
-from tidegate.core.files.discovery import NOT_IN_TIME, PathListing
+from tidegate.core.files.discovery import NOT_IN_TIME, PathListing, Reason
 from tidegate.core.files.edit import Sorted, sort_by_state
 from tidegate.core.files.paths import SourceFile, join
 from tidegate.core.files.plan import Plan, not_looked_for
@@ -113,6 +113,7 @@ class FileTrackerBase(FileTracker):
             complete=plan.complete,
             behind=bool(plan.files),
             empty=not plan.any_files,
+            sealed=next((each.count for each in plan.skipped if each.reason is Reason.SEALED), 0),
             notes=(*known.notes, *plan.notes),
             remarks=self._not_looked_for(state),
         )
@@ -145,8 +146,8 @@ class FileTrackerBase(FileTracker):
             recorded = source.recorded()
             state = self.known_state(source, recorded)
             backlog = self.backlog(source, state, 0 if recorded is None else recorded.version, utc_now())
-            more = "" if backlog.complete else " or more"
-            yield Check(name, "ok", f"{self.source.location.uri} answers; {backlog.files}{more} new files")
+            least = "" if backlog.complete else "at least "
+            yield Check(name, "ok", f"{self.source.location.uri} answers; {least}{count(backlog.files, 'new file')}")
             yield from (Check(name, "warn", note) for note in backlog.notes if not note.startswith(NOT_IN_TIME))
             if self.source.format is Format.AVRO:
                 avro_library()

@@ -62,7 +62,8 @@ class Summary:
 class Backlog:
     """What waits above a state; ``behind`` is None where only a run can tell.
 
-    Without ``complete`` there may be more. ``notes`` are for a person to look at, ``remarks`` say what is not looked
+    Without ``complete`` there may be more. ``sealed`` is how many old folders or files were passed over, None where that
+    was not seen. ``notes`` are for a person to look at, ``remarks`` say what is not looked
     for. ``pending_units`` are staged and wait for their commit. ``empty`` says that the source holds no file at all.
     """
 
@@ -77,6 +78,7 @@ class Backlog:
     pending_files: int = 0
     pending_seconds: float | None = None
     empty: bool = False
+    sealed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
