@@ -23,6 +23,7 @@ from tidegate.cli.status import render_status
 from tidegate.cli.terminal import draw
 from tidegate.commands.setup import sources_of
 from tidegate.commands.status import plan_of, status_of
+from tidegate.protocol.position import Pace
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 
@@ -60,7 +61,7 @@ def screens() -> dict[str, str]:
             for number in range(3):
                 arrive(root, hour, f"17696{hour}{number}0")
         project = load(root / "pipelines.yml")
-        Loop(project, InProcessEngine(), 2, clock=lambda: NOON).once(project.pipelines)
+        Loop(project, InProcessEngine(), 2, clock=lambda: NOON, pace=Pace(now=lambda: NOON)).once(project.pipelines)
         arrive(root, 12, "1769612005")
         for number in range(2):
             arrive(root, 14, f"1769614{number}00", records=900)

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support.unit_lake import FIELDS, SurveyLake, day, survey_lake
-from tidegate import status, widen_table
+from tidegate import ConfigError, plan, run, status, widen_table
+from tidegate.cli.pages import plain
+from tidegate.cli.plan import render_plan
+from tidegate.commands.run import run_on
 from tidegate.core.units.state import UnitState
 from tidegate.observe import events
 from tidegate.runs.bind import bind
@@ -214,3 +219,26 @@ def test_a_field_that_became_wider_is_widened_in_the_table(lake: SurveyLake) -> 
     assert widen_table(lake.config, "responses", column="id", to="int64").applied
     lake.ran("03-22")
     lake.assert_exactly_once()
+
+
+def test_a_run_at_another_time_reads_what_was_due_then(lake: SurveyLake) -> None:
+    lake.arrive("a", "01-05", "02-18")
+    report = run_on(lake.project, None, "once", lake.seen.append, threading.Event(), lake.lane(), now=day("02-01"))
+    assert report.ok
+    assert {each.split()[2] for each in lake.asked()} == {"2020-01-29", "2020-02-01"}
+    assert report.sources[0].rows == 1
+
+
+@pytest.mark.parametrize(("mode", "told"), [("once", "yet to come"), ("continuous", "follows the clock")])
+def test_a_run_is_not_at_a_moment_to_come_nor_forever_at_another(lake: SurveyLake, mode: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        run(lake.config, mode=mode, now=datetime.now(UTC) + timedelta(days=1))
+    assert lake.asked() == []
+
+
+def test_a_plan_names_the_units_that_failed(lake: SurveyLake) -> None:
+    lake.arrive("b", "01-06")
+    lake.broken = {"b@2020-01-01"}
+    lake.run("02-21")
+    lines = list(plain(render_plan(plan(lake.config, now=day("02-22")), config="t.yml")))
+    assert "  failed before: b (tidegate units list t.yml -p responses --failed)" in lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,28 +39,34 @@ def check(invocation: Invocation, config: Path) -> None:
     return invocation.show(render_project(project))
 
 
-@config.command("show", examples=["tidegate config show pipelines.yml"])
+@config.command("show", examples=["tidegate config show pipelines.yml", "tidegate config show pipelines.yml --json"])
 @config_argument
-@click.pass_obj
+@with_json
 def show_config(invocation: Invocation, config: Path) -> None:
     """Print a file in its canonical form.
 
     With all defaults, and without secrets.
     """
+    import yaml
+
     from tidegate.config import show as canonical
 
-    click.echo(canonical(tidegate.load(config)).rstrip("\n"))
+    text = canonical(tidegate.load(config))
+    if invocation.as_json:
+        return print_json(yaml.safe_load(text))
+    return click.echo(text.rstrip("\n"))
 
 
 @config.command(examples=["tidegate config schema > tidegate.schema.json"])
-def schema() -> None:
+@with_json
+def schema(invocation: Invocation) -> None:
     """Print the JSON Schema of configuration files.
 
     Editors use it to complete and check keys.
     """
     from tidegate.config import json_schema
 
-    click.echo(json.dumps(json_schema(), indent=2))
+    print_json(json_schema())
 
 
 @config.command(

@@ -101,13 +101,20 @@ def show(invocation: Invocation, /, config: Path, letter: str, pipeline: str) ->
 )
 @target(source="all")
 @_choice
+@click.option("--dry-run", is_flag=True, help="Show which letters are meant; change nothing.")
+@click.option("--yes", is_flag=True, expose_value=False, help="For scripts; this command never asks.")
 @with_json
-def retry(invocation: Invocation, /, config: Path, pipeline: str, source: str | None, **choice: Any) -> int:
+def retry(
+    invocation: Invocation, /, config: Path, pipeline: str, source: str | None, dry_run: bool, **choice: Any
+) -> int:
     """Read dead letters again with today's schema.
 
     Commits the rows that are good now, exactly once. The other letters stay open. Files that were given up are read on
     from where reading stopped. Exits with 1 if letters are still bad.
     """
+    if dry_run:
+        invocation.give_each("letters", tidegate.list_letters(config, pipeline, source, **choice), render_letters)
+        return 0
     with invocation.emitter() as emit:
         reports = tidegate.retry_letters(config, pipeline, source, emit=emit, **choice)
     return _give(invocation, reports, "read again")

@@ -214,6 +214,11 @@ def with_json(command: Callable[Concatenate[Invocation, P], R]) -> Callable[P, R
     return _json_option(click.pass_obj(command))
 
 
+def at_option(text: str) -> Callable[[Decorated], Decorated]:
+    """``--at MOMENT``, given to the function as ``now``."""
+    return click.option("--at", "now", metavar="MOMENT", type=Moment(), help=text)
+
+
 def limit_option(default: int) -> Callable[[Decorated], Decorated]:
     """``--limit N``; 0 means all."""
     text = f"Show at most N; 0 for all (default: {default})."

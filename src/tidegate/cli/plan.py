@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 import tidegate
 from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import Command, Moment, target, with_json
+from tidegate.cli.options import Command, at_option, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
@@ -55,6 +57,7 @@ UNITS_BESIDE = 12
 ROWS_SHOWN = 24
 RANGES_SHOWN = 12
 NAMES_SHOWN = 3
+FAILED_SHOWN = 12
 
 REASONS = {
     "first": ("F", Style.STRONG, "first read, the whole partition"),
@@ -81,7 +84,7 @@ REASONS = {
     ],
 )
 @target(pipeline="all")
-@click.option("--at", metavar="MOMENT", type=Moment(), help="Plan as if it were then, with today's files and state.")
+@at_option("Plan as if it were then, with today's files and state.")
 @click.option(
     "--accept-new-partitions",
     is_flag=True,
@@ -89,22 +92,27 @@ REASONS = {
 )
 @with_json
 def plan(
-    invocation: Invocation, config: Path, pipeline: str | None, at: datetime | None, accept_new_partitions: bool
+    invocation: Invocation, config: Path, pipeline: str | None, now: datetime | None, accept_new_partitions: bool
 ) -> None:
     """Show what a run would read, and change nothing.
 
     Lists the sources in the YAML file CONFIG above their watermarks. Explains what a run would skip, and why.
     """
-    plans = tidegate.plan(config, pipeline, now=at, accept_new_partitions=accept_new_partitions)
-    invocation.give_each("plans", plans, lambda each: render_plan(each, invocation.width(), verbose=invocation.verbose))
+    plans = tidegate.plan(config, pipeline, now=now, accept_new_partitions=accept_new_partitions)
+    invocation.give_each("plans", plans, partial(_render, invocation, config))
 
 
-def render_plan(plans: Sequence[AnyPlan], width: int = 100, *, verbose: bool = False) -> Page:
-    """All sources, one section each; grids only where they fit into ``width``."""
-    return sections((_section(each, width, verbose) for each in plans), "nothing to plan: no source was selected")
+def _render(invocation: Invocation, config: Path, plans: Sequence[AnyPlan]) -> Page:
+    return render_plan(plans, invocation.width(), verbose=invocation.verbose, config=quote(str(config)))
 
 
-def _section(plan: AnyPlan, width: int, verbose: bool) -> Iterator[Block]:
+def render_plan(plans: Sequence[AnyPlan], width: int = 100, *, verbose: bool = False, config: str = "CONFIG") -> Page:
+    """All sources, one section each; grids only where they fit into ``width``. Hints name commands for ``config``."""
+    parts = (_section(each, width, verbose, config) for each in plans)
+    return sections(parts, "nothing to plan: no source was selected")
+
+
+def _section(plan: AnyPlan, width: int, verbose: bool, config: str) -> Iterator[Block]:
     yield Heading(f"{source_name(plan)} → {plan.table_uri}")
     match plan:
         case SourcePlan():
@@ -112,7 +120,7 @@ def _section(plan: AnyPlan, width: int, verbose: bool) -> Iterator[Block]:
         case ColumnSourcePlan():
             yield from _column_blocks(plan)
         case UnitSourcePlan():
-            yield from _unit_blocks(plan, width)
+            yield from _unit_blocks(plan, width, config)
 
 
 # Files
@@ -227,7 +235,7 @@ def _bound(values: Mapping[str, str | None], name: str) -> Cell:
 # Work units
 
 
-def _unit_blocks(plan: UnitSourcePlan, width: int) -> Iterator[Block]:
+def _unit_blocks(plan: UnitSourcePlan, width: int, config: str) -> Iterator[Block]:
     yield facts(*_unit_facts(plan))
     if plan.runs:
         yield Gap()
@@ -235,12 +243,25 @@ def _unit_blocks(plan: UnitSourcePlan, width: int) -> Iterator[Block]:
         divided = sum(len(each.units) for each in plan.runs if len(each.segments) > 1)
         if divided:
             yield line(f"{count(divided, 'work unit')} in two segments, split where the next read begins", Style.DIM)
+    if failed := _failed_units(plan):
+        hint = f"tidegate units list {config} -p {plan.pipeline} --failed"
+        names = ", ".join(map(unit_name, failed[:FAILED_SHOWN]))
+        rest = f" and {len(failed) - FAILED_SHOWN:,} more" if len(failed) > FAILED_SHOWN else ""
+        yield Gap()
+        yield line(f"{names}{rest} ({hint})", Style.BAD, "failed before")
     if plan.partitions and plan.units:
         yield Gap()
         yield _grid(plan) if _fits(plan, width) else _counts(plan)
         yield Gap()
         yield _legend(plan.reasons)
     yield from notes(plan.notes)
+
+
+def _failed_units(plan: UnitSourcePlan) -> list[str]:
+    """The units whose last try failed, whether they run now or wait for their turn."""
+    runs = (each.units for each in plan.runs if each.failures)
+    waiting = (each.units for each in plan.skipped if each.why == "waiting")
+    return list(dict.fromkeys(unit for units in (*runs, *waiting) for unit in units))
 
 
 def _unit_facts(plan: UnitSourcePlan) -> Iterator[Fact]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import textwrap
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import click
 
-from tidegate.cli.invocation import Invocation, print_json
+from tidegate.cli.invocation import Invocation, is_terminal, print_json
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.observe.wording import count, visible
 from tidegate.specs.masking import Mask
@@ -55,9 +58,8 @@ def understand(error: BaseException) -> ShownProblem:
             lines = tuple(error.problem.splitlines()) or (type(error).__name__,)
             return ShownProblem(type(error).__name__, lines, error.remedy, error.exit_code, error.retryable)
         case click.UsageError():
-            where = error.ctx.command_path if error.ctx else "tidegate"
             lines = tuple(error.format_message().splitlines())
-            return ShownProblem("UsageError", lines, f"see {where} --help", error.exit_code)
+            return ShownProblem("UsageError", lines, _way_to_use(error), error.exit_code)
         case click.ClickException():
             return ShownProblem("UsageError", tuple(error.format_message().splitlines()), "", error.exit_code)
         case KeyboardInterrupt():
@@ -65,6 +67,20 @@ def understand(error: BaseException) -> ShownProblem:
         case _:
             what = f"unexpected {type(error).__name__}: {error}".splitlines()[0].rstrip(": ")
             return ShownProblem(type(error).__name__, (what,), "run again with --debug to see where", UNEXPECTED)
+
+
+def _way_to_use(error: click.UsageError) -> str:
+    """How the command is called instead: the nearest name, all names, or an example."""
+    context = error.ctx
+    if context is None:
+        return ""
+    unknown = re.match(r"No such command '(.*?)'", error.message)
+    if unknown is not None and isinstance(context.command, click.Group):
+        names = context.command.list_commands(context)
+        close = get_close_matches(unknown[1], names, n=1)
+        return f"did you mean {close[0]!r}?" if close else f"the commands are {', '.join(names)}"
+    examples = getattr(context.command, "examples", ())
+    return f"for example: {examples[0]}" if examples else ""
 
 
 def exit_code(*, ok: bool, codes: set[int], stopped: bool) -> int:
@@ -76,6 +92,16 @@ def exit_code(*, ok: bool, codes: set[int], stopped: bool) -> int:
     return codes.pop() if len(codes) == 1 else 1
 
 
+def _wrapped(line: str, invocation: Invocation) -> list[str]:
+    """The line for a terminal, broken between words; elsewhere it stays whole."""
+    if not is_terminal(sys.stderr):
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.wrap(
+        line, invocation.width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
 def report(error: BaseException, invocation: Invocation, mask: Mask | None = None) -> int:
     """Print what went wrong, without what ``mask`` hides, and return the exit code."""
     mask = mask or Mask()
@@ -84,7 +110,7 @@ def report(error: BaseException, invocation: Invocation, mask: Mask | None = Non
         import traceback
 
         sys.stderr.write(mask("".join(traceback.format_exception(error))))
-    sys.stderr.writelines(f"{line}\n" for line in problem.lines())
+    sys.stderr.writelines(f"{line}\n" for each in problem.lines() for line in _wrapped(each, invocation))
     if invocation.as_json:
         print_json({"error": problem.to_json()})
     return problem.exit_code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from shlex import quote
@@ -12,7 +13,7 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import Command, mode_of, target, with_json
+from tidegate.cli.options import Command, at_option, mode_of, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
@@ -31,10 +32,17 @@ from tidegate.cli.pages import (
 )
 from tidegate.cli.problems import exit_code
 from tidegate.cli.status import failed_lines, state_cell
+from tidegate.core.files.discovery import Reason
+from tidegate.core.units.plan import WhySkipped
 from tidegate.observe.wording import count, duration, size
 from tidegate.reports.run import RunReport, SourceReport
 
 FIELDS_SHOWN = 5
+NORMAL = frozenset(
+    {Reason.INTERNAL, Reason.TABLE, Reason.MARKER, Reason.PATTERN, Reason.EXCLUDED, Reason.SEALED, Reason.READ}
+    | {Reason.BELOW, Reason.PENDING, WhySkipped.DONE, WhySkipped.UP_TO_DATE, WhySkipped.ABSTINENT}
+)
+"""Why things are skipped that nobody needs to look at."""
 UNITS_SHOWN = 10
 
 
@@ -43,6 +51,7 @@ UNITS_SHOWN = 10
     examples=[
         "tidegate run pipelines.yml",
         "tidegate run pipelines.yml -p events --continuous",
+        "tidegate run pipelines.yml -p responses --at 2026-03-02T06:00:00Z",
         "tidegate run pipelines.yml --json --log-format json 2>> run.log",
     ],
 )
@@ -54,6 +63,7 @@ UNITS_SHOWN = 10
     is_flag=True,
     help="Run even if work units are now partitioned differently. What was read stays read.",
 )
+@at_option("Run as if it were then, a moment in the past: read nothing that is newer.")
 @with_json
 def run(
     invocation: Invocation,
@@ -62,6 +72,7 @@ def run(
     once: bool,
     continuous: bool,
     accept_new_partitions: bool,
+    now: datetime | None,
 ) -> int:
     """Read what is new into the tables.
 
@@ -72,9 +83,9 @@ def run(
     stop = threading.Event()
     with invocation.emitter(result_follows=mode == "once") as emit:
         report = tidegate.run(
-            config, pipeline, mode=mode, emit=emit, stop=stop, accept_new_partitions=accept_new_partitions
+            config, pipeline, mode=mode, emit=emit, stop=stop, accept_new_partitions=accept_new_partitions, now=now
         )
-    invocation.give(report, lambda report: render_run(report, quote(str(config))))
+    invocation.give(report, lambda each: render_run(each, quote(str(config)), verbose=invocation.verbose))
     return code_of(report, stop)
 
 
@@ -86,18 +97,18 @@ def code_of(report: RunReport, stop: threading.Event) -> int:
 
 
 @page
-def _blocks(report: RunReport, config: str) -> Iterator[Block]:
+def _blocks(report: RunReport, config: str, verbose: bool) -> Iterator[Block]:
     titles = ("~source", "state", ">files", ">size", ">rows", "?>commits", ">failed", ">time")
     yield tabulate(titles, map(_row, report.sources))
     yield Gap()
-    watermarks = ((f"watermark of {source_name(each)}", each.watermark) for each in report.sources)
+    watermarks = [(f"watermark of {source_name(each)}", each.watermark) for each in report.sources if verbose]
     yield facts(*watermarks, ("result", _result(report)))
-    yield from after_gap(trouble for source in report.sources for trouble in _troubles(source, config))
+    yield from after_gap(trouble for source in report.sources for trouble in _troubles(source, config, verbose))
 
 
-def render_run(report: RunReport, config: str = "CONFIG") -> Page:
-    """The whole report; hints name the commands for this configuration."""
-    return _blocks(report, config) if report.sources else (line("nothing to run: no source was selected"),)
+def render_run(report: RunReport, config: str = "CONFIG", *, verbose: bool = False) -> Page:
+    """The whole report; hints name the commands for this configuration. With ``verbose`` also what is normal."""
+    return _blocks(report, config, verbose) if report.sources else (line("nothing to run: no source was selected"),)
 
 
 def _row(source: SourceReport) -> Row:
@@ -119,7 +130,7 @@ def _result(report: RunReport) -> Cell:
     return Cell(done, Style.GOOD) if report.ok else Cell(f"not everything succeeded; {done}", Style.BAD)
 
 
-def _troubles(source: SourceReport, config: str) -> Iterator[Line]:
+def _troubles(source: SourceReport, config: str, verbose: bool) -> Iterator[Line]:
     name = source_name(source)
     yield from failed_lines(name, source.failed)
     yield from _failed_units(source, config)
@@ -136,7 +147,7 @@ def _troubles(source: SourceReport, config: str) -> Iterator[Line]:
         fields = count(len(source.unknown_fields), "field")
         most = ", ".join(islice(source.unknown_fields, FIELDS_SHOWN))
         yield line(f"{name}: {fields} without a column, e.g. {most}", label="note")
-    for reason, skipped in source.skipped:
+    for reason, skipped in ((reason, number) for reason, number in source.skipped if verbose or reason not in NORMAL):
         what = "left to another active run" if reason == "another_run" else f"{skipped:,} skipped: {reason}"
         yield line(f"{name}: {what}", label="note")
     if source.error:

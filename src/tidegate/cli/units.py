@@ -10,7 +10,7 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Confirmation, Invocation
-from tidegate.cli.options import Group, confirm_options, limit_option, target, with_json
+from tidegate.cli.options import Group, at_option, confirm_options, limit_option, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
@@ -58,12 +58,14 @@ def units() -> None:
         "tidegate units list pipelines.yml -p responses",
         "tidegate units list pipelines.yml -p responses --failed --json",
         "tidegate units list pipelines.yml -p responses --partition 2026-02-01",
+        "tidegate units list pipelines.yml -p responses --at 2026-03-02T06:00:00Z",
     ],
 )
 @target(source="all")
 @_names_option
 @_partition_option
 @click.option("--failed", is_flag=True, help="Only units that failed or are retired.")
+@at_option("List as if it were then.")
 @limit_option(50)
 @with_json
 def list_units(invocation: Invocation, /, **given: Any) -> None:
@@ -83,13 +85,16 @@ def list_units(invocation: Invocation, /, **given: Any) -> None:
 )
 @target(source="one")
 @click.option("--unit", "name", metavar="UNIT", default="", help="The unit; omit it for a source without units.")
+@at_option("Show as if it were then.")
 @with_json
-def show_unit(invocation: Invocation, config: Path, pipeline: str, source: str | None, name: str) -> None:
+def show_unit(
+    invocation: Invocation, /, config: Path, pipeline: str, source: str | None, name: str, **when: Any
+) -> None:
     """Show one unit, partition by partition.
 
     What was read of it, what would run now and why, and why it failed.
     """
-    invocation.give(tidegate.unit(config, pipeline, name, source), render_unit)
+    invocation.give(tidegate.unit(config, pipeline, name, source, **when), render_unit)
 
 
 @units.command(

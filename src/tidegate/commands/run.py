@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from datetime import UTC, datetime
 
 from tidegate.commands.setup import Config, Mode, bound_files, load, pipelines_of, spark_engine
+from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, Notice, ignore
+from tidegate.protocol.position import utc_now
 from tidegate.reports.run import RunReport
 from tidegate.runs.engine import Engine
 from tidegate.runs.loop import Loop, stops_on_signals
@@ -21,6 +24,7 @@ def run(
     emit: Emit = ignore,
     stop: threading.Event | None = None,
     accept_new_partitions: bool = False,
+    now: datetime | None = None,
 ) -> RunReport:
     """Read what is new into the tables; ``mode="continuous"`` polls until ``stop`` is set or a signal comes.
 
@@ -28,7 +32,9 @@ def run(
     wrong raises. Uses the Spark session that is active in this process, or starts one when the first file is
     to be read and stops it at the end. A continuous run serves metrics and health where ``metrics.enabled`` says so.
     ``accept_new_partitions``: work units may be cut in another way than those that were read, which count as read.
+    ``now``: plan one pass as if it were then; :class:`ConfigError` for a moment to come, and in a continuous run.
     """
+    _check_moment(now, mode)
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)
     columns = [
@@ -38,7 +44,18 @@ def run(
         _watch(project, pipeline, mode, emit) as told,
         spark_engine(project.spark, told, flag, lambda: bound_files(project, pipeline), columns) as engine,
     ):
-        return run_on(project, pipeline, mode, told, flag, engine, accept_new_partitions=accept_new_partitions)
+        return run_on(project, pipeline, mode, told, flag, engine, accept_new_partitions=accept_new_partitions, now=now)
+
+
+def _check_moment(now: datetime | None, mode: Mode) -> None:
+    """Refuse a moment to come: what arrives until then would count as read."""
+    if now is not None and mode == "continuous":
+        raise ConfigError(("a continuous run follows the clock; allowed: a single run at another time",))
+    if now is not None and now > datetime.now(UTC):
+        problem = (
+            f"a run cannot be at {now.isoformat()}, which is yet to come: what arrives until then would count as read"
+        )
+        raise ConfigError((f"{problem}; allowed: a moment in the past (`tidegate plan --at` takes any)",))
 
 
 def _watch(
@@ -61,12 +78,14 @@ def run_on(
     engine: Engine,
     *,
     accept_new_partitions: bool = False,
+    now: datetime | None = None,
 ) -> RunReport:
     """Run the pipelines of a project on an engine that is there already; the notices of the project are told first."""
     for notice in project.notices:
         emit(Notice("", "", notice))
+    clock = utc_now if now is None else lambda: now
     width = project.spark.parallelism
-    running = Loop(project, engine, width, emit, stop, accept_new_partitions=accept_new_partitions)
+    running = Loop(project, engine, width, emit, stop, clock, accept_new_partitions=accept_new_partitions)
     chosen = pipelines_of(project, pipeline)
     with stops_on_signals(stop):
         if mode == "continuous":

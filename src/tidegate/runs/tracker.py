@@ -62,9 +62,9 @@ class Summary:
 class Backlog:
     """What waits above a state; ``behind`` is None where only a run can tell.
 
-    Without ``complete`` there may be more. ``sealed`` is how many old folders or files were passed over, None where that
-    was not seen. ``notes`` are for a person to look at, ``remarks`` say what is not looked
-    for. ``pending_units`` are staged and wait for their commit. ``empty`` says that the source holds no file at all.
+    Without ``complete`` there may be more. ``sealed`` is how many old folders or files were passed over, None where
+    that was not seen. ``notes`` are for a person to look at, ``remarks`` say what is not looked for.
+    ``pending_units`` are staged and wait for their commit. ``empty`` says that the source holds no file at all.
     """
 
     files: int = 0

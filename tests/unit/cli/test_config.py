@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from tidegate import load
@@ -57,8 +58,14 @@ def test_the_canonical_form_is_yaml_with_defaults_and_is_printed_alone() -> None
     assert (result.exit_code, result.stderr) == (0, "")
 
 
-def test_the_schema_of_configurations_is_json() -> None:
-    assert "pipelines" in document(invoke("config", "schema"))["properties"]
+def test_the_canonical_form_is_json_when_asked() -> None:
+    found = document(invoke("config", "show", "t.yml", "--json"))
+    assert found == yaml.safe_load(invoke("config", "show", "t.yml").stdout)
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_the_schema_of_configurations_is_json(more: tuple[str, ...]) -> None:
+    assert "pipelines" in document(invoke("config", "schema", *more))["properties"]
 
 
 def imported(*arguments: str) -> Result:

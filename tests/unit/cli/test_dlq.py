@@ -75,3 +75,11 @@ def test_a_list_that_was_cut_says_so() -> None:
 def test_a_letter_of_two_lines_is_shown_on_two_lines() -> None:
     letter = replace(standin.LETTERS[0], text="id,price\n2,abc")
     assert [line.strip() for line in plain(render_letter("1f", [letter]))][-2:] == ["id,price", "2,abc"]
+
+
+def test_dlq_retry_can_only_look_and_takes_yes() -> None:
+    api = StandIn()
+    assert "1f0c6f6b0c2d4e5a" in invoke("dlq", "retry", "t.yml", "-p", "events", "--dry-run", api=api).stdout
+    assert [name for name, _ in api.calls] == ["list_letters"]
+    invoke("dlq", "retry", "t.yml", "-p", "events", "--yes", api=api)
+    assert api.calls[-1][0] == "retry_letters"

@@ -74,20 +74,24 @@ def test_debug_shows_the_traceback_wherever_it_stands(arguments: tuple[str, ...]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "message", "remedy"),
     [
-        (("plan",), "Missing argument 'CONFIG'"),
-        (("plan", "t.yml", "--jsn"), "--jsn"),
-        (("nonsense",), "nonsense"),
-        (("run", "t.yml", "--once", "--continuous"), "--once and --continuous exclude each other"),
-        (("status", "t.yml", "--log-level", "loud"), "loud"),
+        (("plan",), "Missing argument 'CONFIG'", "for example: tidegate plan pipelines.yml"),
+        (("plan", "t.yml", "--jsn"), "--jsn", "for example: tidegate plan pipelines.yml"),
+        (("nonsense",), "nonsense", "the commands are setup, demo, "),
+        (("runn",), "runn", "did you mean 'run'?"),
+        (("dlq", "discrd"), "discrd", "did you mean 'discard'?"),
+        (("run", "t.yml", "--once", "--continuous"), "--once and --continuous exclude", "for example: tidegate run "),
+        (("status", "t.yml", "--log-level", "loud"), "loud", "for example: tidegate status pipelines.yml"),
     ],
 )
-def test_wrong_usage_names_what_is_wrong_and_where_to_look(arguments: tuple[str, ...], message: str) -> None:
+def test_wrong_usage_names_what_is_wrong_and_how_it_is_right(
+    arguments: tuple[str, ...], message: str, remedy: str
+) -> None:
     api = StandIn()
     result = invoke(*arguments, api=api)
     assert message in result.stderr.splitlines()[0]
-    assert result.stderr.splitlines()[-1].startswith("remedy: see tidegate")
+    assert result.stderr.splitlines()[-1].startswith(f"remedy: {remedy}")
     assert (result.exit_code, api.calls) == (2, [])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ CONFIG = {"config": Path("t.yml")}
         (("run", "t.yml"), ("run", CONFIG)),
         (("run", "t.yml", "--once"), ("run", CONFIG)),
         (("run", "t.yml", "-p", "e", "--continuous"), ("run", {**CONFIG, "pipeline": "e", "mode": "continuous"})),
+        (("run", "t.yml", "--at", "2026-03-02"), ("run", {**CONFIG, "now": datetime(2026, 3, 2, tzinfo=UTC)})),
         (("run", "t.yml", "--accept-new-partitions"), ("run", {**CONFIG, "accept_new_partitions": True})),
     ],
 )
@@ -69,17 +71,26 @@ def test_a_continuous_run_that_was_stopped_and_lost_nothing_ends_with_0() -> Non
     assert invoke("run", "t.yml", "--continuous", api=StandIn(stops=True)).exit_code == 0
 
 
-def test_a_run_shows_numbers_watermarks_and_what_was_skipped() -> None:
+def test_a_run_shows_numbers_and_what_was_skipped() -> None:
     shown = text(render_run(standin.REPORT))
+    assert standin.MARK not in shown
     for part in (
         "480",
         "1.0 GiB",
         "1,200,000",
-        standin.MARK,
         "2 skipped: duplicate",
         "1,200,000 rows in 10 s",
     ):
         assert part in shown
+
+
+def test_what_is_normal_is_told_to_who_asks_for_it() -> None:
+    source = replace(ASIA, skipped=(("already read", 7), ("failed too often, goes to the dead letters", 1)))
+    report = RunReport((source,), ok=True, seconds=1)
+    assert "already read" not in text(render_run(report))
+    assert "1 skipped: failed too often" in text(render_run(report))
+    assert "7 skipped: already read" in text(render_run(report, verbose=True))
+    assert f"watermark of events/asia  {standin.MARK}" in text(render_run(report, verbose=True))
 
 
 def test_a_run_that_failed_says_so_and_names_the_error() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tidegate.specs.project import ProjectSpec
 from unit.cli import standin
 from unit.cli.standin import StandIn, invoke
 
+MARCH = datetime(2026, 3, 2, tzinfo=UTC)
 START = ("t.yml", "-p", "events")
 EVENTS = {"config": Path("t.yml"), "pipeline": "events"}
 
@@ -35,6 +37,8 @@ EVENTS = {"config": Path("t.yml"), "pipeline": "events"}
             ("units", {**EVENTS, "source": "asia", "names": ("a", "b"), "failed": True, "limit": 0}),
         ),
         (("units", "show", *START, "--unit", "a"), ("unit", {**EVENTS, "name": "a"})),
+        (("units", "show", *START, "--at", "2026-03-02"), ("unit", {**EVENTS, "name": "", "now": MARCH})),
+        (("units", "list", *START, "--at", "2026-03-02"), ("units", {**EVENTS, "now": MARCH})),
         (("units", "retry", *START, "--failed", "--yes"), ("retry_units", EVENTS)),
         (
             ("units", "reset", *START, "--unit", "a", "--partition", "2020-01-01", "--dry-run"),

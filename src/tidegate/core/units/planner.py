@@ -448,7 +448,7 @@ def _notes(source: UnitSource, pieces: Cut) -> Iterator[str]:
     zone = zone_named(source.timezone)
     if pieces.start >= pieces.end:
         yield (
-            f"warning: the range is empty: it begins at {iso(pieces.start, zone)} and ends at {iso(pieces.end, zone)} "
+            f"the range is empty: it begins at {iso(pieces.start, zone)} and ends at {iso(pieces.end, zone)} "
             f"({source.timezone}); there is nothing to read"
         )
 

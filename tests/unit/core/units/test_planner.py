@@ -213,7 +213,7 @@ def test_an_empty_range_is_told() -> None:
     plan = planned(time_source("2020-03-01", "P0D", "monthly"), "2020-02-21")
     assert (plan.count, plan.partitions) == (0, ())
     assert plan.notes == (
-        "warning: the range is empty: it begins at 2020-03-01 and ends at 2020-02-21 (UTC); there is nothing to read",
+        "the range is empty: it begins at 2020-03-01 and ends at 2020-02-21 (UTC); there is nothing to read",
     )
 
 
