@@ -42,6 +42,7 @@ READERS = {
     "csv": f"read_csv('FILE', header = true, columns = {COLUMNS})",
     "parquet": "read_parquet('FILE')",
     "json": f"read_json('FILE', format = 'array', columns = {COLUMNS})",
+    "ndjson": f"read_json('FILE', format = 'newline_delimited', columns = {COLUMNS})",
 }
 SPARK_COLUMNS = "id bigint, ts timestamp, event string, price double, amount decimal(12,2), ok boolean"
 
@@ -65,11 +66,14 @@ def table(records: int) -> pa.Table:
 def write(folder: Path, records: int) -> dict[str, Path]:
     """The same records as a file of each format."""
     found = table(records)
-    paths = {name: folder / f"events.{name}" for name in ("csv", "parquet", "json", "avro")}
+    paths = {name: folder / f"events.{name}" for name in ("csv", "parquet", "json", "ndjson", "avro")}
     pq.write_table(found, paths["parquet"])
     pv.write_csv(found, paths["csv"])
     connection = duckdb.connect()
-    connection.sql(f"copy (from '{paths['parquet']}') to '{paths['json']}' (format json, array true)")
+    iso = f"select * replace (strftime(ts, '%Y-%m-%dT%H:%M:%S.%fZ') as ts) from '{paths['parquet']}'"
+    connection.sql("set timezone = 'UTC'")
+    connection.sql(f"copy ({iso}) to '{paths['json']}' (format json, array true)")
+    connection.sql(f"copy ({iso}) to '{paths['ndjson']}' (format json)")
     _write_avro(found, paths["avro"])
     return paths
 
@@ -125,7 +129,9 @@ def spark_reader(folder: Path) -> Callable[[Path, str], None]:
             reader = reader.option("header", True)
         if format == "json":
             reader = reader.option("multiLine", True)
-        reader.format(format).load(str(path)).write.mode("overwrite").parquet(str(folder / "spark"))
+        reader.format("json" if format == "ndjson" else format).load(str(path)).write.mode("overwrite").parquet(
+            str(folder / "spark")
+        )
 
     return read
 

@@ -4,6 +4,7 @@
 //! strict line reader of Tidegate reads it, and has the reason where it is none. So there is one place that says why.
 
 mod array;
+mod avro;
 mod columns;
 mod cursor;
 mod names;
@@ -225,5 +226,6 @@ fn tidegate_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<LineReader>()?;
     module.add_class::<array::ArraySplitter>()?;
+    module.add_class::<avro::AvroReader>()?;
     module.add_function(wrap_pyfunction!(look_at_lines, module)?)
 }

@@ -2,6 +2,10 @@
 
 A union with null is a nullable value; one of whole numbers and fractions is the wider of them. Values of any other
 union are kept as JSON text, since no column type holds them all.
+
+The native reader reads blocks straight into columns, where it is installed and knows the types of the file. What it
+finds odd, and files of other types, are read by the library that makes Python values of each record; which of them read
+a record makes no difference to what comes out, as a law in ``tests/laws`` says.
 """
 
 from __future__ import annotations
@@ -26,9 +30,10 @@ from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError, TidegateError
 from tidegate.formats.columnar import MIXED, ColumnarFormat
 from tidegate.formats.files import LARGEST_WINDOW
-from tidegate.formats.json_decoder import Decoded
+from tidegate.formats.json_decoder import Decoded, array_of
 from tidegate.formats.port import check_start
 from tidegate.schema.names import avro_library
+from tidegate.schema.native import find_native
 from tidegate.schema.types import TIMESTAMP
 
 Shape = Callable[[Any], Any]
@@ -121,6 +126,90 @@ class AvroTypes:
         return MIXED, _text
 
 
+class _UnknownType(Exception):
+    """The native reader does not know a type."""
+
+
+_LOGICAL_PLANS: dict[tuple[str, str], tuple[str, int | None]] = {
+    ("date", "int"): ("date", None),
+    ("timestamp-millis", "long"): ("moment", 1000),
+    ("timestamp-micros", "long"): ("moment", 1),
+    ("local-timestamp-millis", "long"): ("moment", 1000),
+    ("local-timestamp-micros", "long"): ("moment", 1),
+    ("time-millis", "int"): ("time", 1000),
+    ("time-micros", "long"): ("time", 1),
+    ("uuid", "string"): ("uuid", None),
+}
+_DEEPEST, _MOST_VALUES = 32, 10_000
+
+Plan = tuple[str, int, Any]
+"""What a value is, which branch of its union is null (-1: none), and what is inside."""
+
+
+class _NativePlan:
+    """The schema of a file in the words of the native reader; raises :class:`_UnknownType`.
+
+    Each value must have a byte at least, so that a block cannot hold more of them than it has bytes.
+    """
+
+    def __init__(self) -> None:
+        self.values = 0
+        self._named: dict[str, Any] = {}
+
+    def of(self, schema: Any, depth: int = 0) -> Plan:
+        self.values += 1
+        if depth > _DEEPEST or self.values > _MOST_VALUES:
+            raise _UnknownType
+        if isinstance(schema, list):
+            return self._union(schema, depth)
+        if isinstance(schema, str):
+            if schema in _PRIMITIVES and schema != "null":
+                return schema, -1, None
+            if schema not in self._named:
+                raise _UnknownType
+            return self.of(self._named[schema], depth + 1)
+        kind = schema["type"]
+        if "logicalType" in schema:
+            return self._logical(schema, kind)
+        match kind:
+            case "record" | "error" if schema["fields"]:
+                found: Plan = "record", -1, [self.of(each["type"], depth + 1) for each in schema["fields"]]
+            case "enum":
+                found = "enum", -1, schema["symbols"]
+            case "fixed" if schema["size"] > 0:
+                found = "fixed", -1, schema["size"]
+            case "array":
+                return "array", -1, self.of(schema["items"], depth + 1)
+            case "map":
+                return "map", -1, self.of(schema["values"], depth + 1)
+            case str() if kind in _PRIMITIVES and kind != "null":
+                return kind, -1, None
+            case _:
+                raise _UnknownType
+        self._named[schema["name"]] = schema
+        return found
+
+    def _logical(self, schema: dict[str, Any], kind: str) -> Plan:
+        if schema["logicalType"] == "decimal" and kind in ("bytes", "fixed"):
+            precision, scale = schema["precision"], schema.get("scale", 0)
+            size = schema["size"] if kind == "fixed" else None
+            if 0 <= scale <= precision <= 38 and size != 0:
+                return "decimal", -1, (size, precision, scale)
+        if (schema["logicalType"], kind) not in _LOGICAL_PLANS:
+            raise _UnknownType
+        name, unit = _LOGICAL_PLANS[schema["logicalType"], kind]
+        return name, -1, unit
+
+    def _union(self, branches: list[Any], depth: int) -> Plan:
+        if len(branches) != 2 or branches.count("null") != 1:
+            raise _UnknownType
+        null = branches.index("null")
+        kind, inner_null, inner = self.of(branches[1 - null], depth + 1)
+        if inner_null >= 0:
+            raise _UnknownType
+        return kind, null, inner
+
+
 def _each(shape: Shape | None) -> Shape | None:
     if shape is None:
         return None
@@ -165,6 +254,9 @@ def _word(value: Any) -> Any:
 
 
 _ROWS = 8192
+_LARGEST_BATCH = 1_000_000
+"""Values that the native reader holds at most, null or not."""
+
 _MAGIC = b"Obj\x01"
 _CODEC = b"avro.codec"
 _MOST_EMPTY = 1_000_000
@@ -218,25 +310,32 @@ class PlainAvro:
         """How many bytes were read, which is all that the library asks besides reading."""
         return self._place
 
+    def blocks(self) -> Iterator[tuple[int, bytes]]:
+        """Records and content of each block behind the head."""
+        while (records := self._long(at_end=True)) is not None:
+            plain = self._decompress(self._sized("an Avro block"))
+            self._check("an Avro block unpacks to", len(plain))
+            if not 0 <= records <= max(len(plain), _MOST_EMPTY):
+                raise ValueError(f"{records} records in a block of {len(plain)} bytes")
+            if self._exactly(16) != self.sync:
+                raise ValueError("expected sync marker not found")
+            yield records, plain
+
     def _container(self) -> Iterator[bytes]:
         if self._exactly(len(_MAGIC)) != _MAGIC:
             raise ValueError("cannot read header - is it an avro file?")
         metadata = dict(self._metadata())
-        sync = self._exactly(16)
+        self.sync = self._exactly(16)
         codec = metadata.pop(_CODEC, b"null").decode("utf-8", "replace")
         decompress = _CODECS.get(codec)
         if decompress is None:
             raise ValueError(f"Unrecognized codec: {codec}")
+        self._decompress = decompress
         entries = b"".join(_bytes(key) + _bytes(value) for key, value in metadata.items())
-        yield _MAGIC + _long(len(metadata)) + entries + (_long(0) if metadata else b"") + sync
-        while (records := self._long(at_end=True)) is not None:
-            plain = decompress(self._sized("an Avro block"))
-            self._check("an Avro block unpacks to", len(plain))
-            if records > max(len(plain), _MOST_EMPTY):
-                raise ValueError(f"{records} records in a block of {len(plain)} bytes")
-            if self._exactly(16) != sync:
-                raise ValueError("expected sync marker not found")
-            yield _long(records) + _bytes(plain) + sync
+        self.head = _MAGIC + _long(len(metadata)) + entries + (_long(0) if metadata else b"") + self.sync
+        yield self.head
+        for records, plain in self.blocks():
+            yield _block(records, plain, self.sync)
 
     def _metadata(self) -> Iterator[tuple[bytes, bytes]]:
         while (count := self._long()) != 0:
@@ -305,6 +404,10 @@ def _bytes(value: bytes) -> bytes:
     return _long(len(value)) + value
 
 
+def _block(records: int, plain: bytes, sync: bytes) -> bytes:
+    return _long(records) + _bytes(plain) + sync
+
+
 def _snappy(data: bytes) -> bytes:
     """A block of snappy, whose checksum stands behind it and whose plain size before it."""
     import cramjam
@@ -337,28 +440,64 @@ class AvroFile:
         self._path = path
         self.records = 0
         with self._naming_file():
-            self._blocks = avro_library().block_reader(PlainAvro(raw, path))
-            kind, self._shape = AvroTypes().of(self._blocks.writer_schema)
+            self._plain = PlainAvro(raw, path)
+            self._library = avro_library().block_reader(self._plain)
+            kind, self._shape = AvroTypes().of(self._library.writer_schema)
         if not pa.types.is_struct(kind):
             raise SourceError(f"{path}: its schema is not a record", "write the file with a record schema")
         self._type = kind
         self.schema = pa.schema(list(kind))
+        self._native = _native_reader(self._library.writer_schema)
 
     def batches(self, start: int = 0) -> Iterator[pa.RecordBatch]:
         """The records from ``start`` on, some thousands at a time."""
+        if self._native is not None:
+            yield from self._natively(start, *self._native)
+            return
+        for block, skip in self._behind(start, self._library, lambda block: int(block.num_records)):
+            yield from self._of_block(block, skip)
+
+    def _behind(self, start: int, blocks: Iterator[Any], records_of: Callable[[Any], int]) -> Iterator[tuple[Any, int]]:
+        """Each block with a record behind ``start``, and how many of its records lie before."""
         while True:
             with self._naming_file():
-                block = next(self._blocks, None)
+                block = next(blocks, None)
             if block is None:
                 return
-            before, self.records = self.records, self.records + block.num_records
+            before, self.records = self.records, self.records + records_of(block)
             if self.records > start:
-                records = iter(block)
-                with self._naming_file():
-                    list(islice(records, max(start - before, 0)))
-                yield from self._of_block(records)
+                yield block, max(start - before, 0)
 
-    def _of_block(self, records: Iterator[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    def _natively(self, start: int, reader: Any, most: int) -> Iterator[pa.RecordBatch]:
+        """Blocks together, until there are ``most`` records or some megabytes."""
+        held = 0
+        for (records, plain), skip in self._behind(start, self._plain.blocks(), lambda block: int(block[0])):
+            done = at = 0
+            good = True
+            while good and done < records:
+                count, at, good = reader.read(plain, at, min(records - done, most - held))
+                done, held = done + count, held + count
+                if skip or done < records or held >= most:
+                    batch, held = self._finished(reader), 0
+                    skipped = min(skip, batch.num_rows)
+                    skip -= skipped
+                    if skipped < batch.num_rows:
+                        yield batch.slice(skipped)
+            if not good:
+                with self._naming_file():
+                    alone = io.BytesIO(self._plain.head + _block(records, plain, self._plain.sync))
+                    block = next(avro_library().block_reader(alone))
+                yield from self._of_block(block, skip + done)
+        if held:
+            yield self._finished(reader)
+
+    def _finished(self, reader: Any) -> pa.RecordBatch:
+        _, columns = reader.finish()
+        arrays = [array_of(each.type, parts) for each, parts in zip(self.schema, columns, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _of_block(self, block: Iterable[dict[str, Any]], skip: int) -> Iterator[pa.RecordBatch]:
+        records = islice(block, skip, None)
         while True:
             with self._naming_file():
                 found = list(islice(records, _ROWS))
@@ -378,3 +517,14 @@ class AvroFile:
             raise
         except Exception as error:
             raise SourceError(f"{self._path}: not a whole Avro file ({error})", "write the file again") from error
+
+
+def _native_reader(schema: Any) -> tuple[Any, int] | None:
+    """A native reader of records of a schema, and how many it may hold; None where there is none for it."""
+    reader = getattr(find_native(), "AvroReader", None)
+    plan = _NativePlan()
+    try:
+        _, _, fields = plan.of(schema)
+    except _UnknownType:
+        return None
+    return None if reader is None else (reader(fields), max(_LARGEST_BATCH // plan.values, 64))

@@ -1,7 +1,8 @@
 """The native reader of JSON: whether it is there.
 
-``tidegate-native`` is a package of its own, compiled from ``native/``. It reads lines of JSON, looks at samples and
-splits arrays. Without it, or with ``TIDEGATE_NATIVE=0``, code in Python does the same, far slower.
+``tidegate-native`` is a package of its own, compiled from ``native/``. It reads lines of JSON, looks at samples,
+splits arrays and reads blocks of Avro. Without it, or with ``TIDEGATE_NATIVE=0``, code in Python does the same, far
+slower.
 """
 
 from __future__ import annotations
