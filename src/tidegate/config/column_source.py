@@ -1,7 +1,4 @@
-"""Column sources, whose position is the greatest values of their columns: what all have, tables, functions, databases.
-
-APIs are in ``http``.
-"""
+"""Column sources: the keys they share; tables, functions and databases as sources. APIs are in ``http``."""
 
 from __future__ import annotations
 
@@ -65,7 +62,7 @@ def lag(value: object) -> timedelta | None:
 
 
 def operator(value: object) -> str:
-    """``>``, ``>=`` or a function that says which."""
+    """``>``, ``>=``, or a function that returns one of them."""
     word = value.strip() if isinstance(value, Scalar) else ""
     if ":" in word:
         return v.function(value)
@@ -102,7 +99,7 @@ class LookBackModel(Model):
     timezone: v.Zone | None = entry("Where months begin, for closing_day; UTC when unset.", None)
 
     def backward_keys(self) -> dict[str, object]:
-        """What the block says of look-back: only the keys it has."""
+        """The look-back keys that the block sets."""
         given = self.model_dump(include=set(LookBackModel.model_fields) - {"timezone"}, exclude_none=True)
         return {key: value for key, value in given.items() if value != {}}
 
@@ -174,7 +171,7 @@ class ColumnSourceModel(LookBackModel):
     )
 
     def source(self, name: str, context: Context, sink: SinkSpec) -> ColumnSource:
-        """The source with its look-back as a whole, or the connection's where it has none."""
+        """The source. Without a look-back of its own it takes its connection's."""
         connection = getattr(self, "connection", None)
         above: LookBackModel | None = context.connections[connection].configure if connection else None
         zones = (self.timezone, self.configure.timezone, above.timezone if above else None)
@@ -191,7 +188,7 @@ class ColumnSourceModel(LookBackModel):
 
     @classmethod
     def show_source(cls, source: ColumnSource) -> dict[str, Any]:
-        """The source with every key of its kind; those of watermarks only where there are some."""
+        """Every key of this type of source; watermark keys only if it has watermark columns."""
         given = {
             "safety_lag": duration(source.safety_lag),
             "future_tolerance": duration(source.future_tolerance),
@@ -205,7 +202,7 @@ class ColumnSourceModel(LookBackModel):
     @classmethod
     @abstractmethod
     def show_read(cls, read: Any) -> dict[str, Any]:
-        """What is read, in the words of the file."""
+        """What is read, as keys of the file."""
 
 
 class TableSourceModel(ColumnSourceModel):
@@ -262,7 +259,7 @@ class PythonSourceModel(FunctionModel, ColumnSourceModel):
 
 
 def column_source_problems(source: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:
-    """Problems of one column source, whatever it reads; ``declared`` is type by column."""
+    """Problems of one column source of any type; ``declared`` maps columns to types."""
     kind = str(source.text("type"))
     for key, kinds in kinds_of(TableSourceModel).items() if kind in TABLES else ():
         if source.has(key) and kind not in kinds.allowed:
@@ -279,7 +276,7 @@ def column_source_problems(source: Spot, declared: Mapping[str, str]) -> Iterato
 
 
 def _configure_problems(source: Spot, kind: str) -> Iterator[Problem]:
-    """Keys that stand both in ``configure`` and beside it, and keys of requests where none are sent."""
+    """Keys given twice, in ``configure`` and beside it; request keys on a source that sends no requests."""
     for key, node in source.below("configure").block.items():
         if node is not None and source.has(key):
             yield source.problem("given on the source too; allowed: one of them", "configure", key)
@@ -289,7 +286,7 @@ def _configure_problems(source: Spot, kind: str) -> Iterator[Problem]:
 
 
 def _look_back_problems(source: Spot, kinds: Mapping[str, str]) -> Iterator[Problem]:
-    """A look-back of days on a number, and of a number on times, where the types are declared."""
+    """Look-back in days on a number column, or by a number on a time column, if the types are declared."""
     found = backward(source)
     for column, kind in kinds.items():
         fits = [key for key in found.keys if (key == "value") == (kind not in TIMES)]
@@ -301,7 +298,7 @@ def _look_back_problems(source: Spot, kinds: Mapping[str, str]) -> Iterator[Prob
 
 
 def _lag_problems(source: Spot, kinds: Mapping[str, str]) -> Iterator[Problem]:
-    """A safety lag where no watermark column holds times, where the types are declared."""
+    """A safety lag although no watermark column holds times, if the types are declared."""
     given = str(source.text("safety_lag") or "none").strip().lower() != "none"
     if given and kinds and all(kinds.values()) and not any(kind in TIMES for kind in kinds.values()):
         found = ", ".join(f"{column!r}, which is of type {kind}" for column, kind in kinds.items())
@@ -314,7 +311,7 @@ def _is_number_or_time(kind: str) -> bool:
 
 
 def rows_problems(pipeline: Spot) -> Iterator[Problem]:
-    """Parts of a pipeline that belong to files."""
+    """Pipeline keys that only file sources support."""
     if pipeline.text("delivery") == "staged":
         yield pipeline.problem("staged, and its sources are no files; allowed: direct", "delivery")
     if pipeline.below("schema").has("rescued"):
@@ -333,14 +330,14 @@ def rows_problems(pipeline: Spot) -> Iterator[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """The look-back of a source: the keys that are above zero, and where in the file it is."""
+    """The look-back of a source: its keys above zero, and their place in the file."""
 
     keys: tuple[str, ...]
     place: Loc
 
 
 def backward(source: Spot) -> Backward:
-    """By the source's own look-back, on itself and in its ``configure``, else by its connection's."""
+    """The look-back of the source, directly or in its ``configure``; otherwise the connection's."""
     own = _backward_places(source, source.below("configure"))
     if own:
         return Backward(_above_zero(source.root, own), own[next(iter(own))])
@@ -475,7 +472,7 @@ class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
 
 
 def with_path(url: str, form: str, absolute: Absolute) -> str:
-    """``url`` with the relative path of a file in it made absolute; ``form`` has what is before it and the path."""
+    """``url`` with its relative file path made absolute; ``form`` matches the text before the path, then the path."""
     found = re.fullmatch(form, url)
     return found[1] + _path(found[2], absolute) if found else url
 
@@ -485,7 +482,7 @@ def _path(written: str, absolute: Absolute) -> str:
 
 
 def table_or_query_problems(source: Spot) -> Iterator[Problem]:
-    """Both or none of the two ways to say what is read of a database."""
+    """``table`` and ``query`` both given, or neither."""
     yield from source.both("query", "table")
     if not source.has("table") and not source.has("query"):
         yield source.problem("neither 'table' nor 'query' is given")

@@ -44,7 +44,7 @@ _YES = ("true", "yes", "on")
 
 
 class Scalar(str):
-    """One value as text, with variables put in; ``raw`` is what the file says, the only form ever shown."""
+    """One value as text, with variables replaced; ``raw`` is the text of the file, the only form ever shown."""
 
     __slots__ = ("broken", "line", "quoted", "raw")
     raw: str
@@ -53,7 +53,7 @@ class Scalar(str):
     quoted: bool
 
     def __new__(cls, value: str, raw: str, line: int, *, broken: bool = False, quoted: bool = False) -> Self:
-        """``broken``: a variable is missing, which is reported already; the value means nothing."""
+        """``broken``: a variable is missing and already reported; the value is meaningless."""
         made = super().__new__(cls, value)
         made.raw, made.line, made.broken, made.quoted = raw, line, broken, quoted
         return made
@@ -76,7 +76,7 @@ class Items(list[Node]):
 
 
 class Block(dict[str, Node]):
-    """A mapping that knows the line of each key, and its name in the file if that was another one."""
+    """A mapping that remembers the line of each key, and its name in the file if that differs."""
 
     __slots__ = ("line", "lines", "written")
 
@@ -87,7 +87,7 @@ class Block(dict[str, Node]):
         self.written: dict[str, str] = {}
 
     def put(self, key: str, node: Node, line: int, written: str | None = None) -> None:
-        """Set ``key``; ``written`` is its name in the file, empty where the file has no such level."""
+        """Set ``key``; ``written`` is its name in the file, empty if the file lacks this level."""
         self[key] = node
         self.lines[key] = line
         if written is not None:
@@ -99,7 +99,7 @@ class Block(dict[str, Node]):
             part.pop(key, None)
 
     def copy(self) -> Block:
-        """The same entries in a new block; what they hold is shared."""
+        """A shallow copy."""
         made = Block(self.line)
         made.update(self)
         made.lines.update(self.lines)
@@ -112,7 +112,7 @@ class Block(dict[str, Node]):
         return below if isinstance(below, Block) else Block(self.line)
 
     def blocks(self, key: str) -> Iterator[tuple[str, Block]]:
-        """The named blocks below ``key``; nothing where the shape is another one."""
+        """The named blocks below ``key``; nothing if it holds anything else."""
         return ((name, node) for name, node in self.block(key).items() if isinstance(node, Block))
 
     def text(self, key: str) -> Scalar | None:
@@ -165,7 +165,7 @@ def path_of(root: Block, loc: Loc) -> str:
 
 
 def problem(root: Block, loc: Loc, text: str) -> Problem:
-    """The problem ``text`` of what stands at ``loc``."""
+    """A problem with the value at ``loc``."""
     return Problem(line_of(root, loc), path_of(root, loc), text)
 
 
@@ -186,7 +186,7 @@ def _hidden(part: str | int) -> bool:
 
 
 def words(node: Node) -> list[Scalar]:
-    """The texts of a list; a single one stands for itself."""
+    """The texts of a list; a single text counts as a list of one."""
     return [item for item in (node if isinstance(node, Items) else [node]) if isinstance(item, Scalar)]
 
 
@@ -209,11 +209,11 @@ class Spot:
             yield name, Spot(self.root, (*self.loc, key, name), block)
 
     def get(self, key: str) -> Node:
-        """What stands at ``key``."""
+        """The value at ``key``."""
         return self.block.get(key)
 
     def both(self, key: str, other: str) -> Iterator[Problem]:
-        """``key`` where ``other`` is given too, of which one is allowed."""
+        """A problem if both ``key`` and ``other`` are given."""
         if self.has(key) and self.has(other):
             yield self.problem(f"given beside {other!r}; allowed: one of them", key)
 
@@ -226,7 +226,7 @@ class Spot:
         return self.block.text(key)
 
     def words(self, key: str) -> list[Scalar]:
-        """The texts at ``key``; a single one stands for itself."""
+        """The texts at ``key``; a single text counts as a list of one."""
         return words(self.block.get(key))
 
     def is_on(self, key: str) -> bool:
@@ -234,16 +234,16 @@ class Spot:
         return str(self.text(key) or "").strip().lower() in _YES
 
     def problem(self, text: str, *path: str | int) -> Problem:
-        """The problem ``text`` of what is here, or of what stands at ``path`` below."""
+        """A problem with this block, or with the value at ``path`` below it."""
         return problem(self.root, (*self.loc, *path), text)
 
     def path(self, *keys: str) -> str:
-        """The place in the words of the file."""
+        """The place, as the file names it."""
         return path_of(self.root, (*self.loc, *keys))
 
 
 def parse(text: str, env: Mapping[str, str]) -> tuple[Block | None, list[Problem]]:
-    """The tree of ``text`` with variables put in; None where the problems leave nothing to look at."""
+    """The tree of ``text`` with variables replaced; None if the text cannot be parsed."""
     builder = _Builder(env)
     if not _encodable(text):
         return None, [Problem(1, "", "not valid text; allowed: text that UTF-8 can hold")]
@@ -266,7 +266,7 @@ def parse(text: str, env: Mapping[str, str]) -> tuple[Block | None, list[Problem
 
 
 class _Unusable(Exception):
-    """The file cannot be read further."""
+    """Parsing cannot continue."""
 
     def __init__(self, line: int, text: str) -> None:
         super().__init__(line, text)
@@ -280,7 +280,7 @@ def _line_of_error(exc: yaml.YAMLError) -> int:
 
 
 def _wording(exc: yaml.YAMLError) -> str:
-    """The parser's words without anything it quotes from the file."""
+    """The parser's message without its quotes from the file."""
     words = getattr(exc, "problem", None) or getattr(exc, "reason", None) or "unreadable"
     return re.sub(r"(['\"])(?!<)[^'\"\s]{2,}\1", "…", str(words))
 
@@ -386,7 +386,7 @@ class _Builder:
         return block
 
     def _merge(self, block: Block, node: Node, end: ev.Event) -> None:
-        """``<<: *defaults``: entries that the block does not have itself."""
+        """``<<: *defaults``: adds the entries that the block lacks."""
         for other in node if isinstance(node, Items) else [node]:
             if not isinstance(other, Block):
                 raise _Unusable(_line(end), "'<<' takes a mapping, usually an alias like *defaults")

@@ -60,7 +60,7 @@ ALLOWED = "allowed: %Y %m %d %H %F %%"
 
 
 def cells(value: object) -> tuple[str, ...]:
-    """A list of texts, which may be empty ones; a single one stands for itself."""
+    """A list of texts, some possibly empty; a single text counts as a list of one."""
     items = value if isinstance(value, Items) else [value]
     if not all(isinstance(item, Scalar) for item in items):
         raise refusal("must be a list of texts", "put words such as NULL in quotes")
@@ -82,7 +82,7 @@ def character_or_none(value: object) -> str:
 
 
 def globs(value: object) -> tuple[str, ...]:
-    """A list of globs; a single one stands for itself."""
+    """A list of globs; a single glob counts as a list of one."""
     texts(value)
     return tuple(glob(item) for item in (value if isinstance(value, Items) else [value]))
 
@@ -141,12 +141,12 @@ class CsvModel(Model):
     encoding: Literal["utf-8"] = entry("How text is encoded.", "utf-8")
 
     def build(self) -> CsvOptions:
-        """The options; a quote of none is no quote."""
+        """The options; ``none`` turns quoting off."""
         return fill(CsvOptions, self, quote=None if self.quote == "none" else self.quote)
 
     @classmethod
     def show(cls, spec: CsvOptions) -> dict[str, Any]:
-        """Every key; without quotes there is a word."""
+        """Every key; ``none`` if quoting is off."""
         return dump(cls, spec, given={"quote": spec.quote or "none"})
 
 
@@ -230,7 +230,7 @@ class SourceModel(Model):
 
     @classmethod
     def show_source(cls, spec: PathSource) -> dict[str, Any]:
-        """The keys that mean something for the format and the tracking of the source."""
+        """The keys that apply to the format and the tracking of the source."""
         followed = spec.tracking is Tracking.WATERMARK
         left_out = {"csv"} if spec.format is not Format.CSV else set()
         left_out |= set() if followed else {"partition_filter", *WATERMARK_ONLY}
@@ -239,7 +239,7 @@ class SourceModel(Model):
 
 
 def format_problems(source: Spot) -> Iterator[Problem]:
-    """Keys that say something about another format than the source's."""
+    """Keys of another format than the source's."""
     kind, compression = str(source.text("format") or "ndjson"), source.text("compression")
     if kind in ("parquet", "avro") and compression not in (None, "auto", "none"):
         text = f"{kind} files are compressed inside, not as a whole; allowed: remove it"
@@ -258,7 +258,7 @@ def format_problems(source: Spot) -> Iterator[Problem]:
 
 
 def note_files(source: Spot, notes: Notes) -> None:
-    """What is said about watermarks where there are none."""
+    """Watermark keys on a source without a watermark."""
     if source.has("partition_filter"):
         text = "bounds the first run of watermarks, and this source has none; set use_watermark: true, or remove it"
         notes.add(source.problem(text, "partition_filter"), (*source.loc, "partition_filter"))
@@ -278,7 +278,7 @@ def fields_of(template: str) -> tuple[str, ...]:
 
 
 def directive_problem(template: str) -> str:
-    """What is wrong with a directive of ``template``; empty if nothing is."""
+    """The first unusable directive of ``template``, in words; empty if there is none."""
     for letter in _DIRECTIVE.findall(template):
         if letter in _REFUSED:
             return f"has %{letter} ({_REFUSED[letter]}), which names no period here; {ALLOWED}"

@@ -50,7 +50,7 @@ def http_url(value: object) -> str:
 
 
 def origins(value: object) -> tuple[str, ...]:
-    """Servers by scheme, host and port; a single one stands for itself."""
+    """Servers by scheme, host and port; a single server counts as a list of one."""
     found = []
     for each in texts(value):
         try:
@@ -74,7 +74,7 @@ def http_path(value: object) -> str:
 
 
 def place(value: object) -> str:
-    """The way to something in an answer: names with dots between them."""
+    """A path inside an answer: names joined by dots."""
     found = text(value).strip()
     if not _PATH.fullmatch(found):
         raise refusal("is not a path of names", "allowed: such as data, or paging.next")
@@ -82,7 +82,7 @@ def place(value: object) -> str:
 
 
 def params(value: object) -> dict[str, str]:
-    """Parameters of a request; a key that looks like a secret belongs into the credentials."""
+    """Parameters of a request; secrets belong in ``auth`` instead."""
     found = names_to_texts(value)
     for name in found:
         if looks_secret(name):
@@ -91,7 +91,7 @@ def params(value: object) -> dict[str, str]:
 
 
 def content_types(value: object) -> tuple[str, ...]:
-    """Content types without their parameters; a single one stands for itself."""
+    """Content types without their parameters; a single type counts as a list of one."""
     found = tuple(each.partition(";")[0].strip().lower() for each in texts(value))
     for each in found:
         if not re.fullmatch(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+", each):
@@ -100,7 +100,7 @@ def content_types(value: object) -> tuple[str, ...]:
 
 
 def json_object(value: object) -> dict[str, object]:
-    """An object of JSON; numbers and flags are those without quotes."""
+    """A JSON object; unquoted numbers and flags keep their types."""
     if not isinstance(value, Block):
         raise refusal("must be a mapping")
     found = _json(value)
@@ -226,7 +226,7 @@ class PaginationModel(Model):
 
     @classmethod
     def show(cls, spec: Pagination) -> dict[str, Any]:
-        """The keys that have a value, where there are pages."""
+        """The keys that are set, if there are pages."""
         if spec.kind is PaginationKind.NONE:
             return {"type": "none"}
         return {key: value for key, value in dump(cls, spec).items() if value is not None}
@@ -244,7 +244,7 @@ class RequestModel(Model):
     max_response_mb: v.Whole = entry("A larger answer is an error (MB of 1,048,576 bytes).", 512, ge=1, le=65_536)
 
     def request(self, name: str, context: Context, **given: Any) -> HttpRead:
-        """Requests to the server of the connection ``name``; ``given`` is what only the source knows."""
+        """Requests to the server of the connection ``name``; ``given`` comes from the source."""
         connection = context.connections[name]
         assert isinstance(connection, HttpConnectionModel)
         headers = Options({**connection.headers, **self.headers})
@@ -312,7 +312,7 @@ REQUEST_KEYS = (
 
 
 def show_request(model: type[Model], read: HttpRead) -> dict[str, Any]:
-    """What each request has, as far as ``model`` has keys for it."""
+    """The parts of a request for which ``model`` has keys."""
     about_post = ("body", "idempotent") if read.method == "GET" else ()
     keys = [key for key in REQUEST_KEYS if key in fields(model) and key not in about_post]
     body = _without_secrets(read.body) if read.body is not None else None
@@ -340,7 +340,7 @@ def _show(value: object) -> object:
 
 
 def connection_problems(connection: Spot) -> Iterator[Problem]:
-    """Problems of one HTTP connection; origins that no link would be followed to, although they are named."""
+    """Problems of one HTTP connection, such as allowed origins to which no link is ever followed."""
     if connection.has("auth"):
         yield from _kind_problems(connection.below("auth"), AuthModel)
     try:
@@ -369,7 +369,7 @@ def request_problems(source: Spot) -> Iterator[Problem]:
 
 
 def _kind_problems(block: Spot, model: type[Model]) -> Iterator[Problem]:
-    """Keys that the kind of a block needs and does not have, and keys of other kinds."""
+    """Keys that the kind of a block needs but lacks, and keys of other kinds."""
     kind = str(block.text("type") or "none")
     for key, kinds in kinds_of(model).items() if kind in choices(fields(model)["type"]) else ():
         if kind in kinds.needed and not block.has(key):
@@ -406,7 +406,7 @@ def _bound_problems(source: Spot, *, posts: bool) -> Iterator[Problem]:
 
 
 def declared_problems(source: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:
-    """Records of an API have the declared columns and no others."""
+    """Watermark columns of an API source that the schema does not declare."""
     for word in source.words("watermark_columns"):
         if declared and word not in declared:
             text = sentence(f"{word.raw!r} is not a declared column", nearest(word, declared))

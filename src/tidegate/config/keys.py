@@ -49,7 +49,7 @@ class Key:
 
 @cache
 def every_key() -> tuple[Key, ...]:
-    """Every key of the configuration, block by block; what kinds of sources share is named once."""
+    """Every key of the configuration, block by block; keys shared by several kinds of sources appear once."""
     return tuple({key.path: key for key in _below(ProjectModel, "")}.values())
 
 
@@ -113,7 +113,7 @@ def without_tags(loc: Loc) -> tuple[str | int, ...]:
 
 
 def accepted_at(loc: Loc) -> tuple[str, ...]:
-    """All words that are understood in the block at ``loc``: keys, old names, keys of later releases."""
+    """Every accepted word in the block at ``loc``: keys, old names, keys of later releases."""
     kind = kind_of(without_tags(loc))
     old = [alias.old.split(".")[-1] for alias in ALIASES if kind_of_alias(alias.old) == kind]
     old += MS_KEYS if kind == "source" else ()
@@ -139,7 +139,7 @@ def kind_of_alias(old: str) -> str:
 
 
 def describe(error: ValidationError, root: Block) -> Iterator[tuple[tuple[str | int, ...], Problem]]:
-    """Each complaint with its place; those about values whose variables are missing are left out."""
+    """Each of pydantic's errors with its place, except for values with missing variables."""
     for detail in error.errors(include_url=False, include_input=False):
         loc = _place(root, detail["loc"])
         node = find(root, loc)
@@ -148,7 +148,7 @@ def describe(error: ValidationError, root: Block) -> Iterator[tuple[tuple[str | 
 
 
 def _place(root: Block, loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """``loc`` without the marks for keys and kinds, and for short forms that a scalar stands for."""
+    """``loc`` without the marks that pydantic adds for keys, kinds and short forms."""
     if loc and loc[-1] == "[key]":
         return without_tags(loc[:-1])
     loc = without_tags(loc)
@@ -253,7 +253,7 @@ def _relax(block: Schema, model: type[Model]) -> None:
 
 
 def _kind(value: Schema) -> Schema:
-    """What a value is, without what is said about it."""
+    """The type part of a schema, without its description."""
     words = {"ge": "minimum", "le": "maximum"}
     named = {"propertyNames": {"pattern": f"^{NAME}$"}} if "minProperties" in value else {}
     about = ("title", "description", "default")
@@ -267,7 +267,7 @@ def _kind(value: Schema) -> Schema:
 
 
 def _takes_any_text(kind: Schema) -> bool:
-    """Whether a variable needs no word of its own: free text, lists of it, and blocks."""
+    """Whether ``${VAR}`` is already allowed: in free text, lists of text, and blocks."""
     if "$ref" in kind:
         return bool(kind["$ref"].endswith("Model"))
     return kind.get("type") in ("object", "array") or ("string" in kind.get("type", ()) and "const" not in kind)
@@ -292,7 +292,7 @@ def _add_alias_to(block: Schema, blocks: dict[str, Schema], alias: Alias) -> Non
 
 
 def _add_ms_keys(block: Schema, blocks: dict[str, Schema]) -> None:
-    """Names of properties files, for what they stand for or for JSON text."""
+    """Adds the names of properties files; each takes the value of its key, or JSON text."""
     for old, new in MS_KEYS.items():
         holder = blocks["WorkUnitModel"] if len(new) > 1 else block
         about = {"description": f"For {'.'.join(new)}: the name in properties files.", "deprecated": True}

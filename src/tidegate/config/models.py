@@ -77,7 +77,7 @@ class Model(BaseModel):
         return data | {key: value.strip() if isinstance(value, str) else "" for key, value in words.items()}
 
     def build(self) -> Any:
-        """The spec of a block that needs nothing but itself."""
+        """The spec of a block that depends on no other block."""
         assert self.spec is not None, type(self)
         return fill(self.spec, self)
 
@@ -89,7 +89,7 @@ class Model(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """The kinds of a block for which a key means something, and those that need it."""
+    """The kinds of a block that support a key, and those that require it."""
 
     allowed: tuple[str, ...]
     needed: tuple[str, ...]
@@ -123,7 +123,7 @@ def entry(
 
 
 def kinds_of(model: type[Model]) -> dict[str, Kinds]:
-    """The keys of a block that mean something for some of its kinds only."""
+    """The keys that only some kinds of a block support."""
     return {key: each for key, info in fields(model).items() for each in info.metadata if isinstance(each, Kinds)}
 
 
@@ -138,12 +138,12 @@ def old_names(model: type[Model]) -> dict[str, tuple[str, ...]]:
 
 
 def section(model: type[Model], description: str, **more: Any) -> Any:
-    """A key that holds a block of its own; all its defaults count where it is not given."""
+    """A key that holds a block; without it all defaults of the block apply."""
     return entry(description, model.model_construct, **more)
 
 
 def short_for(key: str) -> BeforeValidator:
-    """A scalar alone, where a block is due, is the value of its ``key``."""
+    """Accepts a scalar instead of a block, as the value of its ``key``."""
 
     def spell_out(value: object) -> object:
         if not isinstance(value, Scalar):
@@ -156,7 +156,7 @@ def short_for(key: str) -> BeforeValidator:
 
 
 class OfKind:
-    """A block that exists in several kinds, a union of models, of which only those that a file has are built."""
+    """A block of several kinds, a union of models. Only the models that a file uses are built."""
 
     def __init__(self, tag_of_block: Callable[[Any], str | None]) -> None:
         self._tag_of_block = tag_of_block
@@ -177,7 +177,7 @@ class OfKind:
 
 
 def tag_of(model: type[Model]) -> str:
-    """The tag of a kind: the first word of what stands for its name."""
+    """The tag of a kind: the first word of its placeholder name."""
     word = model.step.strip("<>").split()[0]
     return "files" if word == "source" else word
 
@@ -188,7 +188,7 @@ def fields(model: type[Model]) -> dict[str, FieldInfo]:
 
 
 def choices(info: FieldInfo) -> tuple[str, ...]:
-    """The words of a key that is one of a few."""
+    """The words that a key allows; empty if it is not a choice."""
     kind = get_args(info.annotation)[0] if get_origin(info.annotation) in (Union, UnionType) else info.annotation
     if any(isinstance(each, BeforeValidator) for each in info.metadata):
         return ()
@@ -225,7 +225,7 @@ def dump(
 ) -> dict[str, Any]:
     """``spec`` in the words of the file: the ``keys`` of ``model``, all of them if none are named.
 
-    ``given`` are values that the spec has in another form; a key with one possible word has that word.
+    ``given`` overrides values that the spec keeps in another form. A key with one allowed word gets that word.
     """
     found = dict(given or {})
     names = {info.alias or name: name for name, info in model.model_fields.items()}

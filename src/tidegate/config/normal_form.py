@@ -1,7 +1,7 @@
 """The tree of a file in its full form: short forms spelled out, old names replaced, the type of each source set.
 
-The file may use what the tables of this module have; nothing after it does. Each rename is relative to a pipeline. A
-file that has a pipeline's keys at its top and no ``pipelines:`` is one pipeline named after the file.
+Only files use the names in the tables of this module; later steps never see them. Each rename is relative to a
+pipeline. A file with a pipeline's keys at its top and no ``pipelines:`` is one pipeline, named after the file.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ UNIT_MARKS = ("watermark", "secondary_input", "work_unit")
 
 
 def normal_form(root: Block, stem: str, of_sources: Mapping[str, tuple[str, ...]]) -> tuple[Block, list[Problem]]:
-    """A copy of the file's tree with the names of today; ``stem`` names the pipeline of a short file.
+    """A copy of the tree with current names; ``stem`` names the pipeline of a short file.
 
     ``of_sources`` has the path of a key below a source for its old name.
     """
@@ -123,7 +123,7 @@ def _copy(pipeline: Block) -> Block:
 
 
 def _expand(pipeline: Block, alias: Alias) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """The paths of ``alias``; one for each source that has a place where it is about sources."""
+    """The paths of ``alias``; one per source if it belongs to sources."""
     names = [""]
     if "*" in alias.old:
         sources = dict(pipeline.blocks("sources"))
@@ -217,12 +217,12 @@ def tag_of_connection(connection: object) -> str:
 
 
 def is_column_source(source: Block) -> bool:
-    """Whether the position of a source is the greatest values of its columns."""
+    """Whether it is a column source."""
     return not is_file_source(source) and not is_unit_source(source)
 
 
 def is_file_source(source: Block) -> bool:
-    """Whether files are read by their names."""
+    """Whether it is a file source."""
     return tag_of_source(source) == FILES
 
 
@@ -237,7 +237,7 @@ def unit_mark(source: Block) -> str | None:
 
 
 def kinds_of_watermark(source: Block) -> list[str]:
-    """The keys that each ask for a kind of watermark; more than one is too many."""
+    """The keys that choose a kind of watermark; a source may have one."""
     given = [key for key in ("use_watermark", "watermark_columns") if _is_given(source, key)]
     mark = unit_mark(source)
     return [*given, mark] if mark else given
@@ -277,7 +277,7 @@ def _connection_problems(root: Block, where: Loc, connection: Block) -> Iterator
 
 
 def _set_type(source: Block, connections: dict[str, Block]) -> tuple[str, str] | None:
-    """What is wrong with the kind of ``source``, and at which key; else its type is set."""
+    """Sets the type of ``source``; otherwise returns the problem and its key."""
     kind, connection = source.text("type"), source.text("connection")
     if kind is not None and kind not in TYPES:
         return "type", _unknown_type(str(kind), kind.raw)

@@ -1,4 +1,4 @@
-"""Pipelines beside each other: places that lie in each other, tables that several write, the order they run in."""
+"""Checks between pipelines: overlapping locations, tables with several writers, the order of runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def overlap_problems(top: Spot, absolute: Absolute) -> Iterator[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """One place that a pipeline writes: its table, or its dead letters; both in a form that compares."""
+    """A table that a pipeline writes, its own or that of its dead letters, by comparable address."""
 
     pipeline: str
     title: str
@@ -54,7 +54,7 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """One address that a source reads: whole tables by their log, or files; ``takes`` knows which of them."""
+    """One address that a source reads: a table by its log, or the files that ``takes`` accepts."""
 
     loc: Loc
     place: str
@@ -118,7 +118,7 @@ def _path_filter(source: Spot) -> Callable[[str], bool]:
 
 
 def _overlap(reading: _Reading, table: _Table, *, own: bool) -> str:
-    """What is wrong with reading one place and writing the other; empty where nothing is."""
+    """Why one place cannot be read while the other is written; empty if it can."""
     within, holds = inside(table.place, reading.place), inside(reading.place, table.place)
     if within is None:
         if not holds or reading.by_log or not _is_taken(reading, holds):
@@ -158,7 +158,7 @@ def order_problems(top: Spot, absolute: Absolute) -> Iterator[Problem]:
 def _references(
     name: str, pipeline: Spot, tables: Mapping[str, str], absolute: Absolute
 ) -> Iterator[tuple[str, tuple[str | int, ...]]]:
-    """The pipelines whose tables are read, as sources or as secondary inputs, and where that is said."""
+    """The pipelines whose tables this one reads, as source or as secondary input, with the places in the file."""
     for _, source in pipeline.each("sources"):
         uri = source.text("source_uri")
         if uri is not None and tag_of_source(source.block) in ("files", "table"):
@@ -175,7 +175,7 @@ def _references(
 
 
 def in_order(pipelines: tuple[PipelineSpec, ...]) -> tuple[PipelineSpec, ...]:
-    """The pipelines, each after those whose tables it has as secondary inputs."""
+    """The pipelines, each after those whose tables it reads as secondary inputs."""
     by_name = {pipeline.name: pipeline for pipeline in pipelines}
     return tuple(by_name[name] for name in ordered(tuple(by_name), _needs(pipelines)))
 
@@ -230,7 +230,7 @@ def _writer_problems(sources: Mapping[tuple[str, str], Spot], absolute: Absolute
 
 
 def _nested_problems(sources: Mapping[tuple[str, str], Spot], absolute: Absolute) -> Iterator[Problem]:
-    """File sources of one table of which one lies in another that takes its files, too."""
+    """File sources of one table that lie inside each other, so that both take the same files."""
     names = [f"{folder}0{each}" for suffixes in SUFFIXES.values() for each in suffixes for folder in ("", "key=1/")]
     files = [
         (writer, source, comparable(absolute(uri)), _path_filter(source))
@@ -247,7 +247,7 @@ def _nested_problems(sources: Mapping[tuple[str, str], Spot], absolute: Absolute
 
 
 def _overwrite_problems(pipelines: Mapping[str, Spot], sources: Mapping[tuple[str, str], Spot]) -> Iterator[Problem]:
-    """Who replaces a table's columns, its rows or those of a window is its only source."""
+    """A source that overwrites columns, rows or a window must be the only source of its table."""
     alone = f"wants to be the only source of its table, which has {', '.join('/'.join(each) for each in sources)}"
     for pipeline in pipelines.values() if len(sources) > 1 else ():
         sink = pipeline.below("sink")
@@ -260,7 +260,7 @@ def _overwrite_problems(pipelines: Mapping[str, Spot], sources: Mapping[tuple[st
 
 
 def _agreement_problems(pipelines: Mapping[str, Spot]) -> Iterator[Problem]:
-    """Pipelines of one table partition it alike and want the same properties."""
+    """Pipelines of one table that disagree about partitions or properties."""
     first, *others = pipelines
     properties, keys = _table_settings(pipelines[first].below("sink"))
     for name in others:
@@ -280,7 +280,7 @@ def _table_settings(sink: Spot) -> tuple[dict[str, str], tuple[str, ...]]:
 
 
 def ordered(names: Sequence[str], needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:
-    """``names``, each after all that it needs, and otherwise in their order; a cycle is broken where it closes.
+    """``names`` in topological order, otherwise in their given order; a cycle is broken where it closes.
 
     >>> ordered(["answers", "surveys", "other"], {"answers": ["surveys"]})
     ('surveys', 'answers', 'other')
@@ -301,7 +301,7 @@ def ordered(names: Sequence[str], needs: Mapping[str, Collection[str]]) -> tuple
 
 
 def cycle(names: Sequence[str], needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:
-    """Names of which each needs the next and the last needs the first; empty where there is no such circle.
+    """The names of one dependency cycle, in order; empty if there is none.
 
     >>> cycle(["a", "b", "c"], {"a": ["b"], "b": ["c"], "c": ["b"]})
     ('b', 'c')

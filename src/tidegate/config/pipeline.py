@@ -1,4 +1,4 @@
-"""A pipeline: sources of one kind into one table, what becomes of rows on the way, and of those that cannot be read."""
+"""A pipeline: sources of one kind, one table, the transform between them, and the handling of bad records."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ErrorHandlingModel(Model):
     dlq_path: v.Address | None = entry("Where the dead-letter table lives; unset: beside the table.", None)
 
     def handling(self, absolute: Absolute) -> ErrorHandling:
-        """The same with an absolute address."""
+        """The settings, with an absolute address of the dead-letter table."""
         return fill(ErrorHandling, self, dlq_uri=absolute(self.dlq_path) if self.dlq_path else None)
 
 
@@ -185,7 +185,7 @@ def name_connections(pipeline: PipelineSpec) -> PipelineSpec:
 
 
 def pipeline_problems(pipeline: Spot, absolute: Absolute, covers: Callable[[Loc], bool]) -> Iterator[Problem]:
-    """Problems between keys of one pipeline; ``covers`` knows which places are reported already."""
+    """Problems between keys of one pipeline; ``covers`` tells which places already have a problem."""
     sink = pipeline.below("sink")
     declared = declared_types(pipeline) if pipeline.below("schema").get("fields") else None
     yield from schema_problems(pipeline.below("schema"))
@@ -205,7 +205,7 @@ def pipeline_problems(pipeline: Spot, absolute: Absolute, covers: Callable[[Loc]
 
 
 def _made_column_problems(pipeline: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:
-    """Metadata columns beside partition keys, the rescued column beside both and declared ones."""
+    """Metadata columns that are partition columns too; a rescued column that exists already."""
     sink = pipeline.below("sink")
     keys = {name.lower() for name in partition_keys(sink.below("partition_by").text("prefix_template") or "")}
     rescued = str(pipeline.below("schema").text("rescued") or "").lower()
@@ -232,7 +232,7 @@ def _transform_problems(pipeline: Spot) -> Iterator[Problem]:
 
 
 def _row_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
-    """Problems of column sources and their load strategy, and of files whose table wants to be loaded like theirs."""
+    """Problems of column sources and their load strategy; load strategies that file sources do not support."""
     followed = {name: source for name, source in sources.items() if is_column_source(source.block)}
     files = [source for source in sources.values() if is_file_source(source.block)]
     kind = pipeline.below("sink").text("load_type")

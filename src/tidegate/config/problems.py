@@ -30,14 +30,14 @@ class Problem:
 
 @dataclass(slots=True)
 class Notes:
-    """What was found; ``settled`` places need no further problem."""
+    """Problems and notices found so far; ``settled`` places need no further problem."""
 
     problems: list[Problem] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     settled: list[tuple[str | int, ...]] = field(default_factory=list)
 
     def add(self, found: Problem, settles: tuple[str | int, ...]) -> None:
-        """A problem that says all about a place."""
+        """Add a problem after which the place needs no other."""
         self.problems.append(found)
         self.settled.append(settles)
 

@@ -105,7 +105,7 @@ class ReconcileModel(Model):
 
     @classmethod
     def show(cls, spec: ReconcileSpec) -> dict[str, Any]:
-        """How often; never is a word."""
+        """How often; ``none`` for never."""
         return dump(cls, spec, given={"every": duration(spec.every)})
 
 
@@ -235,10 +235,10 @@ class ProjectModel(Model):
 
 
 def project_problems(root: Block, absolute: Absolute, covers: Callable[[Loc], bool]) -> Iterator[Problem]:
-    """Problems between keys; ``absolute`` makes an address comparable, ``covers`` knows what is reported already.
+    """Problems between keys; ``covers`` tells which places already have a problem.
 
-    Works on the tree, not on the models, and passes over what has the wrong shape (the models report that), so that a
-    file's problems come out all at once.
+    Works on the tree, not on the models, and skips values of the wrong shape (the models report those). So one run
+    finds all problems of a file.
     """
     top = Spot(root, (), root)
     for _, connection in top.each("connections"):
@@ -256,7 +256,7 @@ def project_problems(root: Block, absolute: Absolute, covers: Callable[[Loc], bo
 
 
 def _state_problems(state: Spot) -> Iterator[Problem]:
-    """Problems of ``state``, none of which quotes its address."""
+    """Problems of ``state``; none quotes its address, which may hold a password."""
     provider, url = str(state.text("provider") or "delta"), str(state.text("url") or "")
     if provider == "delta" and state.has("url"):
         text = "the position is kept in the log of each table, which needs no address; set provider: file or sql"
@@ -391,7 +391,7 @@ def _take_source(source: Spot, notes: Notes) -> None:
 
 
 def _note_short_secrets(holder: Spot, notes: Notes) -> None:
-    """Secrets that would be found inside ordinary words, so that messages are not rid of them."""
+    """Secrets too short to be masked reliably: they occur inside ordinary words."""
     for key, value in holder.block.items():
         if isinstance(value, Block) and key in _SECRET_BLOCKS:
             _note_short_secrets(holder.below(key), notes)

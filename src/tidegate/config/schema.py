@@ -53,7 +53,7 @@ def type_name(value: object) -> str:
 
 
 def rescued(value: object) -> str | None:
-    """The name of the column for what fits no other: ``true`` means ``_rescued``, ``false`` none."""
+    """The name of the rescued column: ``true`` means ``_rescued``, ``false`` none."""
     word = text(value).strip()
     found = FLAGS.get(word.lower())
     if found is not None:
@@ -78,7 +78,7 @@ class ElementModel(Model):
     values: Element | None = entry("The values of a map.", None)
 
     def field(self, name: str) -> FieldSpec:
-        """The type under a name."""
+        """The type as a named field."""
         children = {"items": "element", "keys": "key", "values": "value"}
         inner = {key: child.field(word) for key, word in children.items() if (child := getattr(self, key)) is not None}
         return FieldSpec(name, self.type, self.nullable, tuple(each.field(each.name) for each in self.fields), **inner)
@@ -115,7 +115,7 @@ class SchemaModel(Model):
     )
 
     def schema_spec(self, evolution: Evolution) -> SchemaSpec:
-        """The columns; they are found where none are declared."""
+        """The columns; inferred if none are declared."""
         declared = tuple(each.field(each.name) for each in self.fields)
         return fill(SchemaSpec, self, fields=declared, infer=not declared, evolution=evolution)
 

@@ -82,7 +82,7 @@ STRATEGY_KEYS = tuple(key for key in fields(LoadModel) if key not in ("table_uri
 
 
 def keys_of(pipeline: PipelineSpec) -> tuple[str, ...]:
-    """The keys of the pipeline's load strategy that mean something with it, in the order of ``config show``."""
+    """The keys that apply to the load strategy of the pipeline, in the order of ``config show``."""
     load = pipeline.sink.load
     if pipeline.of(UnitSource):
         return ("merge_keys", "tie_break") if load.type is LoadType.MERGE_UPSERT else ()
@@ -115,7 +115,7 @@ def load_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Probl
 
 
 def key_problems(sink: Spot, kind: str, without: Collection[str] = ()) -> Iterator[Problem]:
-    """Keys that a load type needs or has no use for; those in ``without`` are looked at elsewhere."""
+    """Keys that a load type needs or does not support; keys in ``without`` are checked elsewhere."""
     if kind in MERGES and not sink.words("merge_keys"):
         yield sink.problem(f"is missing; {kind} needs the columns that tell rows apart", "merge_keys")
     for key, kinds in kinds_of(LoadModel).items():
@@ -126,7 +126,7 @@ def key_problems(sink: Spot, kind: str, without: Collection[str] = ()) -> Iterat
 
 
 def _window_problems(source: Spot) -> Iterator[Problem]:
-    """Replacing by watermark deletes what lies in the window and does not come back."""
+    """Problems of ``replace_by_watermark``, which deletes rows of the window that the read does not bring."""
     if not source.words("watermark_columns"):
         yield source.problem("is missing; replace_by_watermark needs it", "watermark_columns")
     elif not backward(source).keys:
@@ -138,7 +138,7 @@ def _window_problems(source: Spot) -> Iterator[Problem]:
 
 
 def _append_problems(sink: Spot, source: Spot) -> Iterator[Problem]:
-    """Appending writes what is read again once more."""
+    """Settings that read rows again, which ``append`` would then write twice."""
     if not source.words("watermark_columns"):
         text = "is missing: each run would append everything again; give it, or another load_type than append"
         yield source.problem(text, "watermark_columns")
@@ -160,7 +160,7 @@ def _append_problems(sink: Spot, source: Spot) -> Iterator[Problem]:
 
 
 def _version_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
-    """A version has a time, and columns of its own."""
+    """Problems of ``scd2``: versions need a time, and columns of their own."""
     followed = all(source.words("watermark_columns") for source in sources.values())
     if not pipeline.below("sink").has("scd2_effective_column") and not followed:
         text = "is missing; without watermark_columns nothing else tells when a version began"
@@ -171,7 +171,7 @@ def _version_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[P
 
 
 def _load_column_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
-    """Columns that a table cannot have, or that no source has."""
+    """Columns that the table cannot have, or that no source brings."""
     sink = pipeline.below("sink")
     transformed = any(pipeline.below("transform").has(key) for key in ("sql", "python"))
     followed = {str(word) for source in sources.values() for word in source.words("watermark_columns")}
@@ -285,7 +285,7 @@ class SinkModel(LoadModel):
 
     @classmethod
     def show_of(cls, pipeline: PipelineSpec) -> dict[str, Any]:
-        """The sink of a pipeline; of its load strategy the keys that mean something."""
+        """The sink of a pipeline; only the load keys that apply."""
         spec = pipeline.sink
         loading = keys_of(pipeline)
         others = [key for key in fields(cls) if key not in fields(LoadModel)]
@@ -355,7 +355,7 @@ def _column_problem(template: str, column: str, declared: Mapping[str, str]) -> 
 
 
 def _key_problems(template: str, column: str | None, declared: Mapping[str, str]) -> Iterator[str]:
-    """Keys that are declared columns too, or that would take values which make no directory."""
+    """Partition keys that are declared columns too, or whose values cannot name a directory."""
     same = {name.lower(): name for name in declared}
     for part in template.split("/"):
         key = part.partition("=")[0]

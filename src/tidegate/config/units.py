@@ -63,7 +63,7 @@ def variable(value: object) -> str:
 
 
 def filters(value: object) -> dict[str, str]:
-    """Fields and the regular expressions that their whole text has to fit."""
+    """A regular expression per field, which must match its whole text."""
     found = dict(options(value))
     for name, pattern in found.items():
         try:
@@ -156,7 +156,7 @@ class Use:
 
 
 def uses(source: Spot) -> Iterator[Use]:
-    """Every text of ``source`` that variables are put into and that has braces."""
+    """Every text of ``source`` that may use variables and has braces."""
     for key in _TEMPLATES:
         yield from uses_below((*source.loc, key), source.get(key))
 
@@ -177,7 +177,7 @@ def uses_below(loc: tuple[str | int, ...], node: Node) -> Iterator[Use]:
 
 
 def is_clear(source: Spot) -> bool:
-    """Whether watermarks and inputs have the shape that tells which variables there are; else the models say more."""
+    """Whether watermarks and inputs are well-formed enough to tell the variables; if not, the models report it."""
     marks, rows = source.get("watermark"), source.get("secondary_input")
     if not isinstance(marks, Items | None) or not isinstance(rows, Items | None):
         return False
@@ -208,7 +208,7 @@ def unit_inputs(source: Spot) -> list[Spot]:
 
 
 def unit_variables(source: Spot) -> tuple[str, ...]:
-    """The variables that a unit's value is made of; the first is the one that is meant for it."""
+    """The variables that make up the value of a unit; the first is the usual one."""
     made = unit_inputs(source)[:1]
     names = [each.text("as") for each in made if len(each.words("fields")) == 1]
     names += [each.text("name") for each in watermarks(source, "unit")]
@@ -243,7 +243,7 @@ def input_problems(source: Spot) -> Iterator[Problem]:
 
 
 def _place_problems(each: Spot) -> Iterator[Problem]:
-    """Where the rows are: a path, or the table of a pipeline that is there."""
+    """Problems of where the rows are: a path, or the table of an existing pipeline."""
     yield from each.both("pipeline", "path")
     if not each.has("path") and not each.has("pipeline"):
         yield each.problem("neither 'path' nor 'pipeline' is given")
@@ -260,7 +260,7 @@ def _place_problems(each: Spot) -> Iterator[Problem]:
 
 
 def _field_problems(each: Spot) -> Iterator[Problem]:
-    """Which fields are shown, which are secrets, and by which names they are used."""
+    """Problems of the fields: which are secret, and by which names they are used."""
     names = [str(word) for word in each.words("fields")]
     if each.has("as") and len(names) > 1:
         text = "names the variable of a single field; several fields are variables by their own names; remove it"
@@ -318,7 +318,7 @@ def variable_problems(source: Spot) -> Iterator[Problem]:
 
 
 def unused_units(source: Spot, used: Collection[str]) -> Iterator[str]:
-    """Requests that are the same for every unit, where there may be more than one."""
+    """Notices about requests that ignore the unit, so that every unit reads the same."""
     names = unit_variables(source)
     lists = [each.words("units") for each in watermarks(source, "unit")]
     several = bool(unit_inputs(source)) or any(len(found) > 1 or "," in found[0] for found in lists if found)
@@ -327,7 +327,7 @@ def unused_units(source: Spot, used: Collection[str]) -> Iterator[str]:
 
 
 def unused_range(source: Spot, used: Collection[str]) -> Iterator[str]:
-    """Reads that are the same for every range, though it is cut or read on, and bounds that reach no request."""
+    """Notices about reads that ignore the range, and about bounds that no request uses."""
     params = range_params(source)
     sent = source.has("connection") and source.text("type") != "jdbc"
     lost = [] if sent else [name for name in params if name not in used]
@@ -360,7 +360,7 @@ def span(value: object) -> Span:
 
 
 def _refusal(error: WatermarkError, written: str) -> PydanticCustomError:
-    """What an error says of a text, without the text itself."""
+    """The reason in an error, without the text it quotes."""
     return refusal(error.problem.removeprefix(f"{written!r} "), error.remedy)
 
 
@@ -559,7 +559,7 @@ class WorkUnitModel(Model):
 
 
 def _is_empty_range(bounds: Spot, timezone: str) -> bool:
-    """Whether the end does not lie after the beginning, whenever that is looked at."""
+    """Whether the end can never lie after the start, at whatever time."""
     start, end = bounds.text("from"), bounds.text("to")
     if start is None or end is None:
         return False

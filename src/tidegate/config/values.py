@@ -1,8 +1,8 @@
 """What a single value may be: text → whole number, flag, name, duration, choice … each with what is allowed.
 
-Here are the values of more than one section; others are with the models that have them. A validator gets a
-:class:`~tidegate.config.document.Scalar` and says what is wrong without quoting it; who reports the problem adds the
-value, or hides it.
+These values belong to more than one section; others are beside their models. A validator gets a
+:class:`~tidegate.config.document.Scalar` and says what is wrong without quoting it. The reporter of the problem adds
+the value, or hides it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def text(value: object) -> str:
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """A list of texts; a single one stands for itself."""
+    """A list of texts; a single text counts as a list of one."""
     if isinstance(value, Scalar):
         return (text(value),)
     if not isinstance(value, Items):
@@ -181,7 +181,7 @@ def function(value: object) -> str:
 
 
 def column_names(value: object) -> tuple[str, ...]:
-    """Names of columns, each once whatever the case of its letters; a single one stands for itself."""
+    """Column names, unique regardless of case; a single name counts as a list of one."""
     found = texts(value)
     if len({name.lower() for name in found}) < len(found):
         raise refusal("names a column twice", "allowed: each once")

@@ -155,7 +155,7 @@ class UnitSourceModel(Model):
         return UnitWatermark(made.variable or ".".join(made.fields))
 
     def _replacement(self, sink: SinkSpec, *, followed: bool) -> Replace:
-        """What gives way: rows with equal keys, else what the source says, else what it can tell apart."""
+        """Which rows are replaced: those with equal keys, else what the source says, else what it can tell apart."""
         if sink.load.type is LoadType.MERGE_UPSERT:
             return Replace.MERGE_KEYS
         if self.replace is not None or not followed:
@@ -172,7 +172,7 @@ class UnitSourceModel(Model):
 
     @classmethod
     def show_source(cls, source: UnitSource) -> dict[str, Any]:
-        """The source with every key of its kind that means something."""
+        """Every key that applies to this type of source."""
         bounds = {
             each.name: ParamModel.show_of(source.time.name if source.time else "", each) for each in source.params
         }
@@ -315,7 +315,7 @@ def unit_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Probl
 
 
 def _range_problems(source: Spot, pipeline: Spot) -> Iterator[Problem]:
-    """What needs a time range."""
+    """Keys that need a time range."""
     if watermarks(source, "datetime"):
         return
     kind = source.below("work_unit").get("partition")
@@ -329,7 +329,7 @@ def _range_problems(source: Spot, pipeline: Spot) -> Iterator[Problem]:
 
 
 def _kind_problems(source: Spot) -> Iterator[Problem]:
-    """What belongs to one type of source."""
+    """Problems of one type of source."""
     kind = str(source.text("type"))
     if kind == "jdbc":
         yield from table_or_query_problems(source)
@@ -358,7 +358,7 @@ def _kind_problems(source: Spot) -> Iterator[Problem]:
 
 
 def _column_problems(source: Spot, pipeline: Spot) -> Iterator[Problem]:
-    """How rows that are read again are told from those that stay."""
+    """Problems of how rows that are read again are told from those that stay."""
     merges = pipeline.below("sink").text("load_type") == "merge_upsert"
     if merges and source.has("replace"):
         text = "means nothing with load_type merge_upsert, which replaces rows with equal merge_keys; remove it"
@@ -375,7 +375,7 @@ def _column_problems(source: Spot, pipeline: Spot) -> Iterator[Problem]:
 
 
 def _made_column_problems(source: Spot, declared: Mapping[str, str], *, merges: bool) -> Iterator[Problem]:
-    """The columns that tell rows of one work unit from others have names of their own."""
+    """Unit and segment columns whose names are taken."""
     made = {key: str(source.text(key) or name) for key, name in _MADE.items()}
     if made["unit_column"].lower() == made["segment_column"].lower():
         yield source.problem("is the unit_column too; allowed: another name", "segment_column")
@@ -388,7 +388,7 @@ def _made_column_problems(source: Spot, declared: Mapping[str, str], *, merges: 
 
 
 def same_unit_column_problems(pipelines: Mapping[str, Spot]) -> Iterator[Problem]:
-    """Sources of ``pipelines``, all of one table, that would take rows of each other for their own."""
+    """Sources of one table that would take each other's rows for their own."""
     first: dict[str, str] = {}
     for name, pipeline in pipelines.items():
         if pipeline.below("sink").text("load_type") == "merge_upsert":
@@ -404,7 +404,7 @@ def same_unit_column_problems(pipelines: Mapping[str, Spot]) -> Iterator[Problem
 
 
 def _pipeline_problems(pipeline: Spot) -> Iterator[Problem]:
-    """Parts of a pipeline that work units cannot have."""
+    """Pipeline keys that work units do not support."""
     yield from rows_problems(pipeline)
     sink = pipeline.below("sink")
     kind = sink.text("load_type")
@@ -422,7 +422,7 @@ def _pipeline_problems(pipeline: Spot) -> Iterator[Problem]:
 
 
 def unit_notices(source: Spot) -> Iterator[str]:
-    """Notices about one source; none where the problems are enough."""
+    """Notices about one source."""
     if not is_clear(source):
         return
     followed = bool(watermarks(source, "datetime"))

@@ -29,7 +29,7 @@ _WIDENINGS = {
 
 
 class Kind(StrEnum):
-    """In what way a column of a file differs from the table's."""
+    """How a column of a file differs from the table's."""
 
     NEW = "new"
     MISSING = "missing"
@@ -170,7 +170,7 @@ class _Comparison:
         return merged + [self._new(field, where) for field in file if field.name.lower() not in known]
 
     def _is_told(self, where: str, field: pa.Field) -> bool:
-        """Whether the field was found under another spelling."""
+        """Whether the field already has a difference in spelling."""
         return any(each.table == where + field.name and each.kind is Kind.SPELLING for each in self.found)
 
     def _known(self, table: pa.Field, file: pa.Field | None, where: str) -> pa.Field:

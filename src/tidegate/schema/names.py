@@ -178,7 +178,7 @@ def field_from_json(data: Mapping[str, Any]) -> FieldSpec:
 
 
 def forbidden_name(path: str) -> str:
-    """What to do about a field that has the name of a partition column whose value comes from the path."""
+    """The remedy for a field named like a partition column that comes from the path."""
     return (
         f"{path!r} is also the key of sink.partition_by, whose value comes from the path: there would be two values; "
         f"rename the field where it is written, or take its value: "

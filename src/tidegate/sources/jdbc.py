@@ -117,7 +117,7 @@ class Refusal:
 
 
 def refusal(text: str, said: str) -> Refusal:
-    """What ``said``, the telling line of the error ``text``, means."""
+    """The cause and remedy of an error; ``said`` is the telling line of its ``text``."""
     value = _REFUSED.search(text)
     if value is not None:
         return Refusal(value.group(1), VALUE)
@@ -215,7 +215,7 @@ class JdbcStatements:
         return f"SELECT CHARSET(MAX({name})) FROM (SELECT {name} FROM {self._origin()} WHERE 1 = 0) tidegate_rows"
 
     def count(self, rows: RowFilter) -> str:
-        """How many rows match."""
+        """The number of rows that match."""
         return f"SELECT COUNT(*) AS found FROM ({self._select(['*'], rows)}) tidegate_rows"
 
     def parts(self, rows: RowFilter, column: str, parts: int, *, percent: float | None = None) -> str:

@@ -173,9 +173,7 @@ def choose_rows(
     frame_of: Callable[[RowFilter], Frame],
     select: Callable[[Frame, RowFilter], Frame],
 ) -> Frame:
-    """What a filter of the user's own chooses among all rows, capped as ours are; it is called with the rows, the
-    watermark and the operator.
-    """
+    """The rows that the user's filter chooses, with our caps; it gets the rows, the watermark and the operator."""
     assert source.watermark_filter is not None, "asked for sources that have one"
     wide = rows.without_lower()
     frame, remedy = frame_of(wide), "return the rows that are wanted, of the same type as those that it was given"

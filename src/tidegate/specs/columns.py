@@ -111,7 +111,7 @@ class TableFormat(StrEnum):
 
     @property
     def is_pushed_down(self) -> bool:
-        """Whether the scan itself leaves out what the predicate does not want."""
+        """Whether the scan itself applies the predicate."""
         return self in (TableFormat.DELTA, TableFormat.ICEBERG, TableFormat.PARQUET)
 
 
@@ -284,11 +284,11 @@ class ColumnSource:
     """A source whose position is the greatest value seen per watermark column.
 
     Without ``watermark_columns`` everything is read each time. ``filter_expression`` is a condition in the language of
-    the source. ``source_timezone`` is where times without a zone belong. ``safety_lag`` keeps times younger than that
-    out, for sources whose transactions commit late. ``future_tolerance``: rows whose time lies further ahead than that
-    wait until it has come, so that no such value becomes the watermark; None takes every time as it is.
-    ``watermark_operator`` is ``>``, ``>=`` or a function that says which; ``watermark_filter`` and ``watermark_window``
-    take the place of how rows above the watermark are chosen, and of which rows of the table are replaced.
+    the source. ``source_timezone`` is the zone of times without one. ``safety_lag`` leaves out younger rows, for
+    sources whose transactions commit late. ``future_tolerance`` leaves rows further in the future for later runs, so
+    that no such value becomes the watermark; None accepts every time. ``watermark_operator`` is ``>``, ``>=``, or a
+    function that returns one of them. ``watermark_filter`` and ``watermark_window`` replace our choice of the rows to
+    read, and of the rows of the table to replace.
     """
 
     name: str
@@ -345,7 +345,7 @@ class ColumnSource:
 
     @property
     def notes(self) -> Mapping[str, str]:
-        """What may change about the source although it stays the same: where its database is."""
+        """Facts that may change without making it another source: the hosts of its database."""
         match self.read:
             case JdbcRead(url=url):
                 return {"hosts": hosts} if (hosts := hosts_of(url)) else {}
@@ -375,7 +375,7 @@ class LoadType(StrEnum):
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether rows that are read again take the place of what they were."""
+        """Whether rows that are read again replace their earlier versions."""
         return self is not LoadType.APPEND
 
 

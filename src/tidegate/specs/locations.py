@@ -108,7 +108,7 @@ class NotOrigin(ValueError):
 
 
 class Reach(StrEnum):
-    """Who can be behind a host, as far as its name or number tells."""
+    """What a host name or address can lead to."""
 
     ANYONE = "an ordinary host"
     OWN = "this machine"
@@ -135,7 +135,7 @@ class Origin:
 
     @property
     def reach(self) -> Reach:
-        """Who can be behind it."""
+        """What it can lead to."""
         number = _number(self.host)
         if number is not None:
             return _reach(number)
@@ -162,7 +162,7 @@ def origin_of(url: str) -> Origin:
 
 
 def refusal(home: Origin, target: Origin, allowed: Collection[Origin]) -> tuple[str, str] | None:
-    """Why an address that the server at ``home`` gave is not followed to ``target``, and the remedy; None if it is."""
+    """Why a link from ``home`` to ``target`` is not followed, and the remedy; None if it is followed."""
     if target == home:
         return None
     if target.reach is not Reach.ANYONE and target.reach is not home.reach:
@@ -320,7 +320,7 @@ def hosts_of(url: str) -> str:
 
 
 def former_identity(url: str) -> str:
-    """What identities had for an address before hosts were notes."""
+    """The identity that earlier releases recorded, with the hosts in it."""
     return re.sub(r"//[^/@]*@", "//", url.split("?")[0].split(";")[0])
 
 
@@ -337,12 +337,12 @@ def current_identity(source_uri: str) -> str:
 
 
 def holds_credentials(url: str) -> bool:
-    """Whether a user or a password is anywhere in an address, also in one that cannot be taken apart."""
+    """Whether an address holds a user or a password anywhere, even if it cannot be parsed."""
     return any(_holds(each) for each in _unfolded(url))
 
 
 def public_address(url: str) -> str:
-    """An address for people: whole where it is understood and holds no credentials, else its kind alone."""
+    """An address for people: whole if it was parsed and holds no credentials, otherwise its kind alone."""
     if jdbc_address_of(url) is not None and not holds_credentials(url):
         return url
     kind = _JDBC.match(url)
@@ -370,7 +370,7 @@ def _is_credential(parameter: str) -> bool:
 
 
 def _unfolded(url: str) -> Iterator[str]:
-    """The address, and what it is with its percent signs resolved, again and again."""
+    """The address, then with its percent-encoding undone, repeatedly."""
     for _ in range(_UNFOLDED):
         yield url
         further = unquote(url.replace("+", " "))

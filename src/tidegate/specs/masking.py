@@ -146,7 +146,7 @@ def _of_field(holder: object, name: str) -> Iterator[str]:
 
 
 def _handed(value: object, *, is_named: bool = False) -> Iterator[str]:
-    """What is handed on, at any depth; of numbers only long ones, and those that are called a secret."""
+    """Texts of the value at any depth; of numbers only long ones and those with secret names."""
     match value:
         case Mapping():
             for key, each in value.items():
@@ -160,7 +160,7 @@ def _handed(value: object, *, is_named: bool = False) -> Iterator[str]:
 
 
 def _of_names(value: Mapping[Any, Any]) -> Iterator[str]:
-    """What is called, or looks like, a secret, at any depth."""
+    """Texts at any depth with a secret name, or that look like a secret."""
     for key, each in value.items():
         if looks_secret(str(key)):
             yield from texts_in(each)
@@ -484,7 +484,7 @@ def _encoded(secret: str) -> Iterator[bytes]:
 
 
 def _misread(secret: str) -> Iterator[str]:
-    """A secret as it is, and what its bytes are read as by who takes UTF-8 for Latin-1, or the other way round."""
+    """A secret, and its bytes decoded wrongly: UTF-8 as Latin-1, or the reverse."""
     yield secret
     if not secret.isascii():
         utf, *latin = _encoded(secret)
@@ -512,7 +512,7 @@ def _whole(text: str, start: int, end: int) -> Span:
 
 
 def _is_telling(short: str) -> bool:
-    """Whether a short value is no ordinary word or number when it stands by itself."""
+    """Whether a short value on its own is unlikely to be an ordinary word or number."""
     return len(short) >= 4 or (len(short) > 1 and not short.isalpha() and not short.isdigit())
 
 

@@ -23,7 +23,7 @@ SHOWN_QUERY = 80
 
 
 class SourceSpec(Protocol):
-    """What every source has, of whichever kind."""
+    """What every source has, whatever its kind."""
 
     @property
     def name(self) -> str:
@@ -57,7 +57,7 @@ SourceT = TypeVar("SourceT", bound=SourceSpec)
 
 
 class LateFiles(StrEnum):
-    """Whether names below a partition's watermark are looked for."""
+    """Whether a run looks for names below a partition's watermark."""
 
     WINDOW = "window"
     STRICT = "strict"
@@ -319,7 +319,7 @@ class OnConflict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StagingSpec:
-    """What the committer of a staged table does with what it took, how much it takes and how often it looks."""
+    """How the committer of a staged table works: archive, size of a commit, poll interval."""
 
     archive: bool = False
     max_files_per_commit: int = 1000
@@ -360,7 +360,7 @@ class PipelineSpec:
 
     @property
     def conflict(self) -> OnConflict:
-        """What a run does beside another one: as given, else it waits where two would ask a server for the same."""
+        """What a run does beside another one: as configured, otherwise sources of work units wait and others race."""
         return self.on_conflict or (
             OnConflict.WAIT if any(each.takes_turns for each in self.sources) else OnConflict.RACE
         )
@@ -375,7 +375,7 @@ class PipelineSpec:
         return self.error_handling.table_of_dead_letters(self.sink.table)
 
     def continuous(self) -> PipelineSpec:
-        """As it runs continuously: files that nothing closes otherwise are closed after a while."""
+        """The pipeline for a continuous run, which closes idle Parquet files after a while."""
         rollover = self.sink.rollover_timeout_secs or CONTINUOUS_ROLLOVER_SECS
         inactivity = self.sink.inactivity_timeout_secs or CONTINUOUS_INACTIVITY_SECS
         sink = replace(self.sink, rollover_timeout_secs=rollover, inactivity_timeout_secs=inactivity)
@@ -453,7 +453,7 @@ class ProjectSpec:
         return next(found for found in self.pipelines if found.name == name)
 
     def jitter_of(self, interval_secs: float) -> float:
-        """The most random seconds that are added to such an interval; what is set is obeyed."""
+        """The most random seconds that are added to an interval."""
         return min(30.0, interval_secs / 10) if self.poll_jitter_secs is None else float(self.poll_jitter_secs)
 
 
@@ -515,7 +515,7 @@ _FORMS = (
 
 
 def is_unknown(name: str) -> bool:
-    """Whether a property is not known to ask nothing of an append."""
+    """Whether a property may demand something of appends that we do not know."""
     if not name.startswith("delta.") or name in ALLOWED_PROPERTIES:
         return False
     return not name.startswith(ALLOWED_PREFIXES)

@@ -23,7 +23,7 @@ NOW = "-"
 
 
 class PartitionKind(StrEnum):
-    """Into which pieces a time range is cut, counted from its beginning."""
+    """The size of partitions; they are counted from the start of the range."""
 
     NONE = "none"
     HOURLY = "hourly"
@@ -39,7 +39,7 @@ class PartitionKind(StrEnum):
 
 
 class Rounding(StrEnum):
-    """To what a relative bound is rounded down."""
+    """The unit to which a relative bound is rounded down."""
 
     NONE = "none"
     MINUTE = "minute"
@@ -48,7 +48,7 @@ class Rounding(StrEnum):
 
 
 class PartialPartition(StrEnum):
-    """Whether a last partition that is not full yet is read: never, if it has several days, or always."""
+    """Whether the last, incomplete partition is read: never, if it spans several days, or always."""
 
     NEVER = "never"
     MULTI_DAY = "multi_day"
@@ -146,7 +146,7 @@ class SecondaryInput:
 
 
 class NotFound(StrEnum):
-    """What becomes of a work unit that the server does not know (404): failed, done without rows, or never again."""
+    """What a 404 means for a work unit: failed, done without rows, or never again."""
 
     FAIL = "fail"
     EMPTY = "empty"
@@ -234,7 +234,7 @@ UnitRead = HttpRead | JdbcRead | FunctionRead | FileRead
 
 
 class Replace(StrEnum):
-    """What of the table gives way when a work unit is read again.
+    """Which rows of the table a work unit replaces when it is read again.
 
     ``segments``: rows of the segments that are read again, ``time_column``: rows of the unit in the range that is read
     again, ``merge_keys``: rows with equal keys, ``unit``: the whole work unit, which is then always read as a whole.
@@ -306,7 +306,7 @@ class UnitSource:
 
     @property
     def rows(self) -> ColumnSource:
-        """The same source for what writes rows and knows nothing of work units."""
+        """The source as a column source, for writers that know nothing of work units."""
         read = self.read
         if isinstance(read, FileRead):
             read = read.http or FunctionRead(self.uri)

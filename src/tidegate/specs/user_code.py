@@ -1,7 +1,7 @@
-"""Code of the user's own that a configuration names as ``module:name``: it is loaded here, and its errors say whose.
+"""Loads and calls user code that a configuration names as ``module:name``; its errors name that code.
 
-The code is called on the driver, wherever a source, a transform, a provider or a part of a read is the user's. What it
-raises becomes an error of ours that names the code, what was asked of it, and what to do.
+Sources, transforms, providers and filters may be user code. It runs on the driver. Whatever it raises becomes a
+``TidegateError`` that names the code, the call and a remedy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidegate.specs.masking import Mask
 
 
 def load_function(name: str, said: str) -> Callable[..., Any]:
-    """The function, or the class, ``module:name``; ``said`` is how the configuration speaks of it, for errors."""
+    """The function or class ``module:name``; ``said`` names it in errors."""
     module, _, function = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), function)
@@ -31,7 +31,7 @@ def load_function(name: str, said: str) -> Callable[..., Any]:
 
 
 def call(code: str | Callable[..., Any], key: str, remedy: str, *given: object, **named: object) -> Any:
-    """What a function of the user's own returns, which stands under ``key`` of a source; its errors name it."""
+    """Call the user's function that a source has under ``key``; errors name both."""
     name = code if isinstance(code, str) else name_of(code)
     function = load_function(code, f"{key} {name}") if isinstance(code, str) else code
     with named_errors(f"{key} {name}", remedy, SourceError):

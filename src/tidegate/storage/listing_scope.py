@@ -116,7 +116,7 @@ class _Walk:
         return Links(frozenset(self._followed), self._refused)
 
     def _enter(self, real: str, path: str) -> None:
-        """Everything below a directory that has no name yet; links are put off."""
+        """Visit a directory that has no name yet; its links come later."""
         left = [(real, path)]
         while left:
             real, path = left.pop()
@@ -164,7 +164,7 @@ class _Walk:
 
 
 def _entries(directory: str) -> Iterator[os.DirEntry[str]]:
-    """The entries by name; none where the directory is gone or closed to us: its listing says so."""
+    """The entries by name; none if the directory is gone or not readable, which its listing reports."""
     try:
         with os.scandir(directory) as entries:
             yield from sorted(entries, key=lambda entry: entry.name)

@@ -56,7 +56,7 @@ _CANNOT = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 
 
 def etag_of(found: os.stat_result) -> str:
-    """Differs whenever a file was replaced, written to or cut."""
+    """An etag that changes whenever a file is replaced, written or truncated."""
     return f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
 
 
@@ -305,7 +305,7 @@ class LocalStore:
             return contextlib.nullcontext(())
 
     def _object_at(self, path: str, scope: Scope | None) -> ObjectInfo | None:
-        """The object at a listed name: None if it is gone meanwhile, or no regular file."""
+        """The object at a listed name; None if it has gone, or is no regular file."""
         with self._mapped(path, "list"):
             try:
                 found = os.stat(os.path.join(self._root, path))
@@ -371,7 +371,7 @@ def _why_not(name: str, path: str, is_link: bool, links: Links | None) -> Reason
 
 
 def _lower_bound(prefix: str, after: str | None) -> str | None:
-    """The name after which objects directly in ``prefix`` are wanted: ``""`` all, ``None`` not one."""
+    """The name after which objects directly in ``prefix`` are wanted: ``""`` for all, None for none."""
     inside = f"{prefix}/" if prefix else ""
     if after is None:
         return ""
@@ -419,7 +419,7 @@ LOCK = "_tidegate/commit.lock"
 
 
 def announce(location: Location) -> None:
-    """Spark is going to write the table at ``location``: from now on every commit takes the lock."""
+    """Declare that Spark will write the table at ``location``: every commit takes the lock from now on."""
     descriptor = _open_lock(location, always=True)
     if descriptor is not None:
         os.close(descriptor)

@@ -183,7 +183,7 @@ class RemoteStore:
         yield from obstore.list(self._client, prefix or None, offset=after, chunk_size=PAGE)
 
     def _listed_before(self, prefix: str, after: str | None) -> set[str]:
-        """What the client lists before it meets a key that it cannot represent."""
+        """The keys that the client lists before it fails at one that it cannot represent."""
         listed: set[str] = set()
         with contextlib.suppress(InvalidPathError):
             for page in self._pages(prefix, after):
@@ -191,7 +191,7 @@ class RemoteStore:
         return listed
 
     def _others(self, error: InvalidPathError, prefix: str, scope: Scope | None, *, deep: bool) -> tuple[Paths, Paths]:
-        """The directories and keys that a listing has apart from those that the client cannot represent."""
+        """The directories and keys of a listing without those that the client cannot represent."""
         if not self.location.uri.startswith("s3"):
             raise error
         try:
@@ -303,7 +303,7 @@ class RemoteStore:
             return self._read_answer(path, answer)
 
     def _read_answer(self, path: str, answer: GetResult) -> bytes:
-        """The bytes that the answer announced; fewer of them would be records lost without a word."""
+        """The announced number of bytes; fewer would silently lose records."""
         start, end = answer.range
         content = bytes(answer.bytes())
         if len(content) != end - start:
@@ -353,7 +353,7 @@ class RemoteStore:
                 obstore.put(self._client, key, content, use_multipart=True, chunk_size=part, max_concurrency=at_once)
 
     def sync(self, paths: Iterable[str]) -> None:
-        """What a bucket has answered for is kept."""
+        """Nothing to do: a bucket keeps what it has acknowledged."""
 
     def delete(self, path: str) -> None:
         self.requests.count("delete")

@@ -1,4 +1,4 @@
-"""From a location to a store, and which places lie inside which others.
+"""Opens the store of a location, and compares locations.
 
 A URI is a URL: its path is percent-encoded where it must be (``%20`` is a space, ``%23`` is ``#``). A bare
 path is the path as it is on disk, relative to the file it was written in.
@@ -37,7 +37,7 @@ def open_store(location: Location) -> ObjectStore:
 
 
 def remove_empty_directories(location: Location) -> None:
-    """Take away the local directories at and below ``location`` that hold nothing; object stores have none."""
+    """Remove empty local directories at and below ``location``; object stores have none."""
     scheme, _, path = split_uri(location.uri)
     if scheme != "file":
         return
@@ -85,7 +85,7 @@ def _client(location: Location, scheme: str, bucket: str, path: str, config: dic
 
 
 def comparable(uri: str) -> str:
-    """A text that is the same for all addresses of one place; local ones without links in them.
+    """A normalised address, equal for all spellings of one place; local links are resolved.
 
     >>> comparable("S3A://lake/raw%20files/"), comparable("s3://lake/raw files")
     ('s3://lake/raw files', 's3://lake/raw files')
@@ -116,9 +116,9 @@ def tables_of(project: ProjectSpec) -> tuple[str, ...]:
 
 
 def keep_apart(source: PathSource, tables: Iterable[str]) -> PathSource:
-    """The source, whose listings leave the tables alone that lie in it.
+    """The source with ``apart`` set, so that listings skip the tables that lie in it.
 
-    Where links are followed also those that lie elsewhere on this machine: a link may lead there.
+    If links are followed, also tables elsewhere on this machine: a link may lead there.
     """
     place = comparable(source.location.uri)
     found = dict.fromkeys(source.apart)

@@ -26,7 +26,7 @@ _KEYS = (*_COUNTS, "closing_day", "value")
 def look_back_of(
     configure: Mapping[str, object], *, above: Mapping[str, object] | None = None, timezone: str = "UTC"
 ) -> LookBack:
-    """The look-back that ``configure`` asks for; where it says nothing, the one of the connection ``above``.
+    """The look-back in ``configure``; if it has none, that of the connection ``above``.
 
     ``backward: {days: 7}`` wins over ``backward_days: 3``, key by key. ``ValueError`` says what is wrong.
     """
@@ -62,7 +62,7 @@ def lower(stored: Value, look_back: LookBack, now: datetime, source_timezone: st
 
 
 def moment_like(value: Value, moment: datetime, source_timezone: str) -> Value | None:
-    """The moment as a value of the same kind; None for kinds that are no points in time."""
+    """The moment as a value of the kind of ``value``; None if that is no kind of time."""
     kind = kind_of(value)
     if kind not in TEMPORAL:
         return None
@@ -110,7 +110,7 @@ def _number(value: object) -> int | Decimal:
 
 
 def _less(stored: int | float | Decimal, value: int | Decimal) -> Value:
-    """The difference in the type of ``stored``, rounded down: rather read a row again than not at all."""
+    """``stored`` less the look-back, rounded down: reading a row twice is better than never."""
     if isinstance(stored, Decimal):
         return EXACT.subtract(stored, Decimal(value))
     exact = Fraction(stored) - Fraction(value)

@@ -100,12 +100,12 @@ _ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]|$)", re.ASCII)
 
 
 def horizon_of(source: ColumnSource, now: datetime) -> datetime | None:
-    """Up to when a time is taken for what it is; None where every time is."""
+    """The latest time that is accepted as it is; None if every time is."""
     return None if source.future_tolerance is None else now.astimezone(UTC) + source.future_tolerance
 
 
 def stored_ahead(source: ColumnSource, stored: Watermark, now: datetime) -> Iterator[str]:
-    """What is wrong with stored values that lie beyond the horizon, one sentence for each column."""
+    """A sentence for each column whose stored value lies beyond the horizon."""
     horizon = horizon_of(source, now)
     for column in source.watermark_columns if horizon is not None else ():
         value = stored.get(column)
@@ -117,13 +117,13 @@ def stored_ahead(source: ColumnSource, stored: Watermark, now: datetime) -> Iter
 
 
 def caps_ahead(plan: ColumnPlan, seen: Watermark) -> dict[str, Value]:
-    """The latest value that is taken, of columns whose greatest lies beyond the horizon; nothing where none does."""
+    """The cap of each column whose greatest value lies beyond the horizon."""
     caps = {each: _cap(seen.get(each), plan.horizon, plan.source_timezone) for each in plan.reads.leading}
     return {column: cap for column, cap in caps.items() if cap is not None}
 
 
 def rows_ahead(plan: ColumnPlan, caps: Mapping[str, Value]) -> RowFilter:
-    """The rows above these caps: the plan reads each of them, as they lie above every watermark, too."""
+    """The rows above these caps. They lie above every watermark too, so the plan would read all of them."""
     ranges = tuple(ColumnRange(column, Bound(cap)) for column, cap in caps.items())
     return RowFilter(ranges, extra=plan.reads.extra, strict=True)
 
@@ -222,7 +222,7 @@ def plan_columns(
 
 
 def first_notes(read: object, position: int) -> Iterator[str]:
-    """A note before the first rows of a source: no test of ours runs on such a database."""
+    """A note for the first run of a source whose database we do not test."""
     if isinstance(read, JdbcRead) and not position and (note := untested_note(read.url)):
         yield note
 
@@ -281,7 +281,7 @@ class _Planning:
 
     @property
     def _is_plain_append(self) -> bool:
-        """Whether rows that are read again are in the table twice."""
+        """Whether reading rows again would put them into the table twice."""
         return self._load.type is LoadType.APPEND and not self._load.deduplicate
 
     @cached_property
@@ -332,7 +332,7 @@ class _Planning:
         return RowFilter(ranges, extra=self._source.filter_expression, strict=True)
 
     def reads(self) -> RowFilter:
-        """What is new; the state says so."""
+        """The rows that are new by the state."""
         rows = self.unbounded()
         if self._is_first:
             return rows
@@ -354,7 +354,7 @@ class _Planning:
             check_lag(self._name, {each: self.stored.get(each) for each in self._leading})
 
     def check_stored(self) -> None:
-        """Refuse a watermark that lies ahead: what comes until then would be passed over, run by run."""
+        """Refuse a watermark in the future: every run until then would skip the rows that arrive."""
         for problem in stored_ahead(self._source, self.stored, self._now):
             raise WatermarkError(f"{self._name}: {problem}", AHEAD_REMEDY)
 
@@ -371,7 +371,7 @@ class _Planning:
         return caps
 
     def notes(self) -> Iterator[str]:
-        """What a person should know about this read."""
+        """Notes about this read, for people."""
         look_back = self._source.look_back
         if self.is_full:
             if self._columns:
@@ -394,7 +394,7 @@ class _Planning:
             yield self._lag_note(self.lag_until)
 
     def _lag_note(self, until: datetime) -> str:
-        """What the safety lag does, as far as the kinds of the columns are known."""
+        """A note on the safety lag, as far as the kinds of the columns are known."""
         held = [each for each in self._leading if each in self.lag_caps()]
         if held:
             return f"rows whose {' or '.join(held)} is later than {until.isoformat()} wait for a later run (safety_lag)"
@@ -478,7 +478,7 @@ def _capped(rows: RowFilter, after: ColumnState) -> RowFilter:
 
 
 def _checked(plan: ColumnPlan, column: str, value: Value | None) -> Value | None:
-    """The seen value, unless it is one that others cannot be compared with: as text, 9 lies above 10."""
+    """The seen value; an error if it does not compare well with others: as text, 9 lies above 10."""
     if value is not None and not is_finite(value):
         raise WatermarkError(
             f"{plan.pipeline}/{plan.source}: the greatest value of watermark column {column!r} is {value}",

@@ -28,12 +28,12 @@ INCLUSIVE = ">="
 
 
 def watermark_operator(*, replay: bool = False) -> str:
-    """How a row's value must stand to the watermark: above it; in a replay the first value belongs to the chunk."""
+    """The operator between a row's value and the watermark: ``>``; ``>=`` in replays: chunks include their start."""
     return INCLUSIVE if replay else EXCLUSIVE
 
 
 def operator_of(source: ColumnSource, *, replay: bool = False) -> str:
-    """The operator of a source: ours, the configured one, or what a function of the user's own says."""
+    """The operator of a source: the default, the configured one, or what the user's function returns."""
     given = source.watermark_operator
     if given == EXCLUSIVE:
         return watermark_operator(replay=replay)
@@ -51,7 +51,7 @@ def operator_of(source: ColumnSource, *, replay: bool = False) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A value that is or is not itself inside."""
+    """A value, itself included or not."""
 
     value: Value
     inclusive: bool = False
@@ -94,7 +94,7 @@ class RowFilter:
 
     @property
     def leading(self) -> tuple[str, ...]:
-        """The columns that tell how young a row is: in a cursor the first."""
+        """The columns that tell the age of a row: in a cursor only the first."""
         return self.columns[:1] if self.mode is WatermarkMode.TUPLE else self.columns
 
     @property
@@ -105,7 +105,7 @@ class RowFilter:
 
     @property
     def operator(self) -> str:
-        """How a row's value must stand to them."""
+        """The operator between a row's value and these bounds."""
         lowers = [each.lower for each in self.ranges if each.lower is not None]
         return INCLUSIVE if any(each.inclusive for each in lowers) else EXCLUSIVE
 
@@ -121,7 +121,7 @@ class RowFilter:
 
 
 class SqlDialect(StrEnum):
-    """Who reads a predicate."""
+    """The SQL dialect of a predicate."""
 
     SPARK = "spark"
     POSTGRESQL = "postgresql"
@@ -158,7 +158,7 @@ def dialect_of(jdbc_url: str) -> SqlDialect:
 
 
 def untested_note(jdbc_url: str) -> str | None:
-    """That no test of ours runs against such a database, as a sentence; None where one does."""
+    """A sentence that we do not test this database; None if we do."""
     scheme = jdbc_url.partition(":")[2].partition(":")[0].lower()
     if scheme in ("postgresql", "mariadb"):
         return None
@@ -170,7 +170,7 @@ def untested_note(jdbc_url: str) -> str | None:
 
 
 def quote(identifier: str, dialect: SqlDialect) -> str:
-    """One name, so that nothing in it is taken for anything else."""
+    """One quoted name."""
     if not identifier or "\0" in identifier:
         raise WatermarkError(f"{identifier!r} cannot be the name of a column", "correct watermark_columns")
     opening, closing = _QUOTES.get(dialect, ('"', '"'))
@@ -207,7 +207,7 @@ def text_key(expression: str, dialect: SqlDialect) -> str:
 
 
 def has_text_key(dialect: SqlDialect) -> bool:
-    """Whether text sorts there as it sorts here; in another order, ranges of text overlap."""
+    """Whether text sorts there by code points, as here; otherwise ranges of text overlap."""
     return dialect in (SqlDialect.POSTGRESQL, SqlDialect.MYSQL, SqlDialect.SQLSERVER, SqlDialect.SQLITE)
 
 
@@ -349,7 +349,7 @@ def _compared(column: str, sign: str, bound: Bound, dialect: SqlDialect) -> str:
 
 
 class _Any:
-    """Columns of which each by itself can make a row new."""
+    """Columns each of which can make a row new."""
 
     def __init__(self, rows: RowFilter, dialect: SqlDialect) -> None:
         self._ranges = rows.ranges
@@ -504,7 +504,7 @@ def window_of(runtime: SourceRuntime, *, replace_by_watermark: bool) -> dict[str
 
 
 def narrow_window(window: RowFilter | None, found: object, default: object, name: str) -> RowFilter | None:
-    """The window that code of the user's own ``found`` instead of ``default``: inside what was read, or none.
+    """The window that user code ``found`` instead of ``default``: inside the rows read, or none.
 
     Rows outside were not read: deleting them would lose them.
     """

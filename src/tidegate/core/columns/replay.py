@@ -55,7 +55,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkInterval:
-    """How long a chunk is: so many of one unit; ``step`` is for numbers."""
+    """The length of a chunk: a number of one unit; ``step`` is for numbers."""
 
     unit: str
     size: int | Decimal
@@ -237,12 +237,12 @@ class ReplayState:
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing is left."""
+        """Whether all chunks are finished."""
         return len(self.finished) == len(self.chunks)
 
     @property
     def reached(self) -> Value | None:
-        """Up to where everything is finished from the start on; None where the first chunk is not."""
+        """The end of the finished chunks, counted from the start; None if the first is not finished."""
         reached = None
         for number, chunk in enumerate(self.chunks):
             if number not in self.finished:
@@ -329,7 +329,7 @@ def _numbers(node: Node) -> Iterator[int]:
 
 
 def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Neighbours together: 1, 2, 3, 7 is 1 to 3 and 7 to 7."""
+    """Consecutive numbers as ranges: 1, 2, 3, 7 becomes 1 to 3 and 7 to 7."""
     for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
         found = [number for _, number in group]
         yield found[0], found[-1]
@@ -438,7 +438,7 @@ def check_reached(name: str, replay: ReplayConfig, seen: Watermark) -> None:
 
 
 def is_number(value: Value) -> bool:
-    """Whether a value counts something, so that only the source knows how far it has come."""
+    """Whether a value is a number, so that only the source knows how far it has come."""
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 

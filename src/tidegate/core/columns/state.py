@@ -66,7 +66,7 @@ class ColumnState:
         return replace(self, values=values, inclusive=frozenset(names.get(each, each) for each in self.inclusive))
 
     def only(self, columns: Sequence[str]) -> ColumnState:
-        """The state without what other columns had: rows go by them, so that their values tell nothing later."""
+        """The state of these columns alone; values of columns that are no longer used mean nothing later."""
         values = {each: value for each, value in self.values.items() if each in columns}
         return replace(self, values=values, inclusive=self.inclusive & values.keys())
 

@@ -76,7 +76,7 @@ def errors_of(prefix: str) -> Iterator[None]:
 
 
 def are_comparable(one: Value, other: Value) -> bool:
-    """Whether one of the two is the greater, or both are equal."""
+    """Whether the two have an order."""
     kinds = {kind_of(one), kind_of(other)}
     return len(kinds) == 1 or kinds <= NUMBERS
 
@@ -104,7 +104,7 @@ def greatest(one: Value | None, other: Value | None) -> Value | None:
 
 
 def is_finite(value: Value) -> bool:
-    """Whether the value is not one of the numbers that have no place among the others."""
+    """Whether the value is neither NaN nor infinite."""
     if isinstance(value, Decimal):
         return value.is_finite()
     return not isinstance(value, float) or math.isfinite(value)

@@ -84,7 +84,7 @@ class RunGroup(NamedTuple):
     pattern: WorkUnit
 
     def works(self) -> Iterator[WorkUnit]:
-        """Each of them."""
+        """The work units, one by one."""
         return (self.pattern._replace(unit=unit) for unit in self.units)
 
 
@@ -201,14 +201,14 @@ def cap_runs(
 
 
 class _Places:
-    """The places of one run, and who has them."""
+    """The places of one run, and the work units that got them."""
 
     def __init__(self, free: int) -> None:
         self.free = free
         self.taken: list[Candidate] = []
 
     def fill(self, candidates: list[Candidate], most: int) -> list[Candidate]:
-        """Give at most ``most`` places to the first of them, and return those that got none."""
+        """Give at most ``most`` places to the first candidates, and return the others."""
         left: list[Candidate] = []
         most = min(most, self.free)
         for each in candidates:

@@ -244,7 +244,7 @@ class UnitDecisions:
 
 
 def failure_start(start: int, nominal_end: int | None) -> int:
-    """By which number the failures of a work unit are kept: where there are no partitions, its start may move."""
+    """The key of a work unit's failures: its start, or 0 without partitions, whose start may move."""
     return 0 if nominal_end is None else start
 
 
@@ -256,7 +256,7 @@ Found = tuple[int, tuple[str, ...], WorkUnit, Failure | None, bool]
 
 @contextmanager
 def _not_collecting() -> Iterator[None]:
-    """Without the collector of cycles, which would look at all parts of a large plan again and again to find none."""
+    """Pauses the garbage collector, which would scan a large plan again and again."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -512,7 +512,7 @@ def _key(work: WorkUnit) -> tuple[str, int]:
 
 
 def _covered(entry: UnitEntry, work: WorkUnit) -> UnitEntry:
-    """The entry with the range of ``work`` read; the beginnings of partitions are no secret and not kept."""
+    """The entry with the range of ``work`` added; starts of partitions are implied and not kept."""
     new = {low for low, _ in work.segments if work.nominal_end is None or low != work.start}
     starts = {start for start in entry.starts if not work.low <= start < work.high} | new
     return replace(

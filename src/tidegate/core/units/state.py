@@ -76,7 +76,7 @@ def interval_at(coverage: Coverage, moment: int) -> tuple[int, int] | None:
 
 
 def high_of(coverage: Coverage, start: int, nominal_end: int | None) -> int | None:
-    """Up to where the partition was read without a gap from its ``start`` on; None if not even there."""
+    """The end of what was read without a gap from ``start``; None if the start itself was not read."""
     found = interval_at(coverage, start)
     if found is None:
         return None

@@ -127,7 +127,7 @@ def parse_bound(text: str, *, is_end: bool) -> TimeBound:
 def rounding_of(
     bound: TimeBound, kind: PartitionKind, written: Rounding | None, *, abstinent: bool = False
 ) -> Rounding:
-    """To what a bound is rounded: what is written wins.
+    """The unit to which a bound is rounded: the configured one wins.
 
     Else relative bounds are rounded by their finest part in partitions of several days, and whole days to the day where
     there is an abstinent period.
@@ -138,7 +138,7 @@ def rounding_of(
 
 
 def first_above(bound: TimeBound, rounding: Rounding, moment: int, zone: ZoneInfo) -> int | None:
-    """From when on the bound will lie above ``moment``; None where it does not move."""
+    """When the bound will pass ``moment``; None if the bound is absolute."""
     if bound.before is None:
         return None
     return shift(next_after(moment, rounding, zone), zone, later=bound.before)
@@ -293,7 +293,7 @@ def _partitions(piece: _Piece, zone: ZoneInfo) -> Iterator[TimePartition]:
 
 
 def _starts(anchor: int, kind: PartitionKind, zone: ZoneInfo) -> Iterator[int]:
-    """Where partitions begin, without end."""
+    """The starts of partitions, endlessly."""
     days = 7 if kind is PartitionKind.WEEKLY else 1
     if kind is PartitionKind.HOURLY:
         yield from count(anchor, HOUR)

@@ -289,7 +289,7 @@ def _check_type(response: httpx.Response, read: HttpRead, where: str, excerpt: C
 def _check_content(
     page: Page, scanner: Scanner, read: HttpRead, where: str, excerpt: Callable[[object, int], str]
 ) -> None:
-    """An answer that tells an error, or has no list of records, is none, whatever its status."""
+    """Refuse an answer that reports an error or has no list of records, whatever its status."""
     for path in (read.error,) if read.error else _ERRORS:
         problem = value_at(page.rest, path)
         if problem:
@@ -323,7 +323,7 @@ class Shapes:
         self._members: dict[str, int] = {}
 
     def sample(self, record: bytes) -> bytes | None:
-        """The record without what tells nothing, if the rest tells something new; of those without JSON, the first."""
+        """The record without empty values, if the rest shows new columns; of records that are no JSON, the first."""
         try:
             value = _without_empty(parse(record))
         except NotJson:

@@ -81,7 +81,7 @@ def instant(value: date, zone: str) -> datetime:
 
 
 def _begins(moment: datetime, format: str, zone: str) -> bool:
-    """Whether ``moment`` is the first with its text."""
+    """Whether ``moment`` is the first moment that its text stands for."""
     before = moment.astimezone(UTC) - TINY
     return format_value(before, format, zone) != format_value(moment.astimezone(UTC), format, zone)
 
@@ -215,7 +215,7 @@ def http_read(source: ColumnSource) -> HttpRead:
 
 
 def _is_void(rows: RowFilter) -> bool:
-    """Whether every column's range ends before it begins, as when a run follows another within the same second."""
+    """Whether every range is empty, as when two runs follow within the same second."""
     return rows.mode is WatermarkMode.ANY and bool(rows.ranges) and all(map(_is_crossed, rows.ranges))
 
 
@@ -297,5 +297,5 @@ def _moments(begin: datetime, end: datetime, count: int, zone: str) -> tuple[Val
 
 
 def _steps(length: int, count: int) -> tuple[int, ...]:
-    """Where a length is cut into so many pieces of at least one."""
+    """The cuts of a length into so many pieces of at least one."""
     return tuple(sorted({length * number // count for number in range(1, count)} - {0, length}) if length > 1 else ())

@@ -273,7 +273,7 @@ class TryAgain(Exception):
 
 @cache
 def _tls_context() -> ssl.SSLContext:
-    """One for the process: to load the certificates of all authorities takes longer than many requests."""
+    """One context per process: loading all certificates takes longer than many requests."""
     return httpx.create_ssl_context()
 
 
@@ -327,13 +327,13 @@ class Sender:
         self._connection.close()
 
     def fetch(self, request: Request, receive: Callable[[httpx.Response], Received]) -> Received:
-        """What ``receive`` makes of the answer; :class:`SourceError` when every try failed."""
+        """The result of ``receive`` for the answer; :class:`SourceError` when every try failed."""
         with self.mask_errors():
             return self._try(request.method, public_url(request.url), lambda: self._once(request, receive))
 
     @contextmanager
     def mask_errors(self) -> Iterator[None]:
-        """Errors inside tell nothing secret, whatever the server repeats."""
+        """Masks secrets in errors raised inside, even if the server repeats them."""
         try:
             yield
         except TidegateError as error:
@@ -557,7 +557,7 @@ def _token_answer(response: httpx.Response) -> bytes:
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Raise for what no header can hold; the library would tell it with the value."""
+    """Refuse values that no header can hold; the library's own error would quote them."""
     for name, value in headers.items():
         if not all(each.isascii() and each.isprintable() for each in (name, value)):
             raise SourceError(
@@ -573,12 +573,12 @@ _REMEDIES = {
 
 
 def _look_at_redirect(response: httpx.Response) -> None:
-    """A redirect that cannot be followed is told as one; the library would take it for a broken connection."""
+    """Report a redirect that cannot be followed; the library would call it a broken connection."""
     if response.status_code in _REDIRECTS and "location" in response.headers:
         resolve_link(str(response.request.url), response.headers["location"])
 
 
 def _quiet_logs() -> None:
-    """The library tells every address it asks, parameters included; those may hold keys."""
+    """Silence the library, which logs every address with its parameters; those may hold keys."""
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)

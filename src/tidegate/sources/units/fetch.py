@@ -136,7 +136,7 @@ class _UnitFetch:
         self.files.append(found.fetched(segment, public_url(request.url), compression))
 
     def _receive(self, response: httpx.Response, path: str) -> _ScratchFile | None:
-        """What arrived; httpx raises where it does not arrive as a whole."""
+        """The received bytes; httpx raises if some are missing."""
         if response.status_code == _NO_CONTENT:
             return None
         kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
@@ -229,7 +229,7 @@ class _ScratchFile:
 
 
 def _requests(source: UnitSource, work: UnitWork) -> Sequence[SegmentRequest | FileAddress]:
-    """What is asked for each segment; raises where two of them, or two partitions, would get the same rows."""
+    """The request of each segment; raises if two segments or partitions would get the same rows."""
     found = [_request(source, variables_of(source, work, segment)) for segment in work.segments]
     if source.time_column is not None or source.replace is Replace.MERGE_KEYS:
         return found

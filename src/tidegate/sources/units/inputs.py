@@ -104,7 +104,7 @@ class UnitsBuilder:
         return texts[0] if len(texts) == 1 else join_fields(self._fields, texts)
 
     def units(self, variable: str, shared: Mapping[str, Secret], version: str | None) -> Units:
-        """What was gathered, in the order of the values; ``variable`` is the name of a single field's."""
+        """The units, sorted by value; ``variable`` names the value of a single field."""
         found = {self._value(row): secrets for row, secrets in self._found.items()}
         names = tuple(dict.fromkeys((variable, *self._fields))) if len(self._fields) == 1 else ()
         secrets = {value: _secrets(self._auth_fields, row) for value, row in found.items() if row}
@@ -145,7 +145,7 @@ def _secrets(fields: Sequence[str], row: Row) -> dict[str, Secret]:
 
 
 def _rows(columns: Columns, fields: Sequence[str]) -> Iterator[Row]:
-    """Row by row, what these fields hold."""
+    """The values of these fields, row by row."""
     return zip(*(columns[field] for field in fields), strict=True) if fields else repeat((), _count(columns))
 
 

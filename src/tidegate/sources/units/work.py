@@ -152,7 +152,7 @@ class Variables:
                 return value
 
     def mask(self, text: str) -> str:
-        """A message without secrets, in whichever way they are written."""
+        """A message without secrets, in any encoding."""
         return Mask.of(*(each.value for each in self.secrets.values()))(text)
 
 
@@ -182,7 +182,7 @@ def range_text(source: UnitSource, param: RangeParam, segment: Segment) -> str |
 
 
 def moment_of(milliseconds: int) -> datetime:
-    """The moment so many milliseconds after 1970."""
+    """The moment so many milliseconds after 1970-01-01."""
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
