@@ -47,8 +47,8 @@ from tidegate.runs.lanes import fields_of_table, known_fields, read_remembered, 
 from tidegate.runs.lanes import sample as sample_files
 from tidegate.schema.evolution import Difference, Kind, differences
 from tidegate.schema.inference import FieldReport, Inference, check_agreement
-from tidegate.schema.names import field_to_json
-from tidegate.schema.types import arrow_schema, merged_fields, paths_of
+from tidegate.schema.names import field_to_json, merged_fields
+from tidegate.schema.types import arrow_schema, paths_of
 from tidegate.specs.project import Evolution, FieldSpec
 
 EFFECTS = {

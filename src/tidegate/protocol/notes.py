@@ -29,7 +29,7 @@ from tidegate.protocol.documents import SCHEMA_VERSION, check_schema_version, en
 from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.position import TableContext
 from tidegate.schema.inference import Inference
-from tidegate.schema.types import merged_fields
+from tidegate.schema.names import merged_fields
 
 if TYPE_CHECKING:
     from tidegate.protocol.position import Position

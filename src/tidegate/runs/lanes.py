@@ -35,7 +35,8 @@ from tidegate.protocol.table_checks import (
 from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FileSource
 from tidegate.schema.inference import SHOWN, Inference, check_agreement
-from tidegate.schema.types import arrow_schema, field_specs, merged_fields, paths_of
+from tidegate.schema.names import merged_fields
+from tidegate.schema.types import arrow_schema, field_specs, paths_of
 from tidegate.sink.finished import FinishedGroup
 from tidegate.sink.parquet_file import FinishedFile
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning, table_schema

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.errors import TidegateError
-from tidegate.schema.names import check, name_problem
-from tidegate.schema.types import merged_fields
+from tidegate.schema.names import check, merged_fields, name_problem
 from tidegate.specs.project import FieldSpec
 
 
