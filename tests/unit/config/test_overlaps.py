@@ -7,8 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidegate.config import load
+from tidegate.config.overlaps import cycle, ordered
 from tidegate.errors import ConfigError
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PathSource
@@ -177,3 +180,40 @@ def test_listings_leave_tables_alone_and_links_do_not_lead_to_others(tmp_path: P
     assert keep_apart(source, tables).apart == ("table",)
     linked = PathSource("s", Location(f"file://{tmp_path}/in"), follow_links=True)
     assert keep_apart(linked, tables).apart == ("table", f"{tmp_path}/in/table", f"{tmp_path}/lake")
+
+
+NAMES = "abcdef"
+NEEDS = st.dictionaries(st.sampled_from(NAMES), st.sets(st.sampled_from(NAMES), max_size=3), max_size=6)
+
+
+@pytest.mark.parametrize(
+    ("needs", "expected"),
+    [
+        ({}, "abcdef"),
+        ({"a": "f"}, "fabcde"),
+        ({"a": "c", "c": "f", "b": "f"}, "fcabde"),
+        ({"f": "abc"}, "abcdef"),
+        ({"a": "ed", "d": "e"}, "edabcf"),
+    ],
+)
+def test_the_order(needs: dict[str, str], expected: str) -> None:
+    assert "".join(ordered(NAMES, needs)) == expected
+
+
+@given(NEEDS)
+def test_each_comes_after_what_it_needs_unless_they_wait_for_each_other(needs: dict[str, set[str]]) -> None:
+    found = ordered(NAMES, needs)
+    assert sorted(found) == sorted(NAMES)
+    circle = cycle(NAMES, needs)
+    if circle:
+        assert all(after in needs[name] for name, after in zip(circle, circle[1:] + circle[:1], strict=True))
+    else:
+        assert all(found.index(other) < found.index(name) for name in needs for other in needs[name])
+
+
+@given(NEEDS)
+def test_a_circle_is_found_where_there_is_one(needs: dict[str, set[str]]) -> None:
+    reached = {name: set(needs.get(name, ())) for name in NAMES}
+    for _ in NAMES:
+        reached = {name: below.union(*(reached[each] for each in below)) for name, below in reached.items()}
+    assert bool(cycle(NAMES, needs)) == any(name in below for name, below in reached.items())

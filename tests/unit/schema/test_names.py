@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.errors import TidegateError
-from tidegate.schema.names import check, merged_fields, name_problem
+from tidegate.errors import SchemaMismatch, TidegateError
+from tidegate.schema.names import check, merged_fields, name_problem, spell
 from tidegate.specs.project import FieldSpec
 
 
@@ -79,3 +79,14 @@ def test_what_was_seen_later_comes_behind_what_is_known() -> None:
     assert [(field.name, field.type) for field in merged[1].fields] == [("a", "string"), ("b", "int64")]
     assert merged[2].items is not None
     assert [field.name for field in merged[2].items.fields] == ["a", "b"]
+
+
+def test_a_column_is_found_in_any_spelling_and_its_own_goes_first() -> None:
+    assert spell("updated_at", ["ID", "UPDATED_AT"]) == "UPDATED_AT"
+    assert spell("a", ["A", "a"]) == "a"
+    assert spell("nothing", ["a"]) == "nothing"
+
+
+def test_a_name_that_may_be_two_columns_is_refused() -> None:
+    with pytest.raises(SchemaMismatch, match="column 'aB' may be 'AB' or 'ab'"):
+        spell("aB", ["AB", "ab"])

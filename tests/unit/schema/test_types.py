@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.errors import TableError, TidegateError
+from tidegate.schema.inference import cell_kind
 from tidegate.schema.names import field_from_json, field_to_json, levels, problems
-from tidegate.schema.types import TIMESTAMP, arrow_schema, arrow_type, field_specs, plain_schema
+from tidegate.schema.types import TIMESTAMP, arrow_schema, arrow_type, examples_of, field_specs, plain_schema
 from tidegate.schema.types import levels as arrow_levels
 from tidegate.specs.project import FieldSpec
 
@@ -141,3 +142,15 @@ def test_both_forms_of_a_column_have_the_same_depth() -> None:
     inner = FieldSpec("element", "map", keys=FieldSpec("key", "string"), values=FieldSpec("value", "list", items=text))
     field = FieldSpec("a", "struct", fields=(FieldSpec("b", "list", items=inner), FieldSpec("c", "int64")))
     assert levels(field) == arrow_levels(arrow_type(field)) == 4
+
+
+CELLS = st.sampled_from(
+    ["0", "-7", "007", "1.5", "1e9", "TRUE", "false", "true\n", "5\n", "", "9" * 18, "9" * 19, "ä", "-", "."]
+)
+
+
+@given(st.lists(st.none() | CELLS | st.text("0123456789-.eE\n", max_size=5)))
+def test_a_column_has_the_kinds_of_its_cells(cells: list[str | None]) -> None:
+    found = examples_of(pa.array(cells, pa.string()))
+    assert set(found) == {cell_kind(cell) for cell in cells if cell is not None}
+    assert all(cell_kind(cell) == kind and cell in cells for kind, cell in found.items())
