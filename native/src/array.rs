@@ -9,18 +9,6 @@ use pyo3::types::PyBytes;
 
 use crate::cursor::plain_length;
 
-/// The bytes that matter inside an element, outside texts.
-const MATTERS: [bool; 256] = {
-    let mut found = [false; 256];
-    let bytes = b"{}[]\"\\\n\r";
-    let mut place = 0;
-    while place < bytes.len() {
-        found[bytes[place] as usize] = true;
-        place += 1;
-    }
-    found
-};
-
 /// Splits an array chunk by chunk, from behind its opening bracket on.
 #[pyclass]
 pub struct ArraySplitter {
@@ -29,6 +17,8 @@ pub struct ArraySplitter {
     depth: i64,
     is_inside: bool,
     is_escaped: bool,
+    /// Room for the lines of a chunk, kept for the next one.
+    lines: Vec<u8>,
     #[pyo3(get)]
     elements: usize,
     #[pyo3(get)]
@@ -39,18 +29,51 @@ pub struct ArraySplitter {
 impl ArraySplitter {
     #[new]
     fn new(outer: i64) -> Self {
-        ArraySplitter { outer, depth: 1, is_inside: false, is_escaped: false, elements: 0, element_is_empty: true }
+        ArraySplitter {
+            outer,
+            depth: 1,
+            is_inside: false,
+            is_escaped: false,
+            lines: Vec::new(),
+            elements: 0,
+            element_is_empty: true,
+        }
     }
 
     /// The lines that a chunk gives, and the place of the bracket that closes the whole, if it is there.
     fn take<'py>(&mut self, py: Python<'py>, chunk: &[u8]) -> (Bound<'py, PyBytes>, Option<usize>) {
-        let mut out = Vec::with_capacity(chunk.len() + 16);
-        let end = py.detach(|| self.split(chunk, &mut out));
-        (PyBytes::new(py, &out), end)
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.clear();
+        let end = py.detach(|| self.split(chunk, &mut lines));
+        self.lines = lines;
+        (PyBytes::new(py, &self.lines), end)
     }
 }
 
 impl ArraySplitter {
+    /// Go over what is inside an element and in this chunk, up to where more has to be decided.
+    fn pass_over(&mut self, chunk: &[u8], mut at: usize) -> usize {
+        while let Some(&byte) = chunk.get(at) {
+            match byte {
+                b'"' => match end_of_text(chunk, at + 1) {
+                    Some(end) => at = end,
+                    None => return at,
+                },
+                b'{' | b'[' => {
+                    self.depth += 1;
+                    at += 1;
+                }
+                b'}' | b']' if self.depth > 2 => {
+                    self.depth -= 1;
+                    at += 1;
+                }
+                b'}' | b']' | b'\\' | b'\n' | b'\r' => return at,
+                _ => at += 1,
+            }
+        }
+        at
+    }
+
     fn split(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Option<usize> {
         let (mut at, mut copied) = (0, 0);
         while at < chunk.len() {
@@ -113,10 +136,23 @@ impl ArraySplitter {
             self.element_is_empty = false;
             at += 1;
             if self.depth > 1 {
-                at += chunk[at..].iter().take_while(|&&byte| !MATTERS[usize::from(byte)]).count();
+                at = self.pass_over(chunk, at);
             }
         }
         out.extend_from_slice(&chunk[copied..]);
         None
+    }
+}
+
+/// Where a text ends whose first character stands here; none where the chunk ends first, or a line in it does.
+fn end_of_text(chunk: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        at += plain_length(chunk.get(at..)?);
+        match chunk.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 2,
+            b'\n' | b'\r' => return None,
+            _ => at += 1,
+        }
     }
 }

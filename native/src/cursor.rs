@@ -311,12 +311,12 @@ pub fn quote(plain: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The character of a `\u` escape, or of two that are a surrogate pair, and how long that is; none for half a pair.
-fn unicode_escape(bytes: &[u8]) -> Option<(char, usize)> {
+pub fn unicode_escape(bytes: &[u8]) -> Option<(char, usize)> {
     let first = code_unit(bytes)?;
     if let Some(found) = char::from_u32(first) {
         return Some((found, 6));
     }
-    let second = code_unit(&bytes[6..])?;
+    let second = code_unit(bytes.get(6..)?)?;
     if first >= 0xdc00 || !(0xdc00..0xe000).contains(&second) {
         return None;
     }

@@ -1,7 +1,7 @@
 //! Lines of JSON to Arrow columns, for `tidegate.formats.json_decoder`.
 //!
-//! A line is read here if it surely is a record of the schema. Every other one, bad or only odd, is handed back: the
-//! strict line reader of Tidegate reads it, and has the reason where it is none. So there is one place that says why.
+//! A line is read here if it surely is a record of the schema. Every other one, bad or only odd, is handed back, with the
+//! reason if it is no JSON object. Else the strict line reader of Tidegate reads it, and says why it is no record.
 
 mod array;
 mod avro;
@@ -9,6 +9,7 @@ mod columns;
 mod cursor;
 mod names;
 mod numbers;
+mod reasons;
 mod record;
 mod sample;
 mod texts;
@@ -36,8 +37,8 @@ struct Found {
     lines: usize,
     /// The line of each record.
     places: Vec<i64>,
-    /// Number, start and end of each line that was not read.
-    odd: Vec<(usize, usize, usize)>,
+    /// Number, start and end, without blanks around it, of each line that was not read, and why, where that is known.
+    odd: Vec<(usize, usize, usize, Option<String>)>,
 }
 
 #[pymethods]
@@ -80,8 +81,9 @@ impl LineReader {
         if !(block.is_empty() || block.ends_with(b"\n")) || i32::try_from(block.len()).is_err() {
             return Err(PyValueError::new_err("a block ends with a line end and has less than 2 GiB"));
         }
+        let names_commas = py.version_info() >= (3, 13);
         let (found, columns) = py.detach(|| {
-            let found = self.read_lines(block);
+            let found = self.read_lines(block, names_commas);
             (found, self.finish())
         });
         let columns = columns.into_iter().map(|column| to_python(py, column)).collect::<PyResult<Vec<_>>>()?;
@@ -96,13 +98,14 @@ impl LineReader {
 }
 
 impl LineReader {
-    fn read_lines(&mut self, block: &[u8]) -> Found {
+    fn read_lines(&mut self, block: &[u8], names_commas: bool) -> Found {
         let is_text = std::str::from_utf8(block).is_ok();
         let mut found = Found { lines: 0, places: Vec::new(), odd: Vec::new() };
         let mut cursor = Cursor::new(block, self.deepest);
         while cursor.at < block.len() {
             let start = cursor.at;
-            let line = if is_text || is_text_line(cursor) {
+            let is_text = is_text || is_text_line(cursor);
+            let line = if is_text {
                 self.records.read_line(&mut cursor)
             } else {
                 cursor.go_to_line_end();
@@ -111,7 +114,11 @@ impl LineReader {
             };
             match line {
                 Line::Record => found.places.push(found.lines as i64),
-                Line::Odd => found.odd.push((found.lines, start, cursor.at - 1)),
+                Line::Odd => {
+                    let (start, end) = without_blanks(block, start, cursor.at - 1);
+                    let explain = || reasons::reason(&block[start..end], self.deepest, names_commas);
+                    found.odd.push((found.lines, start, end, is_text.then(explain).flatten()));
+                }
                 Line::Blank => {}
             }
             found.lines += 1;
@@ -128,6 +135,17 @@ impl LineReader {
         }
         columns
     }
+}
+
+fn without_blanks(block: &[u8], mut start: usize, mut end: usize) -> (usize, usize) {
+    let is_blank = |place: usize| matches!(block[place], b' ' | b'\t' | b'\r');
+    while start < end && is_blank(start) {
+        start += 1;
+    }
+    while start < end && is_blank(end - 1) {
+        end -= 1;
+    }
+    (start, end)
 }
 
 fn is_text_line(cursor: Cursor) -> bool {

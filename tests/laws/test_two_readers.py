@@ -85,6 +85,52 @@ def test_lines_made_and_broken_at_random(way: str, some: list[bytes]) -> None:
     check_same(way, b"\n".join(some) + b"\n")
 
 
+TOKENS = [
+    *(
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b",",
+        b":",
+        b'"',
+        b'"a"',
+        b'"i":1',
+        b'{"i":',
+        b'{"s":"',
+        b"0",
+        b"-",
+        b"7",
+        b".5",
+        b"e+",
+        b"E9",
+    ),
+    *(
+        b"null",
+        b"true",
+        b"fals",
+        b"NaN",
+        b"Infinity",
+        b" ",
+        b"\t",
+        b"\r",
+        b"\x01",
+        b"\\",
+        b"\\n",
+        b"\\x",
+        b"\\u",
+        b"\\u0061",
+    ),
+    *(b"\\ud83d", b"\\ude00", b"\\ud83d\\ude00", "é".encode(), "😀".encode(), b"\xff", b"//", b"x", b"\xef\xbb\xbf"),
+]
+
+
+@settings(max_examples=examples(20_000, 300), deadline=None)
+@given(some=st.lists(st.lists(st.sampled_from(TOKENS), min_size=1, max_size=12).map(b"".join), min_size=1, max_size=8))
+def test_lines_that_are_no_json_have_the_same_reason(some: list[bytes]) -> None:
+    check_same("strict", b"\n".join(some) + b"\n")
+
+
 AROUND = ((b"", b""), (b"[1,", b"]"), (b"[", b"]"), (b'{"a":', b"}"), (b'{"r":1,"zz":', b',"a":2}'))
 
 

@@ -2,9 +2,10 @@
 
 There is one set of rules, and one reader that has them all: the strict line reader
 (:mod:`~tidegate.formats.strict_lines`). It takes Python values and is slow. So the native reader goes first, where it
-is installed (:mod:`~tidegate.schema.native`): it reads the lines that surely are records straight into columns, and
-leaves every other line, bad or merely odd, to the strict one. Without it, the strict one reads all lines. Which of
-them read a line makes no difference to what comes out; a law in ``tests/laws`` says so.
+is installed (:mod:`~tidegate.schema.native`): it reads the lines that surely are records straight into columns, says
+of lines that are no JSON objects why, and leaves every other line, bad or merely odd, to the strict one. Without it,
+the strict one reads all lines. Which of them read a line makes no difference to what comes out, the reasons included; a
+law in ``tests/laws`` says so.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +29,12 @@ _BLANKS = b" \t\r"
 Parts = tuple[int, int, Sequence[bytes | None], Sequence["Parts"]]
 """A column: its values, how many of them are null, its buffers, the columns inside it."""
 
-Block = tuple[int, int, Sequence[Parts], bytes | None, Sequence[tuple[int, int, int]], Sequence[tuple[str, int]]]
-"""Lines, records, columns, the line of each record (None: record ``n`` is line ``n``), the lines that were not read
-with their number, start and end, and the fields that the schema lacks."""
+Odd = tuple[int, int, int, str | None]
+"""A line that was not read: its number, start and end, and the reason where it is known."""
+
+Block = tuple[int, int, Sequence[Parts], bytes | None, Sequence[Odd], Sequence[tuple[str, int]]]
+"""Lines, records, columns, the line of each record (None: record ``n`` is line ``n``), the lines that were not read,
+and the fields that the schema lacks."""
 
 
 class NativeLines(Protocol):
@@ -39,8 +43,7 @@ class NativeLines(Protocol):
     def read(self, block: bytes) -> Block: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(NamedTuple):
     """Line ``offset`` (from 0) of the block is not a record."""
 
     offset: int
@@ -101,7 +104,7 @@ class Decoder:
         """The records of ``block``, which ends with a newline."""
         if self._native is None:
             lines = [line.strip(_BLANKS) for line in block.split(b"\n")[:-1]]
-            filled = [(number, line) for number, line in enumerate(lines) if line]
+            filled = [(number, line, None) for number, line in enumerate(lines) if line]
             batch, kept, rejected = self._read_strictly(filled)
             return Decoded(batch, len(lines), None if len(kept) == len(lines) else np.array(kept), rejected)
         count, rows, columns, places, odd, unknown = self._native.read(block)
@@ -112,7 +115,7 @@ class Decoder:
         if not odd:
             return Decoded(batch, count, offsets)
         others, kept, rejected = self._read_strictly(
-            [(number, block[start:end].strip(_BLANKS)) for number, start, end in odd]
+            (number, block[start:end], reason) for number, start, end, reason in odd
         )
         if kept:
             offsets = np.concatenate([offsets if offsets is not None else np.arange(rows), np.array(kept)])
@@ -122,13 +125,16 @@ class Decoder:
         return Decoded(batch, count, offsets, rejected)
 
     def _read_strictly(
-        self, lines: Sequence[tuple[int, bytes]]
+        self, lines: Iterable[tuple[int, bytes, str | None]]
     ) -> tuple[pa.RecordBatch, list[int], tuple[Rejected, ...]]:
         """The records of numbered lines with the numbers of those that are some, and the others with their reasons."""
         records: list[dict[str, Any]] = []
         kept: list[int] = []
         rejected: list[Rejected] = []
-        for number, line in lines:
+        for number, line, reason in lines:
+            if reason is not None:
+                rejected.append(Rejected(number, reason, line))
+                continue
             try:
                 records.append(self._strict.read(line))
                 kept.append(number)

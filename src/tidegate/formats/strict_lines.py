@@ -473,6 +473,8 @@ def bad_kind(reason: str) -> str:
     >>> bad_kind("required field 'id' is missing"), bad_kind("'n': 12.7 has a fraction, the column is int64")
     ('missing', 'lossy')
     """
+    if reason.startswith("not JSON"):
+        return "not_json"
     if _NOT_CSV.match(reason):
         return "not_csv"
     return next((kind for sign, kind in _SIGNS if sign in reason), "other")

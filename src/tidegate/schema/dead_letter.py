@@ -93,8 +93,13 @@ def letter_rows(letters: Iterable[Letter]) -> pa.RecordBatch:
 
 def letter_id(pipeline: str, source: str, run: str, file: str, line: int) -> str:
     """A short name that no other letter has."""
-    told = "\0".join((pipeline, source, run, file, str(line)))
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    return letter_ids(pipeline, source, run, file, (line,))[0]
+
+
+def letter_ids(pipeline: str, source: str, run: str, file: str, lines: Iterable[int]) -> list[str]:
+    """The same for several lines of a file."""
+    told = "\0".join((pipeline, source, run, file, "")).encode()
+    return [hashlib.sha256(b"%b%d" % (told, line)).hexdigest()[:16] for line in lines]
 
 
 def fingerprint(fields: Iterable[FieldSpec]) -> str:

@@ -6,12 +6,24 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
 
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import LimitReached
 from tidegate.formats.json_decoder import Rejected
 from tidegate.formats.strict_lines import bad_kind
-from tidegate.schema.dead_letter import FILE, RECORD, RESOLUTION, Letter, letter_id, letter_rows
+from tidegate.schema.dead_letter import (
+    FILE,
+    RECORD,
+    RESOLUTION,
+    Letter,
+    letter_id,
+    letter_ids,
+    letter_rows,
+    letter_schema,
+)
 from tidegate.sink.parquet_file import FinishedFile, uuid7
 from tidegate.sink.partitions import Partition
 from tidegate.sink.writer import RollingWriter, WriterSettings
@@ -52,7 +64,8 @@ class DeadLetterWriter:
         place = self._place
         rejected = list(rejected)
         self.kinds.update(bad_kind(found.reason) for found in rejected)
-        self._put([self._record(each, first_line + found.offset + 1, found) for found in rejected])
+        if rejected:
+            self._write(self._rows_of(each, first_line, rejected), each.path)
         if place.limit and self.count > place.limit:
             raise LimitReached(
                 f"{place.pipeline}/{place.source}: more than {place.limit} bad records in one task; the last is "
@@ -86,23 +99,27 @@ class DeadLetterWriter:
         if self._writer is not None:
             self._writer.close()
 
-    def _record(self, each: FileSlice, line: int, found: Rejected) -> Letter:
-        try:
-            text, raw = found.text.decode(), None
-        except UnicodeDecodeError:
-            text, raw = None, found.text
-        return self._letter(RECORD, each, line, found.reason, "decode", text, raw)
+    def _rows_of(self, each: FileSlice, first_line: int, rejected: list[Rejected]) -> pa.RecordBatch:
+        """A letter for each bad line; there may be very many, so they are made as columns."""
+        common = self._letter(RECORD, each, 0, "", "decode")
+        lines = [first_line + found.offset + 1 for found in rejected]
+        texts = [_text(found.text) for found in rejected]
+        differing: dict[str, list[Any]] = {
+            "id": letter_ids(common.pipeline, common.source, common.run, each.path, lines),
+            "line": lines,
+            "reason": [found.reason[:_REASON_LIMIT] for found in rejected],
+            "text": texts,
+            "raw": [found.text if text is None else None for found, text in zip(rejected, texts, strict=True)],
+        }
+        arrays = [
+            pa.array(differing[field.name], field.type)
+            if field.name in differing
+            else pa.repeat(pa.scalar(getattr(common, field.name), field.type), len(rejected))
+            for field in letter_schema()
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=letter_schema())
 
-    def _letter(
-        self,
-        kind: str,
-        each: FileSlice,
-        line: int,
-        reason: str,
-        stage: str,
-        text: str | None = None,
-        raw: bytes | None = None,
-    ) -> Letter:
+    def _letter(self, kind: str, each: FileSlice, line: int, reason: str, stage: str) -> Letter:
         place = self._place
         return Letter(
             id=letter_id(place.pipeline, place.source, place.run, each.path, line),
@@ -118,14 +135,22 @@ class DeadLetterWriter:
             reason=reason[:_REASON_LIMIT],
             stage=stage,
             schema_fingerprint=place.schema_fingerprint,
-            text=text,
-            raw=raw,
         )
 
     def _put(self, letters: list[Letter]) -> None:
-        if not letters:
-            return
+        if letters:
+            self._write(letter_rows(letters), letters[0].file or "")
+
+    def _write(self, rows: pa.RecordBatch, file: str) -> None:
         if self._writer is None:
             self._writer = RollingWriter(open_store(self._place.table), _SETTINGS)
-        self._writer.write(letter_rows(letters), Partition(), letters[0].file or "")
-        self.count += len(letters)
+        self._writer.write(rows, Partition(), file)
+        self.count += rows.num_rows
+
+
+def _text(content: bytes) -> str | None:
+    """The text of a line; None where it is not UTF-8."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
