@@ -11,7 +11,7 @@ import click
 import tidegate
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Command, with_json
-from tidegate.cli.pages import Block, Cell, Column, Gap, Heading, Style, facts, line, page, tabulate
+from tidegate.cli.pages import Block, Cell, Column, Fit, Gap, Heading, Style, facts, line, page, tabulate
 from tidegate.observe.wording import duration
 from tidegate.reports.run import DemoReport, DemoStep
 
@@ -56,7 +56,8 @@ def render_demo_step(number: int, step: DemoStep) -> Iterator[Block]:
 def _columns(step: DemoStep) -> Iterator[Column]:
     for index, title in enumerate(step.columns):
         values = [row[index] for row in step.rows]
-        yield Column(title, right=bool(values) and all(map(_is_number, values)))
+        fit = Fit.MIDDLE if any("/" in value for value in values) else Fit.WHOLE
+        yield Column(title, right=bool(values) and all(map(_is_number, values)), fit=fit)
 
 
 def _is_number(text: str) -> bool:

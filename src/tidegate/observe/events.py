@@ -240,6 +240,10 @@ class Notice(Event, name="notice", level="warning"):
     text: str
 
 
+class ColumnsInferred(Notice, name="columns_inferred"):
+    """The columns of a new table, as its files show them."""
+
+
 class UnitRejected(Event, name="unit_rejected", level="error"):
     """A staged unit, or a meta, cannot be committed; it was put aside, and its source files are read again."""
 

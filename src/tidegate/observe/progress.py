@@ -6,20 +6,23 @@ was found.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Self
 
 from tidegate.observe import events
 from tidegate.observe.events import Event
 from tidegate.observe.logs import labelled, sentence, subject
-from tidegate.observe.wording import count, short, size, size_of
+from tidegate.observe.wording import count, duration, short, size, size_of
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.progress import Progress, TaskID
+    from rich.live import Live
+
+BAR_WIDTH = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +122,14 @@ class SourceProgress:
         """The numbers in as little space as a bar leaves on 80 columns; before there are any, the stage."""
         if not self.planned_files:
             return self.stage
-        return self._numbers(
+        numbers = (
             f"{self.files:,}/{count(self.planned_files, 'file')}",
             size_of(self.bytes_so_far, self.planned_bytes),
             f"{short(self.rows)} rows",
-            refused=f"{self.refused:,} failed",
-            letters=f"{self.letters:,} bad",
+            f"{self.refused:,} failed" if self.refused else "",
+            f"{self.letters:,} bad" if self.letters else "",
         )
+        return ", ".join(filter(None, numbers))
 
     def words(self) -> str:
         """The numbers in one line: ``120 of 480 files, 1.2 of 4.0 GiB…``."""
@@ -195,24 +199,52 @@ _MILESTONES = (
 
 
 class PlainProgress(SilentProgress):
-    """Writes lines: when something begins or ends, and every ``period`` seconds in between."""
+    """Writes lines: when something begins or ends, and every ``period`` seconds in between.
+
+    A thread looks at the clock, so that a line comes also while nothing is heard from the run.
+    """
 
     def __init__(self, stream: IO[str], period: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(stream)
         self._period = period
         self._clock = clock
-        self._tallies = RunProgress()
+        self._bars = ProgressView(clock)
         self._last = clock()
+        self._writing = threading.RLock()
+        self._over = threading.Event()
 
     def __call__(self, event: Event) -> None:
-        tally = self._tallies.count(event)
-        text = sentence(event) if isinstance(event, _MILESTONES) else ""
-        if not text and self._clock() - self._last >= self._period:
-            compares = isinstance(event, events.ComparisonProgressed)
-            text = sentence(event) if compares else tally.words() if tally.busy else ""
-        if text:
-            self._last = self._clock()
-            self.write(labelled(event, text) + "\n")
+        with self._writing:
+            self._bars.count(event)
+            if isinstance(event, events.ColumnsInferred):
+                self.write(_inferred(event))
+            elif isinstance(event, _MILESTONES):
+                self._tell(labelled(event, sentence(event)))
+            else:
+                self.look()
+
+    def look(self) -> None:
+        """Write how far the busy sources are, if that is due."""
+        with self._writing:
+            if self._clock() - self._last >= self._period:
+                for bar in self._bars.busy(self._period):
+                    self._tell(f"{bar.about}: {bar.words()}" if bar.about else bar.words())
+
+    def _tell(self, text: str) -> None:
+        self._last = self._clock()
+        self.write(f"{text}\n")
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._watch, name="progress", daemon=True).start()
+        return self
+
+    def _watch(self) -> None:
+        while not self._over.wait(min(1.0, self._period)):
+            with suppress(OSError, ValueError):  # nobody reads any more
+                self.look()
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
 
 
 _SESSION_IS_THERE = (
@@ -224,66 +256,163 @@ _SESSION_IS_THERE = (
     events.SourceFinished,
     events.SourceFailed,
 )
+SURE_AFTER = 3.0
+"""Seconds of reading from which on the time that is left can be told."""
+
+
+@dataclass(slots=True)
+class SourceBar:
+    """How far one source is, and since when: ``began`` its pass, ``entered`` its stage, ``reads`` its first bytes."""
+
+    about: str
+    clock: Callable[[], float]
+    tally: SourceProgress = field(default_factory=SourceProgress)
+    began: float = 0.0
+    entered: float = 0.0
+    reads: float | None = None
+
+    def count(self, tally: SourceProgress, event: Event) -> None:
+        """The tally after that event."""
+        now = self.clock()
+        if isinstance(event, events.PollStarted) and not tally.commits and not tally.staged:
+            self.began, self.reads = now, None
+        if tally.stage.partition(":")[0] != self.tally.stage.partition(":")[0]:
+            self.entered = now
+        if self.reads is None and isinstance(event, events.WaveStarted | events.WorkUnitsPlanned):
+            self.reads = now
+        self.tally = tally
+
+    def is_slow(self, seconds: float) -> bool:
+        """Whether it has been at its stage for so long."""
+        is_at_work = not self.tally.finished and self.tally.stage != "waiting"
+        return is_at_work and self.clock() - self.entered >= seconds
+
+    def words(self) -> str:
+        """The numbers and the time that is left; before there are numbers, the stage and how long it has taken."""
+        return self._with_time(self.tally.words())
+
+    def short_words(self) -> str:
+        """The same in as little space as a bar leaves on 80 columns."""
+        return self._with_time(self.tally.short_words())
+
+    def _with_time(self, numbers: str) -> str:
+        if self.tally.finished:
+            return numbers if self.tally.planned_files else self.tally.stage
+        if not self.tally.planned_files:
+            left = self.left()
+            since = self.entered if self.reads is None else self.reads
+            return f"{self.tally.stage}, {left or _seconds(self.clock() - since)}"
+        return f"{numbers}, {self.left() or _seconds(self.clock() - self.began)}"
+
+    def left(self) -> str:
+        """How long it takes still, if it goes on as it has; empty where that cannot be told."""
+        done, whole = self.tally.bytes_so_far, self.tally.planned_bytes
+        spent = 0.0 if self.reads is None else self.clock() - self.reads
+        if spent < SURE_AFTER or not 0 < done < whole:
+            return ""
+        return f"{duration(max(1.0, round(spent * (whole - done) / done)))} left".replace(".0 s", " s")
+
+
+def _inferred(event: events.ColumnsInferred) -> str:
+    """One line; ``tidegate schema show`` has the columns."""
+    return labelled(event, f"{event.text.partition(': ')[0]} (`tidegate schema show` lists them)") + "\n"
+
+
+def _seconds(spent: float) -> str:
+    """Whole seconds, so that a line changes once a second."""
+    return f"{int(spent)} s" if spent < 60 else duration(int(spent))
+
+
+class ProgressView:
+    """The sources of a run in the order in which they appeared; Spark's start is one of them, until it is there."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._tallies = RunProgress()
+        self._bars: dict[str, SourceBar] = {}
+        self._lock = threading.Lock()
+
+    def count(self, event: Event) -> None:
+        """Count the event in."""
+        with self._lock:
+            now = self._clock()
+            tally, about = self._tallies.count(event), subject(event)
+            bar = self._bars.setdefault(about, SourceBar(about, self._clock, began=now, entered=now))
+            bar.count(tally, event)
+            if isinstance(event, _SESSION_IS_THERE):
+                self._bars.pop("", None)
+
+    def shown(self) -> list[SourceBar]:
+        """All of them."""
+        with self._lock:
+            return list(self._bars.values())
+
+    def busy(self, seconds: float) -> list[SourceBar]:
+        """Those that are read, or have been at one stage for so long; while Spark starts, that alone."""
+        found = [bar for bar in self.shown() if bar.tally.busy or bar.is_slow(seconds)]
+        return [bar for bar in found if not bar.about] or found
 
 
 class BarProgress(SilentProgress):
-    """One bar per source on a terminal, a spinner while there is nothing to measure yet."""
+    """One bar per source on a terminal, a spinner while there is nothing to measure; a thread draws them anew."""
 
-    def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        from rich.spinner import Spinner
 
         super().__init__(console.file)
-        self._progress: Progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=12),
-            TextColumn("{task.fields[words]}", markup=False),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-        )
-        self._tallies = RunProgress()
-        self._tasks: dict[str, TaskID] = {}
+        self._console = console
+        self._bars = ProgressView(clock)
+        self._spinner = Spinner("dots")
+        self._live = self._new_live()
+
+    def _new_live(self) -> Live:
+        from rich.live import Live
+
+        return Live(console=self._console, get_renderable=self.renderable, refresh_per_second=8, transient=True)
 
     def __call__(self, event: Event) -> None:
-        tally = self._tallies.count(event)
-        task = self._task(subject(event))
-        if tally.planned_bytes:
-            self._progress.update(task, total=tally.planned_bytes, completed=tally.bytes_so_far)
-        else:
-            self._progress.update(task, total=1 if tally.finished else None, completed=int(tally.finished))
-        self._progress.update(task, words=tally.short_words())
-        if isinstance(event, events.PollStarted) and not tally.commits and not tally.staged:
-            self._progress.reset(task, total=None, words=tally.short_words())
-        if isinstance(event, _SESSION_IS_THERE) and "" in self._tasks:
-            self._progress.remove_task(self._tasks.pop(""))
-
-    def _task(self, about: str) -> TaskID:
-        if about not in self._tasks:
-            self._tasks[about] = self._progress.add_task(about or "tidegate", total=None, words="")
-        return self._tasks[about]
+        self._bars.count(event)
+        if isinstance(event, events.ColumnsInferred):
+            self.write(_inferred(event))
 
     def write(self, text: str) -> object:
         """Print a line above the bars."""
-        self._progress.console.print(text.rstrip("\n"), markup=False, highlight=False, soft_wrap=True)
+        self._console.print(text.rstrip("\n"), markup=False, highlight=False, soft_wrap=True)
         return len(text)
 
     def renderable(self) -> RenderableType:
         """The bars as they stand now."""
-        return self._progress.get_renderable()
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        grid = Table.grid(padding=(0, 1, 0, 0))
+        grid.add_column(width=1)
+        grid.add_column(no_wrap=True, overflow="ellipsis", max_width=24)
+        grid.add_column(width=BAR_WIDTH)
+        grid.add_column(no_wrap=True, overflow="ellipsis")
+        for bar in self._bars.shown():
+            tally = bar.tally
+            total = float(tally.planned_bytes) if tally.planned_bytes else 1.0 if tally.finished else None
+            done = tally.bytes_so_far if tally.planned_bytes else int(tally.finished)
+            mark = Text("✓") if tally.finished else self._spinner
+            drawn = ProgressBar(total=total, completed=done, width=BAR_WIDTH)
+            grid.add_row(mark, Text(bar.about or "tidegate"), drawn, Text(bar.short_words()))
+        return grid
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Take the bars away, and put them back afterwards."""
-        self._progress.stop()
+        """Take the bars away, and put them back afterwards; a display that was stopped would draw over the output."""
+        self._live.stop()
         try:
             yield
         finally:
-            self._progress.start()
+            self._live = self._new_live()
+            self._live.start()
 
     def __enter__(self) -> Self:
-        self._progress.start()
+        self._live.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._progress.stop()
+        self._live.stop()

@@ -18,7 +18,7 @@ import pyarrow as pa
 from tidegate.core.files.plan import FileSlice, Plan
 from tidegate.errors import ConfigError, ReplacesTable, SourceError, TableError, TidegateError, UnsupportedTable
 from tidegate.formats.samples import SAMPLED_LINES, Sampler, spread
-from tidegate.observe.events import Emit, Notice
+from tidegate.observe.events import ColumnsInferred, Emit, Notice
 from tidegate.protocol.change import Change
 from tidegate.protocol.follow_ups import WorkArea
 from tidegate.protocol.notes import InferredSchema
@@ -85,7 +85,7 @@ def resolve_columns(
             f"{bound.key}: no sampled record has a field, so there are no columns for a table",
             "wait for records that have fields, or declare schema.fields",
         )
-    emit(Notice(bound.pipeline.name, bound.source.name, f"inferred {found.summary()}"))
+    emit(ColumnsInferred(bound.pipeline.name, bound.source.name, f"inferred {found.summary()}"))
     if bound.positions.staged:
         agreed = InferredSchema(bound.table_store, bound.pipeline.name).remember(found)
         return columns_of(bound, opened, agreed.fields)

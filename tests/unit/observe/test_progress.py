@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
+import pty
 import subprocess
 import sys
+import time
 
+import pytest
 from rich.console import Console
 
 from tidegate.observe import events
@@ -70,8 +75,8 @@ def test_between_milestones_a_line_comes_once_per_period() -> None:
             clock.time = float(second)
             view(progressed(min(second // 6, 4)))
     assert stream.getvalue().splitlines()[1:] == [
-        "p/s: 0 of 8 files, 2.0 KiB of 8.0 KiB, 0 rows, 0 commits",
-        "p/s: 0 of 8 files, 6.0 KiB of 8.0 KiB, 0 rows, 0 commits",
+        "p/s: 0 of 8 files, 2.0 KiB of 8.0 KiB, 0 rows, 0 commits, 30 s left",
+        "p/s: 0 of 8 files, 6.0 KiB of 8.0 KiB, 0 rows, 0 commits, 7 s left",
     ]
 
 
@@ -95,9 +100,42 @@ def drawn(*happened: Event, width: int = 80) -> str:
     return captured.get()
 
 
-def test_a_bar_shows_files_bytes_rows_and_commits_on_80_columns() -> None:
+def test_a_line_comes_while_nothing_is_heard_of_a_run() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with PlainProgress(stream, period=10, clock=clock) as view:
+        view(planned(8))
+        view(events.SessionStarting("", "", where="local[2]"))
+        for clock.time in (9.0, 12.0, 15.0, 25.0):
+            view.look()
+    assert stream.getvalue().splitlines()[2:] == ["starting Spark (local[2]), 12 s", "starting Spark (local[2]), 25 s"]
+
+
+def test_inferred_columns_are_one_line() -> None:
+    text = "inferred 2 columns from 9 records: id: int64 (in 100% of 9 records); `tidegate schema show` lists all"
+    stream = io.StringIO()
+    with PlainProgress(stream, clock=Clock()) as view:
+        view(events.ColumnsInferred("p", "s", text))
+    told = "p/s: inferred 2 columns from 9 records (`tidegate schema show` lists them)\n"
+    assert stream.getvalue() == told
+    screen = io.StringIO()
+    with BarProgress(Console(file=screen, force_terminal=True, width=120, color_system=None)) as bars:
+        bars(events.ColumnsInferred("p", "s", text))
+    assert told in screen.getvalue()
+
+
+def test_the_thread_looks_by_itself() -> None:
+    stream = io.StringIO()
+    with PlainProgress(stream, period=0.05) as view:
+        view(events.SessionStarting("", "", where="local[2]"))
+        until = time.monotonic() + 20
+        while len(stream.getvalue().splitlines()) < 3 and time.monotonic() < until:
+            time.sleep(0.01)
+    assert stream.getvalue().splitlines()[1:3] == ["starting Spark (local[2]), 0 s"] * 2
+
+
+def test_a_bar_shows_files_bytes_rows_and_time_on_80_columns() -> None:
     text = drawn(planned(8), WAVE, progressed(2))
-    assert "0/8 files, 4.0/8.0 KiB, 0 rows, 0 commits 0:00:00" in text
+    assert "0/8 files, 4.0/8.0 KiB, 0 rows, 0 s" in text
     assert max(map(len, text.splitlines())) <= 80
 
 
@@ -110,6 +148,61 @@ def test_the_start_of_spark_disappears_when_tasks_run() -> None:
     starting = events.SessionStarting("", "", where="local[2]")
     assert "starting Spark (local[2])" in drawn(planned(8), starting)
     assert "Spark" not in drawn(planned(8), starting, WAVE)
+
+
+@pytest.mark.parametrize(
+    ("happened", "told"),
+    [
+        ((planned(8), WAVE, progressed(1)), "0/8 files, 2.0/8.0 KiB, 0 rows, 36 s left"),
+        ((events.WorkUnitsPlanned("p", "s", 10, 0, 1), events.WorkUnitsFinished("p", "s", 4, 1, 10)), "12 s left"),
+        ((events.SessionStarting("", "", where="local[2]"),), "starting Spark (local[2]), 12 s"),
+        ((events.PollStarted("p", "s", version=0),), "listing, 12 s"),
+    ],
+)
+def test_time_goes_on_between_events(happened: tuple[Event, ...], told: str) -> None:
+    clock = Clock()
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
+    with BarProgress(console, clock) as view:
+        for event in happened:
+            view(event)
+        clock.time = 12.0
+        with console.capture() as captured:
+            console.print(view.renderable())
+    assert told in captured.get()
+
+
+ON_A_TERMINAL = """
+import sys, time
+from tidegate.cli.terminal import console_for
+from tidegate.observe.events import SessionStarting
+from tidegate.observe.progress import BarProgress
+
+with BarProgress(console_for(sys.stdout, colour=True)) as view:
+    view(SessionStarting("", "", where="local[2]"))
+    time.sleep(2.5)
+    with view.aside():
+        print("<a table>\\n")
+    time.sleep(0.5)
+"""
+
+
+@pytest.mark.slow
+def test_a_terminal_sees_the_seconds_count_up_without_an_event() -> None:
+    master, slave = pty.openpty()
+    process = subprocess.Popen([sys.executable, "-c", ON_A_TERMINAL], stdout=slave, stderr=slave)
+    os.close(slave)
+    seen = b""
+    with contextlib.suppress(OSError):  # the other end of a terminal that closed
+        while part := os.read(master, 65_536):
+            seen += part
+    os.close(master)
+    assert process.wait(60) == 0
+    text = seen.decode()
+    for seconds in (0, 1, 2):
+        assert f"starting Spark (local[2]), {seconds} s" in text
+    _, below = text.split("<a table>")
+    assert "starting Spark" in below
+    assert "\x1b[1A" not in below.partition("starting Spark")[0]
 
 
 def test_markup_in_a_name_is_shown_as_it_is() -> None:

@@ -77,7 +77,7 @@ def test_failed_files_show_in_both_wordings() -> None:
     refused = events.FileRefused("p", "s", path="a", reason="bad", attempts=1, will_retry=True)
     tally = after(planned(2, 2048), refused)
     assert tally.words() == "0 of 2 files, 0 B of 2.0 KiB, 0 rows, 0 commits, 1 file failed"
-    assert tally.short_words() == "0/2 files, 0.0/2.0 KiB, 0 rows, 0 commits, 1 failed"
+    assert tally.short_words() == "0/2 files, 0.0/2.0 KiB, 0 rows, 1 failed"
 
 
 def test_sources_are_tallied_apart() -> None:
