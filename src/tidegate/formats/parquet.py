@@ -25,6 +25,9 @@ _SMALLEST_BUFFER = 256 * 1024
 _LARGEST_BUFFER = 8 * 1024 * 1024
 _EXPANDED_BYTES = 128 * 1024 * 1024
 _HARMLESS = 4 * 1024
+_ITEM_BYTES = 8
+"""What an item of a list takes in memory; in the file a few bytes may stand for millions that are the same."""
+
 _PAGE_HEADER = 32
 _NEXT_NUMBER = 0x15
 
@@ -51,7 +54,7 @@ class ParquetFormat(ColumnarFormat):
                 yield self._decode(_plain(batch, wanted), unknown)
         except MemoryError:
             raise
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise SourceError(f"{each.path}: not a whole Parquet file ({error})", "write the file again") from error
 
 
@@ -74,9 +77,12 @@ def _open(raw: BinaryIO, metadata: pq.FileMetaData, dictionaries: Sequence[str] 
 
 def own_schema(file: pq.ParquetFile, forbidden: tuple[str, ...] = ()) -> pa.Schema:
     """The columns of a file in plain types, under the names that they have in a table."""
-    own = file.schema_arrow
-    names = zip(table_names(own.names, forbidden), own, strict=True)
-    return pa.schema([pa.field(name, _plain_type(each.type), each.nullable) for name, each in names])
+    try:
+        own = file.schema_arrow
+        names = zip(table_names(own.names, forbidden), own, strict=True)
+        return pa.schema([pa.field(name, _plain_type(each.type), each.nullable) for name, each in names])
+    except UnicodeDecodeError as error:
+        raise pa.ArrowInvalid(f"the name of a column is not Unicode: {error}") from error
 
 
 class _Groups:
@@ -108,7 +114,9 @@ class _Groups:
     def _rows_at_once(self, number: int, group: pq.RowGroupMetaData) -> int:
         """Rows whose values take about as much memory as a block of lines, and never far more."""
         chunks = [chunk for chunk in map(group.column, range(group.num_columns)) if self._is_wanted(chunk)]
-        row: int = max(sum(chunk.total_uncompressed_size for chunk in chunks) // max(group.num_rows, 1), 1)
+        written = sum(chunk.total_uncompressed_size for chunk in chunks)
+        items = sum(max(chunk.num_values - group.num_rows, 0) for chunk in chunks)
+        row: int = max(max(written, items * _ITEM_BYTES) // max(group.num_rows, 1), 1)
         if row > LARGEST_ROW:
             raise self._refusal(f"the rows of row group {number} have {row:,} bytes on average", LARGEST_ROW)
         for chunk in chunks:
@@ -186,7 +194,12 @@ def _page_size(header: bytes) -> int:
 
 
 def _plain(batch: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
-    """The wanted columns; one that only lies on the path of a name with a dot comes along, and is left out."""
+    """The wanted columns; one that only lies on the path of a name with a dot comes along, and is left out.
+
+    The library takes texts that are not Unicode and decimals with too many digits as they come, and no reader of the
+    table would: they are refused here.
+    """
+    batch.validate(full=True)
     wanted = [(names[own], array) for own, array in zip(batch.schema.names, batch.columns, strict=True) if own in names]
     arrays = [_plain_array(array) for _, array in wanted]
     return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in wanted])

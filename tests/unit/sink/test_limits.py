@@ -10,6 +10,7 @@ import zlib
 from pathlib import Path
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -39,7 +40,10 @@ from tidegate.specs.project import FieldSpec, Format
 from tidegate.specs.locations import Location
 
 root, name, format, column, kind = Path(sys.argv[1]), *sys.argv[2:]
-parts = {"keys": FieldSpec("keys", "string"), "values": FieldSpec("values", "string")} if kind == "map" else {}
+parts = {
+    "map": {"keys": FieldSpec("keys", "string"), "values": FieldSpec("values", "string")},
+    "list": {"items": FieldSpec("element", "float64")},
+}.get(kind, {})
 fields = (FieldSpec(column, kind, **parts),)
 task = ReadTask(
     source=Location(root.as_uri()),
@@ -138,6 +142,15 @@ def test_a_parquet_file_with_texts_beyond_the_limit_is_refused_before_it_is_read
     assert (tmp_path / "a.parquet").stat().st_size < MEGABYTE
     outcome, peak = outcome_and_peak(tmp_path, "a.parquet", "parquet", kind="map")
     assert "bytes on average, the limit is 64 MiB" in outcome
+    assert peak < 400
+
+
+def test_a_list_of_very_many_equal_items_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    items = pa.ListArray.from_arrays(pa.array([0, 20_000_000], pa.int32()), pa.array(np.zeros(20_000_000)))
+    (tmp_path / "a.parquet").write_bytes(parquet(pa.table({"text": items})))
+    assert (tmp_path / "a.parquet").stat().st_size < 100_000
+    outcome, peak = outcome_and_peak(tmp_path, "a.parquet", "parquet", kind="list")
+    assert "the rows of row group 0 have 159,999,992 bytes on average, the limit is 64 MiB" in outcome
     assert peak < 400
 
 
