@@ -110,7 +110,7 @@ def _class_steps(ask: Callable[[str], bool], tell: Callable[[str], None]) -> Ite
                 "classes", "warn", "no archive of Spark's classes", "Spark starts without one, and takes longer"
             )
             return
-        tell("making an archive of Spark's classes")
+        tell("making an archive of Spark's classes, with which it starts sooner; this takes a minute or more")
     try:
         path = make_archive()
     except TidegateError as error:
