@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from support.all_cases import for_all
@@ -90,3 +92,27 @@ def test_every_page_about_a_failure_is_in_the_table_and_says_what_to_do() -> Non
         headings = anchors(page)
         assert "what-you-see" in headings, name(page)
         assert "what-to-do" in headings, name(page)
+
+
+def test_the_menu_of_the_site_has_every_page_of_the_index_and_every_command() -> None:
+    spec = importlib.util.spec_from_file_location("site_script", ROOT / "scripts" / "site.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    shown = set(paths(module.navigation()))
+    assert all((ROOT / path).is_file() for path in shown)
+    wanted = {*(DOCS / "index.md").parent.glob("*.md"), *(DOCS / "reference" / "cli").glob("*.md")}
+    wanted |= {(DOCS / link.partition("#")[0]).resolve() for link in links(DOCS / "index.md")}
+    assert {str(page.relative_to(ROOT)) for page in wanted} <= shown
+
+
+def paths(menu: object) -> Iterator[str]:
+    """The pages of a menu, at any depth."""
+    match menu:
+        case str():
+            yield menu
+        case dict():
+            yield from (path for below in menu.values() for path in paths(below))
+        case list():
+            yield from (path for below in menu for path in paths(below))
