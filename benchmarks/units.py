@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import httpx
+import httpx2
 
 from benchmarks import report
 from tidegate.protocol.change import Change
@@ -108,7 +108,7 @@ def api() -> Iterator[str]:
 
 def plain_loop(url: str, count: int, _turn: int) -> None:
     """The same requests, one after the other, and nothing else."""
-    with httpx.Client() as client:
+    with httpx2.Client() as client:
         for number in range(count):
             assert len(client.get(f"{url}/answers/{number}").json()) == RECORDS
 
@@ -118,7 +118,7 @@ def plain_asyncio(url: str, count: int, in_flight: int, _turn: int) -> None:
 
     async def ask_all() -> None:
         places = asyncio.Semaphore(in_flight)
-        async with httpx.AsyncClient() as client:
+        async with httpx2.AsyncClient() as client:
 
             async def ask(number: int) -> None:
                 async with places:

@@ -44,7 +44,7 @@ ONLY_IN = {
     "click": {"cli"},
     "prometheus_client": {"web"},
     "sqlalchemy": {"protocol/sql_provider.py"},
-    "httpx": {"sources"},
+    "httpx2": {"sources"},
     "psycopg": {"sources/idle.py"},
     "pymysql": {"sources/idle.py"},
     "pyiceberg": {"sources/iceberg.py"},

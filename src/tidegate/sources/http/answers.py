@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-import httpx
+import httpx2
 import numpy as np
 import orjson
 
@@ -214,7 +214,7 @@ class Page:
         return value_at(self.rest, path)
 
 
-def page_of(response: httpx.Response, read: HttpRead, excerpt: Callable[[object, int], str]) -> Page:
+def page_of(response: httpx2.Response, read: HttpRead, excerpt: Callable[[object, int], str]) -> Page:
     """The page in an answer with a good status; ``excerpt`` gives the beginning of what a server sent, for messages.
 
     Raises :class:`TryAgain` for an answer that ends in the middle, :class:`SourceError` for one that is none.
@@ -262,7 +262,7 @@ def value_at(data: Any, path: str) -> Any:
     return data
 
 
-def _scan(response: httpx.Response, scanner: Scanner, read: HttpRead, where: str) -> int:
+def _scan(response: httpx2.Response, scanner: Scanner, read: HttpRead, where: str) -> int:
     size = 0
     for chunk in response.iter_bytes(_CHUNK_BYTES):
         size += len(chunk)
@@ -275,7 +275,7 @@ def _scan(response: httpx.Response, scanner: Scanner, read: HttpRead, where: str
     return size
 
 
-def _check_type(response: httpx.Response, read: HttpRead, where: str, excerpt: Callable[[object, int], str]) -> None:
+def _check_type(response: httpx2.Response, read: HttpRead, where: str, excerpt: Callable[[object, int], str]) -> None:
     kind = response.headers.get("content-type", "").split(";")[0].strip()
     if not kind or kind.lower().endswith(("/json", "+json")) or kind.lower() in read.response_types:
         return
@@ -310,7 +310,7 @@ def _check_content(
     )
 
 
-def _next_link(response: httpx.Response) -> str | None:
+def _next_link(response: httpx2.Response) -> str | None:
     """The next page by the ``Link`` header."""
     return response.links.get("next", {}).get("url")
 

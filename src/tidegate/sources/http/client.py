@@ -29,7 +29,7 @@ from functools import cache
 from typing import TypeVar
 from urllib.parse import quote_plus, urljoin, urlsplit, urlunsplit
 
-import httpx
+import httpx2
 
 from tidegate.errors import ConfigError, SourceError, SourceMissing, TidegateError
 from tidegate.sources.http.bounds import Part
@@ -274,7 +274,7 @@ class TryAgain(Exception):
 @cache
 def _tls_context() -> ssl.SSLContext:
     """One context per process: loading all certificates takes longer than many requests."""
-    return httpx.create_ssl_context()
+    return httpx2.create_ssl_context()
 
 
 class ConnectionPool:
@@ -283,12 +283,12 @@ class ConnectionPool:
     def __init__(self, read: HttpRead) -> None:
         _quiet_logs()
         self.authentication = Authentication(read.auth)
-        self.client = httpx.Client(
+        self.client = httpx2.Client(
             timeout=read.timeout_secs,
             follow_redirects=False,
             headers={"Accept-Encoding": ", ".join(_ENCODINGS)},
             event_hooks={"response": [_look_at_redirect]},
-            limits=httpx.Limits(max_keepalive_connections=read.max_in_flight),
+            limits=httpx2.Limits(max_keepalive_connections=read.max_in_flight),
             verify=_tls_context(),
         )
 
@@ -326,7 +326,7 @@ class Sender:
         """Close the connection that it sends by."""
         self._connection.close()
 
-    def fetch(self, request: Request, receive: Callable[[httpx.Response], Received]) -> Received:
+    def fetch(self, request: Request, receive: Callable[[httpx2.Response], Received]) -> Received:
         """The result of ``receive`` for the answer; :class:`SourceError` when every try failed."""
         with self.mask_errors():
             return self._try(request.method, public_url(request.url), lambda: self._once(request, receive))
@@ -380,20 +380,20 @@ class Sender:
         backed_off = min(retries.base_secs * 2**number, retries.max_wait_secs)
         self._sleep(backed_off * (0.5 + self._chance() / 2) if failure.after is None else failure.after)
 
-    def _once(self, request: Request, receive: Callable[[httpx.Response], Received]) -> Received:
+    def _once(self, request: Request, receive: Callable[[httpx2.Response], Received]) -> Received:
         try:
             with self._answer(request) as response:
                 self._check(response, request)
                 return receive(response)
-        except httpx.InvalidURL as error:
+        except httpx2.InvalidURL as error:
             raise bad_link(request.url) from error
-        except httpx.TimeoutException as error:
+        except httpx2.TimeoutException as error:
             raise TryAgain(f"no answer within {self._read.timeout_secs:g} s") from error
-        except (httpx.TransportError, httpx.DecodingError) as error:
+        except (httpx2.TransportError, httpx2.DecodingError) as error:
             raise TryAgain(f"the connection failed ({type(error).__name__}: {error})") from error
 
     @contextmanager
-    def _answer(self, request: Request) -> Iterator[httpx.Response]:
+    def _answer(self, request: Request) -> Iterator[httpx2.Response]:
         """The answer behind redirects, with one new token where the first was refused."""
         url, refreshed = request.url, False
         params = dict(request.params)
@@ -413,9 +413,9 @@ class Sender:
                 response.close()
         raise SourceError(f"{public_url(request.url)} redirects in a circle", "check the address")
 
-    def _send(self, request: Request, url: str, params: dict[str, str | int]) -> tuple[httpx.Response, str | None]:
+    def _send(self, request: Request, url: str, params: dict[str, str | int]) -> tuple[httpx2.Response, str | None]:
         """The answer, still to be read, and the token that the request was sent with."""
-        address = httpx.URL(url)
+        address = httpx2.URL(url)
         at_home = self._check_target(request, url, address) == self._home
         try:
             own = self._authentication.credentials(self._ask_token) if at_home else Credentials()
@@ -435,7 +435,7 @@ class Sender:
         self.requests += 1
         return self._client.send(built, stream=True), own.token
 
-    def _check_target(self, request: Request, url: str, address: httpx.URL) -> Origin:
+    def _check_target(self, request: Request, url: str, address: httpx2.URL) -> Origin:
         """The origin that a request goes to; every request passes here, those that a server asked for too.
 
         Raises where it may not go there. Elsewhere nothing is sent but a plain GET.
@@ -458,7 +458,7 @@ class Sender:
             )
         return target
 
-    def _redirect(self, request: Request, response: httpx.Response, url: str) -> str:
+    def _redirect(self, request: Request, response: httpx2.Response, url: str) -> str:
         target = resolve_link(url, response.headers["location"])
         if request.method in _HARMLESS or (response.status_code in (307, 308) and origin_of(target) == self._home):
             return target
@@ -467,7 +467,7 @@ class Sender:
             "name the address where the server takes the request",
         )
 
-    def _check(self, response: httpx.Response, request: Request) -> None:
+    def _check(self, response: httpx2.Response, request: Request) -> None:
         status = response.status_code
         self._check_busy(response)
         if status < 200 or status >= 300:
@@ -477,11 +477,11 @@ class Sender:
                 _REMEDIES.get(status, "see what the server says"),
             )
 
-    def _check_busy(self, response: httpx.Response) -> None:
+    def _check_busy(self, response: httpx2.Response) -> None:
         if response.status_code == _TOO_MANY or response.status_code >= 500:
             raise TryAgain(f"status {response.status_code}", self._retry_after(response))
 
-    def _retry_after(self, response: httpx.Response) -> float | None:
+    def _retry_after(self, response: httpx2.Response) -> float | None:
         """The seconds that the server asks to wait; None where it asks for nothing that can be understood."""
         text = response.headers.get("retry-after", "").strip()
         if text.isascii() and text.isdigit():
@@ -493,7 +493,7 @@ class Sender:
         except (ValueError, TypeError, IndexError, OverflowError):
             return None
 
-    def _check_encoding(self, response: httpx.Response) -> None:
+    def _check_encoding(self, response: httpx2.Response) -> None:
         """Refuse what was not asked for: other encodings, or several over each other, unpack without bound."""
         found = response.headers.get("content-encoding", "").strip()
         if found.lower() not in ("", "identity", *_ENCODINGS):
@@ -502,7 +502,7 @@ class Sender:
                 f"let the server answer plainly, or with one of {', '.join(_ENCODINGS)}",
             )
 
-    def _beginning(self, response: httpx.Response) -> str:
+    def _beginning(self, response: httpx2.Response) -> str:
         """The beginning of an answer, for messages; secrets that it repeats are hidden before it is cut."""
         taken = b""
         for chunk in response.iter_bytes(_EXCERPT * 4):
@@ -528,7 +528,7 @@ class Sender:
                     self._check_encoding(response)
                     self._check_busy(response)
                     return response.status_code, _token_answer(response)
-            except (httpx.TransportError, httpx.DecodingError) as error:
+            except (httpx2.TransportError, httpx2.DecodingError) as error:
                 raise TryAgain(f"the connection failed ({type(error).__name__})") from error
 
         status, content = self._try("GET", public_url(url), attempt)
@@ -543,7 +543,7 @@ class Sender:
         return token
 
 
-def _token_answer(response: httpx.Response) -> bytes:
+def _token_answer(response: httpx2.Response) -> bytes:
     taken = bytearray()
     for chunk in response.iter_bytes():
         taken += chunk
@@ -572,7 +572,7 @@ _REMEDIES = {
 }
 
 
-def _look_at_redirect(response: httpx.Response) -> None:
+def _look_at_redirect(response: httpx2.Response) -> None:
     """Report a redirect that cannot be followed; the library would call it a broken connection."""
     if response.status_code in _REDIRECTS and "location" in response.headers:
         resolve_link(str(response.request.url), response.headers["location"])
@@ -580,5 +580,5 @@ def _look_at_redirect(response: httpx.Response) -> None:
 
 def _quiet_logs() -> None:
     """Silence the library, which logs every address with its parameters; those may hold keys."""
-    for name in ("httpx", "httpcore"):
+    for name in ("httpx2", "httpcore2"):
         logging.getLogger(name).setLevel(logging.WARNING)

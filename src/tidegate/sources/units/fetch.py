@@ -22,7 +22,7 @@ from typing import Self, cast
 from urllib.parse import quote
 from uuid import uuid4
 
-import httpx
+import httpx2
 import zstandard
 
 from tidegate.core.files.paths import compile_glob
@@ -135,8 +135,8 @@ class _UnitFetch:
             compression = compression_by_content(found.first)
         self.files.append(found.fetched(segment, public_url(request.url), compression))
 
-    def _receive(self, response: httpx.Response, path: str) -> _ScratchFile | None:
-        """The received bytes; httpx raises if some are missing."""
+    def _receive(self, response: httpx2.Response, path: str) -> _ScratchFile | None:
+        """The received bytes; httpx2 raises if some are missing."""
         if response.status_code == _NO_CONTENT:
             return None
         kind = response.headers.get("content-type", "").split(";")[0].strip().lower()

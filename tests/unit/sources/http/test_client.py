@@ -331,7 +331,7 @@ def test_addresses_with_credentials_are_refused_without_showing_them(api: Api) -
 
 
 def test_requests_are_not_logged(api: Api, caplog: pytest.LogCaptureFixture) -> None:
-    logging.getLogger("httpx").setLevel(logging.NOTSET)
+    logging.getLogger("httpx2").setLevel(logging.NOTSET)
     caplog.set_level(logging.DEBUG)
     api.routes["/items"] = whole(ROWS)
     key = HttpAuth(AuthKind.API_KEY, token=Secret("canary"), name="key", place="params")
