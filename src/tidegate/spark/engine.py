@@ -29,7 +29,16 @@ from tidegate.spark.readers.reader import FunctionReader
 from tidegate.spark.readers.tables import TableReader
 from tidegate.spark.reports import ReportAddress, ReportListener
 from tidegate.spark.task_pool import POLL_SECONDS, JobTag, Parts, TaskPool, Turns, is_fresh
-from tidegate.spark.tasks import Part, WorkerEnded, cause, read_in_task, run_tasks, slot_frame, worker_ended
+from tidegate.spark.tasks import (
+    Part,
+    WorkerEnded,
+    cause,
+    read_in_task,
+    run_tasks,
+    slot_frame,
+    task_failure,
+    worker_ended,
+)
 from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableFormat, TableRead
 from tidegate.specs.project import SchemaSpec, SparkSpec
 from tidegate.storage.port import Uploading
@@ -219,10 +228,8 @@ class SparkEngine:
             ended = worker_ended(error)
             if ended is not None:
                 raise ended from error
-            raise TidegateError(
-                f"Spark gave up on a task: {cause(error)}",
-                "nothing of it was committed; the same files are read again by the next run",
-            ) from error
+            remedy = "nothing of it was committed; the same files are read again by the next run"
+            raise task_failure(error, remedy) from error
         for each in found:
             if isinstance(each, TidegateError):
                 raise each

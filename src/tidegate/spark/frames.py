@@ -36,7 +36,7 @@ from tidegate.spark.filters import named
 from tidegate.spark.readers.jdbc import database_refusal
 from tidegate.spark.s3a import check_writing, reach
 from tidegate.spark.session import COLUMNAR_INPUT, VARIABLE, own_session, put, quote, replaced_name
-from tidegate.spark.tasks import cause, run_tasks, telling_line
+from tidegate.spark.tasks import run_tasks, task_failure, telling_line
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import ParquetCodec, TransformSpec
 from tidegate.specs.user_code import load_function
@@ -60,10 +60,8 @@ def write_rows(frame: DataFrame, task: RowTask) -> RowsWritten:
         if is_of_database(str(error)):
             refused = database_refusal(error, task.mask)
             raise SourceError(refused.problem, refused.remedy) from task.mask.cause(error)
-        raise TidegateError(
-            f"Spark gave up on a task: {cause(error, task.mask)}",
-            "nothing was committed; the same rows are read again next time",
-        ) from task.mask.cause(error)
+        remedy = "nothing was committed; the same rows are read again next time"
+        raise task_failure(error, remedy, task.mask) from task.mask.cause(error)
     for each in received:
         if isinstance(each, TidegateError):
             raise each

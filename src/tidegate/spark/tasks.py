@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidegate.core.files.plan import FileGroup
-from tidegate.errors import TidegateError
+from tidegate.errors import EnvironmentProblem, TidegateError
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.sink.task import read_group
 from tidegate.spark.reports import ReportAddress
@@ -127,6 +127,32 @@ def worker_ended(error: Exception) -> WorkerEnded | None:
         return WorkerEnded(_SIGNALS.get(fatal[1].strip(), fatal[1].strip()[:200]))
     lost = _LOST.search(text)
     return None if lost is None else WorkerEnded(f"its executor was lost: {lost[1].strip()[:200]}", executor_lost=True)
+
+
+_OTHER_PYTHON = re.compile(
+    r"Python in worker has different version:? *\(?([\d., ]+)\)? than that in driver:? *\(?([\d., ]+)"
+)
+_SAME_PYTHON = (
+    "set PYSPARK_PYTHON, or spark.pyspark.python of your session, to a Python that has Tidegate on every machine, or "
+    "send one along: `venv-pack -o environment.tar.gz`, spark.archives: environment.tar.gz#environment, "
+    "PYSPARK_PYTHON=./environment/bin/python"
+)
+
+
+def task_failure(error: Exception, remedy: str, mask: Mask | None = None) -> TidegateError:
+    """What Spark gave up on a task for; :class:`EnvironmentProblem` where the machines of the workers are the cause."""
+    text = str(error)
+    if "No module named 'tidegate" in text:
+        return EnvironmentProblem("the Python of Spark's workers has no Tidegate", _SAME_PYTHON)
+    if other := _OTHER_PYTHON.search(text):
+        versions = f"{other[1].strip(' ,.')}, that of this program is {other[2].strip(' ,.')}"
+        return EnvironmentProblem(f"the Python of Spark's workers is {versions}", _SAME_PYTHON)
+    if "No space left on device" in text:
+        return EnvironmentProblem(
+            "a disk is full where Spark's workers keep temporary files",
+            "free some space there, or set TMPDIR or SPARK_LOCAL_DIRS to a larger disk",
+        )
+    return TidegateError(f"Spark gave up on a task: {cause(error, mask)}", remedy)
 
 
 def cause(error: Exception, mask: Mask | None = None) -> str:

@@ -59,7 +59,7 @@ from tidegate.spark.readers.reader import (
     with_instants,
 )
 from tidegate.spark.session import COLUMNAR_INPUT, put, quote
-from tidegate.spark.tasks import cause, run_tasks, slot_frame, slot_numbers, worker_ended
+from tidegate.spark.tasks import run_tasks, slot_frame, slot_numbers, task_failure, worker_ended
 from tidegate.specs.columns import FunctionRead, HttpRead, JdbcRead
 from tidegate.specs.masking import Mask
 from tidegate.specs.units import Replace, UnitSource
@@ -491,9 +491,10 @@ def _in_rows(items: Sequence[Item], shares: int) -> list[list[Item]]:
 def _given_up(error: Exception) -> tuple[TidegateError, bool]:
     """What Spark gave up for, and whether that is that a worker ended."""
     ended = worker_ended(error)
-    problem = cause(error) if ended is None else f"it ended the worker ({ended.how})"
     remedy = "nothing of this work unit is kept; it runs again next time"
-    return TidegateError(f"Spark gave up on a task: {problem}", remedy), ended is not None
+    if ended is None:
+        return task_failure(error, remedy), False
+    return TidegateError(f"Spark gave up on a task: it ended the worker ({ended.how})", remedy), True
 
 
 def carry_out(session: SparkSession, wave: UnitWave, stopped: Callable[[], bool]) -> WaveResult:

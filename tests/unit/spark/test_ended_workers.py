@@ -15,12 +15,12 @@ import pytest
 from support.lake import Lake
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered, Refused
-from tidegate.errors import RunStopped, TidegateError
+from tidegate.errors import EnvironmentProblem, RunStopped, TidegateError
 from tidegate.sink.finished import CommitLimits
 from tidegate.sink.read_task import ReadTask
 from tidegate.spark.engine import SparkEngine
 from tidegate.spark.reports import ReportListener
-from tidegate.spark.tasks import Packed, worker_ended
+from tidegate.spark.tasks import Packed, task_failure, worker_ended
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, SparkSpec
 
@@ -219,3 +219,32 @@ def test_groups_that_share_a_task_with_a_deadly_file_are_read(task: ReadTask) ->
     assert sorted(read_in_turn(engine, task)) == [0, 1, 2, 3, 4]
     assert ["7.ndjson"] in cluster.jobs
     engine.close()
+
+
+TRACE = "Job aborted.\n\tat org.apache.spark.X\nTraceback (most recent call last):\n  File a.py\n{}\n\tat java.lang.Y"
+
+
+@pytest.mark.parametrize(
+    ("raised", "problem", "remedy"),
+    [
+        ("ModuleNotFoundError: No module named 'tidegate'", "workers has no Tidegate", "PYSPARK_PYTHON"),
+        (
+            "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in "
+            "driver: 3.11, PySpark cannot run with different minor versions.",
+            "workers is 3.12, that of this program is 3.11",
+            "PYSPARK_PYTHON",
+        ),
+        ("OSError: [Errno 28] No space left on device", "a disk is full", "TMPDIR"),
+    ],
+)
+def test_what_is_wrong_with_the_machines_of_workers_is_one_sentence(raised: str, problem: str, remedy: str) -> None:
+    found = task_failure(RuntimeError(TRACE.format(raised)), "run again")
+    assert isinstance(found, EnvironmentProblem)
+    assert problem in found.problem
+    assert remedy in found.remedy
+    assert "\n" not in str(found)
+
+
+def test_any_other_failure_keeps_its_cause_and_remedy() -> None:
+    found = task_failure(RuntimeError(TRACE.format("ValueError: x")), "run again")
+    assert (found.problem, found.remedy) == ("Spark gave up on a task: ValueError: x", "run again")
