@@ -49,6 +49,9 @@ bench: setup ## all benchmarks at full size (well over an hour)
 bench-quick: setup ## a small version of each benchmark (a good minute)
 	$(PY) -m benchmarks.all --quick
 
+bench-scale: setup ## what grows with files, commits, sources and partitions, and how (a quarter of an hour; CASE=poll-s3 for the S3 server)
+	$(PY) -m benchmarks.scale $(if $(CASE),--case $(CASE))
+
 docs: setup ## the documentation as a site with search, in build/site; a broken link fails it
 	$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(PY) scripts/site.py
@@ -64,4 +67,4 @@ chaos: setup ## try to lose or double a row for up to half an hour, and write do
 clean: ## remove what builds and tests leave behind
 	rm -rf build dist native/target .mypy_cache .ruff_cache .pytest_cache .hypothesis demo spark-warehouse
 
-.PHONY: docs help setup demo test test-long unit dist test-dist lint format bench bench-quick chaos clean
+.PHONY: docs help setup demo test test-long unit dist test-dist lint format bench bench-quick bench-scale chaos clean

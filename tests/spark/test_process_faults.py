@@ -11,12 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
 import tidegate
 from support import attached
 from support.lake import Lake, assert_same
 from support.long_runs import chosen
+from support.scripts import Process
 from tidegate.experiments.workers import kill_session
 
 if TYPE_CHECKING:
@@ -42,6 +44,49 @@ def test_a_kill_between_write_and_commit_neither_loses_nor_doubles(lake: Lake, s
     assert lake.ids() == []
     assert tidegate.run(lake.config).ok
     lake.assert_exactly_once()
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_a_kill_repeats_at_most_the_limit_and_what_was_under_way(
+    tmp_path: Path, spark: SparkSession, tasks: int
+) -> None:
+    """A commit is due after ten files. The third takes long, tasks go on meanwhile, then the driver dies.
+
+    For each task one limit is in that commit, one is finished and waits, and one group is being read.
+    """
+    limits = {"interval_files": 10, "interval_secs": 10_000}
+    spare = {"commit_batch_files": 10_000}, {"spark": {"master": "local[2]"}}, {"max_concurrent_files": tasks}
+    lake = Lake(tmp_path, {"checkpoint": limits}, *spare)
+    for number in range(200):
+        lake.arrive(f"date=2026-01-28/{1769600000 + number}.ndjson", records=2)
+    process = attached.start_run(spark, lake.config, "runs.commit.before=sleep:600@3")
+    wait_until(lambda: files_read(lake) > len(lake.ids()) // 2 > 0, process=process)
+    until_nothing_happens(lambda: files_read(lake), process)
+    read, committed = files_read(lake), len(lake.ids()) // 2
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert committed == len(lake.ids()) // 2
+    assert 10 <= read - committed <= 3 * 10 * tasks
+    again = tidegate.run(lake.config)
+    assert again.ok
+    assert sum(source.files for source in again.sources) == 200 - committed
+    lake.assert_exactly_once()
+
+
+def files_read(lake: Lake) -> int:
+    """How many source files of two records are in Parquet files, committed or not."""
+    found = (lake.root / "lake/events").glob("*.parquet")
+    return sum(pq.read_metadata(path).num_rows for path in found) // 2
+
+
+def until_nothing_happens(count: Callable[[], int], process: Process, seconds: float = 3) -> None:
+    """Wait until the count has stayed the same for so long."""
+    before, since = count(), time.monotonic()
+    while time.monotonic() - since < seconds:
+        assert process.poll() is None, process.output
+        if (now := count()) != before:
+            before, since = now, time.monotonic()
+        time.sleep(0.2)
 
 
 def test_sigterm_ends_a_continuous_run_cleanly(lake: Lake, spark: SparkSession) -> None:
@@ -97,9 +142,10 @@ def follow(spark: SparkSession, lake: Lake, folder: Path) -> Callable[[], list[i
     return ids
 
 
-def wait_until(holds: object, seconds: float = 90) -> None:
+def wait_until(holds: object, seconds: float = 90, process: Process | None = None) -> None:
     assert callable(holds)
     deadline = time.monotonic() + seconds
     while not holds():
+        assert process is None or process.poll() is None, process.output
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.5)

@@ -34,6 +34,7 @@ from tidegate.specs.locations import Location, Options, Secret
 from tidegate.specs.masking import MASK
 from tidegate.specs.project import Lateness, SinkSpec
 from tidegate.specs.units import Span
+from tidegate.storage.stores import TablePlaces
 
 Made = TypeVar("Made")
 
@@ -45,7 +46,7 @@ class Context:
     connections: Mapping[str, Any]
     sinks: Mapping[str, SinkSpec]
     absolute: Absolute
-    tables: tuple[str, ...] = ()
+    tables: TablePlaces
 
 
 class Model(BaseModel):

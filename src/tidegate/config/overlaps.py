@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,9 +31,10 @@ def overlap_problems(top: Spot, absolute: Absolute) -> Iterator[Problem]:
     """
     tables = [each for name, pipeline in top.each("pipelines") for each in _tables(name, pipeline, absolute)]
     yield from _mistaken_tables(top, tables)
+    near = _Neighbours(tables)
     for name, pipeline in top.each("pipelines"):
         for reading in _readings(pipeline, absolute):
-            for table in tables:
+            for table in near.of(reading.place):
                 text = _overlap(reading, table, own=table.pipeline == name)
                 if text:
                     yield problem(top.root, reading.loc, text)
@@ -50,6 +52,24 @@ class _Table:
     @property
     def holds_letters(self) -> bool:
         return self.title.startswith("the dead-letter")
+
+
+class _Neighbours:
+    """Tables by place, to find those that a place lies in, or that lie in it."""
+
+    def __init__(self, tables: Sequence[_Table]) -> None:
+        self._tables = tables
+        self._numbers: dict[str, list[int]] = {}
+        for number, table in enumerate(tables):
+            self._numbers.setdefault(table.place, []).append(number)
+        self._places = sorted(self._numbers)
+
+    def of(self, place: str) -> Iterator[_Table]:
+        """Those, in the order in which they were given."""
+        below = self._places[bisect_left(self._places, f"{place}/") : bisect_left(self._places, f"{place}0")]
+        above = (place[:end] for end, sign in enumerate(place) if sign == "/")
+        found = (number for each in {place, *above, *below} for number in self._numbers.get(each, ()))
+        return (self._tables[number] for number in sorted(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +96,12 @@ def _tables(name: str, pipeline: Spot, absolute: Absolute) -> Iterator[_Table]:
 
 def _mistaken_tables(top: Spot, tables: Sequence[_Table]) -> Iterator[Problem]:
     """Dead letters that go into the table of another pipeline."""
+    by_place: dict[str, list[_Table]] = defaultdict(list)
+    for each in tables:
+        by_place[each.place].append(each)
     for letters in (each for each in tables if each.holds_letters):
-        for other in tables:
-            if not other.holds_letters and other.place == letters.place and other.pipeline != letters.pipeline:
+        for other in by_place[letters.place]:
+            if not other.holds_letters and other.pipeline != letters.pipeline:
                 text = f"{letters.title} is {other.title}; allowed: a place of its own"
                 yield problem(top.root, ("pipelines", letters.pipeline, *letters.key), text)
 

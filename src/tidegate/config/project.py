@@ -40,6 +40,7 @@ from tidegate.specs.project import (
     SparkSpec,
 )
 from tidegate.storage.options import split_uri
+from tidegate.storage.stores import TablePlaces
 
 _DATABASES = ("sqlite", "postgresql")
 
@@ -207,7 +208,7 @@ class ProjectModel(Model):
         for name, each in self.pipelines.items():
             table = sinks[name].table
             tables += (table.uri, each.error_handling.handling(absolute).table_of_dead_letters(table).uri)
-        context = Context(self.connections, sinks, absolute, tuple(tables))
+        context = Context(self.connections, sinks, absolute, TablePlaces(tables))
         return ProjectSpec(
             origin=origin,
             pipelines=in_order(tuple(each.pipeline(name, context) for name, each in self.pipelines.items())),

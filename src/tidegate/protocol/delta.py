@@ -16,7 +16,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
@@ -54,11 +54,14 @@ class DeltaSnapshot:
     facts: TableFacts
     table: Any
     mapped: Callable[[str], AbstractContextManager[None]]
+    _positions: dict[str, int | None] = field(default_factory=dict)
 
     def transaction_version(self, app_id: str) -> int | None:
-        with self.mapped("read a position of"):
-            found = self.table.transaction_version(app_id)
-        return None if found is None else int(found)
+        if app_id not in self._positions:
+            with self.mapped("read a position of"):
+                found = self.table.transaction_version(app_id)
+            self._positions[app_id] = None if found is None else int(found)
+        return self._positions[app_id]
 
     def active_paths(self) -> frozenset[str]:
         with self.mapped("list the files of"):

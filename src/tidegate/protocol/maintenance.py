@@ -269,6 +269,9 @@ class Cleaned:
 
 def clean_log(store: ObjectStore, now: datetime, *, of_positions: bool = True) -> Cleaned:
     """Remove what is old enough, in ascending order; ``of_positions`` is false for a table that keeps none."""
+    entries = (info for info in store.list(DIRECTORY) if info.path.endswith(".json"))
+    if not any(info.modified < now - SHORTEST for info in entries):
+        return Cleaned()
     newest, parts = newest_checkpoint(store)
     if len(parts) != 1 or not parts[0].endswith(".checkpoint.parquet"):
         return Cleaned()

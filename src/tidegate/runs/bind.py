@@ -25,7 +25,7 @@ from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SourceSpec, Tracking
 from tidegate.specs.units import UnitSource
 from tidegate.storage.port import ObjectStore
-from tidegate.storage.stores import keep_apart, open_store, tables_of
+from tidegate.storage.stores import TablePlaces, keep_apart, open_store
 
 SLOTS_PER_CORE = 2
 
@@ -49,7 +49,7 @@ class Binding:
 
 def _files(binding: Binding) -> Tracker:
     pipeline, table_store = binding.pipeline, binding.table_store
-    source = keep_apart(binding.source, tables_of(binding.project))
+    source = keep_apart(binding.source, TablePlaces.of(binding.project))
     letter_store = open_store(pipeline.dead_letters)
     letters = DeadLetterTable(
         letter_store,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import threading
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -48,6 +49,26 @@ class Space:
 
     objects: dict[str, _Entry] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    _ordered: list[str] | None = None
+
+    def put(self, key: str, entry: _Entry) -> None:
+        """Add or replace an object; the lock is held."""
+        if key not in self.objects:
+            self._ordered = None
+        self.objects[key] = entry
+
+    def remove(self, key: str) -> None:
+        """Remove an object if it is there; the lock is held."""
+        if self.objects.pop(key, None) is not None:
+            self._ordered = None
+
+    def below(self, inside: str) -> list[str]:
+        """The keys that begin with ``inside``, which is empty or ends with a slash, ascending; the lock is held."""
+        if self._ordered is None:
+            self._ordered = sorted(self.objects)
+        if not inside:
+            return list(self._ordered)
+        return self._ordered[bisect_left(self._ordered, inside) : bisect_left(self._ordered, f"{inside[:-1]}0")]
 
 
 _spaces: dict[str, Space] = {}
@@ -130,7 +151,7 @@ class MemoryStore:
         self.requests.count("put")
         key = self._key(path)
         with self._space.lock:
-            self._space.objects[key] = _entry(data)
+            self._space.put(key, _entry(data))
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         self.requests.count("put")
@@ -138,7 +159,7 @@ class MemoryStore:
         with self._space.lock:
             if key in self._space.objects:
                 raise failures.exists(self._uri(path))
-            self._space.objects[key] = _entry(data)
+            self._space.put(key, _entry(data))
 
     def open_output(self, path: str, upload: Upload | None = None) -> Output:
         check_path(self.location.uri, path)
@@ -157,12 +178,12 @@ class MemoryStore:
     def delete(self, path: str) -> None:
         self.requests.count("delete")
         with self._space.lock:
-            self._space.objects.pop(self._key(path), None)
+            self._space.remove(self._key(path))
 
     def _paths(self, prefix: str) -> Paths:
         inside = self._inside + (f"{check_prefix(self.location.uri, prefix)}/" if prefix else "")
         with self._space.lock:
-            return sorted(key[len(self._inside) :] for key in self._space.objects if key.startswith(inside))
+            return [key[len(self._inside) :] for key in self._space.below(inside)]
 
     def _entry(self, path: str) -> _Entry:
         try:

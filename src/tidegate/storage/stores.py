@@ -7,7 +7,8 @@ path is the path as it is on disk, relative to the file it was written in.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -110,22 +111,42 @@ def inside(place: str, other: str) -> str | None:
     return other[len(place) + 1 :] if other.startswith(f"{place}/") else None
 
 
-def tables_of(project: ProjectSpec) -> tuple[str, ...]:
-    """The addresses that the pipelines of a project write: tables and dead letters."""
-    return tuple(uri for pipeline in project.pipelines for uri in (pipeline.sink.table.uri, pipeline.dead_letters.uri))
+class TablePlaces:
+    """Where the pipelines of a project write, tables and dead letters: comparable, and asked once."""
+
+    def __init__(self, uris: Iterable[str]) -> None:
+        self._places = sorted(set(map(comparable, uris)))
+
+    @classmethod
+    def of(cls, project: ProjectSpec) -> TablePlaces:
+        """Those of a project."""
+        if not _newest or _newest[0][0] is not project:
+            sinks = ((pipeline.sink.table.uri, pipeline.dead_letters.uri) for pipeline in project.pipelines)
+            _newest[:] = [(project, cls(uri for uris in sinks for uri in uris))]
+        return _newest[0][1]
+
+    def inside(self, place: str) -> Iterator[str]:
+        """The paths from ``place`` to those that lie in it."""
+        for at in range(bisect_left(self._places, f"{place}/"), len(self._places)):
+            path = inside(place, self._places[at])
+            if path is None:
+                return
+            yield path
+
+    def elsewhere(self, place: str) -> Iterator[str]:
+        """Those on this machine that are not ``place``, as paths of the system."""
+        return (each.removeprefix("file://") for each in self._places if each.startswith("file://") and each != place)
 
 
-def keep_apart(source: PathSource, tables: Iterable[str]) -> PathSource:
+_newest: list[tuple[ProjectSpec, TablePlaces]] = []
+"""The project that was asked for last, and its places."""
+
+
+def keep_apart(source: PathSource, tables: TablePlaces) -> PathSource:
     """The source with ``apart`` set, so that listings skip the tables that lie in it.
 
     If links are followed, also tables elsewhere on this machine: a link may lead there.
     """
     place = comparable(source.location.uri)
-    found = dict.fromkeys(source.apart)
-    for table in map(comparable, tables):
-        path = inside(place, table)
-        if path:
-            found[path] = None
-        if source.follow_links and table.startswith("file://") and path != "":
-            found[table.removeprefix("file://")] = None
-    return replace(source, apart=tuple(found))
+    found = [*source.apart, *tables.inside(place), *(tables.elsewhere(place) if source.follow_links else ())]
+    return replace(source, apart=tuple(dict.fromkeys(found)))

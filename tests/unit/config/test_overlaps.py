@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 from tidegate.config import load
 from tidegate.config.overlaps import cycle, ordered
 from tidegate.errors import ConfigError
+from tidegate.runs.bind import bind
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PathSource
-from tidegate.storage.stores import comparable, inside, keep_apart
+from tidegate.storage.stores import TablePlaces, comparable, inside, keep_apart
 
 Pipeline = str
 
@@ -176,10 +178,31 @@ def test_places_compare_whatever_their_spelling(tmp_path: Path) -> None:
 
 def test_listings_leave_tables_alone_and_links_do_not_lead_to_others(tmp_path: Path) -> None:
     source = PathSource("s", Location(f"file://{tmp_path}/in"))
-    tables = (f"file://{tmp_path}/in/table", f"file://{tmp_path}/lake")
+    tables = TablePlaces((f"file://{tmp_path}/in/table", f"file://{tmp_path}/in2", f"file://{tmp_path}/lake"))
     assert keep_apart(source, tables).apart == ("table",)
     linked = PathSource("s", Location(f"file://{tmp_path}/in"), follow_links=True)
-    assert keep_apart(linked, tables).apart == ("table", f"{tmp_path}/in/table", f"{tmp_path}/lake")
+    assert keep_apart(linked, tables).apart == (
+        "table",
+        *(f"{tmp_path}/{each}" for each in ("in/table", "in2", "lake")),
+    )
+
+
+def test_a_thousand_sources_are_compared_with_their_neighbours_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    find = os.path.realpath
+    monkeypatch.setattr(os.path, "realpath", lambda path: looked.append(path) or find(path))
+    pipelines = {
+        f"p{number}": {"source": {"source_uri": f"in/{number}"}, "sink": {"table_uri": f"lake/{number}"}}
+        for number in range(50)
+    }
+    config = tmp_path / "tidegate.yml"
+    config.write_text(json.dumps({"pipelines": pipelines}))
+    project = load(config, env={})
+    for pipeline in project.pipelines:
+        bind(project, pipeline, pipeline.sources[0])
+    assert len(looked) < 20 * len(pipelines)
 
 
 NAMES = "abcdef"
