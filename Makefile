@@ -31,6 +31,14 @@ dist: setup ## build the wheel and the source distribution into dist/
 test-dist: dist ## install the wheel into empty environments outside the repository and use it (minutes; needs the network)
 	TIDEGATE_DIST=$(CURDIR)/dist $(PYTEST) tests/package
 
+build/clouds/.ready:
+	mkdir -p build/clouds
+	npm install --prefix build/clouds --no-package-lock --no-audit --no-fund --ignore-scripts azurite@3.37.0
+	touch $@
+
+test-clouds: setup build/clouds/.ready ## the store and whole runs against an emulated Azure (needs node; fetches 360 MB)
+	TIDEGATE_CLOUDS=$(CURDIR)/build/clouds $(PYTEST) tests/contract tests/e2e/test_clouds.py -m clouds
+
 lint: setup ## ruff, mypy --strict, import directions; and how large the house is
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -67,4 +75,4 @@ chaos: setup ## try to lose or double a row for up to half an hour, and write do
 clean: ## remove what builds and tests leave behind
 	rm -rf build dist native/target .mypy_cache .ruff_cache .pytest_cache .hypothesis demo spark-warehouse
 
-.PHONY: docs help setup demo test test-long unit dist test-dist lint format bench bench-quick bench-scale chaos clean
+.PHONY: docs help setup demo test test-long unit dist test-dist test-clouds lint format bench bench-quick bench-scale chaos clean

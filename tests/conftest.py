@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from servers import azure as azure_server
 from servers import mariadb as mariadb_server
 from servers import postgres as postgres_server
 from servers import s3 as s3_server
@@ -88,6 +89,13 @@ def _unforced() -> Iterator[None]:
 def s3() -> Iterator[s3_server.Server]:
     """One real S3 server for the whole session, started by the first test that asks for it."""
     with s3_server.running() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azure() -> Iterator[azure_server.Server]:
+    """One Azure blob server for the whole session (``make test-clouds``)."""
+    with azure_server.running() as server:
         yield server
 
 

@@ -5,6 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import pytest
+
+from servers.azure import CLOUDS
+
+REMOTE = [pytest.param("s3", marks=pytest.mark.s3)]
+if CLOUDS:
+    REMOTE += [pytest.param("azure", marks=pytest.mark.clouds)]
+"""The servers that tests run, by the names of their fixtures; emulated clouds only in ``make test-clouds``."""
+
 HARD_NAMES = (
     "with space/a b.json",
     "percent%20/100%/a%2Fb.json",

@@ -1,4 +1,4 @@
-"""Runs of one source that make way for each other, on every store: local disk, memory and a real S3 server."""
+"""Runs of one source that make way for each other, on every store: disk, memory, an S3 server, emulated clouds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from contract.storage_cases import REMOTE
 from tidegate.errors import RunStopped, StorageError
 from tidegate.observe import events
 from tidegate.protocol import documents, log
@@ -26,7 +27,7 @@ from tidegate.storage.stores import open_store
 KEY = SourceKey("responses", "api")
 QUICK = Courtesy(renew_secs=0.02, look_secs=0.02, worthless_secs=600.0)
 ELSEWHERE = Note("another", "2026-01-28T10:00:00Z", "another-machine 1 1")
-KINDS = ["local", "memory", pytest.param("s3", marks=pytest.mark.s3)]
+KINDS = ["local", "memory", *REMOTE]
 
 
 @pytest.fixture(params=KINDS)
@@ -39,7 +40,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
             yield open_store(Location(f"memory://{name}/table"))
             memory.forget(name)
         case _:
-            yield open_store(request.getfixturevalue("s3").location("table"))
+            yield open_store(request.getfixturevalue(request.param).location("table"))
 
 
 class Run:

@@ -1,4 +1,4 @@
-"""The promises of the storage port, kept by every store: local disk, memory and a real S3 server."""
+"""The promises of the storage port, kept by every store: local disk, memory, a real S3 server and emulated clouds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.storage_cases import HARD_NAMES, race
+from contract.storage_cases import HARD_NAMES, REMOTE, race
 from support.long_runs import LONG
 from tidegate.errors import ObjectChanged, ObjectExists, ObjectMissing, StorageError
 from tidegate.specs.locations import Location
@@ -20,7 +20,7 @@ from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectStore, Upload
 from tidegate.storage.stores import open_store
 
-KINDS = ["local", "memory", pytest.param("s3", marks=pytest.mark.s3)]
+KINDS = ["local", "memory", *REMOTE]
 
 
 @pytest.fixture(params=KINDS)
@@ -33,7 +33,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
             yield open_store(Location(f"memory://{name}/root%20here"))
             memory.forget(name)
         case _:
-            yield open_store(request.getfixturevalue("s3").location("root%20here"))
+            yield open_store(request.getfixturevalue(request.param).location("root%20here"))
 
 
 def fill(store: ObjectStore, *paths: str) -> None:

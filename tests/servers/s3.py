@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from servers.starting import NotStarted, started_in_a_new_directory
+from servers.starting import NotStarted, free_ports, started_in_a_new_directory
 from tidegate.specs.locations import Location, Options
 
 ACCESS_KEY = "tidegate-test"
@@ -127,17 +127,9 @@ def _signed(method: str, path: str, host: str, body: bytes) -> dict[str, str]:
     return {**stamp, "Authorization": f"AWS4-HMAC-SHA256 {credential}"}
 
 
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-
-
 def _command(directory: Path) -> tuple[list[str], str]:
     names = ("master", "volume", "filer", "s3")
-    ports = _free_ports(2 * len(names))
+    ports = free_ports(2 * len(names))
     flags = [f"-{name}.port={port}" for name, port in zip(names, ports, strict=False)]
     flags += [f"-{name}.port.grpc={port}" for name, port in zip(names, ports[len(names) :], strict=True)]
     weed = Path(sys.executable).with_name("weed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -17,6 +18,15 @@ Server = TypeVar("Server")
 
 class NotStarted(Exception):
     """The server did not answer; the argument is what its log ends with."""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that nobody listens at."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
 
 
 @contextlib.contextmanager

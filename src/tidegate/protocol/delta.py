@@ -284,7 +284,7 @@ def _library_options(location: Location) -> dict[str, str]:
     scheme = split_uri(location.uri)[0]
     if scheme == "file":
         return {}
-    http = {name: str(value) for name, value in client_settings(location.options).items()}
+    http = {name: str(value) for name, value in client_settings(location.options, scheme).items()}
     return http | retry_options(location.options) | of_scheme(location.options, scheme)
 
 

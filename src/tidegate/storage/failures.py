@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from tidegate.errors import AccessDenied, ObjectChanged, ObjectExists, ObjectMissing, StorageError, StorageUnavailable
 from tidegate.specs.masking import Mask
+from tidegate.storage.options import FAMILIES, plain_scheme
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -119,6 +120,11 @@ def status_of(error: Exception) -> int:
     return int(found[1] or found[2]) if found else 0
 
 
+def is_past_the_end(error: Exception) -> bool:
+    """Whether a range begins behind the last byte, as the store says or its client finds."""
+    return status_of(error) == 416 or "StartTooLarge" in str(error)
+
+
 def _by_answer(error: Exception, uri: str, problem: str, status: int, code: str) -> StorageError:
     kind, text = type(error).__name__, str(error)
     answered = f"{problem} (the store answered {' '.join(filter(None, (str(status or ''), code)))})"
@@ -127,7 +133,8 @@ def _by_answer(error: Exception, uri: str, problem: str, status: int, code: str)
     if isinstance(error, FileNotFoundError) or status == 404:
         return missing(uri)
     if "BadScheme" in text:
-        return StorageError(f"{problem}: the endpoint is plain http", "set AWS_ALLOW_HTTP: 'true', or use https")
+        prefix = FAMILIES[plain_scheme(uri)][0].upper()
+        return StorageError(f"{problem}: the endpoint is plain http", f"set {prefix}ALLOW_HTTP: 'true', or use https")
     if "169.254." in text or "metadata" in text.lower():
         return AccessDenied(f"{problem}: no credentials", "set the storage options or the environment variables")
     if status in (401, 403) or kind in ("PermissionDeniedError", "UnauthenticatedError"):

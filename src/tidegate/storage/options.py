@@ -66,11 +66,12 @@ _UNITS = {"ms": timedelta(milliseconds=1), "s": timedelta(seconds=1), "m": timed
 _SECRET_WORDS = ("secret", "key", "token", "password", "credential", "sas")
 
 
-def client_settings(options: Options) -> ClientConfig:
-    """Settings of the HTTP client: bounded times, which the options may change."""
+def client_settings(options: Options, scheme: str) -> ClientConfig:
+    """Settings of the HTTP client: bounded times, which the options may change, also those named after the scheme."""
     settings: dict[str, Any] = {"connect_timeout": "5s", "timeout": "60s"}
     given = {name.lower(): value for name, value in options.items()}
-    settings.update({name: value for name, value in given.items() if name in _CLIENT})
+    for prefix in ("", *FAMILIES[scheme]):
+        settings |= {name: given[prefix + name] for name in _CLIENT if prefix + name in given}
     return settings  # type: ignore[return-value]  # a TypedDict whose keys were checked above
 
 
@@ -148,10 +149,19 @@ def absolute(uri: str, base: Path) -> str:
     return f"{plain}:{rest}".rstrip("/")
 
 
+def plain_scheme(uri: str) -> str:
+    """The scheme of an address, whichever of its names it is written with.
+
+    >>> plain_scheme("abfss://box@account/x?"), plain_scheme("S3A://lake")
+    ('az', 's3')
+    """
+    scheme = uri.partition("://")[0].lower()
+    return ALIASES.get(scheme, scheme)
+
+
 def split_uri(uri: str) -> tuple[str, str, str]:
     """(scheme, bucket or host, path as plain text without slashes around it); raises ``StorageError``."""
-    scheme, found, rest = uri.partition("://")
-    scheme = ALIASES.get(scheme.lower(), scheme.lower())
+    scheme, (_, found, rest) = plain_scheme(uri), uri.partition("://")
     if not found or scheme not in SCHEMES:
         raise StorageError(
             f"{uri!r} is not a location",

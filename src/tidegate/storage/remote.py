@@ -6,6 +6,8 @@ that holds it. On S3 such a listing is made again with pyarrow's client, and the
 Reads are ranged requests that name the etag (If-Match), so a stream never mixes two versions and no request
 outlives its time-out because the reader is slow. Large files are written to a local temporary file first and
 uploaded in parts when closed.
+
+Azure lists etags without the quotes that its headers have: an etag here is as it is listed, and is sent with quotes.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import obstore
-from obstore.exceptions import BaseError, InvalidPathError
+from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
 
 from tidegate.core.files.discovery import Reason
 from tidegate.errors import ObjectMissing
@@ -29,7 +31,7 @@ from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
 from tidegate.storage import failures
 from tidegate.storage.listing_scope import Scope
-from tidegate.storage.options import of_scheme, secrets, split_uri
+from tidegate.storage.options import of_scheme, plain_scheme, secrets, split_uri
 from tidegate.storage.port import (
     PAGE,
     BufferedOutput,
@@ -151,6 +153,7 @@ class RemoteStore:
         self.uploads = Uploads()
         self._client = client
         self._secrets = secrets(location.options)
+        self._is_azure = plain_scheme(location.uri) == "az"
 
     def exists(self) -> bool:
         return True
@@ -242,7 +245,13 @@ class RemoteStore:
             if path == prefix or (after is not None and path <= after) or (known and known(path)):
                 continue
             if not (meta["size"] == 0 and self._is_marker(path)):
-                yield _info(meta)
+                yield self._info(meta)
+
+    def _info(self, meta: ObjectMeta) -> ObjectInfo:
+        etag = meta["e_tag"]
+        if etag and self._is_azure:
+            etag = etag.strip('"')
+        return ObjectInfo(meta["path"], meta["size"], etag, meta["last_modified"])
 
     def _is_marker(self, path: str) -> bool:
         """Whether an empty object is a directory marker, whose key ends in a slash that the client drops."""
@@ -257,7 +266,7 @@ class RemoteStore:
     def head(self, path: str) -> ObjectInfo:
         self.requests.count("head")
         with self._mapped(path, "read"):
-            return _info(obstore.head(self._client, check_path(self.location.uri, path)))
+            return self._info(obstore.head(self._client, check_path(self.location.uri, path)))
 
     def get(self, path: str) -> bytes:
         with self._mapped(path, "read"):
@@ -266,14 +275,11 @@ class RemoteStore:
     def get_range(self, path: str, start: int, length: int, if_match: str | None = None) -> bytes:
         if length <= 0:
             return b""
-        options: GetOptions = {"range": (start, start + length)}
-        if if_match is not None:
-            options["if_match"] = if_match
         with self._mapped(path, "read"):
             try:
-                return self._read_answer(path, self._get(path, options))
+                return self._read_answer(path, self._get_part(path, start, start + length, if_match))
             except BaseError as error:
-                if failures.status_of(error) == 416:
+                if failures.is_past_the_end(error):
                     return b""
                 raise
 
@@ -293,11 +299,8 @@ class RemoteStore:
         return found.etag, found.size
 
     def _read_block(self, path: str, start: int, end: int, etag: str | None, size: int) -> bytes:
-        options: GetOptions = {"range": (start, end)}
-        if etag is not None:
-            options["if_match"] = etag
         with self._mapped(path, "read"):
-            answer = self._get(path, options)
+            answer = self._get_part(path, start, end, etag)
             if answer.meta["size"] != size:
                 raise failures.changed(self._uri(path), f"it has {answer.meta['size']} bytes instead of {size}")
             return self._read_answer(path, answer)
@@ -309,6 +312,17 @@ class RemoteStore:
         if len(content) != end - start:
             raise failures.short(self._uri(path), len(content), end - start)
         return content
+
+    def _get_part(self, path: str, start: int, end: int, etag: str | None) -> GetResult:
+        options: GetOptions = {"range": (start, end)}
+        if etag is not None:
+            options["if_match"] = f'"{etag.strip(chr(34))}"' if self._is_azure else etag
+        try:
+            return self._get(path, options)
+        except PreconditionError:
+            if self._is_azure:
+                self.head(path)  # Azure refuses the etag of a missing object too: this says which it is
+            raise
 
     def _get(self, path: str, options: GetOptions) -> GetResult:
         self.requests.count("get")
@@ -370,7 +384,3 @@ class RemoteStore:
         except (BaseError, OSError, ValueError) as error:
             cause = failures.safe_cause(error, self._secrets)
             raise Mask.of(*self._secrets).error(failures.from_client(error, self._uri(path), action)) from cause
-
-
-def _info(meta: ObjectMeta) -> ObjectInfo:
-    return ObjectInfo(meta["path"], meta["size"], meta["e_tag"], meta["last_modified"])

@@ -71,7 +71,7 @@ def _client(location: Location, scheme: str, bucket: str, path: str, config: dic
     settings: dict[str, Any] = {  # names in ``config`` are checked by the client itself
         "config": config,
         "prefix": path or None,
-        "client_options": client_settings(location.options),
+        "client_options": client_settings(location.options, scheme),
         "retry_config": retries(location.options),
     }
     match scheme:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.errors import StorageError
+from tidegate.errors import StorageError, StorageUnavailable
 from tidegate.specs.locations import Location, Options
 from tidegate.storage import memory
 from tidegate.storage.options import absolute, retries, retry_options, split_uri
@@ -134,6 +134,23 @@ def test_retry_settings_reach_both_clients() -> None:
     }
     assert retry_options(options) == {"max_retries": "2", "retry_timeout": "500ms"}
     assert retry_options(Options({})) == {"max_retries": "7", "retry_timeout": "90s"}
+
+
+@pytest.mark.parametrize(
+    ("uri", "endpoint", "remedy"),
+    [
+        ("az://box/x", "AZURE_STORAGE_ENDPOINT", "AZURE_ALLOW_HTTP"),
+        ("gs://lake/x", "GOOGLE_BASE_URL", "GOOGLE_ALLOW_HTTP"),
+    ],
+)
+def test_plain_http_must_be_allowed_by_the_option_of_that_cloud(uri: str, endpoint: str, remedy: str) -> None:
+    named = {"AZURE_STORAGE_ACCOUNT_NAME": "account", "AZURE_SKIP_SIGNATURE": "true", "GOOGLE_SKIP_SIGNATURE": "true"}
+    store = open_store(Location(uri, Options({**named, endpoint: "http://127.0.0.1:1", "max_retries": "0"})))
+    with pytest.raises(StorageError, match=f"plain http.*{remedy}"):
+        store.head("a # of a name")
+    allowed = open_store(Location(uri, Options({**store.location.options, remedy: "true"})))
+    with pytest.raises(StorageUnavailable, match="no answer"):
+        allowed.head("a")
 
 
 def test_other_clouds_open_without_a_request() -> None:
