@@ -90,6 +90,44 @@ def test_java_in_another_zone_is_refused_wherever_that_comes_from(tmp_path: Path
     assert left == []
 
 
+def broken_java(folder: Path) -> str:
+    """A Java that tells its version, and cannot start anything."""
+    program = folder / "java" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        '#!/bin/sh\n[ "$1" = -version ] && { echo \'openjdk version "17.0.1"\' >&2; exit 0; }\n'
+        "echo 'Error: no room for the heap' >&2; echo 'more about it' >&2; exit 1\n"
+    )
+    program.chmod(0o755)
+    return str(program.parent.parent)
+
+
+CALL = "from tidegate.cli.main import main; main()"
+
+
+def test_a_spark_that_does_not_start_is_told_once(tmp_path: Path) -> None:
+    environment = {"JAVA_HOME": broken_java(tmp_path), "TIDEGATE_HOME": str(tmp_path / "home")}
+    done, left = in_a_process(tmp_path, CALL, "demo", **environment)
+    log = tmp_path / "home" / "spark-start.log"
+    assert (done.returncode, left) == (3, [])
+    assert done.stderr.splitlines() == [
+        "starting Spark (local[*])",
+        "error: Spark did not start (local[*]): no room for the heap",
+        f"remedy: correct that and run again; Spark's own log is {log}",
+    ]
+    assert "more about it" in log.read_text()
+
+
+def test_the_next_source_does_not_start_spark_again_and_debug_shows_its_log(tmp_path: Path) -> None:
+    environment = {"JAVA_HOME": broken_java(tmp_path), "TIDEGATE_HOME": str(tmp_path / "home")}
+    done, _ = in_a_process(tmp_path, CALL, "--debug", "demo", **environment)
+    assert "last lines of Spark's log:\nError: no room for the heap\nmore about it" in done.stderr
+    (tmp_path / "tmp").rmdir()
+    done, _ = in_a_process(tmp_path, CALL, "run", "tidegate-demo/tidegate.yml", **environment)
+    assert (done.returncode, done.stderr.count("starting Spark")) == (3, 1)
+    assert done.stdout.count("no room for the heap") == 1
+
+
 @pytest.mark.parametrize(
     ("environment", "said"),
     [

@@ -93,9 +93,10 @@ class Invocation:
         Where ``result_follows`` on the same terminal, errors that the result repeats are logged only if the command
         ends before it prints one.
         """
-        from tidegate.observe.logs import DeferredErrors, JsonLog, TextLog, fanout
+        from tidegate.observe.logs import DeferredErrors, JsonLog, TerminalLog, TextLog, fanout
 
-        log = JsonLog if self.log_format == "json" else TextLog
+        as_text = TerminalLog if self.log_level is None and is_terminal(sys.stderr) else TextLog
+        log = JsonLog if self.log_format == "json" else as_text
         with self._progress() as view:
             self._view = view
             lines: Emit = log(view.write, self.effective_level())

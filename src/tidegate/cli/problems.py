@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import textwrap
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -13,7 +12,7 @@ import click
 
 from tidegate.cli.invocation import Invocation, is_terminal, print_json
 from tidegate.errors import ConfigError, TidegateError
-from tidegate.observe.wording import count, visible
+from tidegate.observe.wording import broken, count, visible
 from tidegate.specs.masking import Mask
 
 UNEXPECTED = 70
@@ -92,16 +91,6 @@ def exit_code(*, ok: bool, codes: set[int], stopped: bool) -> int:
     return codes.pop() if len(codes) == 1 else 1
 
 
-def _wrapped(line: str, invocation: Invocation) -> list[str]:
-    """The line for a terminal, broken between words; elsewhere it stays whole."""
-    if not is_terminal(sys.stderr):
-        return [line]
-    indent = " " * (len(line) - len(line.lstrip()) + 2)
-    return textwrap.wrap(
-        line, invocation.width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
-
-
 def report(error: BaseException, invocation: Invocation, mask: Mask | None = None) -> int:
     """Print what went wrong, without what ``mask`` hides, and return the exit code."""
     mask = mask or Mask()
@@ -110,7 +99,8 @@ def report(error: BaseException, invocation: Invocation, mask: Mask | None = Non
         import traceback
 
         sys.stderr.write(mask("".join(traceback.format_exception(error))))
-    sys.stderr.writelines(f"{line}\n" for each in problem.lines() for line in _wrapped(each, invocation))
+    for line in problem.lines():
+        sys.stderr.write(f"{broken(line, invocation.width()) if is_terminal(sys.stderr) else line}\n")
     if invocation.as_json:
         print_json({"error": problem.to_json()})
     return problem.exit_code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from shlex import quote
 
@@ -44,6 +44,7 @@ NORMAL = frozenset(
 )
 """Why things are skipped that nobody needs to look at."""
 UNITS_SHOWN = 10
+SOURCES_SHOWN = 3
 
 
 @click.command(
@@ -103,7 +104,8 @@ def _blocks(report: RunReport, config: str, verbose: bool) -> Iterator[Block]:
     yield Gap()
     watermarks = [(f"watermark of {source_name(each)}", each.watermark) for each in report.sources if verbose]
     yield facts(*watermarks, ("result", _result(report)))
-    yield from after_gap(trouble for source in report.sources for trouble in _troubles(source, config, verbose))
+    troubles = (trouble for source in report.sources for trouble in _troubles(source, config, verbose))
+    yield from after_gap(chain(troubles, _errors(report)))
 
 
 def render_run(report: RunReport, config: str = "CONFIG", *, verbose: bool = False) -> Page:
@@ -150,8 +152,17 @@ def _troubles(source: SourceReport, config: str, verbose: bool) -> Iterator[Line
     for reason, skipped in ((reason, number) for reason, number in source.skipped if verbose or reason not in NORMAL):
         what = "left to another active run" if reason == "another_run" else f"{skipped:,} skipped: {reason}"
         yield line(f"{name}: {what}", label="note")
-    if source.error:
-        yield line(f"{name}: {source.error}", Style.BAD, "error")
+
+
+def _errors(report: RunReport) -> Iterator[Line]:
+    """What stopped sources, once for all that it stopped."""
+    errors: dict[str, list[str]] = {}
+    for source in report.sources:
+        if source.error:
+            errors.setdefault(source.error, []).append(source_name(source))
+    for error, names in errors.items():
+        shown = names if len(names) <= SOURCES_SHOWN else [*names[:SOURCES_SHOWN], f"{len(names) - SOURCES_SHOWN} more"]
+        yield line(f"{', '.join(shown)}: {error}", Style.BAD, "error")
 
 
 def _failed_units(source: SourceReport, config: str) -> Iterator[Line]:

@@ -44,6 +44,7 @@ def demo(
     with spark_engine(SparkSpec(), emit, flag) as engine:
 
         def run_again(config: Path) -> RunReport:
+            engine.prepare()
             return run_on(load(config), None, "once", emit, flag, engine)
 
         return Demo(folder or Path("tidegate-demo"), run_again, status, show).play()

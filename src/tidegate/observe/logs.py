@@ -193,6 +193,14 @@ class TextLog:
         return f"{moment:%Y-%m-%d %H:%M:%SZ} {event.level:<7} {labelled(event, sentence(event))}"
 
 
+class TerminalLog(TextLog):
+    """Writes lines such as ``warning: events/asia: 3 files arrived late …``, for somebody who sees them at once."""
+
+    def line(self, event: Event, moment: datetime) -> str:
+        """One event as text, without its time."""
+        return f"{event.level}: {labelled(event, sentence(event))}"
+
+
 class JsonLog(TextLog):
     """Writes one JSON object per line."""
 

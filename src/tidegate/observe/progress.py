@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Self
 from tidegate.observe import events
 from tidegate.observe.events import Event
 from tidegate.observe.logs import labelled, sentence, subject
-from tidegate.observe.wording import count, duration, short, size, size_of
+from tidegate.observe.wording import broken, count, duration, short, size, size_of
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -376,8 +376,9 @@ class BarProgress(SilentProgress):
             self.write(_inferred(event))
 
     def write(self, text: str) -> object:
-        """Print a line above the bars."""
-        self._console.print(text.rstrip("\n"), markup=False, highlight=False, soft_wrap=True)
+        """Print a line above the bars, broken between words."""
+        for line in text.rstrip("\n").splitlines():
+            self._console.print(broken(line, self._console.width), markup=False, highlight=False, soft_wrap=True)
         return len(text)
 
     def renderable(self) -> RenderableType:

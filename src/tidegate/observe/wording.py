@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import unicodedata
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
@@ -80,6 +81,17 @@ def count(number: int, noun: str, plural: str = "") -> str:
     ('1 file', '1,200 files', '2 are')
     """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def broken(line: str, width: int) -> str:
+    r"""The line for a terminal of that width, broken between words, never inside one.
+
+    >>> broken("warning: 3 files arrived late", 20)
+    'warning: 3 files\n  arrived late'
+    """
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    lines = textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 def visible(text: str) -> str:

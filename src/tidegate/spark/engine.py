@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.files.plan import FileGroup
 from tidegate.core.files.state import Refused
-from tidegate.errors import RunStopped, TidegateError
+from tidegate.errors import EnvironmentProblem, RunStopped, TidegateError
 from tidegate.sink.finished import CommitLimits
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.sink.row_task import WorkRows
@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
 """Settings by which a cluster says that nothing of its data goes over the network in the clear."""
 
+AGAIN_SECONDS = 5.0
+"""How long after a start that failed the next source gets the same answer instead of another try."""
+
 
 class SparkEngine:
     """Executes on Spark; starts the session when it is first needed.
@@ -83,6 +86,7 @@ class SparkEngine:
         self._packages = packages
         self._session: SparkSession | None = None
         self._started = False
+        self._refusal: tuple[float, EnvironmentProblem] | None = None
         self._turns = Turns()
         self._listener: ReportListener | None = None
         self._is_reached = self._was_tried = False
@@ -94,8 +98,14 @@ class SparkEngine:
 
             self._session = active_session()
             if self._session is None:
+                if self._refusal is not None and time.monotonic() < self._refusal[0] + AGAIN_SECONDS:
+                    raise self._refusal[1]
                 self._starting(self._spec.remote or self._spec.master or "local[*]")
-                self._session = open_session(self._spec, delta=self._delta(), packages=self._packages())
+                try:
+                    self._session = open_session(self._spec, delta=self._delta(), packages=self._packages())
+                except EnvironmentProblem as refusal:
+                    self._refusal = time.monotonic(), refusal
+                    raise
                 self._started = True
         return self._session
 

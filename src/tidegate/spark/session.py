@@ -4,7 +4,7 @@ Java gets it as its folder for temporary files: blocks, spilled rows, artifacts 
 the log of Spark's start. A process holds a lock on its folder. One that was killed could not remove it: whoever starts
 next removes the folders that nobody holds.
 
-The JVM's own output goes to a log file, not to the terminal; an error at start shows its last lines, and the log of the
+The JVM's own output goes to a log file, not to the terminal; an error at start says why in one line, and the log of the
 last start that failed is kept.
 
 Spark replaces ``${…}`` - settings, variables of the environment, properties of Java - in SQL text, where
@@ -319,12 +319,21 @@ def open_session(spec: SparkSpec, *, delta: bool = False, packages: Sequence[str
         try:
             session = _start_with(archive, spec, chosen)
         except Exception as error:
-            raise EnvironmentProblem(
-                f"Spark did not start ({spec.remote or spec.master or 'local[*]'}): {_first_line(error)}",
-                f"see {_kept(log)}; its last lines:\n{_tail(log)}",
-            ) from error
+            raise _not_started(spec.remote or spec.master or "local[*]", log, error) from error
     _check_zone(session)
     return session
+
+
+def _not_started(where: str, log: Path, error: Exception) -> EnvironmentProblem:
+    """One sentence and where to read more; the last lines of the log are a note, which tracebacks show."""
+    said = log.read_text(errors="replace").splitlines() if log.exists() else []
+    why = next(filter(_CAUSE.search, said), _first_line(error)).strip().removeprefix("Error: ")
+    problem = EnvironmentProblem(
+        f"Spark did not start ({where}): {why:.300}",
+        f"correct that and run again; Spark's own log is {_kept(log)}",
+    )
+    problem.add_note("\n".join(("last lines of Spark's log:", *said[-_LAST_LINES:])))
+    return problem
 
 
 def _check_zone(session: SparkSession) -> None:
@@ -365,8 +374,10 @@ def _first_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _tail(log: Path, lines: int = 12) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else "(empty)"
+_CAUSE = re.compile(r"\b(?:[Ee]rror|[\w.]*Exception)\b:? ")
+"""Lines of Spark's log that say why it did not start."""
+
+_LAST_LINES = 12
 
 
 @contextlib.contextmanager

@@ -101,5 +101,15 @@ def test_a_run_that_failed_says_so_and_names_the_error() -> None:
     assert f"failed: events/asia: {standin.FAILED.path}: line 3: not JSON (2 attempts)" in shown
 
 
+def test_what_stops_several_sources_is_said_once() -> None:
+    first = replace(standin.REPORT.sources[0], error="Spark did not start")
+    report = RunReport((first, replace(first, source="europe"), replace(first, source="us", error="denied")), False, 1)
+    lines = text(render_run(report)).splitlines()
+    assert [line.strip() for line in lines if "error:" in line] == [
+        "error: events/asia, events/europe: Spark did not start",
+        "error: events/us: denied",
+    ]
+
+
 def test_no_source_is_told_in_words() -> None:
     assert "no source was selected" in text(render_run(RunReport((), ok=True, seconds=0)))

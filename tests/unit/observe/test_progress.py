@@ -15,6 +15,7 @@ from rich.console import Console
 
 from tidegate.observe import events
 from tidegate.observe.events import Event
+from tidegate.observe.logs import TerminalLog
 from tidegate.observe.progress import BarProgress, PlainProgress, SilentProgress
 
 
@@ -120,6 +121,15 @@ def test_inferred_columns_are_one_line() -> None:
     screen = io.StringIO()
     with BarProgress(Console(file=screen, force_terminal=True, width=120, color_system=None)) as bars:
         bars(events.ColumnsInferred("p", "s", text))
+    assert told in screen.getvalue()
+
+
+def test_lines_above_the_bars_are_broken_between_words() -> None:
+    screen = io.StringIO()
+    with BarProgress(Console(file=screen, force_terminal=True, width=30, color_system=None)) as bars:
+        log = TerminalLog(bars.write)
+        log(events.LateFilesFound("p", "s", 3, "date=2026-01-28/hour=14/0007.ndjson.gz"))
+    told = "info: p/s: 3 files arrived\n  late, e.g.\n  date=2026-01-28/hour=14/0007.ndjson.gz\n"
     assert told in screen.getvalue()
 
 
