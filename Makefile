@@ -33,10 +33,11 @@ test-dist: dist ## install the wheel into empty environments outside the reposit
 
 build/clouds/.ready:
 	mkdir -p build/clouds
+	GOBIN=$(CURDIR)/build/clouds go install github.com/fsouza/fake-gcs-server@v1.56.1
 	npm install --prefix build/clouds --no-package-lock --no-audit --no-fund --ignore-scripts azurite@3.37.0
 	touch $@
 
-test-clouds: setup build/clouds/.ready ## the store and whole runs against an emulated Azure (needs node; fetches 360 MB)
+test-clouds: setup build/clouds/.ready ## the store and whole runs against emulated clouds (needs node and go; fetches 400 MB)
 	TIDEGATE_CLOUDS=$(CURDIR)/build/clouds $(PYTEST) tests/contract tests/e2e/test_clouds.py -m clouds
 
 lint: setup ## ruff, mypy --strict, import directions; and how large the house is

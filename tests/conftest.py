@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 
 from servers import azure as azure_server
+from servers import gcs as gcs_server
 from servers import mariadb as mariadb_server
 from servers import postgres as postgres_server
 from servers import s3 as s3_server
@@ -96,6 +97,13 @@ def s3() -> Iterator[s3_server.Server]:
 def azure() -> Iterator[azure_server.Server]:
     """One Azure blob server for the whole session (``make test-clouds``)."""
     with azure_server.running() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs() -> Iterator[gcs_server.Server]:
+    """One server that answers reads as Google Cloud Storage does, for the whole session (``make test-clouds``)."""
+    with gcs_server.running() as server:
         yield server
 
 
