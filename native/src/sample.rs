@@ -121,15 +121,10 @@ fn text_kind(text: &[u8]) -> &'static str {
     if is_common && texts::moment(text).is_ok() { "moment" } else { "string" }
 }
 
-/// What may follow the seconds: a fraction of at most six digits, and an offset with a colon.
+/// What may follow the seconds: a fraction of at most six digits; `moment` checks the offset behind it.
 fn is_common_end(rest: &[u8]) -> bool {
     let digits = rest.iter().skip(1).take_while(|byte| byte.is_ascii_digit()).count();
-    let zone = match rest.first() {
-        Some(b'.') if (1..=6).contains(&digits) => &rest[1 + digits..],
-        Some(b'.') => return false,
-        _ => rest,
-    };
-    zone.len() < 5 || zone.len() == 6
+    rest.first() != Some(&b'.') || (1..=6).contains(&digits)
 }
 
 /// What a number needs of a column, as `number_kind` of the inference has it.

@@ -94,6 +94,7 @@ fn offset(text: &[u8]) -> Option<i64> {
     let (sign, h0, h1, m0, m1) = match text {
         [] | [b'Z'] => return Some(0),
         [sign @ (b'+' | b'-'), h0, h1, b':', m0, m1] | [sign @ (b'+' | b'-'), h0, h1, m0, m1] => (sign, h0, h1, m0, m1),
+        [sign @ (b'+' | b'-'), h0, h1] => (sign, h0, h1, &b'0', &b'0'),
         _ => return None,
     };
     let (hours, minutes) = (number(&[*h0, *h1])?, number(&[*m0, *m1])?);

@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.schema.inference import MOMENT
 from tidegate.schema.literals import Literal, NotJson, Pairs, compact, excerpt, kind_of, parse, rescued_text
 from tidegate.schema.names import decimal_of
 from tidegate.schema.types import TIMESTAMP
@@ -96,14 +97,9 @@ def moments(texts: pa.Array) -> pa.Array:
     return in_calendar(pc.cast(texts, TIMESTAMP))
 
 
-_COMMON_MOMENT = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{3}(?:\d{3})?)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)?", re.ASCII
-)
-
-
 def _common_moment(text: str) -> datetime | None:
     """The moment of a text in one of the common forms, which Python reads faster than Arrow reads a single one."""
-    if _COMMON_MOMENT.fullmatch(text) is None:
+    if MOMENT.fullmatch(text) is None:
         return None
     try:
         found = datetime.fromisoformat(text)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from support.long_runs import examples
 from tidegate.formats.json_decoder import Decoder
-from tidegate.formats.strict_lines import RecordRules
+from tidegate.formats.strict_lines import RecordRules, moments
+from tidegate.schema.native import SWITCH, find_native
 from tidegate.specs.project import FieldSpec, Numbers
 
 pytestmark = pytest.mark.usefixtures("each_reader")
@@ -223,6 +224,17 @@ def test_windows_line_ends_are_read_the_fast_way() -> None:
     decoded = Decoder(RecordRules(FIELDS)).decode(b'{"i":1}\r\n{"i":2}\r\n')
     assert (decoded.lines, decoded.offsets) == (2, None)
     assert decoded.batch.column("i").to_pylist() == [1, 2]
+
+
+@pytest.mark.skipif(find_native() is None, reason="the native reader is not installed")
+@pytest.mark.parametrize("offset", ["", "Z", "+02:00", "+0200", "+02", "-11"])
+def test_moments_as_databases_write_them_are_read_natively(offset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "1")
+    decoder = Decoder(RecordRules(FIELDS))
+    monkeypatch.setattr(decoder, "_strict", None)  # whatever goes to the strict reader now fails
+    text = f"2024-01-28 14:00:00.5{offset}"
+    found = decoder.decode(f'{{"t":"{text}"}}\n'.encode()).batch.column("t")[0].as_py()
+    assert found == moments(pa.array([text]))[0].as_py()
 
 
 def test_one_record_over_two_lines_beside_two_on_one_is_found() -> None:
