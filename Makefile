@@ -65,9 +65,9 @@ docs: setup ## the documentation as a site with search, in build/site; a broken 
 	$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(PY) scripts/site.py
 
-CHAOS ?= --failures 10000 --kills 300 --spark-kills 20 --minutes 30
+CHAOS ?= --failures 10000 --kills 300 --spark-kills 20 --minutes 75
 
-chaos: setup ## try to lose or double a row for up to half an hour, and write docs/chaos-report.md; SEED=n repeats one
+chaos: setup ## try to lose or double a row (10,000 failures, about an hour), and write docs/chaos-report.md; SEED=n repeats one
 	rm -rf build/chaos
 	mkdir -p build
 	.venv/bin/tidegate chaos build/chaos/tables $(CHAOS) $(if $(SEED),--seed $(SEED)) --json > build/chaos.json || (cat build/chaos.json; exit 1)
