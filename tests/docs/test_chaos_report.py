@@ -46,8 +46,8 @@ def test_make_chaos_gives_options_that_exist_and_bounds_its_time() -> None:
 def test_the_readme_promises_no_more_than_the_newest_run_showed() -> None:
     report = (ROOT / "docs" / "chaos-report.md").read_text(encoding="utf-8")
     promised = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "after 300 killed workers, 20 killed Spark applications and thousands of failures" in promised
+    assert "after 300 killed workers, 20 killed Spark applications and 10,000 failures" in promised
     assert report.splitlines()[2].startswith("**0 rows lost, 0 rows doubled.**")
-    for row, least in (("worker processes killed", 300), ("process trees killed", 20), ("failures injected", 2000)):
+    for row, least in (("worker processes killed", 300), ("process trees killed", 20), ("failures injected", 10_000)):
         (found,) = re.findall(rf"^\| {row}[^|]*\| ([\d,]+) \|$", report, flags=re.MULTILINE)
         assert int(found.replace(",", "")) >= least, row
