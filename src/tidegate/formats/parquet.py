@@ -19,6 +19,9 @@ from tidegate.schema.names import table_names
 from tidegate.schema.types import plain
 
 _ROWS = 64 * 1024
+_CELLS = 16 * _ROWS
+"""Rows that are read at once; of files with few columns more, so that each batch has about as many cells."""
+
 _BATCH_BYTES = 16 * 1024 * 1024
 _BUFFERS = 32 * 1024 * 1024
 _SMALLEST_BUFFER = 256 * 1024
@@ -113,18 +116,24 @@ class _Groups:
 
     def _rows_at_once(self, number: int, group: pq.RowGroupMetaData) -> int:
         """Rows whose values take about as much memory as a block of lines, and never far more."""
-        chunks = [chunk for chunk in map(group.column, range(group.num_columns)) if self._is_wanted(chunk)]
+        places = [place for place in range(group.num_columns) if self._is_wanted(group.column(place))]
+        chunks = [group.column(place) for place in places]
         written = sum(chunk.total_uncompressed_size for chunk in chunks)
         items = sum(max(chunk.num_values - group.num_rows, 0) for chunk in chunks)
-        row: int = max(max(written, items * _ITEM_BYTES) // max(group.num_rows, 1), 1)
+        fixed = sum(_fixed_length(self._file.schema.column(place)) for place in places)
+        row: int = max(max(written, items * _ITEM_BYTES) // max(group.num_rows, 1), fixed, 1)
         if row > LARGEST_ROW:
             raise self._refusal(f"the rows of row group {number} have {row:,} bytes on average", LARGEST_ROW)
         for chunk in chunks:
             self._check_dictionary(number, chunk)
-        longest = self._longest_entries(number, [chunk.path_in_schema for chunk in chunks if _may_expand(chunk)])
+        most = min(max(_ROWS, _CELLS // max(len(chunks), 1)), max(group.num_rows, 1))
+        harmless = min(_HARMLESS, _EXPANDED_BYTES // most)
+        longest = self._longest_entries(
+            number, [chunk.path_in_schema for chunk in chunks if _may_expand(chunk, harmless)]
+        )
         if longest > LARGEST_ROW:
             raise self._refusal(f"row group {number} has texts of {longest:,} bytes", LARGEST_ROW)
-        rows = min(_ROWS, _BATCH_BYTES // row, _EXPANDED_BYTES // max(longest, 1))
+        rows: int = min(most, _BATCH_BYTES // row, _EXPANDED_BYTES // max(longest, 1))
         return max(rows, 1)
 
     def _is_wanted(self, chunk: pq.ColumnChunkMetaData) -> bool:
@@ -155,10 +164,14 @@ class _Groups:
         )
 
 
-def _may_expand(chunk: pq.ColumnChunkMetaData) -> bool:
+def _fixed_length(column: pq.ColumnSchema) -> int:
+    return int(column.length) if column.physical_type == "FIXED_LEN_BYTE_ARRAY" else 0
+
+
+def _may_expand(chunk: pq.ColumnChunkMetaData, harmless: int) -> bool:
     """Whether texts of a dictionary might stand for much more than the column is large."""
     is_text: bool = chunk.physical_type == "BYTE_ARRAY" and chunk.has_dictionary_page
-    return is_text and bool(chunk.total_uncompressed_size > _HARMLESS)
+    return is_text and bool(chunk.total_uncompressed_size > harmless)
 
 
 def _longest_text(array: pa.Array) -> int:

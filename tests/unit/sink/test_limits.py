@@ -134,6 +134,24 @@ def test_one_long_text_that_stands_for_every_row_of_a_parquet_file_takes_little_
     assert peak < 1000
 
 
+@pytest.mark.parametrize(
+    ("kind", "length", "rows"), [(pa.string(), 3_000, 400_000), (pa.binary(100_000), 100_000, 20_000)]
+)
+def test_values_of_a_small_dictionary_take_little_memory(
+    tmp_path: Path, kind: pa.DataType, length: int, rows: int
+) -> None:
+    """A dictionary too small to be noticed, or of values whose length stands in the schema: over a gigabyte each."""
+    value = "x" * length if kind == pa.string() else b"x" * length
+    column = pa.array([value], kind).take(pa.array(np.zeros(rows // 100, np.int32)))
+    table = pa.table({"text": pa.chunked_array([column] * 100)})
+    (tmp_path / "a.parquet").write_bytes(parquet(table))
+    assert (tmp_path / "a.parquet").stat().st_size < 200_000
+    declared = "string" if kind == pa.string() else "binary"
+    outcome, peak = outcome_and_peak(tmp_path, "a.parquet", "parquet", kind=declared)
+    assert outcome == f"{rows} rows"
+    assert peak < 1000
+
+
 def test_a_parquet_file_with_texts_beyond_the_limit_is_refused_before_it_is_read(tmp_path: Path) -> None:
     """Few rows, each of them a map with a key of gigabytes, as one conformance file has them; here 100 MiB."""
     key = b"k" * (100 * MEGABYTE)
