@@ -1,10 +1,10 @@
 """Files of each format into Parquet: Tidegate beside DuckDB and, on request, Spark's own readers.
 
-    python -m benchmarks.formats [--records 1000000] [--rounds 3] [--spark]
+    python -m benchmarks.formats [--records 1000000] [--rounds 5] [--only csv parquet] [--spark]
 
-One process and one thread each, in turns; CPU seconds of the process, the best of the rounds. All get the same declared
-columns and write snappy Parquet. Spark's time is the wall clock of a warm session with one thread, since its work
-is done in another process. DuckDB has no reader for Avro here.
+One process and one thread each. The contenders take turns, after one that is not counted; CPU seconds of the process,
+medians of the rounds. All get the same declared columns and write snappy Parquet. Spark's time is the wall clock of a
+warm session with one thread, since its work is done in another process. DuckDB has no reader for Avro here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
+from benchmarks.report import machine, medians, store, table
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.read_task import ReadTask
@@ -47,15 +48,15 @@ READERS = {
 SPARK_COLUMNS = "id bigint, ts timestamp, event string, price double, amount decimal(12,2), ok boolean"
 
 
-def table(records: int) -> pa.Table:
+def events(records: int) -> pa.Table:
     """Records of six plain columns."""
     start = datetime(2024, 1, 28, 14, tzinfo=UTC)
-    events = ("click", "view", "purchase", "sign, up", "logout")
+    words = ("click", "view", "purchase", "sign, up", "logout")
     rows = range(records)
     columns = [
         pa.array(rows, pa.int64()),
         pa.array([start + timedelta(milliseconds=7 * row) for row in rows], pa.timestamp("us", "UTC")),
-        pa.array([events[row % 5] for row in rows]),
+        pa.array([words[row % 5] for row in rows]),
         pa.array([row * 0.37 % 1000 for row in rows], pa.float64()),
         pa.array([f"{row % 99991}.{row % 90 + 10}" for row in rows]).cast(pa.decimal128(12, 2)),
         pa.array([row % 3 == 0 for row in rows]),
@@ -65,7 +66,7 @@ def table(records: int) -> pa.Table:
 
 def write(folder: Path, records: int) -> dict[str, Path]:
     """The same records as a file of each format."""
-    found = table(records)
+    found = events(records)
     paths = {name: folder / f"events.{name}" for name in ("csv", "parquet", "json", "ndjson", "avro")}
     pq.write_table(found, paths["parquet"])
     pv.write_csv(found, paths["csv"])
@@ -136,42 +137,57 @@ def spark_reader(folder: Path) -> Callable[[Path, str], None]:
     return read
 
 
-def best(rounds: int, clock: Callable[[], float], work: Callable[[], None]) -> float:
-    """The shortest of the rounds, in seconds."""
-    found = []
-    for _ in range(rounds):
-        start = clock()
-        work()
-        found.append(clock() - start)
-    return min(found)
+Contender = tuple[Callable[[], float], Callable[[], None]]
+"""The clock of a contender, and its work."""
+
+
+def in_turns(contenders: Mapping[str, Contender], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each round, which begin with another contender each; the first turn warms up and is not counted."""
+    names = list(contenders)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(rounds + 1):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            clock, work = contenders[name]
+            start = clock()
+            work()
+            seconds[name].append(clock() - start)
+    return {name: found[1:] for name, found in seconds.items()}
 
 
 def main() -> None:
     """Measure every format and print one table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="*")
     parser.add_argument("--spark", action="store_true", help="also Spark's own readers")
     options = parser.parse_args()
+    results: dict[str, dict[str, list[float]]] = {}
+    rows = []
     with tempfile.TemporaryDirectory(prefix="tidegate-formats-") as name:
         folder = Path(name)
         paths = write(folder, options.records)
         out = folder / "out"
         out.mkdir()
         spark = spark_reader(folder) if options.spark else None
-        print(f"{options.records:,} records, best of {options.rounds}, seconds (x: how many times as long as Tidegate)")
-        print(f"{'format':<10}{'MB':>6}{'tidegate':>10}{'duckdb':>10}{'x':>6}{'spark':>10}{'x':>6}")
         for format, path in paths.items():
+            if options.only and format not in options.only:
+                continue
             ours = partial(with_tidegate, path, out, format, options.records)
-            others = [] if format not in READERS else [(time.process_time, partial(with_duckdb, path, out, format))]
-            if others and spark is not None:
-                others.append((time.perf_counter, partial(spark, path, format)))
-            seconds = best(options.rounds, time.process_time, ours)
-            line = f"{format:<10}{path.stat().st_size / 1e6:>6.0f}{seconds:>10.2f}"
-            for clock, work in others:
-                theirs = best(options.rounds, clock, work)
-                line += f"{theirs:>10.2f}{theirs / seconds:>6.1f}"
-            print(line, flush=True)
+            contenders: dict[str, Contender] = {"Tidegate": (time.process_time, ours)}
+            if format in READERS:
+                contenders["DuckDB"] = (time.process_time, partial(with_duckdb, path, out, format))
+                if spark is not None:
+                    contenders["Spark"] = (time.perf_counter, partial(spark, path, format))
+            results[format] = in_turns(contenders, options.rounds)
+            middle = medians(results[format])
+            ratios = [f"{middle[other] / middle['Tidegate']:.2f}" for other in list(middle)[1:]]
+            seconds = [f"{each:.2f}" for each in middle.values()]
+            missing = [""] * (3 - len(middle))
+            rows.append([format, f"{path.stat().st_size / 1e6:.0f}", *seconds, *missing, *ratios, *missing])
+    header = ["format", "MB", "Tidegate s", "DuckDB s", "Spark s", "times as fast as DuckDB", "times as fast as Spark"]
+    table(f"{machine()}; {options.records:,} records, {options.rounds} rounds", header, rows)
+    store("formats", {"seconds": results, "records": options.records})
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -196,6 +196,7 @@ class CsvRows:
         blank = (lengths == 1) | ((lengths == 2) & (content[starts] == ord("\r")))
         self.places = np.flatnonzero(~blank)
         self._starts, self._ends = starts[self.places], block.ends[self.places]
+        self._is_ascii = block.text.isascii()
 
     def __len__(self) -> int:
         return len(self.places)
@@ -203,11 +204,12 @@ class CsvRows:
     def columns(self, start: int, end: int) -> dict[str, pa.Array]:
         if start == end:
             return {}
-        piece = self._block.text[self._starts[start] : self._ends[end - 1]]
-        if self._sheet.dialect.neat_ends(piece) is None:
+        first, last = int(self._starts[start]), int(self._ends[end - 1])
+        text = self._block.text
+        if not self._block.is_neat and self._sheet.dialect.neat_ends(text[first:last]) is None:
             raise Suspicious("a quote at an unusual place")
         wanted = [index for index, name in enumerate(self._sheet.names) if name in self._fields]
-        table = _parse(piece, self._sheet, wanted)
+        table = _parse(pa.py_buffer(text).slice(first, last - first), self._sheet, wanted, is_ascii=self._is_ascii)
         if table.num_rows != end - start:
             raise Suspicious(f"{table.num_rows} rows in {end - start} records")
         found = {}
@@ -242,14 +244,14 @@ def _without_end(record: bytes) -> bytes:
     return record.removesuffix(b"\n").removesuffix(b"\r")
 
 
-def _parse(piece: bytes, sheet: Sheet, wanted: list[int]) -> pa.Table:
+def _parse(piece: pa.Buffer, sheet: Sheet, wanted: list[int], *, is_ascii: bool) -> pa.Table:
     """The wanted columns of some records, by position, as text."""
     dialect = sheet.dialect
     names = [str(index) for index in range(len(sheet.names))]
     try:
         return pv.read_csv(
             pa.BufferReader(piece),
-            pv.ReadOptions(use_threads=False, block_size=len(piece) + 1, column_names=names),
+            pv.ReadOptions(use_threads=False, block_size=piece.size + 1, column_names=names),
             pv.ParseOptions(
                 delimiter=dialect.delimiter,
                 quote_char=dialect.quote or False,
@@ -257,6 +259,7 @@ def _parse(piece: bytes, sheet: Sheet, wanted: list[int]) -> pa.Table:
                 newlines_in_values=dialect.quote is not None,
             ),
             pv.ConvertOptions(
+                check_utf8=not is_ascii,
                 column_types=dict.fromkeys(names, pa.string()),
                 include_columns=[names[index] for index in wanted],
                 null_values=list(sheet.null_values),
@@ -269,8 +272,6 @@ def _parse(piece: bytes, sheet: Sheet, wanted: list[int]) -> pa.Table:
 
 
 _BOOLEANS = {"true": True, "false": False}
-_WHOLE = frozenset(b"-0123456789")
-_FRACTION = _WHOLE | frozenset(b"+.eE")
 _NESTED = ("struct", "list", "map", "json")
 
 
@@ -289,7 +290,7 @@ def _cell_values(cells: pa.Array, field: FieldSpec) -> pa.Array:
             case "float32" | "float64":
                 return _floats(cells, field)
             case _ if decimal_of(field.type):
-                return pc.cast(_written_with(cells, _FRACTION), arrow_type(field))
+                return pc.cast(_without_hex(cells), arrow_type(field))
             case _:
                 return settle(cells, field)
     except (pa.ArrowInvalid, NotJson) as error:
@@ -298,14 +299,16 @@ def _cell_values(cells: pa.Array, field: FieldSpec) -> pa.Array:
 
 def _integers(cells: pa.Array, field: FieldSpec) -> pa.Array:
     """Plain digits at once; else by way of decimals, which keep a fraction for the check."""
-    if _is_written_with(cells, _WHOLE):
+    cells = _without_hex(cells)
+    try:
         return pc.cast(cells, arrow_type(field))
-    return settle(pc.cast(_written_with(cells, _FRACTION), INTEGER), field)
+    except pa.ArrowInvalid:
+        return settle(pc.cast(cells, INTEGER), field)
 
 
 def _floats(cells: pa.Array, field: FieldSpec) -> pa.Array:
     """Numbers, rounded where they have a fraction; a rounded whole number, or 0 for another, is suspicious."""
-    values = settle(pc.cast(_written_with(cells, _FRACTION), arrow_type(field)), field)
+    values = settle(pc.cast(cells, arrow_type(field)), field)
     doubtful = doubtful_rows(values, field, zeros=True)
     written = cells.take(pa.array(doubtful))
     zero = pc.equal(values.take(pa.array(doubtful)), pa.scalar(0.0, values.type))
@@ -325,16 +328,11 @@ def _booleans(cells: pa.Array) -> pa.Array:
     return true
 
 
-def _written_with(cells: pa.Array, allowed: frozenset[int]) -> pa.Array:
-    if not _is_written_with(cells, allowed):
+def _without_hex(cells: pa.Array) -> pa.Array:
+    """``cells``; raises :class:`Suspicious` for an ``x``, since Arrow reads ``0x1F`` and ``1e0x1`` as numbers, too."""
+    if np.any(text_bytes(cells) | 0x20 == ord("x")):
         raise Suspicious("not a number")
     return cells
-
-
-def _is_written_with(cells: pa.Array, allowed: frozenset[int]) -> bool:
-    table = np.zeros(256, bool)
-    table[list(allowed)] = True
-    return bool(table[text_bytes(cells)].all())
 
 
 def _cell_value(cell: bytes, field: FieldSpec) -> Any:
@@ -380,13 +378,13 @@ class CsvDialect:
         self._record = re.compile(b"%b(?:%b%b)*+\n" % (cell, between, cell), re.DOTALL)
         self._unescape = re.compile(escaping + b"(.)", re.DOTALL) if escape else None
 
-    def ends(self, text: bytes) -> Ends:
-        """Behind which places records end; what follows the last is not whole."""
+    def records(self, text: bytes) -> RecordBlock:
+        """The whole records of ``text``."""
         found = self.neat_ends(text)
-        return self._ends_one_by_one(text) if found is None else found
+        return RecordBlock(text, self._ends_one_by_one(text) if found is None else found, found is not None)
 
     def neat_ends(self, text: bytes) -> Ends | None:
-        """The same at once; None where a quote or an escape stands at an unusual place."""
+        """Behind which places records end; None where a quote or an escape stands at an unusual place."""
         if self.escape and self.escape.encode() in text:
             return None
         content = np.frombuffer(text, np.uint8)
@@ -448,15 +446,23 @@ class CsvDialect:
 
 @dataclass(frozen=True, slots=True)
 class RecordBlock:
-    """Whole records: the text, and where each of them ends in it."""
+    """Whole records: the text, which may go on behind them, and where each of them ends in it.
+
+    ``is_neat`` says that no quote and no escape stands at an unusual place, so that none does in a part of it.
+    """
 
     text: bytes
     ends: Ends
+    is_neat: bool
 
     def without(self, count: int) -> RecordBlock:
         """The same without its first records."""
         start = int(self.ends[count - 1]) if count else 0
-        return RecordBlock(self.text[start:], self.ends[count:] - start)
+        return RecordBlock(self.text[start:], self.ends[count:] - start, self.is_neat)
+
+    def rest(self) -> bytes:
+        """What follows the last record."""
+        return self.text[int(self.ends[-1]) :] if len(self.ends) else self.text
 
 
 def record_blocks(
@@ -466,24 +472,25 @@ def record_blocks(
 
     What is left at the end is a record too, whether its line or its quotes are closed or not.
     """
-    held = bytearray()
-    wanted = block_bytes
+    held: list[bytes] = []
+    size, wanted = 0, block_bytes
     for chunk in chunks:
-        held += chunk
-        if len(held) < wanted:
+        held.append(chunk)
+        size += len(chunk)
+        if size < wanted:
             continue
-        text = bytes(held)
-        ends = dialect.ends(text)
-        if len(ends):
-            yield RecordBlock(text[: ends[-1]], ends)
-            held, wanted = bytearray(text[ends[-1] :]), block_bytes
-        elif len(held) > LONGEST_LINE:
+        block = dialect.records(b"".join(held))
+        held = [block.rest()]
+        if len(block.ends):
+            yield block
+            size, wanted = len(held[0]), block_bytes
+        elif size > LONGEST_LINE:
             raise LineTooLong
         else:
-            wanted = min(2 * len(held), LONGEST_LINE + 1)
-    if held:
-        text = bytes(held) if held.endswith(b"\n") else bytes(held) + b"\n"
-        ends = dialect.ends(text)
-        if not len(ends) or ends[-1] < len(text):
-            ends = np.append(ends, len(text))
-        yield RecordBlock(text, ends)
+            wanted = min(2 * size, LONGEST_LINE + 1)
+    text = b"".join(held)
+    if text:
+        block = dialect.records(text if text.endswith(b"\n") else text + b"\n")
+        if block.rest():
+            block = replace(block, ends=np.append(block.ends, len(block.text)))
+        yield block

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -78,6 +79,16 @@ def test_at_once_and_one_by_one_agree(text: str) -> None:
     at_once = COMMA.neat_ends(text.encode())
     if at_once is not None:
         assert at_once.tolist() == COMMA._ends_one_by_one(text.encode()).tolist()
+
+
+@settings(deadline=None)
+@given(st.text(st.sampled_from('a,"\n\r'), max_size=30), st.integers(1, 9))
+@example('a,"b"\n\n"c\n",""""\n"d', 4)
+def test_any_records_of_a_neat_block_are_neat(text: str, step: int) -> None:
+    for block in blocks(text.encode(), COMMA, step):
+        bounds = [0, *block.ends.tolist()]
+        for first, last in itertools.combinations(bounds if block.is_neat else [], 2):
+            assert COMMA.neat_ends(block.text[first:last]) is not None
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ Outcome = tuple[int, dict[str, Any] | str]
 """The place of a record, and its row or the reason why it has none."""
 
 CELLS = [b"1", b"007", b"1.0", b"1.5", b"x", b"", b'""', b"0x1F", b"1e3", b"true", b"nan", b"-", b"+1", b"1_0", b'"1"']
+CELLS += [b"1e0x1", b"-0X1", b"Infinity", b"nan(1)", b" 1", b"1 ", b"1e999", b"\t1", b"99999999999999999999"]
 TEXTS = [b"", b'""', b'"a""b"', b'a"b', b'"a"b', "é".encode(), b"\xff", b'"x\ny"', b'"x,y"', b"a,b", b"a\rb"]
 TYPES = ["int32", "int64", "float64", "decimal(4,1)", "boolean", "string", "json"]
 

@@ -580,6 +580,9 @@ def test_csv_cells(place: FileSource, cell: bytes, type: str, expected: Any) -> 
         (b"28.01.2024", "date"),
         (b"{", "json"),
         (b"1_000", "decimal(5,1)"),
+        (b"1e0x1", "decimal(5,1)"),
+        (b"0X1F", "int32"),
+        (b"-Infinity", "float32"),
     ],
 )
 def test_csv_cells_that_say_something_else(place: FileSource, cell: bytes, type: str) -> None:
