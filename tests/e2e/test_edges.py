@@ -19,8 +19,7 @@ from support.lake import FIELDS, Lake
 from tidegate.core.files.plan import FileGroup
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
-from tidegate.sink.read_task import GroupResult, ReadTask
-from tidegate.storage.port import Uploading
+from tidegate.sink.read_task import GroupResult, Hear, ReadTask
 
 BY_EVENT = {"partition_by": {"prefix_template": "event", "column": "event"}}
 MOMENT = pa.timestamp("us", tz="UTC")
@@ -169,13 +168,13 @@ class Growing(InProcessEngine):
         self.begun = 0
         self._path, self._stop = path, stop
 
-    def read(self, task: ReadTask, group: FileGroup, uploading: Uploading) -> tuple[GroupResult, ...]:
+    def read(self, task: ReadTask, group: FileGroup, hear: Hear) -> tuple[GroupResult, ...]:
         self.begun += 1
         if self.begun > 20:
             self._stop.set()
         with self._path.open("a") as file:
             file.write('{"id": 99}\n')
-        return super().read(task, group, uploading)
+        return super().read(task, group, hear)
 
 
 def test_a_file_that_always_grows_below_a_full_row_of_islands_does_not_keep_a_pass_going(tmp_path: Path) -> None:

@@ -13,12 +13,19 @@ import pytest
 from support.lake import Lake
 from tidegate import plan, show_watermarks, status
 from tidegate.core.files.plan import FileGroup
-from tidegate.observe.events import FileChanged, FileFiltered, Notice, PartitionAdvanced, WatermarkStateChanged
+from tidegate.observe.events import (
+    FileChanged,
+    FileFiltered,
+    Notice,
+    PartitionAdvanced,
+    TasksReading,
+    WatermarkStateChanged,
+    WaveProgressed,
+)
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import WITHOUT_NATIVE, Loop
 from tidegate.schema.native import SWITCH
-from tidegate.sink.read_task import GroupResult, ReadTask
-from tidegate.storage.port import Uploading
+from tidegate.sink.read_task import GroupResult, Hear, ReadTask
 
 
 @pytest.fixture
@@ -48,6 +55,24 @@ def test_a_late_file_inside_the_window_is_read_once(lake: Lake) -> None:
     lake.assert_exactly_once()
 
 
+@pytest.mark.parametrize("name", ["1.ndjson", "1.ndjson.gz"])
+def test_what_is_read_of_a_large_file_is_told_before_it_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("tidegate.sink.task.TELL_SECONDS", 0.0)
+    lake = Lake(tmp_path)
+    size = lake.arrive(f"date=2026-01-28/{name}", 200_000).stat().st_size
+    lake.run()
+    told = [event for event in lake.seen if isinstance(event, TasksReading)]
+    assert (told[-1].bytes, told[-1].rows) == (0, 0)
+    assert len(told) >= 3
+    assert [each.bytes for each in told[:-1]] == sorted(each.bytes for each in told[:-1])
+    assert 0 < told[0].bytes < told[-2].bytes == size
+    assert 0 < told[0].rows < told[-2].rows == 200_000
+    (progressed,) = [event for event in lake.seen if isinstance(event, WaveProgressed)]
+    assert (progressed.bytes, progressed.rows) == (size, 200_000)
+
+
 def test_strict_does_not_look_for_late_files_and_says_so(lake: Lake) -> None:
     lake.source_settings = {"late_files": "strict"}
     lake.run()
@@ -71,11 +96,11 @@ def test_a_file_rewritten_between_listing_and_reading_is_read_as_it_is_now(lake:
     class Rewriting(InProcessEngine):
         done = False
 
-        def read(self, task: ReadTask, group: FileGroup, uploading: Uploading) -> tuple[GroupResult, ...]:
+        def read(self, task: ReadTask, group: FileGroup, hear: Hear) -> tuple[GroupResult, ...]:
             if not self.done:
                 self.done = True
                 lake.write("date=2026-01-28/hour=12/1.ndjson", '{"id": 77, "event": "rewritten"}\n')
-            return super().read(task, group, uploading)
+            return super().read(task, group, hear)
 
     report = Loop(lake.project, Rewriting(), 2, lake.seen.append).once(lake.project.pipelines)
     assert report.ok
@@ -85,9 +110,9 @@ def test_a_file_rewritten_between_listing_and_reading_is_read_as_it_is_now(lake:
 
 def test_a_file_removed_between_listing_and_reading_does_not_stop_the_others(lake: Lake) -> None:
     class Removing(InProcessEngine):
-        def read(self, task: ReadTask, group: FileGroup, uploading: Uploading) -> tuple[GroupResult, ...]:
+        def read(self, task: ReadTask, group: FileGroup, hear: Hear) -> tuple[GroupResult, ...]:
             (lake.root / "data/date=2026-01-28/hour=11/1.ndjson").unlink(missing_ok=True)
-            return super().read(task, group, uploading)
+            return super().read(task, group, hear)
 
     assert Loop(lake.project, Removing(), 2).once(lake.project.pipelines).ok
     assert lake.ids() == list(range(10, 30))
@@ -148,9 +173,9 @@ def test_what_a_task_did_not_reach_is_read_by_the_next_one(lake: Lake) -> None:
     class Slow(InProcessEngine):
         tasks_begun = 0
 
-        def read(self, task: ReadTask, group: FileGroup, uploading: Uploading) -> tuple[GroupResult, ...]:
+        def read(self, task: ReadTask, group: FileGroup, hear: Hear) -> tuple[GroupResult, ...]:
             self.tasks_begun += 1
-            return super().read(replace(task, seconds=0.0), group, uploading)
+            return super().read(replace(task, seconds=0.0), group, hear)
 
     engine = Slow()
     report = Loop(lake.project, engine, 1).once(lake.project.pipelines).sources[0]

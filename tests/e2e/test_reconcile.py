@@ -27,8 +27,7 @@ from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.reconcile import ReconcileOptions, Reconciling
 from tidegate.runs.replay_record import fence
 from tidegate.sink.parquet_file import uuid7
-from tidegate.sink.read_task import GroupResult, ReadTask
-from tidegate.storage.port import Uploading
+from tidegate.sink.read_task import GroupResult, Hear, ReadTask
 
 HOUR = "date=2026-01-28/hour=12"
 
@@ -362,8 +361,8 @@ class Overtaken(InProcessEngine):
     def __init__(self, meanwhile: Callable[[], object], times: int = 1) -> None:
         self.meanwhile, self.left = meanwhile, times
 
-    def read(self, task: ReadTask, group: FileGroup, uploading: Uploading) -> tuple[GroupResult, ...]:
-        results = super().read(task, group, uploading)
+    def read(self, task: ReadTask, group: FileGroup, hear: Hear) -> tuple[GroupResult, ...]:
+        results = super().read(task, group, hear)
         if self.left:
             self.left -= 1
             self.meanwhile()

@@ -27,8 +27,7 @@ from tidegate.runs.bound_source import Clock
 from tidegate.runs.engine import Engine
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
-from tidegate.sink.read_task import GroupResult, ReadTask
-from tidegate.storage.port import Uploading
+from tidegate.sink.read_task import GroupResult, Hear, ReadTask
 from tidegate.storage.stores import open_store
 
 FILE = {"metadata_columns": ["_source_file"]}
@@ -62,8 +61,8 @@ class Meanwhile(InProcessEngine):
     def __init__(self, happens: Callable[[], object]) -> None:
         self._happens = happens
 
-    def read(self, task: ReadTask, group: FileGroup, uploading: Uploading) -> tuple[GroupResult, ...]:
-        results = super().read(task, group, uploading)
+    def read(self, task: ReadTask, group: FileGroup, hear: Hear) -> tuple[GroupResult, ...]:
+        results = super().read(task, group, hear)
         self._happens()
         return results
 

@@ -348,7 +348,7 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         task = self._task(columns, work)
         size = sum(unit.bytes for unit in units)
         self._emit(events.WaveStarted(*self._names, len(units), len(files), size))
-        tell = lambda done, size: self._emit(events.WaveProgressed(*self._names, done, len(units), size))  # noqa: E731
+        tell = lambda done, *read: self._emit(events.WaveProgressed(*self._names, done, len(units), *read))  # noqa: E731
         results = read_all(
             self._engine, task, units, at_once=self._bound.slots, stop=self._stop, check=_check, progress=tell
         )

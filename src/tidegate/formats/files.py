@@ -144,6 +144,14 @@ AHEAD = 16
 _THREADS = 8
 
 
+def place_in(raw: BinaryIO) -> int:
+    """How far a stream is read; 0 where that is not known any more."""
+    try:
+        return raw.tell()
+    except (OSError, ValueError):
+        return 0
+
+
 class Fetcher:
     """Opens files of one store. Files announced by :meth:`expect` are asked for in that order."""
 

@@ -78,11 +78,12 @@ class WaveStarted(Event, name="wave_started", level="debug"):
 
 
 class WaveProgressed(Event, name="wave_progressed", level="debug"):
-    """``done`` of ``units`` groups of the plan are read; ``bytes`` of the source are read and not committed yet."""
+    """``done`` of ``units`` groups of the plan are read; so many bytes and rows of them are not committed yet."""
 
     done: int
     units: int
     bytes: int = 0
+    rows: int = 0
 
 
 class WaveFinished(Event, name="wave_finished", level="debug"):
@@ -108,6 +109,13 @@ class UploadsChanged(Event, name="uploads_changed", level="debug"):
 
     files: int
     parts: int
+
+
+class TasksReading(Event, name="tasks_reading", level="debug"):
+    """Of groups that are not finished, tasks have read so many bytes of the source, and so many rows."""
+
+    bytes: int
+    rows: int
 
 
 class FileRefused(Event, name="file_refused", level="error"):

@@ -29,7 +29,8 @@ BAR_WIDTH = 12
 class SourceProgress:
     """Where one pass over one source stands.
 
-    ``files`` and ``bytes`` are committed or staged, ``read_bytes`` are read and wait for their commit.
+    ``files``, ``bytes`` and ``rows`` are committed or staged; ``read_…`` are read and wait for their commit; ``open_…``
+    are what tasks have read of groups that are not finished.
     """
 
     stage: str = "waiting"
@@ -44,11 +45,19 @@ class SourceProgress:
     refused: int = 0
     letters: int = 0
     read_bytes: int = 0
+    read_rows: int = 0
+    open_bytes: int = 0
+    open_rows: int = 0
 
     @property
     def bytes_so_far(self) -> int:
-        """Committed bytes, and those that finished tasks have read besides; never more than planned."""
-        return min(self.planned_bytes, self.bytes + self.read_bytes)
+        """Committed bytes, and those that tasks have read besides; never more than planned."""
+        return min(self.planned_bytes, self.bytes + self.read_bytes + self.open_bytes)
+
+    @property
+    def rows_so_far(self) -> int:
+        """Committed rows, and those that tasks have read besides."""
+        return self.rows + self.read_rows + self.open_rows
 
     @property
     def busy(self) -> bool:
@@ -84,9 +93,11 @@ class SourceProgress:
                 stage = f"{event.done:,} of {count(event.planned, 'work unit')}"
                 return replace(self, stage=stage, bytes=event.done + event.failed, read_bytes=0)
             case events.WaveStarted():
-                return replace(self, stage="reading", read_bytes=0)
+                return replace(self, stage="reading", read_bytes=0, read_rows=0)
             case events.WaveProgressed():
-                return replace(self, stage="reading", read_bytes=event.bytes)
+                return replace(self, stage="reading", read_bytes=event.bytes, read_rows=event.rows)
+            case events.TasksReading():
+                return replace(self, open_bytes=event.bytes, open_rows=event.rows)
             case _:
                 return self._after_result(event)
 
@@ -97,13 +108,15 @@ class SourceProgress:
             case events.Staged():
                 return replace(self._with_rows(event), stage="staged", staged=self.staged + 1)
             case events.CommitContested():
-                return replace(self, stage="planning again", read_bytes=0)
+                return replace(self, stage="planning again", read_bytes=0, read_rows=0)
             case events.FileRefused():
                 return replace(self, refused=self.refused + 1)
             case events.DeadLetters():
                 return replace(self, letters=self.letters + event.records + event.files)
             case events.SourceFinished():
-                return replace(self, stage="failed" if event.failed else event.state, finished=True)
+                return replace(
+                    self, stage="failed" if event.failed else event.state, finished=True, open_bytes=0, open_rows=0
+                )
             case events.SourceFailed():
                 return replace(self, stage="failed", finished=True)
             case _:
@@ -116,6 +129,7 @@ class SourceProgress:
             bytes=self.bytes + event.source_bytes,
             rows=self.rows + event.rows,
             read_bytes=0,
+            read_rows=0,
         )
 
     def short_words(self) -> str:
@@ -125,7 +139,7 @@ class SourceProgress:
         numbers = (
             f"{self.files:,}/{count(self.planned_files, 'file')}",
             size_of(self.bytes_so_far, self.planned_bytes),
-            f"{short(self.rows)} rows",
+            f"{short(self.rows_so_far)} rows",
             f"{self.refused:,} failed" if self.refused else "",
             f"{self.letters:,} bad" if self.letters else "",
         )
@@ -136,7 +150,7 @@ class SourceProgress:
         return self._numbers(
             f"{self.files:,} of {count(self.planned_files, 'file')}",
             f"{size(self.bytes_so_far)} of {size(self.planned_bytes)}",
-            count(self.rows, "row"),
+            count(self.rows_so_far, "row"),
             refused=f"{count(self.refused, 'file')} failed",
             letters=count(self.letters, "dead letter"),
         )

@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.sink.finished import CommitLimits, FinishedGroup
-    from tidegate.sink.read_task import ReadTask
+    from tidegate.sink.read_task import Hear, ReadTask
     from tidegate.sink.row_task import Batch, RowsWritten, RowTask, WorkRows
     from tidegate.sink.unit_task import ReplacedUnit
     from tidegate.sources.units.work import UnitWave, WaveResult
-    from tidegate.storage.port import Uploading
 
 
 class WaitingFrame(Frame, Protocol):
@@ -77,8 +76,8 @@ class Engine(Protocol):
     def prepare(self) -> None:
         """Get ready; several threads may use the engine then."""
 
-    def tasks(self, most: int, limits: CommitLimits, uploading: Uploading) -> Tasks:
-        """Tasks that read groups of files, at most so many at once; ``uploading`` hears what they upload, if it can.
+    def tasks(self, most: int, limits: CommitLimits, hear: Hear) -> Tasks:
+        """Tasks that read groups of files, at most so many at once; ``hear`` hears what they are at, if it can.
 
         None begins while so much is finished, and not handed over, that a commit of it would be due for each of them.
         """

@@ -17,10 +17,11 @@ from tidegate.core.files.state import Covered, FileOutcome, NotReached
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.runs.engine import Engine, Tasks
 from tidegate.sink.finished import CommitLimits, FinishedGroup, FinishedResults
-from tidegate.sink.read_task import GroupResult, ReadTask
-from tidegate.storage.port import Uploading
+from tidegate.sink.read_task import GroupResult, Hear, ReadTask
 
 ADDS_PER_COMMIT = 10_000
+
+Progress = Callable[[int, int, int], None]
 
 
 class GroupQueue:
@@ -28,8 +29,8 @@ class GroupQueue:
 
     ``task`` makes the task of a group, ``at_once`` is how many of them there are at a time. At most ``uncommitted``
     files are under way or finished at once, and at least one group: that bounds memory, and what may fail together.
-    ``take`` may change results as they come in; ``progress`` hears how many tasks are done, and how many bytes of the
-    source they read that are not committed; ``uploading`` hears what they upload, from any thread.
+    ``take`` may change results as they come in; ``progress`` hears how many tasks are done, and how many bytes
+    of the source and rows they read that are not committed; ``hear`` hears what they are at, from any thread.
     """
 
     def __init__(
@@ -42,8 +43,8 @@ class GroupQueue:
         uncommitted: int | None = None,
         stop: threading.Event | None = None,
         take: Callable[[FinishedGroup], tuple[GroupResult, ...]] = lambda done: done.results,
-        progress: Callable[[int, int], None] = lambda done, size: None,
-        uploading: Uploading = lambda files, parts: None,
+        progress: Progress = lambda done, size, rows: None,
+        hear: Hear = lambda now: None,
     ) -> None:
         self.left = list(groups)
         self.is_full = False
@@ -54,7 +55,7 @@ class GroupQueue:
         self._stop = stop or threading.Event()
         self._take = take
         self._progress = progress
-        self._uploading = uploading
+        self._hear = hear
         self._finished = FinishedResults()
         self._under_way = 0
         self._done = 0
@@ -67,7 +68,7 @@ class GroupQueue:
         Set ``is_full`` in between to begin no further group. Raises what ended a task, or failed a group, after
         everything that is finished was handed over.
         """
-        with engine.tasks(self._at_once, self._limits, self._uploading) as tasks:
+        with engine.tasks(self._at_once, self._limits, self._hear) as tasks:
             problem: TidegateError | None = None
             while problem is None:
                 self._submit(tasks)
@@ -124,7 +125,8 @@ class GroupQueue:
                     "look at the tasks' log; nothing of them was committed",
                 )
             self.left[:0] = rest
-        self._progress(self._done, self._finished.source_bytes)
+        rows = sum(result.rows for result in self._finished.results)
+        self._progress(self._done, self._finished.source_bytes, rows)
 
     def _hand_over(self) -> Iterator[list[GroupResult]]:
         """Everything that is finished, in as few commits as hold it."""
@@ -141,7 +143,7 @@ def read_all(
     at_once: int,
     stop: threading.Event | None = None,
     check: Callable[[Sequence[FileOutcome]], None] = lambda outcomes: None,
-    progress: Callable[[int, int], None] = lambda done, size: None,
+    progress: Progress = lambda done, size, rows: None,
 ) -> tuple[GroupResult, ...]:
     """Everything that ``groups`` hold; raises where a part of them could not be read, or ``stop`` was set before.
 

@@ -25,7 +25,7 @@ from tidegate.runs.staged import step_json
 from tidegate.schema.inference import Inference
 from tidegate.sink.finished import CommitLimits
 from tidegate.sink.parquet_file import uuid7
-from tidegate.sink.read_task import GroupResult, ReadTask
+from tidegate.sink.read_task import GroupResult, Hear, ReadTask, TaskActivity
 from tidegate.storage.port import UploadCounts
 
 ROUNDS_FOR_CHANGED_FILES = 3
@@ -222,8 +222,8 @@ class FileWalk:
             uncommitted=source.max_islands,
             stop=run.stop,
             take=(lambda done: done.results) if frames is None else frames.take,
-            progress=lambda done, size: run.emit(events.WaveProgressed(*self.names, done, max(done, tasks), size)),
-            uploading=lambda files, parts: run.emit(events.UploadsChanged(*self.names, files, parts)),
+            progress=lambda done, *read: run.emit(events.WaveProgressed(*self.names, done, max(done, tasks), *read)),
+            hear=_activity_events(self.names, run.emit),
         )
 
     def _some_are_given_up(self) -> bool:
@@ -299,6 +299,21 @@ def _ranges(results: Sequence[GroupResult]) -> dict[str, tuple[Coverage, ...]]:
     """By data file, what its task covered; only metas of staged files tell it."""
     covered = [(result, coverage_of([result])) for result in results]
     return {file.path: ranges for result, ranges in covered for file in result.data_files}
+
+
+def _activity_events(names: tuple[str, str], emit: events.Emit) -> Hear:
+    """Tells what has changed of what tasks are at."""
+    before = TaskActivity()
+
+    def hear(now: TaskActivity) -> None:
+        nonlocal before
+        if (now.files, now.parts) != (before.files, before.parts):
+            emit(events.UploadsChanged(*names, now.files, now.parts))
+        if (now.bytes, now.rows) != (before.bytes, before.rows):
+            emit(events.TasksReading(*names, now.bytes, now.rows))
+        before = now
+
+    return hear
 
 
 def _wave_finished(pipeline: str, source: str, results: Sequence[GroupResult], seconds: float) -> events.WaveFinished:

@@ -27,7 +27,7 @@ from tidegate.runs.engine import WaitingFrame
 from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import arrow_schema as arrow_schema_of
 from tidegate.sink.finished import CommitLimits, FinishedGroup
-from tidegate.sink.read_task import GroupResult, ReadTask, files_of, infer_files, list_files, scan_files
+from tidegate.sink.read_task import GroupResult, Hear, ReadTask, files_of, infer_files, list_files, scan_files
 from tidegate.sink.row_task import Batch, Greatest, RowsWritten, RowTask, WorkRows, write_batches
 from tidegate.sink.task import read_group
 from tidegate.sink.unit_columns import RecordBlocks
@@ -54,7 +54,6 @@ from tidegate.specs.project import FieldSpec, SchemaSpec
 from tidegate.specs.units import UnitSource
 from tidegate.specs.user_code import load_function
 from tidegate.storage.listing_scope import Scope
-from tidegate.storage.port import Uploading
 from tidegate.storage.stores import open_store
 
 
@@ -69,13 +68,13 @@ class InProcessEngine:
     def prepare(self) -> None:
         """Nothing to get ready."""
 
-    def tasks(self, most: int, limits: CommitLimits, uploading: Uploading) -> SerialTasks:
+    def tasks(self, most: int, limits: CommitLimits, hear: Hear) -> SerialTasks:
         """Tasks that are carried out here, one whenever somebody waits for it."""
-        return SerialTasks(lambda task, group: self.read(task, group, uploading))
+        return SerialTasks(lambda task, group: self.read(task, group, hear))
 
-    def read(self, task: ReadTask, group: FileGroup, uploading: Uploading) -> tuple[GroupResult, ...]:
+    def read(self, task: ReadTask, group: FileGroup, hear: Hear) -> tuple[GroupResult, ...]:
         """One task: read a group here."""
-        return tuple(read_group(task, group, uploading))
+        return tuple(read_group(task, group, hear))
 
     def frame(self, rows: WorkRows) -> WaitingFrame:
         """Not without Spark."""

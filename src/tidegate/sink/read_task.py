@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -154,6 +154,26 @@ def writer_settings(sink: SinkSpec) -> WriterSettings:
             concurrent_parts=sink.max_concurrent_parts,
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class TaskActivity:
+    """What one task, or all, are at: files, and parts of files, that are uploaded now; what was read of open groups."""
+
+    files: int = 0
+    parts: int = 0
+    bytes: int = 0
+    rows: int = 0
+
+    def __add__(self, other: TaskActivity) -> TaskActivity:
+        """Both together."""
+        return TaskActivity(
+            self.files + other.files, self.parts + other.parts, self.bytes + other.bytes, self.rows + other.rows
+        )
+
+
+Hear = Callable[[TaskActivity], None]
+"""Hears what tasks are at whenever that changes; called from any thread."""
 
 
 _OUTCOMES: dict[str, type[FileOutcome]] = {kind.__name__: kind for kind in (Covered, Refused, Changed, NotReached)}

@@ -15,6 +15,7 @@ No Spark in here: a task is the same in a Spark worker, in a test and in a bench
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,7 +31,7 @@ from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Changed, Covered, FileOutcome, NotReached, Refused
 from tidegate.errors import AccessDenied, BadRecord, ObjectChanged, ObjectMissing, SourceError, StorageError
 from tidegate.failpoints import failpoint
-from tidegate.formats.files import Fetcher
+from tidegate.formats.files import Fetcher, place_in
 from tidegate.formats.json import BLOCK_BYTES, LONGEST_LINE, LineFormat, LineTooLong
 from tidegate.formats.json_decoder import Decoded, Rejected
 from tidegate.formats.port import FormatReader
@@ -41,15 +42,15 @@ from tidegate.schema.types import arrow_schema
 from tidegate.sink.dead_letters import DeadLetterWriter
 from tidegate.sink.parquet_file import FinishedFile, Lines, RowOrigin, keep_memory
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning
-from tidegate.sink.read_task import GroupResult, ReadTask, open_format
+from tidegate.sink.read_task import GroupResult, Hear, ReadTask, TaskActivity, open_format
 from tidegate.sink.writer import RollingWriter
 from tidegate.specs.project import Format
-from tidegate.storage.port import ObjectStore, Uploading
+from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store
 
 
-def read_group(task: ReadTask, group: FileGroup, uploading: Uploading | None = None) -> Iterator[GroupResult]:
-    """Read a group of files: one result, or several that tell of each file together; ``uploading`` hears of uploads.
+def read_group(task: ReadTask, group: FileGroup, hear: Hear | None = None) -> Iterator[GroupResult]:
+    """Read a group of files: one result, or several that tell of each file together; ``hear`` what it is at.
 
     A group that its storage fails is given as a failure. Where memory runs out, its files are read one by one, and only
     those are refused for which it runs out again; past the time limit the others are not reached.
@@ -57,7 +58,7 @@ def read_group(task: ReadTask, group: FileGroup, uploading: Uploading | None = N
     started = time.monotonic()
     problem = ""
     try:
-        result = read_unit(task, group, uploading)
+        result = read_unit(task, group, hear)
     except StorageError as error:
         result = GroupResult.of_failure(group, error)
     except BaseException as error:
@@ -74,7 +75,7 @@ def read_group(task: ReadTask, group: FileGroup, uploading: Uploading | None = N
             if position and task.seconds is not None and time.monotonic() - started >= task.seconds:
                 yield GroupResult(group.number, (NotReached(each.path),))
             else:
-                yield from read_group(task, FileGroup(group.number, (each,)), uploading)
+                yield from read_group(task, FileGroup(group.number, (each,)), hear)
 
 
 def _breakdown(error: BaseException) -> str:
@@ -86,10 +87,10 @@ def _breakdown(error: BaseException) -> str:
     return ""
 
 
-def read_unit(task: ReadTask, unit: FileGroup, uploading: Uploading | None = None) -> GroupResult:
+def read_unit(task: ReadTask, unit: FileGroup, hear: Hear | None = None) -> GroupResult:
     """Read one unit. What it returns is complete and durable; an error means that nothing counts."""
     keep_memory()
-    with contextlib.closing(GroupWalk(task, uploading)) as walk:
+    with contextlib.closing(GroupWalk(task, hear)) as walk:
         result = walk.read(unit)
     failpoint("sink.unit.after")
     return result
@@ -122,15 +123,55 @@ def _denials() -> Iterator[None]:
         raise _Denied(error.problem, error.remedy) from error
 
 
+TELL_SECONDS = 0.5
+"""How often a task tells how much it has read."""
+
+
+class _Activity:
+    """Lets ``hear`` know of every change of uploads, and now and then of what was read; for several threads."""
+
+    def __init__(self, hear: Hear) -> None:
+        self._hear = hear
+        self._now = TaskActivity()
+        self._told = time.monotonic()
+        self._lock = threading.Lock()
+
+    def uploading(self, files: int, parts: int) -> None:
+        """So many files, and parts of files, are being uploaded."""
+        with self._lock:
+            self._now = replace(self._now, files=files, parts=parts)
+            self._hear(self._now)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to tell how much was read."""
+        return time.monotonic() - self._told >= TELL_SECONDS
+
+    def read(self, size: int, rows: int) -> None:
+        """So much of the group is read."""
+        with self._lock:
+            self._told = time.monotonic()
+            self._now = replace(self._now, bytes=size, rows=rows)
+            self._hear(self._now)
+
+    def end(self) -> None:
+        """The group is done, and told of as such."""
+        with self._lock:
+            if self._now.bytes or self._now.rows:
+                self._hear(replace(self._now, bytes=0, rows=0))
+
+
 class GroupWalk:
     """One unit under way."""
 
-    def __init__(self, task: ReadTask, uploading: Uploading | None = None) -> None:
+    def __init__(self, task: ReadTask, hear: Hear | None = None) -> None:
         self._task = task
         self._started = time.monotonic()
         self._table = open_store(task.table)
-        if uploading is not None:
-            self._table.uploads.listen = uploading
+        self._activity = None if hear is None else _Activity(hear)
+        self._bytes = self._rows = 0
+        if self._activity is not None:
+            self._table.uploads.listen = self._activity.uploading
         self._fetch = Fetcher(open_store(task.source))
         partitioning = Partitioning(task.partition_by, arrow_schema(task.fields))
         self._format = open_format(task, partitioning)
@@ -165,6 +206,7 @@ class GroupWalk:
             elif not (_is_small(each) and self._gather(each)):
                 self._decode_gathered()
                 self._outcomes[each.path] = self._outcome(each)
+                self._bytes += each.size
         self._decode_gathered()
         return tuple(self._outcomes[each.path] for each in unit.slices)
 
@@ -172,6 +214,8 @@ class GroupWalk:
         """Stop; what is not finished is given up."""
         self._fetch.close()
         self._landing.close()
+        if self._activity is not None:
+            self._activity.end()
 
     def _is_full(self, each: FileSlice) -> bool:
         """Enough files for a commit; twice as many in each round from a file's third on."""
@@ -189,7 +233,11 @@ class GroupWalk:
     def _decoded(self, each: FileSlice) -> Iterator[Decoded]:
         """The records of a file that are not committed yet."""
         with contextlib.closing(self._opened(each)) as raw, _denials():
-            yield from self._format.read(raw, each)
+            for decoded in self._format.read(raw, each):
+                self._rows += decoded.batch.num_rows
+                if self._activity is not None and self._activity.is_due:
+                    self._activity.read(self._bytes + min(place_in(raw), each.size), self._rows)
+                yield decoded
 
     def _outcome(self, each: FileSlice) -> FileOutcome:
         """Read one file by itself."""
@@ -241,6 +289,10 @@ class GroupWalk:
             return
         self._landing.tick()
         decoded = self._lines.decode(b"".join([file.text for file in files]))
+        self._bytes += sum(file.slice.size for file in files)
+        self._rows += decoded.batch.num_rows
+        if self._activity is not None and self._activity.is_due:
+            self._activity.read(self._bytes, self._rows)
         bounds = np.cumsum([0, *(file.lines for file in files)])
         rows = bounds if decoded.offsets is None else np.searchsorted(decoded.offsets, bounds)
         rejected = _by_file(decoded.rejected, bounds)

@@ -18,7 +18,7 @@ from tidegate.core.files.plan import FileGroup
 from tidegate.core.files.state import Refused
 from tidegate.errors import EnvironmentProblem, RunStopped, TidegateError
 from tidegate.sink.finished import CommitLimits
-from tidegate.sink.read_task import GroupResult, ReadTask
+from tidegate.sink.read_task import GroupResult, Hear, ReadTask
 from tidegate.sink.row_task import WorkRows
 from tidegate.sources.reader import Reader
 from tidegate.spark.readers.files import FilesReader
@@ -41,7 +41,6 @@ from tidegate.spark.tasks import (
 )
 from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableFormat, TableRead
 from tidegate.specs.project import SchemaSpec, SparkSpec
-from tidegate.storage.port import Uploading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,13 +119,13 @@ class SparkEngine:
         """Start the session."""
         self.session()
 
-    def tasks(self, most: int, limits: CommitLimits, uploading: Uploading) -> TaskPool:
+    def tasks(self, most: int, limits: CommitLimits, hear: Hear) -> TaskPool:
         """Tasks that read groups of files, each a Spark job of its own; at most so many at once."""
         session = self.session()
         if self._listener is None and not _is_connect(session):
             self._listen(session)
         tags, is_reached = JobTag(session), lambda: self._is_reached
-        return TaskPool(self._read_parts, is_reached, most, limits, uploading, tags, self._stop, self._grace_secs)
+        return TaskPool(self._read_parts, is_reached, most, limits, hear, tags, self._stop, self._grace_secs)
 
     def _listen(self, session: Any) -> None:
         """Let tasks report to this process; whether they can is known at once where all is on one machine.
@@ -158,7 +157,7 @@ class SparkEngine:
             self._is_reached = True
             parts.report(number, results)
 
-        report_to = listener.expect(receive, parts.uploads)
+        report_to = listener.expect(receive, parts.active)
         try:
             with self._turns.beside_others():
                 for number, results in self._job(parts.parts, report_to):

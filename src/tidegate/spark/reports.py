@@ -1,5 +1,5 @@
 """A line from tasks to the driver, for what cannot wait until a job is done: results of a task that has more to read,
-and how much it is uploading.
+how much it has read, and how much it is uploading.
 
 Spark hands results over when a job ends. A job per group of files would cost more than many a group, so a task reads
 several, and reports each over a socket of the driver as soon as it is written. Nothing relies on it: everything that is
@@ -22,6 +22,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+
+from tidegate.sink.read_task import Hear, TaskActivity
 
 CONNECT_SECONDS = 3.0
 REPLY_SECONDS = 600.0
@@ -114,9 +116,9 @@ class TaskReport:
             except OSError:
                 self.close()
 
-    def uploading(self, files: int, parts: int) -> None:
-        """Tell how many files, and how many parts of files, are being uploaded now."""
-        self._send(UploadReport(files, parts))
+    def activity(self, now: TaskActivity) -> None:
+        """Tell what the task is at."""
+        self._send(now)
 
     def _send(self, message: object) -> bool:
         with self._sending:
@@ -136,37 +138,28 @@ class TaskReport:
             self._connection = None
 
 
-@dataclass(frozen=True, slots=True)
-class UploadReport:
-    """What one task, or all, are uploading now."""
+class ActiveTasks:
+    """What all tasks are at, added up; ``hear`` hears of every change."""
 
-    files: int = 0
-    parts: int = 0
-
-
-class ActiveUploads:
-    """What all tasks are uploading now, added up; ``uploading`` hears of every change."""
-
-    def __init__(self, uploading: Callable[[int, int], None]) -> None:
-        self._uploading = uploading
-        self._by_task: dict[object, UploadReport] = {}
+    def __init__(self, hear: Hear) -> None:
+        self._hear = hear
+        self._by_task: dict[object, TaskActivity] = {}
         self._lock = threading.Lock()
 
-    def tell(self, task: object, active: UploadReport) -> None:
-        """A task is uploading so much."""
+    def tell(self, task: object, now: TaskActivity) -> None:
+        """A task is at that."""
         with self._lock:
-            self._by_task[task] = active
+            self._by_task[task] = now
             self._add_up()
 
     def end(self, task: object) -> None:
-        """A task is over, and uploads nothing any more."""
+        """A task is over."""
         with self._lock:
-            if self._by_task.pop(task, UploadReport()) != UploadReport():
+            if self._by_task.pop(task, TaskActivity()) != TaskActivity():
                 self._add_up()
 
     def _add_up(self) -> None:
-        every = self._by_task.values()
-        self._uploading(sum(each.files for each in every), sum(each.parts for each in every))
+        self._hear(sum(self._by_task.values(), TaskActivity()))
 
 
 Receive = Callable[[int, Any], None]
@@ -179,17 +172,17 @@ class ReportListener:
         self._socket = socket.create_server((bind, 0))
         self._address = (host, self._socket.getsockname()[1])
         self._key = secrets.token_bytes(_DIGEST)
-        self._receivers: dict[int, tuple[Receive, ActiveUploads]] = {}
+        self._receivers: dict[int, tuple[Receive, ActiveTasks]] = {}
         self._jobs = 0
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, name="reports", daemon=True).start()
 
-    def expect(self, receive: Receive, uploads: ActiveUploads) -> ReportAddress:
+    def expect(self, receive: Receive, active: ActiveTasks) -> ReportAddress:
         """Where the tasks of a job report to. ``receive`` may wait: the task goes on when it returns."""
         with self._lock:
             self._jobs += 1
-            self._receivers[self._jobs] = (receive, uploads)
+            self._receivers[self._jobs] = (receive, active)
             return ReportAddress(self._address, self._key, self._jobs)
 
     def forget(self, job: ReportAddress) -> None:
@@ -218,7 +211,7 @@ class ReportListener:
     def _serve(self, connection: socket.socket) -> None:
         with self._lock:
             self._connections.add(connection)
-        uploads: ActiveUploads | None = None
+        active: ActiveTasks | None = None
         try:
             connection.settimeout(CONNECT_SECONDS)
             nonce = secrets.token_bytes(_NONCE)
@@ -228,10 +221,10 @@ class ReportListener:
             connection.settimeout(None)
             while True:
                 message = line.receive()
-                receive, uploads = self._receivers.get(job) or (None, uploads)
-                if isinstance(message, UploadReport):
-                    if receive is not None and uploads is not None:
-                        uploads.tell(connection, message)
+                receive, active = self._receivers.get(job) or (None, active)
+                if isinstance(message, TaskActivity):
+                    if receive is not None and active is not None:
+                        active.tell(connection, message)
                     continue
                 if receive is not None:
                     receive(*message)
@@ -239,8 +232,8 @@ class ReportListener:
         except OSError:
             pass
         finally:
-            if uploads is not None:
-                uploads.end(connection)
+            if active is not None:
+                active.end(connection)
             with self._lock:
                 self._connections.discard(connection)
             connection.close()

@@ -18,10 +18,9 @@ from uuid import uuid4
 
 from tidegate.core.files.plan import FileGroup
 from tidegate.sink.finished import CommitLimits, FinishedGroup, FinishedResults
-from tidegate.sink.read_task import GroupResult, ReadTask
-from tidegate.spark.reports import ActiveUploads
+from tidegate.sink.read_task import GroupResult, Hear, ReadTask
+from tidegate.spark.reports import ActiveTasks
 from tidegate.spark.tasks import Part
-from tidegate.storage.port import Uploading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,9 +37,9 @@ _CANCEL_SECONDS = 20.0
 class Parts:
     """The groups of one task; the results of each are taken once, whoever brings them."""
 
-    def __init__(self, parts: Sequence[Part], pool: TaskPool, uploads: ActiveUploads) -> None:
+    def __init__(self, parts: Sequence[Part], pool: TaskPool, active: ActiveTasks) -> None:
         self.parts = parts
-        self.uploads = uploads
+        self.active = active
         self._pool = pool
         self._taken: set[int] = set()
 
@@ -63,7 +62,7 @@ class TaskPool:
     """Carries out tasks by ``read``, at most ``most`` at once, each in a thread of ``tags``.
 
     A task has one group, or where ``bundles`` says so several small ones. Once ``stop`` is set no task is begun, and
-    those under way have ``grace_secs`` to finish. ``uploading`` hears how much all of them upload, if they can report.
+    those under way have ``grace_secs`` to finish. ``hear`` hears what all of them are at, if they can report.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class TaskPool:
         bundles: Callable[[], bool],
         most: int,
         limits: CommitLimits,
-        uploading: Uploading,
+        hear: Hear,
         tags: JobTag,
         stop: threading.Event,
         grace_secs: float,
@@ -81,7 +80,7 @@ class TaskPool:
         self._bundles = bundles
         self._most = most
         self._enough = limits.times(most)
-        self._uploads = ActiveUploads(uploading)
+        self._active = ActiveTasks(hear)
         self._tags = tags
         self._stop = stop
         self._grace_secs = grace_secs
@@ -191,7 +190,7 @@ class TaskPool:
     def _work(self) -> None:
         while parts := self._next_parts():
             try:
-                self._read(Parts(parts, self, self._uploads))
+                self._read(Parts(parts, self, self._active))
             except BaseException as error:
                 self._done.put(error)
 

@@ -71,7 +71,7 @@ def read_in_task(
     try:
         for _ in slot_numbers(batches):
             for number, (task, group) in enumerate(parts):
-                results = tuple(read_group(task, group, None if report is None else report.uploading))
+                results = tuple(read_group(task, group, None if report is None else report.activity))
                 if report is not None:
                     report.result(number, results)
                 yield number, results

@@ -86,6 +86,9 @@ class LocalInput(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def tell(self) -> int:
+        return self._file.tell()
+
     def readinto(self, buffer: WriteableBuffer) -> int:
         try:
             count = self._file.readinto(buffer)

@@ -125,6 +125,9 @@ class RangedInput(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def tell(self) -> int:
+        return self._offset - len(self._block)
+
     def readinto(self, buffer: WriteableBuffer) -> int:
         if not self._block and self._offset < self._size:
             self._next_block()

@@ -16,7 +16,7 @@ from rich.console import Console
 from tidegate.observe import events
 from tidegate.observe.events import Event
 from tidegate.observe.logs import TerminalLog
-from tidegate.observe.progress import BarProgress, PlainProgress, SilentProgress
+from tidegate.observe.progress import BarProgress, PlainProgress, SilentProgress, SourceProgress
 
 
 class Clock:
@@ -65,6 +65,15 @@ def test_milestones_are_told_at_once() -> None:
         "p/s: planned 8 files (8.0 KiB) in 4 units",
         "p/s: Active: 8 files, 80 rows, 2 commits, 1 file failed in 3.0 s",
     ]
+
+
+def test_rows_and_bytes_of_open_tasks_count_until_they_are_finished() -> None:
+    tally = SourceProgress().after(planned(8)).after(WAVE)
+    reading = tally.after(events.TasksReading("p", "s", bytes=3000, rows=70))
+    assert reading.words() == "0 of 8 files, 2.9 KiB of 8.0 KiB, 70 rows, 0 commits"
+    done = reading.after(events.TasksReading("p", "s", bytes=0, rows=0))
+    done = done.after(events.WaveProgressed("p", "s", done=1, units=4, bytes=4096, rows=90))
+    assert (done.bytes_so_far, done.rows_so_far) == (4096, 90)
 
 
 def test_between_milestones_a_line_comes_once_per_period() -> None:

@@ -190,7 +190,7 @@ def read_in_turn(engine: SparkEngine, task: ReadTask) -> list[int]:
     slices = group(task).slices
     groups = [FileGroup(number, slices[2 * number : 2 * number + 2]) for number in range(5)]
     found: list[int] = []
-    with engine.tasks(1, CommitLimits(), lambda files, parts: None) as tasks:
+    with engine.tasks(1, CommitLimits(), lambda now: None) as tasks:
         for together in (groups[:1], groups[1:2], groups[2:]):
             for each in together:
                 tasks.submit(task, each)

@@ -12,12 +12,12 @@ from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.sink.finished import CommitLimits
-from tidegate.sink.read_task import GroupResult, ReadTask
-from tidegate.spark.reports import ActiveUploads, ReportAddress, ReportListener
+from tidegate.sink.read_task import GroupResult, ReadTask, TaskActivity
+from tidegate.spark.reports import ActiveTasks, ReportAddress, ReportListener
 from tidegate.spark.task_pool import Parts, TaskPool, Turns
 from tidegate.specs.locations import Location
 
-UNHEARD = ActiveUploads(lambda files, parts: None)
+UNHEARD = ActiveTasks(lambda now: None)
 TASK = ReadTask(Location("memory://source"), Location("memory://table"), (), b"")
 
 
@@ -272,26 +272,26 @@ def test_uploads_of_all_tasks_are_added_up_and_end_with_their_task(listener: Rep
     heard: list[tuple[int, int]] = []
     changed = threading.Condition()
 
-    def uploading(files: int, parts: int) -> None:
+    def hear(now: TaskActivity) -> None:
         with changed:
-            heard.append((files, parts))
+            heard.append((now.files, now.parts))
             changed.notify_all()
 
     def wait_for(*expected: tuple[int, int]) -> None:
         with changed:
             assert changed.wait_for(lambda: heard == list(expected), 30), heard
 
-    to = listener.expect(lambda number, results: None, ActiveUploads(uploading))
+    to = listener.expect(lambda number, results: None, ActiveTasks(hear))
     first, second = to.open(), to.open()
     assert first is not None
     assert second is not None
-    first.uploading(2, 8)
+    first.activity(TaskActivity(2, 8))
     wait_for((2, 8))
-    second.uploading(1, 0)
+    second.activity(TaskActivity(1, 0))
     wait_for((2, 8), (3, 8))
     first.close()
     wait_for((2, 8), (3, 8), (1, 0))
-    second.uploading(0, 0)
+    second.activity(TaskActivity())
     wait_for((2, 8), (3, 8), (1, 0), (0, 0))
     second.close()
     listener.close()
