@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as f
+from pyspark.sql.types import DataType, DateType, DecimalType
 
 from servers import postgres as postgres_server
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import SourceError
 from tidegate.sources.reader import GreatestValues
 from tidegate.spark.engine import open_reader
-from tidegate.spark.readers.jdbc import JdbcReader
+from tidegate.spark.readers.jdbc import JdbcReader, _exact
 from tidegate.specs.columns import ColumnSource, JdbcRead, NullWatermark, Value, WatermarkMode
 from tidegate.specs.locations import Options, Secret
 from tidegate.specs.project import FieldSpec, SchemaSpec
@@ -202,9 +203,56 @@ def test_a_skewed_key_makes_equal_parts_and_every_row_is_in_one(shop: Shop, colu
     assert all('"id" > 3' in each for each in reads)
 
 
+def test_rows_that_were_counted_with_their_greatest_values_are_not_counted_again(shop: Shop) -> None:
+    reader = shop.reader(shop.read("skewed", parallelism=4, fetch_size=100), "id")
+    seen = reader.greatest(above(id=3))
+    before = shop.mark
+    assert reader.read(up_to(above(id=3), seen)).rdd.getNumPartitions() == 4
+    assert not [each for each in shop.asked_since(before) if "COUNT(*)" in each]
+    assert reader.read(above(id=500)).rdd.getNumPartitions() == 4  # another read, which nobody has counted yet
+    assert len([each for each in shop.asked_since(before) if "COUNT(*)" in each]) == 1
+
+
+def test_a_sample_divides_the_rows_of_a_large_table_and_not_those_of_an_increment(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.spark.readers.jdbc.ALL_EXACT_UP_TO", 900)
+    monkeypatch.setattr("tidegate.spark.readers.jdbc.SAMPLED_ROWS", 600)
+    reader = shop.reader(shop.read("skewed", parallelism=4, fetch_size=100), "id")
+    for lower, is_sampled in ((None, True), (0, False)):
+        before = shop.mark
+        assert ids(reader.read(above(id=lower))) == list(range(1, 1004))
+        assert any("TABLESAMPLE" in each for each in shop.asked_since(before)) is is_sampled
+
+
 def test_few_rows_have_one_connection(shop: Shop) -> None:
     reader = shop.reader(shop.read("skewed", parallelism=4), "id")
     assert reader.read(above(id=3)).rdd.getNumPartitions() == 1
+
+
+EXACT = {
+    DecimalType(6, 2): ["1", "-1.5", "0.25", ".5", "12.500", "0012.3400", "9999.99", None],
+    DecimalType(4, 0): ["7", "-7", "7.", "7.000"],
+    DateType(): ["2026-02-28", "0001-01-01", "10000-01-01", None],
+}
+BENT = {
+    DecimalType(6, 2): ["1.005", "NaN", "1e1", "1.e-9", "1E1", "10000.00", "", "1.2.3"],
+    DecimalType(4, 0): ["7.5", "1e3"],
+    DateType(): ["2026-02-30", "0044-03-15 BC", "infinity", "2026-02-28 12", "2026-02", "0000-00-00"],
+}
+
+
+@pytest.mark.parametrize("kind", EXACT, ids=str)
+def test_text_becomes_its_value_or_the_row_is_refused(spark: SparkSession, kind: DataType) -> None:
+    texts = spark.createDataFrame([(each,) for each in EXACT[kind]], "c string")
+    parsed, text = f.col("v").cast("string"), f.col("c")
+    for row in texts.withColumn("v", _exact(text, kind, "c")).select("c", parsed).collect():
+        same = row[0] == row[1] if isinstance(kind, DateType) else Decimal(row[0] or 0) == Decimal(row[1] or 0)
+        assert same or row[1] == f"+{row[0]}", row
+    for each in BENT[kind]:
+        bent = spark.createDataFrame([(each,)], "c string").select(_exact(text, kind, "c"))
+        with pytest.raises(Exception, match="tidegate refused: column 'c' holds"):
+            bent.collect()
 
 
 @pytest.mark.parametrize("column", ["ticket", "exact"])

@@ -184,10 +184,12 @@ class JdbcStatements:
         return self._select(names, rows)
 
     def greatest(self, rows: RowFilter) -> str:
-        """One row: the greatest value per column among the rows that match, and how many have null in all of them."""
+        """One row: the greatest value per column among the rows that match, how many have null in all of them, and how
+        many rows there are, those included.
+        """
         greatest = [self._brought(each, f"MAX({self._key(each)})", index) for index, each in enumerate(rows.columns)]
         nulls = " AND ".join(f"{name} IS NULL" for name in self._quoted(rows))
-        counted = f"SUM(CASE WHEN {nulls} THEN 1 ELSE 0 END) AS nulls"
+        counted = f"SUM(CASE WHEN {nulls} THEN 1 ELSE 0 END) AS nulls, COUNT(*) AS found"
         with_nulls = self._select(["*"], replace(rows, nulls=NullWatermark.INCLUDE))
         return f"SELECT {', '.join([*greatest, counted])} FROM ({with_nulls}) tidegate_rows"
 

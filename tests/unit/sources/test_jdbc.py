@@ -46,18 +46,18 @@ def test_the_rows_of_a_table_and_of_a_query_are_those_that_match(database: sqlit
     assert [row[0] for row in database.execute(QUERY.rows(from_(a=10, b=6)))] == [2, 5]
 
 
-def test_the_greatest_values_come_with_the_count_of_rows_that_have_none(database: sqlite3.Connection) -> None:
+def test_the_greatest_values_come_with_counts_of_all_rows_and_of_those_without(database: sqlite3.Connection) -> None:
     unbounded = RowFilter((ColumnRange("a"), ColumnRange("b")))
-    assert database.execute(TABLE.greatest(unbounded)).fetchall() == [(20, 7, 1)]
-    assert database.execute(TABLE.greatest(from_(a=10, b=6))).fetchall() == [(20, 7, 1)]
-    assert database.execute(TABLE.greatest(from_(a=99, b=99))).fetchall() == [(None, None, 1)]
-    assert database.execute(QUERY.greatest(from_(b=5))).fetchall() == [(6, 2)]
+    assert database.execute(TABLE.greatest(unbounded)).fetchall() == [(20, 7, 1, 5)]
+    assert database.execute(TABLE.greatest(from_(a=10, b=6))).fetchall() == [(20, 7, 1, 4)]
+    assert database.execute(TABLE.greatest(from_(a=99, b=99))).fetchall() == [(None, None, 1, 1)]
+    assert database.execute(QUERY.greatest(from_(b=5))).fetchall() == [(6, 2, 3)]
 
 
 def test_nulls_are_counted_whatever_becomes_of_them(database: sqlite3.Connection) -> None:
     statements = {TABLE.greatest(RowFilter((ColumnRange("a", Bound(10)),), nulls=nulls)) for nulls in NullWatermark}
     assert len(statements) == 1
-    assert database.execute(statements.pop()).fetchall() == [(20, 2)]
+    assert database.execute(statements.pop()).fetchall() == [(20, 2, 4)]
 
 
 def test_of_a_cursor_the_greatest_tuple_is_asked_for(database: sqlite3.Connection) -> None:

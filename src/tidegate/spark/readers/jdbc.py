@@ -18,7 +18,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.columns.predicates import RowFilter, SqlDialect, dialect_of
+from tidegate.core.columns.predicates import Bound, RowFilter, SqlDialect, dialect_of
 from tidegate.core.columns.values import is_finite
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
 from tidegate.sources.jdbc import REFUSED, FetchedColumns, JdbcStatements, Refusal, innermost_cause, refusal
@@ -157,9 +157,12 @@ def database_refusal(error: Exception, mask: Mask) -> Refusal:
     return refusal(text, innermost_cause(text) or (causes[-1] if causes else telling_line(error, mask)))
 
 
-EXACT_UP_TO = 1_000_000
+EXACT_UP_TO, ALL_EXACT_UP_TO = 1_000_000, 200_000
 SAMPLED_ROWS = 100_000
-"""Of more rows than the first, so many tell where to divide: PostgreSQL takes them from pages at random."""
+"""Of more rows than the first, so many tell where to divide: PostgreSQL takes them from pages at random.
+
+The second holds without a lower bound: an increment of few rows has an index to find them, a sample reads all pages.
+"""
 
 
 class JdbcReader:
@@ -174,9 +177,10 @@ class JdbcReader:
         self._source = source
         self._read = read
         self._schema = schema
+        self._counted: dict[RowFilter, int] = {}
 
     def greatest(self, rows: RowFilter) -> GreatestValues:
-        """The greatest values in the database now."""
+        """The greatest values in the database now; the answer also counts the rows up to those."""
         wanted = self._fitted(rows)
         if not wanted.ranges:
             return GreatestValues()
@@ -188,10 +192,13 @@ class JdbcReader:
             found = counted = self._asked(statements.greatest(wanted), wanted)
         row = found[0] if found else {}
         seen = {
-            column: self._columns.greatest(name, row.get(f"greatest_{index}"))
-            for index, (column, name) in enumerate(zip(rows.columns, wanted.columns, strict=True))
+            name: self._columns.greatest(name, row.get(f"greatest_{index}"))
+            for index, name in enumerate(wanted.columns)
         }
-        return GreatestValues(seen, count_in(counted[0]["nulls"]))
+        if "found" in row:
+            caps = {name: Bound(value, inclusive=True) for name, value in seen.items() if value is not None}
+            self._counted = {wanted.capped(caps): count_in(row["found"])}
+        return GreatestValues(dict(zip(rows.columns, seen.values(), strict=True)), count_in(counted[0]["nulls"]))
 
     def kinds(self, columns: Sequence[str]) -> dict[str, str]:
         """Which columns hold times, according to the database."""
@@ -237,7 +244,9 @@ class JdbcReader:
         statements = self._statements
         if column is None or self._parallelism < 2 or not statements.sorts_as_we_do(column):
             return ()
-        found = count_in(self._connection.asked(statements.count(rows))[0]["found"])
+        found = self._counted.get(rows)
+        if found is None:
+            found = count_in(self._connection.asked(statements.count(rows))[0]["found"])
         parts = min(self._parallelism, found // self._read.fetch_size)
         if parts < 2:
             return ()
@@ -252,7 +261,7 @@ class JdbcReader:
     def _bounds(self, statements: JdbcStatements, rows: RowFilter, column: str, parts: int, found: int) -> set[Any]:
         """The least value of each share, from a sample where the table is large and can be sampled."""
         can_sample = self._read.table is not None and self._connection.dialect is SqlDialect.POSTGRESQL
-        if can_sample and found > EXACT_UP_TO:
+        if can_sample and found > (EXACT_UP_TO if rows.watermark else ALL_EXACT_UP_TO):
             percent = 100 * SAMPLED_ROWS / found
             try:
                 bounds = self._least(statements.parts(rows, column, parts, percent=percent), column)
@@ -438,27 +447,35 @@ def _restored(way: _ColumnTransfer, came: DataType, declared: DataType | None) -
 
 
 def _exact(text: Column, kind: DataType, name: str) -> Column:
-    """``text`` as a value of ``kind``; refuses a row whose text is no such value or has more digits."""
+    """``text`` as a value of ``kind``; refuses a row whose text is no such value or has more digits.
+
+    A regular expression costs more than the parsing, so it looks only at text that is not of the usual form.
+    """
     from pyspark.sql import functions as f
     from pyspark.sql.types import DateType, DecimalType, LongType, TimestampType
 
+    parsed = text.try_cast(kind)
     match kind:
         case DecimalType():
-            parsed = f.when(text.rlike(f"^-?[0-9]*([.][0-9]{{0,{kind.scale}}}0*)?$"), text.try_cast(kind))
+            point = f.instr(text, ".")
+            few_digits = (point == 0) | (f.length(text) - point <= kind.scale)
+            usual = few_digits & ~text.contains("e") & ~text.contains("E")
+            ways = [f.when(usual, parsed), f.when(text.rlike(f"^-?[0-9]*([.][0-9]{{0,{kind.scale}}}0*)?$"), parsed)]
         case LongType():
-            parsed = f.when(text.rlike("^-?[0-9]+$"), text.try_cast(kind))
+            ways = [f.when(text.rlike("^-?[0-9]+$"), parsed)]
         case DateType():
-            parsed = f.when(text.rlike("^[0-9]{4,6}-[0-9]{2}-[0-9]{2}$"), text.try_cast(kind))
+            usual = (f.length(text) == 10) & (f.substring(text, 8, 1) == "-")
+            ways = [f.when(usual, parsed), f.when(text.rlike("^[0-9]{4,6}-[0-9]{2}-[0-9]{2}$"), parsed)]
         case TimestampType():
-            parsed = f.concat(text, f.lit("Z")).try_cast(kind)
+            ways = [f.concat(text, f.lit("Z")).try_cast(kind)]
         case _:
-            parsed = text.try_cast(kind)
+            ways = [parsed]
     told = f.concat(
         f.lit(f"{REFUSED}column {name!r} holds "),
         f.substring(text, 1, 80),
         f.lit(f", which is no {kind.simpleString()}"),
     )
-    return f.when(text.isNotNull() & parsed.isNull(), f.raise_error(told)).otherwise(parsed)
+    return f.coalesce(*ways, f.when(text.isNotNull(), f.raise_error(told)))
 
 
 def _value_of(text: str, kind: DataType) -> Value:
