@@ -9,19 +9,22 @@ increment of one row in a hundred is read, which should cost about a hundredth. 
 
 Then both fill a Delta table from the first rows of the same table, end to end: a first run of a pipeline that appends,
 with its position in the commit, beside ``spark.read.jdbc(…).write.format("delta")`` with as many connections, whose
-equal ranges of the identity are equal shares, and with one connection.
+equal ranges of the identity are equal shares, and with one connection. The processor seconds are those of everything:
+this process, Java, the Python workers and the server.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.commits import cpu_seconds
 from benchmarks.report import alternate, consumed, machine, medians, store
 from tidegate import run
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
@@ -85,6 +88,17 @@ def into_tables(
     }
 
 
+def counted(work: Callable[[int], None], taken: list[float]) -> Callable[[int], None]:
+    """The same work, whose processor seconds join ``taken``."""
+
+    def run_counted(turn: int) -> None:
+        before = cpu_seconds(os.getpid())
+        work(turn)
+        taken.append(cpu_seconds(os.getpid()) - before)
+
+    return run_counted
+
+
 def main() -> None:
     """Fill the server, then let both read."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -138,7 +152,8 @@ def main() -> None:
             tables = into_tables(session, server, Path(folder), min(rows, given.table_rows), given.parallelism)
             for work in tables.values():
                 work(-1)  # so that the session is warm for all
-            seconds |= alternate(tables, rounds)
+            cpu: dict[str, list[float]] = {name: [] for name in tables}
+            seconds |= alternate({name: counted(work, cpu[name]) for name, work in tables.items()}, rounds)
         middle = medians(seconds)
         print(f"{machine()}; {rows:,} rows, {given.parallelism} connections, {given.cores} tasks at once")
         print(f"full read: {middle['spark.read.jdbc'] / middle['tidegate']:.2f} times as fast as spark.read.jdbc")
@@ -148,7 +163,9 @@ def main() -> None:
         print(
             "into a table: " + ", ".join(f"{middle[each] / ours:.2f} times as fast as {each[14:]}" for each in others)
         )
-        store("jdbc", {"rows": rows, "parallelism": given.parallelism, "seconds": seconds})
+        for name, taken in cpu.items():
+            print(f"{name}: {', '.join(f'{each:.2f}' for each in taken)} CPU seconds")
+        store("jdbc", {"rows": rows, "parallelism": given.parallelism, "seconds": seconds, "cpu_seconds": cpu})
         session.stop()
 
 
