@@ -206,7 +206,7 @@ class CsvRows:
             return {}
         first, last = int(self._starts[start]), int(self._ends[end - 1])
         text = self._block.text
-        if not self._block.is_neat and self._sheet.dialect.neat_ends(text[first:last]) is None:
+        if not self._block.is_neat and not self._sheet.dialect.has_neat_records(text[first:last]):
             raise Suspicious("a quote at an unusual place")
         wanted = [index for index, name in enumerate(self._sheet.names) if name in self._fields]
         table = _parse(pa.py_buffer(text).slice(first, last - first), self._sheet, wanted, is_ascii=self._is_ascii)
@@ -396,6 +396,11 @@ class CsvDialect:
             ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
         return ends + 1
 
+    def has_neat_records(self, text: bytes) -> bool:
+        """Whether the text is whole records with every quote and escape where it should be: the last is closed too."""
+        ends = self.neat_ends(text)
+        return ends is not None and len(ends) > 0 and int(ends[-1]) == len(text)
+
     def _are_neat(self, content: npt.NDArray[np.uint8], quotes: Ends) -> bool:
         """Whether each opening quote begins a cell and each closing one ends it, doubled ones aside."""
         opening, closing = quotes[0::2], quotes[1::2]
@@ -492,5 +497,5 @@ def record_blocks(
     if text:
         block = dialect.records(text if text.endswith(b"\n") else text + b"\n")
         if block.rest():
-            block = replace(block, ends=np.append(block.ends, len(block.text)))
+            block = replace(block, ends=np.append(block.ends, len(block.text)), is_neat=False)
         yield block

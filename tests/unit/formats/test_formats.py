@@ -536,6 +536,15 @@ def test_a_bad_csv_record_is_kept_with_its_header(place: FileSource, line: bytes
     assert [told for _, told in reread(place.task("csv", IDS), [letter]).bad] == [letter.reason]
 
 
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n3,c\n"])
+def test_a_csv_file_that_ends_inside_quotes_keeps_that_record_as_a_letter(place: FileSource, end: bytes) -> None:
+    result, outcome = read(place, "csv", b'id,text\n1,"a"\n2,"b' + end, fields=IDS)
+    assert isinstance(outcome, Covered), outcome
+    assert place.rows(result) == [{"id": 1, "text": "a"}]
+    (letter,) = place.kept(result)
+    assert "cell 2 has a quote that is not closed" in letter.reason
+
+
 def test_a_csv_letter_is_read_again_when_the_dialect_is_right(place: FileSource) -> None:
     result, _ = read(place, "csv", b"id;text\n1;a\n", fields=(FieldSpec("id", "int64"), IDS[1]))
     assert "has none of the declared columns" in refusal(result.outcomes[0])
