@@ -274,22 +274,39 @@ class _Unusable(Exception):
         self.text = text
 
 
+def _is_open_quote(exc: yaml.YAMLError) -> bool:
+    return "quoted scalar" in str(getattr(exc, "context", None)) and "end of stream" in str(getattr(exc, "problem", ""))
+
+
 def _line_of_error(exc: yaml.YAMLError) -> int:
-    mark = getattr(exc, "problem_mark", None) or getattr(exc, "context_mark", None)
+    marks = [getattr(exc, "problem_mark", None), getattr(exc, "context_mark", None)]
+    mark = next(filter(None, reversed(marks) if _is_open_quote(exc) else marks), None)
     return mark.line + 1 if mark is not None else 1
 
 
 def _wording(exc: yaml.YAMLError) -> str:
     """The parser's message without its quotes from the file."""
+    if _is_open_quote(exc):
+        return "a quote opens in this line and is never closed; close it"
     words = getattr(exc, "problem", None) or getattr(exc, "reason", None) or "unreadable"
     return re.sub(r"(['\"])(?!<)[^'\"\s]{2,}\1", "…", str(words))
 
 
 def _hint(text: str, line: int) -> str:
-    """The usual reason: braces of a variable inside braces or brackets."""
+    """The usual reasons: braces of a variable inside braces or brackets, no space after a colon, an open quote."""
     lines = text.split("\n")
-    near = lines[max(line - 2, 0) : line]
-    return "; quote a value with ${…} inside braces or brackets" if any("${" in each for each in near) else ""
+    near = range(max(line - 2, 0), min(line, len(lines)))
+    if any("${" in lines[each] for each in near):
+        return "; quote a value with ${…} inside braces or brackets"
+    for each in near:
+        if LACKS_SPACE.match(lines[each]):
+            return f"; write a space after the colon in line {each + 1}"
+    opened = next((each for each in range(min(line, len(lines))) if lines[each].count('"') % 2), line)
+    return f"; is the quote in line {opened + 1} closed?" if opened + 1 < line else ""
+
+
+LACKS_SPACE = re.compile(r"\s*(?:- )?[A-Za-z_]\w*:(?!//)[^\s:]")
+"""A line such as ``source_uri:in/``, which is text and no key with a value."""
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from tidegate.config.document import Block, Loc, Scalar, find, problem, quote
+from tidegate.config.document import LACKS_SPACE, Block, Loc, Scalar, find, problem, quote
 from tidegate.config.models import Model, choices, fields, models_in, tag_of
 from tidegate.config.normal_form import ALIASES, PIPELINE_KEYS, STRUCTURED, Alias
 from tidegate.config.problems import Problem, nearest, sentence
@@ -177,6 +177,8 @@ def _text(detail: ErrorDetails, loc: tuple[str | int, ...], root: Block) -> str:
             return f"{value} is too small; allowed: {facts['ge']} or more"
         case "less_than_equal":
             return f"{value} is too large; allowed: {facts['le']} or less"
+        case "model_type" if LACKS_SPACE.match(_word(root, loc)):
+            return f"{_SHAPES[kind]}; write a space after the colon of its first line"
         case _:
             return _SHAPES.get(kind, f"{value} cannot be used")
 

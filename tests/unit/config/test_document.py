@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tidegate import load
 from tidegate.config.document import MAX_DEPTH, Block, Scalar, find, line_of, parse, path_of, put_in
+from tidegate.errors import ConfigError
 from tidegate.specs.project import ProjectSpec
 
 
@@ -89,6 +92,10 @@ def test_deep_nesting_is_refused_and_does_not_exhaust_the_stack(deep: str) -> No
         ("[a, b]: 1\n", 1, "a key that is not a plain name"),
         ("a: {<<: 5}\n", 1, "'<<' takes a mapping"),
         ("a: \x00\n", 1, "not valid YAML"),
+        ('a:\n  b: "in/\n  c: 1\n', 2, "a quote opens in this line and is never closed; close it"),
+        ("a:\n  b: 'in/\n  c: 1\n", 2, "a quote opens in this line and is never closed; close it"),
+        ('a:\n  b: "in/\n  c: csv\n  d: {e: "t"}\n', 4, "is the quote in line 2 closed?"),
+        ("a:\n  b:in/\n  c: csv\n", 3, "write a space after the colon in line 2"),
         ("", 1, "a configuration is a mapping"),
         ("# nothing\n", 1, "a configuration is a mapping"),
         ("- a\n", 1, "a configuration is a mapping"),
@@ -212,3 +219,10 @@ def test_an_unquoted_variable_in_braces_gets_a_hint(problems: Problems) -> None:
 def test_keys_are_never_replaced(problems: Problems) -> None:
     (line,) = problems(FILE.format(flag="true", number=1, table="lake") + "${K}: 1\n", env={"K": "metrics"})
     assert "${K}: unknown key" in line
+
+
+def test_a_value_that_lacks_the_space_after_its_colon_says_so(tmp_path: Path) -> None:
+    config = tmp_path / "p.yml"
+    config.write_text("pipelines:\n  a:\n    source:\n      source_uri:in/\n    sink: {table_uri: t}\n")
+    with pytest.raises(ConfigError, match="source: must be a mapping; write a space after the colon"):
+        load(config)
