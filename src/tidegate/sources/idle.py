@@ -206,7 +206,6 @@ def _connect_mysql(address: _Address, read: JdbcRead) -> Any:
         import pymysql
     except ImportError:
         raise NoAnswer("install 'tidegate[mysql]', and such a run starts no Java") from None
-    preferred = {"check_hostname": False, "verify_mode": False}
     return pymysql.connect(
         host=address.host,
         port=address.port or 3306,
@@ -217,7 +216,6 @@ def _connect_mysql(address: _Address, read: JdbcRead) -> Any:
         charset="utf8mb4",
         autocommit=True,
         init_command="SET time_zone = '+00:00'",
-        ssl=preferred if address.scheme == "mysql" else None,
         ssl_disabled=address.scheme == "mariadb",
     )
 
