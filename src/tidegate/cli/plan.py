@@ -146,9 +146,10 @@ def _file_facts(source: SourcePlan, verbose: bool) -> Iterator[Fact]:
         yield "would read", Cell(f"{count(plan.files, 'file')}, {size(plan.bytes)}{first}", Style.STRONG)
     else:
         yield "would read", Cell(f"nothing new{first}", Style.GOOD)
-    cut = "" if plan.complete else "; cut off, the next plan lists the rest"
-    requests = count(plan.list_requests, "LIST request")
-    yield "listing", f"{requests}, {count(plan.listed_keys, 'key')}{cut}"
+    asked = f"{count(plan.list_requests, 'LIST request')}, {count(plan.listed_keys, 'key')}" if verbose else ""
+    cut = "" if plan.complete else "cut off, the next plan lists the rest"
+    if asked or cut:
+        yield "listing", "; ".join(filter(None, (asked, cut)))
     if verbose:
         if plan.units:
             yield "units", _unit_sizes(plan.units)
