@@ -140,7 +140,8 @@ def _troubles(source: SourceReport, config: str, verbose: bool) -> Iterator[Line
         letters = [(source.bad_records, "bad record"), (source.dead_files, "file")]
         what = " and ".join(count(number, word) for number, word in letters if number)
         hint = f"tidegate dlq list {config} -p {source.pipeline}"
-        yield line(f"{name}: {what} became dead letters ({hint})", Style.WARN, "note")
+        became = "became a dead letter" if source.bad_records + source.dead_files == 1 else "became dead letters"
+        yield line(f"{name}: {what} {became} ({hint})", Style.WARN, "note")
     if source.staged:
         yield line(
             f"{name}: {count(source.staged, 'unit')} staged, waiting for `tidegate commit {config}`", label="note"
