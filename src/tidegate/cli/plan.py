@@ -118,9 +118,9 @@ def _section(plan: AnyPlan, width: int, verbose: bool, config: str) -> Iterator[
         case SourcePlan():
             yield from _file_blocks(plan, verbose)
         case ColumnSourcePlan():
-            yield from _column_blocks(plan)
+            yield from _column_blocks(plan, verbose)
         case UnitSourcePlan():
-            yield from _unit_blocks(plan, width, config)
+            yield from _unit_blocks(plan, width, verbose, config)
 
 
 # Files
@@ -211,20 +211,25 @@ def _findings(plan: Plan) -> Iterator[str]:
 # Columns
 
 
-def _column_blocks(plan: ColumnSourcePlan) -> Iterator[Block]:
+def _column_blocks(plan: ColumnSourcePlan, verbose: bool) -> Iterator[Block]:
     window = ", replacing the window" if plan.window else ""
     yield facts(
         ("source", f"{plan.kind}: {plan.source_uri}"),
         ("would read", Cell(plan.predicate, Style.STRONG)),
         ("up to", plan.cap),
         ("loads by", f"{plan.load_type}{window}"),
-        ("position", position(plan.position, "none yet (first run)")),
+        *_position(plan.position, verbose),
     )
     if plan.stored:
         rows = tuple((name, _bound(plan.stored, name), _bound(plan.effective, name)) for name in plan.stored)
         yield Gap()
         yield tabulate(("~watermark column", "=stored", "=read from"), rows)
     yield from notes(plan.notes)
+
+
+def _position(version: int, verbose: bool) -> Iterator[Fact]:
+    if verbose or not version:
+        yield "position", position(version, "none yet (first run)")
 
 
 def _bound(values: Mapping[str, str | None], name: str) -> Cell:
@@ -236,8 +241,8 @@ def _bound(values: Mapping[str, str | None], name: str) -> Cell:
 # Work units
 
 
-def _unit_blocks(plan: UnitSourcePlan, width: int, config: str) -> Iterator[Block]:
-    yield facts(*_unit_facts(plan))
+def _unit_blocks(plan: UnitSourcePlan, width: int, verbose: bool, config: str) -> Iterator[Block]:
+    yield facts(*_unit_facts(plan, verbose))
     if plan.runs:
         yield Gap()
         yield _ranges(plan)
@@ -265,7 +270,7 @@ def _failed_units(plan: UnitSourcePlan) -> list[str]:
     return list(dict.fromkeys(unit for units in (*runs, *waiting) for unit in units))
 
 
-def _unit_facts(plan: UnitSourcePlan) -> Iterator[Fact]:
+def _unit_facts(plan: UnitSourcePlan, verbose: bool) -> Iterator[Fact]:
     total = f"{plan.work_units:,} ({count(len(plan.partitions), 'partition')} × {count(len(plan.units), 'unit')})"
     yield "source", f"{plan.kind}: {plan.source_uri}"
     if plan.would_run:
@@ -279,7 +284,7 @@ def _unit_facts(plan: UnitSourcePlan) -> Iterator[Fact]:
     if plan.input_version is not None:
         yield "units from", f"the secondary input at {plan.input_version}"
     yield "replaces by", plan.replace
-    yield "position", position(plan.position, "none yet (first run)")
+    yield from _position(plan.position, verbose)
 
 
 def _ranges(plan: UnitSourcePlan) -> Table:
