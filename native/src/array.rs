@@ -150,6 +150,7 @@ fn end_of_text(chunk: &[u8], mut at: usize) -> Option<usize> {
         at += plain_length(chunk.get(at..)?);
         match chunk.get(at)? {
             b'"' => return Some(at + 1),
+            b'\\' if matches!(chunk.get(at + 1), Some(b'\n' | b'\r')) => return None,
             b'\\' => at += 2,
             b'\n' | b'\r' => return None,
             _ => at += 1,

@@ -16,13 +16,22 @@ from deltalake.schema import Field, PrimitiveType
 
 import tidegate
 from support.lake import FIELDS, Lake
-from tidegate.errors import ConfigError, SourceError, StorageUnavailable, TableError, TidegateError, UnsupportedTable
+from tidegate.errors import (
+    AccessDenied,
+    ConfigError,
+    SourceError,
+    StorageUnavailable,
+    TableError,
+    TidegateError,
+    UnsupportedTable,
+)
 from tidegate.failpoints import arm
 from tidegate.observe.events import CommitContested, Event, Notice
 from tidegate.protocol.delta import DeltaLakeTable
 from tidegate.reports.schema import SchemaInference, TableRewrite
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
+from tidegate.storage.local import LocalStore
 
 NARROW = [{"name": "id", "type": "int32", "nullable": False}, *FIELDS[1:]]
 TEXT = [{"name": "id", "type": "string", "nullable": False}, *FIELDS[1:]]
@@ -249,6 +258,38 @@ class TestNewColumns:
         assert sum(row["more"] == 7 and row["u"] == {"a": 1, "b": None} and row["j"] == "{}" for row in rows) == 10
         assert sum(row["u"] == {"a": 2, "b": "x"} and row["j"] == '{"any":[1]}' for row in rows) == 10
         assert sum(row["gone"] == "here" for row in rows) == 10
+        lake.assert_exactly_once()
+
+    def test_a_field_that_the_table_has_another_column_for_keeps_no_other_field_out(self, lake: Lake) -> None:
+        lake.schema = {"infer": True}
+        good(lake)
+        table(lake).alter.add_columns([Field("extra", PrimitiveType("string"))])
+        lake.arrive("d/2.ndjson", extra=5, more=7)
+        good(lake)
+        rows = pa.table(table(lake).scan()).to_pylist()
+        assert sorted(row["more"] for row in rows if row["more"] is not None) == [7] * 10
+        assert {row["extra"] for row in rows} == {None}
+        lake.assert_exactly_once()
+
+    def test_a_file_that_may_not_be_read_stops_no_other_file_of_inferred_columns(
+        self, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lake.schema = {"infer": True}
+        good(lake)
+        for name in ("2", "3", "4"):
+            lake.arrive(f"d/{name}.ndjson")
+        really = LocalStore.open_input
+
+        def open_input(store: LocalStore, path: str, *others: Any, **named: Any) -> Any:
+            if path.endswith("d/2.ndjson"):
+                raise AccessDenied(f"cannot read {path}: permission denied", "grant it")
+            return really(store, path, *others, **named)
+
+        monkeypatch.setattr(LocalStore, "open_input", open_input)
+        (source,) = lake.run().sources
+        assert (source.error, source.rows, [each.path for each in source.failed]) == (None, 20, ["d/2.ndjson"])
+        monkeypatch.undo()
+        good(lake)
         lake.assert_exactly_once()
 
     def test_a_field_whose_values_contradict_each_other_stops_nothing_and_is_left_out(self, lake: Lake) -> None:

@@ -100,6 +100,10 @@ def read(content: bytes) -> str:
     return "rows"
 
 
+def peak_megabytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
 def outcome(content: bytes) -> str:
     """The same in a process of its own with little memory, and how that process ended."""
     with tempfile.TemporaryFile() as told:
@@ -107,9 +111,10 @@ def outcome(content: bytes) -> str:
         if not child:
             os.dup2(told.fileno(), 2)
             signal.alarm(60)
+            before = peak_megabytes()  # what it has of its parent
             found = read(content)
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-            os.write(2, (found if peak < MOST_MEGABYTES else f"{found} in {peak} MB").encode())
+            taken = peak_megabytes() - before
+            os.write(2, (found if taken < MOST_MEGABYTES else f"{found} in {taken} MB").encode())
             os._exit(0)
         _, status = os.waitpid(child, 0)
         told.seek(0)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from support.json_lines import TABLE, lines
@@ -382,6 +382,8 @@ def split(make: Callable[[int], Splitter], outer: int, chunks: list[bytes]) -> t
     cuts=st.lists(st.integers(0, 30), max_size=3),
     outer=st.sampled_from([0, 1]),
 )
+@example(pieces=[b'[{"b":"x', b"\\", b"\n", b'{}"},{"a":2}]'], cuts=[], outer=1)
+@example(pieces=[b'[{"b":"x', b"\\", b"\r", b'{}"},{"a":2}]'], cuts=[9], outer=1)
 def test_arrays_are_split_alike(pieces: list[bytes], cuts: list[int], outer: int) -> None:
     native = find_native()
     assert native is not None

@@ -51,6 +51,8 @@ def _check_moment(now: datetime | None, mode: Mode) -> None:
     """Refuse a moment to come: what arrives until then would count as read."""
     if now is not None and mode == "continuous":
         raise ConfigError(("a continuous run follows the clock; allowed: a single run at another time",))
+    if now is not None and now.tzinfo is None:
+        raise ConfigError((f"the moment of a run {now.isoformat()} has no zone; allowed: an aware datetime",))
     if now is not None and now > datetime.now(UTC):
         problem = (
             f"a run cannot be at {now.isoformat()}, which is yet to come: what arrives until then would count as read"

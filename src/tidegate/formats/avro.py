@@ -140,7 +140,7 @@ _LOGICAL_PLANS: dict[tuple[str, str], tuple[str, int | None]] = {
     ("time-micros", "long"): ("time", 1),
     ("uuid", "string"): ("uuid", None),
 }
-_DEEPEST, _MOST_VALUES = 32, 10_000
+_DEEPEST, _MOST_VALUES, _MOST_SYMBOLS = 32, 10_000, 100_000
 
 Plan = tuple[str, int, Any]
 """What a value is, which branch of its union is null (-1: none), and what is inside."""
@@ -153,7 +153,7 @@ class _NativePlan:
     """
 
     def __init__(self) -> None:
-        self.values = 0
+        self.values = self._symbols = 0
         self._named: dict[str, Any] = {}
 
     def of(self, schema: Any, depth: int = 0) -> Plan:
@@ -175,6 +175,9 @@ class _NativePlan:
             case "record" | "error" if schema["fields"]:
                 found: Plan = "record", -1, [self.of(each["type"], depth + 1) for each in schema["fields"]]
             case "enum":
+                self._symbols += len(schema["symbols"])
+                if self._symbols > _MOST_SYMBOLS:
+                    raise _UnknownType
                 found = "enum", -1, schema["symbols"]
             case "fixed" if schema["size"] > 0:
                 found = "fixed", -1, schema["size"]
@@ -523,8 +526,10 @@ def _native_reader(schema: Any) -> tuple[Any, int] | None:
     """A native reader of records of a schema, and how many it may hold; None where there is none for it."""
     reader = getattr(find_native(), "AvroReader", None)
     plan = _NativePlan()
+    if reader is None:
+        return None
     try:
         _, _, fields = plan.of(schema)
-    except _UnknownType:
+        return reader(fields), max(_LARGEST_BATCH // plan.values, 64)
+    except (_UnknownType, TypeError, ValueError, OverflowError):  # the last three: sizes that are none
         return None
-    return None if reader is None else (reader(fields), max(_LARGEST_BATCH // plan.values, 64))

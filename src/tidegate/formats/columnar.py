@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.errors import SourceError
-from tidegate.formats.exact_types import WHOLE_BELOW, convert_members, has_repeated_keys
+from tidegate.formats.exact_types import WHOLE_BELOW, convert_members, decimals, has_repeated_keys, rescale
 from tidegate.formats.json_decoder import Decoded, Decoder
 from tidegate.formats.port import RowDecoder
 from tidegate.formats.strict_lines import BadLine, RecordRules, Suspicious, dates, in_calendar, moments
@@ -250,7 +250,7 @@ def _scalar(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
         case _, "number":
             return _number(array, kind)
         case _, "text" if pa.types.is_decimal(kind):
-            return pc.cast(array, kind)
+            return decimals(pc.cast(array, pa.string()), kind)
         case _:
             raise Suspicious(f"{array.type} is not {name}")
 
@@ -259,8 +259,11 @@ def _number(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(kind):
         if pa.types.is_floating(array.type):
             raise Suspicious("a binary fraction as a decimal one")
-        wide = pc.cast(array, pa.decimal128(_WIDEST, kind.scale)) if pa.types.is_integer(array.type) else array
-        return pc.cast(wide, kind)
+        if pa.types.is_integer(array.type):
+            return pc.cast(pc.cast(array, pa.decimal128(_WIDEST, kind.scale)), kind)
+        if array.type.precision - array.type.scale + kind.scale > 2 * _WIDEST:
+            raise Suspicious(f"{array.type} may have more digits than there is room for")
+        return rescale(array, kind) if kind.scale > array.type.scale else pc.cast(array, kind)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise Suspicious(f"a number is not {kind}")
     if pa.types.is_decimal(array.type) and pa.types.is_floating(kind):

@@ -27,7 +27,7 @@ import pyarrow.csv as pv
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
 from tidegate.formats.columnar import ColumnFit
-from tidegate.formats.exact_types import INTEGER, doubtful_rows, settle, text_bytes
+from tidegate.formats.exact_types import INTEGER, decimals, doubtful_rows, settle, text_bytes
 from tidegate.formats.files import chunks
 from tidegate.formats.json import BLOCK_BYTES, LONGEST_LINE, LineTooLong, skip_lines, without_mark
 from tidegate.formats.json_decoder import Decoded, Rejected
@@ -290,7 +290,7 @@ def _cell_values(cells: pa.Array, field: FieldSpec) -> pa.Array:
             case "float32" | "float64":
                 return _floats(cells, field)
             case _ if decimal_of(field.type):
-                return pc.cast(_without_hex(cells), arrow_type(field))
+                return decimals(cells, arrow_type(field))
             case _:
                 return settle(cells, field)
     except (pa.ArrowInvalid, NotJson) as error:
@@ -303,7 +303,7 @@ def _integers(cells: pa.Array, field: FieldSpec) -> pa.Array:
     try:
         return pc.cast(cells, arrow_type(field))
     except pa.ArrowInvalid:
-        return settle(pc.cast(cells, INTEGER), field)
+        return settle(decimals(cells, INTEGER), field)
 
 
 def _floats(cells: pa.Array, field: FieldSpec) -> pa.Array:
@@ -394,7 +394,17 @@ class CsvDialect:
             if not self._are_neat(content, quotes):
                 return None
             ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
-        return ends + 1
+        else:
+            quotes = np.empty(0, np.int64)
+        return None if self._has_lone_returns(text, content, quotes) else ends + 1
+
+    def _has_lone_returns(self, text: bytes, content: npt.NDArray[np.uint8], quotes: Ends) -> bool:
+        """Whether a carriage return outside quotes stands elsewhere than before a line end: Arrow takes it for one."""
+        if b"\r" not in text:
+            return False
+        returns = np.flatnonzero(content == 13)
+        lone = returns[content[np.minimum(returns + 1, len(content) - 1)] != _NEWLINE]
+        return bool(np.any(np.searchsorted(quotes, lone) % 2 == 0))
 
     def has_neat_records(self, text: bytes) -> bool:
         """Whether the text is whole records with every quote and escape where it should be: the last is closed too."""

@@ -34,6 +34,7 @@ Bytes = npt.NDArray[np.uint8]
 WHOLE_BELOW = {"float32": 2.0**24, "float64": 2.0**53}
 """Every whole number below this one is a value of the type; this one may also be what its successor was rounded to."""
 
+_DIGITS = 38
 _NOWHERE = np.empty(0, np.int64)
 _UNIT = np.uint64(10**FRACTION_DIGITS)
 _EXACT = float(2**51)
@@ -161,6 +162,25 @@ def has_repeated_keys(maps: pa.Array) -> bool:
     codes = maps.keys.dictionary_encode()
     pairs = rows * (len(codes.dictionary) + 1) + codes.indices.to_numpy()
     return len(np.unique(pairs)) != len(pairs)
+
+
+def decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Texts as decimals of a type; raises :class:`Suspicious` for what Arrow may read as another number.
+
+    Its parser takes hexadecimal digits, wraps around where a number has more digits than the type it reads into, and
+    takes exponents of any size. So only plain numbers of at most 38 characters are left to it, and those with more
+    digits than are left before the point by way of a type that has room for all of them.
+    """
+    letters = text_bytes(texts) | 0x20
+    longest = pc.max(pc.binary_length(texts)).as_py() or 0
+    if longest > _DIGITS or np.any((letters == ord("x")) | (letters == ord("e"))):
+        raise Suspicious("not a plain number of at most 38 characters")
+    return pc.cast(texts, kind) if longest <= _DIGITS - kind.scale else rescale(texts, kind)
+
+
+def rescale(numbers: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Texts or decimals as decimals of a type; raises ``pa.ArrowInvalid`` where one does not fit."""
+    return pc.cast(pc.cast(numbers, pa.decimal256(2 * _DIGITS, kind.scale)), kind)
 
 
 def text_bytes(array: pa.Array) -> Bytes:

@@ -15,7 +15,7 @@ from typing import BinaryIO, cast
 import pyarrow as pa
 
 from tidegate.core.files.plan import FileSlice
-from tidegate.errors import ObjectChanged, ObjectMissing, SourceError, TidegateError
+from tidegate.errors import AccessDenied, ObjectChanged, ObjectMissing, SourceError, TidegateError
 from tidegate.formats.avro import AvroFile
 from tidegate.formats.csv import sampled_records
 from tidegate.formats.files import chunks
@@ -53,6 +53,7 @@ class Sampler:
         self._source = source
         self._lines = lines
         self._failures: list[str] = []
+        self._denied: AccessDenied | None = None
 
     def infer(
         self,
@@ -63,7 +64,10 @@ class Sampler:
         rescued: bool = False,
         moments: bool = False,
     ) -> Inference:
-        """The columns that these files have; raises :class:`SourceError` where none of them tells any."""
+        """The columns that these files have; raises :class:`SourceError` where none of them tells any.
+
+        A file that may not be read tells nothing either: whoever reads it refuses that file alone.
+        """
         try:
             match self._source.format:
                 case Format.CSV:
@@ -79,6 +83,8 @@ class Sampler:
                         moments=moments,
                     )
         except SourceError as error:
+            if self._denied is not None:
+                raise self._denied from error
             if not self._failures:
                 raise
             raise SourceError(
@@ -90,7 +96,9 @@ class Sampler:
     def _noting_failure(self, each: FileSlice) -> Iterator[None]:
         try:
             yield
-        except _UNREADABLE as error:
+        except (*_UNREADABLE, AccessDenied) as error:
+            if isinstance(error, AccessDenied):
+                self._denied = self._denied or error
             text = error.problem if isinstance(error, TidegateError) else str(error)
             self._failures.append(text if each.path in text else f"{each.path}: {text}")
 

@@ -107,7 +107,7 @@ def _grown(
     with suppress(SourceError, TableError, ConfigError):
         found = sample(bound, spread(_slices(plan)), SAMPLED_LINES)
         sure = tuple(each for each in found.sure() if each.name != bound.pipeline.schema.rescued)
-        found = replace(found, fields=merged_fields(known, sure))
+        found = replace(found, fields=merged_fields(known, _fitting(bound, opened, sure)))
         if found.fields == known:
             return columns
         grown = columns_of(bound, opened, found.fields)
@@ -121,6 +121,14 @@ def _grown(
         agreed = InferredSchema(bound.table_store, bound.pipeline.name).add(found)
         return columns_of(bound, opened, agreed.fields)
     return columns
+
+
+def _fitting(bound: FileSource, opened: Position, sure: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
+    """The fields of a sample that the table has no column of another type for: one that does not fit keeps none out."""
+    existing = opened.schema()
+    there = () if existing is None else fields_of_table(bound.pipeline, existing)
+    types = {each.name.lower(): each.type for each in there}
+    return tuple(each for each in sure if types.get(each.name.lower(), each.type) == each.type)
 
 
 def declared_columns(bound: FileSource, opened: Position) -> TableColumnsPlan | None:

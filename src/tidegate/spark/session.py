@@ -45,6 +45,7 @@ from tidegate.spark.jars import (
     log_store_jar,
     spark_home,
 )
+from tidegate.specs.masking import shorten
 from tidegate.specs.project import SparkSpec
 
 if TYPE_CHECKING:
@@ -329,7 +330,7 @@ def _not_started(where: str, log: Path, error: Exception) -> EnvironmentProblem:
     said = log.read_text(errors="replace").splitlines() if log.exists() else []
     why = next(filter(_CAUSE.search, said), _first_line(error)).strip().removeprefix("Error: ")
     problem = EnvironmentProblem(
-        f"Spark did not start ({where}): {why:.300}",
+        f"Spark did not start ({where}): {shorten(why, 300)}",
         f"correct that and run again; Spark's own log is {_kept(log)}",
     )
     problem.add_note("\n".join(("last lines of Spark's log:", *said[-_LAST_LINES:])))

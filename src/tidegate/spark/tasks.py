@@ -142,7 +142,7 @@ _SAME_PYTHON = (
 def task_failure(error: Exception, remedy: str, mask: Mask | None = None) -> TidegateError:
     """What Spark gave up on a task for; :class:`EnvironmentProblem` where the machines of the workers are the cause."""
     text = str(error)
-    if "No module named 'tidegate" in text:
+    if re.search(r"No module named 'tidegate['.]", text):
         return EnvironmentProblem("the Python of Spark's workers has no Tidegate", _SAME_PYTHON)
     if other := _OTHER_PYTHON.search(text):
         versions = f"{other[1].strip(' ,.')}, that of this program is {other[2].strip(' ,.')}"

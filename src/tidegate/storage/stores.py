@@ -120,10 +120,13 @@ class TablePlaces:
     @classmethod
     def of(cls, project: ProjectSpec) -> TablePlaces:
         """Those of a project."""
-        if not _newest or _newest[0][0] is not project:
-            sinks = ((pipeline.sink.table.uri, pipeline.dead_letters.uri) for pipeline in project.pipelines)
-            _newest[:] = [(project, cls(uri for uris in sinks for uri in uris))]
-        return _newest[0][1]
+        for known, places in tuple(_newest):
+            if known is project:
+                return places
+        sinks = ((pipeline.sink.table.uri, pipeline.dead_letters.uri) for pipeline in project.pipelines)
+        places = cls(uri for uris in sinks for uri in uris)
+        _newest[:] = [(project, places)]
+        return places
 
     def inside(self, place: str) -> Iterator[str]:
         """The paths from ``place`` to those that lie in it."""

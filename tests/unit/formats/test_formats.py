@@ -592,6 +592,16 @@ def test_csv_cells(place: FileSource, cell: bytes, type: str, expected: Any) -> 
         (b"1e0x1", "decimal(5,1)"),
         (b"0X1F", "int32"),
         (b"-Infinity", "float32"),
+        (str(2**128 + 5).encode(), "int64"),
+        (str(2**128 + 5).encode(), "decimal(10,2)"),
+        (b"1298074214633706909132624082305024", "int64"),
+        (b"9" * 39, "decimal(38,0)"),
+        (b"3452823669209384634633746074317682114", "decimal(38,2)"),
+        (b"0." + b"0" * 40 + b"1", "decimal(10,2)"),
+        (b"1e-41", "decimal(10,2)"),
+        (b"1e-77", "int64"),
+        (b"1e-1000000000", "decimal(10,2)"),
+        (b"1e-1000000000", "int32"),
     ],
 )
 def test_csv_cells_that_say_something_else(place: FileSource, cell: bytes, type: str) -> None:
@@ -599,6 +609,48 @@ def test_csv_cells_that_say_something_else(place: FileSource, cell: bytes, type:
     assert isinstance(outcome, Covered), outcome
     assert (outcome.rows, outcome.bad) == (0, 1)
     assert len(place.kept(result)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "type", "expected"),
+    [
+        (b"9" * 38, "decimal(38,0)", Decimal("9" * 38)),
+        (b"-" + b"9" * 38, "decimal(38,0)", Decimal("-" + "9" * 38)),
+        (b"9" * 20 + b"." + b"9" * 17, "decimal(38,18)", Decimal("9" * 20 + "." + "9" * 17)),
+        (b"9223372036854775807.000", "int64", 2**63 - 1),
+        (b"1e2", "int64", 100),
+    ],
+)
+def test_csv_numbers_of_many_digits_are_read_exactly(place: FileSource, text: bytes, type: str, expected: Any) -> None:
+    (found,) = csv_rows(place, b"v\n" + text + b"\n", (FieldSpec("v", type),))
+    assert found["v"] == expected
+
+
+def test_a_carriage_return_in_the_middle_of_a_csv_record_is_a_bad_record(place: FileSource) -> None:
+    for text in (b"id,text\n\r1,a\n", b'id,text\n1,""\r\r\n'):
+        _, outcome = read(place, "csv", text, fields=IDS)
+        assert isinstance(outcome, Covered), outcome
+        assert (outcome.rows, outcome.bad) == (0, 1)
+
+
+def test_a_decimal_that_a_larger_scale_has_no_room_for_is_no_other_number(place: FileSource) -> None:
+    data = written("parquet", [{"v": Decimal("1298074214633706909132624082305024")}])
+    _, outcome = read(place, "parquet", data, fields=(FieldSpec("v", "decimal(38,18)"),))
+    assert isinstance(outcome, Covered), outcome
+    assert (outcome.rows, outcome.bad) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "size", ["1180591620717411303424", '"4"', "-1", "0"], ids=["far too large", "text", "negative", "nothing"]
+)
+def test_an_avro_schema_with_a_size_that_is_none_refuses_its_file_alone(place: FileSource, size: str) -> None:
+    fixed = f'{{"type": "fixed", "name": "f", "size": {size}}}'
+    schema = f'{{"type": "record", "name": "r", "fields": [{{"name": "v", "type": {fixed}}}]}}'.encode()
+    length = len(schema) << 1
+    header = b"Obj\x01\x02\x16avro.schema" + bytes([length & 0x7F | 0x80, length >> 7]) + schema + b"\x00"
+    content = header + b"s" * 16 + b"\x02\x08" + b"abcd" + b"s" * 16
+    _, outcome = read(place, "avro", content, fields=(FieldSpec("v", "binary"),))
+    assert isinstance(outcome, Covered | Refused)
 
 
 def test_csv_cells_hold_json_for_nested_columns(place: FileSource) -> None:
