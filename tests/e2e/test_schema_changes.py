@@ -288,6 +288,8 @@ class TestNewColumns:
         monkeypatch.setattr(LocalStore, "open_input", open_input)
         (source,) = lake.run().sources
         assert (source.error, source.rows, [each.path for each in source.failed]) == (None, 20, ["d/2.ndjson"])
+        (alone,) = lake.run().sources
+        assert (alone.error, [each.path for each in alone.failed]) == (None, ["d/2.ndjson"])
         monkeypatch.undo()
         good(lake)
         lake.assert_exactly_once()

@@ -403,7 +403,8 @@ class CsvDialect:
         if b"\r" not in text:
             return False
         returns = np.flatnonzero(content == 13)
-        lone = returns[content[np.minimum(returns + 1, len(content) - 1)] != _NEWLINE]
+        returns = returns[returns + 1 < len(content)]  # of the last byte the next block tells
+        lone = returns[content[returns + 1] != _NEWLINE]
         return bool(np.any(np.searchsorted(quotes, lone) % 2 == 0))
 
     def has_neat_records(self, text: bytes) -> bool:

@@ -16,7 +16,15 @@ from datetime import datetime
 import pyarrow as pa
 
 from tidegate.core.files.plan import FileSlice, Plan
-from tidegate.errors import ConfigError, ReplacesTable, SourceError, TableError, TidegateError, UnsupportedTable
+from tidegate.errors import (
+    AccessDenied,
+    ConfigError,
+    ReplacesTable,
+    SourceError,
+    TableError,
+    TidegateError,
+    UnsupportedTable,
+)
 from tidegate.formats.samples import SAMPLED_LINES, Sampler, spread
 from tidegate.observe.events import ColumnsInferred, Emit, Notice
 from tidegate.protocol.change import Change
@@ -104,7 +112,7 @@ def _grown(
 
     What no column can be made of is left out, and named at the end of the run.
     """
-    with suppress(SourceError, TableError, ConfigError):
+    with suppress(SourceError, TableError, ConfigError, AccessDenied):
         found = sample(bound, spread(_slices(plan)), SAMPLED_LINES)
         sure = tuple(each for each in found.sure() if each.name != bound.pipeline.schema.rescued)
         found = replace(found, fields=merged_fields(known, _fitting(bound, opened, sure)))
