@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -97,9 +98,11 @@ def paths(layout: str, files: int) -> Iterator[str]:
 
 def fill(store: ObjectStore, layout: str, files: int) -> None:
     """Write the files, several at a time where that pays off."""
+    left = iter(paths(layout, files))
     with ThreadPoolExecutor(max(1, 2 * store.concurrency)) as pool:
-        for _ in pool.map(lambda path: store.put(path, b"x"), paths(layout, files)):
-            pass
+        while some := list(islice(left, 10_000)):
+            for _ in pool.map(lambda path: store.put(path, b"x"), some):
+                pass
 
 
 def fill_directory(root: Path, layout: str, files: int) -> None:

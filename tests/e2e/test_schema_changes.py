@@ -319,6 +319,36 @@ class TestNewColumns:
         assert sum(row["j"] == '{"a":1}' for row in rows) == 10
         lake.assert_exactly_once()
 
+    def test_a_field_that_a_source_found_before_it_died_is_read_by_the_other_source(self, lake: Lake) -> None:
+        """Its sample misses the field: only what is remembered can tell it."""
+        lake.schema = {"infer": True}
+        sources = {each: {"source_uri": f"data/{each}/", "use_watermark": True} for each in ("asia", "europe")}
+        pipeline = {"sources": sources, "schema": {"infer": True}, "sink": {"table_uri": "lake/events"}}
+        project = lake.config.with_name("both.yml")
+        project.write_text(json.dumps({"pipelines": {"events": pipeline}}))
+
+        def both() -> list[str | None]:
+            loop = Loop(tidegate.load(project), InProcessEngine(), 1, lake.seen.append)
+            return [source.error for source in loop.once(tidegate.load(project).pipelines).sources]
+
+        (lake.root / "data/d/1.ndjson").unlink()
+        lake.expected.clear()
+        lake.arrive("asia/1.ndjson")
+        lake.arrive("europe/1.ndjson")
+        assert both() == [None, None]
+        lake.arrive("europe/2.ndjson", more=7)
+        arm("state.won.before=raise")
+        try:
+            both()
+        finally:
+            arm("")
+        lake.arrive("asia/2.ndjson", records=1_100)
+        late = lake.arrive("asia/3.ndjson", records=1_100)
+        late.write_text(late.read_text().removesuffix("}\n") + ', "more": 8}\n')
+        assert both() == [None, None]
+        assert lake.rows("select count(*) as n from t where more = 8") == [{"n": 1}]
+        lake.assert_exactly_once()
+
     def test_unknown_fields_of_an_inferred_schema_are_named_until_somebody_adds_them(self, lake: Lake) -> None:
         lake.schema = {"infer": True}
         good(lake)

@@ -236,6 +236,12 @@ def test_a_run_is_not_at_a_moment_to_come_nor_forever_at_another(lake: SurveyLak
     assert lake.asked() == []
 
 
+def test_a_moment_without_a_zone_is_refused(lake: SurveyLake) -> None:
+    with pytest.raises(ConfigError, match="2020-01-01T00:00:00 has no zone"):
+        run(lake.config, now=datetime(2020, 1, 1))
+    assert lake.asked() == []
+
+
 def test_a_plan_names_the_units_that_failed(lake: SurveyLake) -> None:
     lake.arrive("b", "01-06")
     lake.broken = {"b@2020-01-01"}

@@ -85,6 +85,10 @@ KIND = "schema"
 """The kind of the debt."""
 
 
+ADD_ATTEMPTS = 5
+"""How often fields are added again that another process has overwritten meanwhile."""
+
+
 def schema_path(pipeline: str) -> str:
     """Where an inferred schema is remembered, relative to the table."""
     return f"_tidegate/{pipeline}/schema.json"
@@ -125,13 +129,19 @@ class InferredSchema:
         self.store.put(schema_path(self.pipeline), _content(found))
 
     def add(self, found: Inference) -> Inference:
-        """Remember the fields of ``found`` beside those that are stored; what holds from now on."""
+        """Remember the fields of ``found`` beside those that are stored; what holds from now on.
+
+        No store compares before it replaces, so another process may write in between: we look again until our fields
+        are there.
+        """
         stored = self.remember(found)
-        fields = merged_fields(stored.fields, found.fields)
-        if fields == stored.fields:
-            return stored
-        self.replace(replace(stored, fields=fields))
-        return replace(stored, fields=fields)
+        for _ in range(ADD_ATTEMPTS):
+            fields = merged_fields(stored.fields, found.fields)
+            if fields == stored.fields:
+                break
+            self.replace(replace(stored, fields=fields))
+            stored = self.read() or found
+        return replace(stored, fields=merged_fields(stored.fields, found.fields))
 
     def pay(self, opened: Position, owed: Mapping[str, Any]) -> None:
         """Remember what a commit was written with."""

@@ -110,7 +110,8 @@ def _grown(
 ) -> TableColumnsPlan:
     """The columns with the fields that a sample of the plan has beside those ``known``, as far as values tell a type.
 
-    What no column can be made of is left out, and named at the end of the run.
+    What no column can be made of is left out, and named at the end of the run. New fields are remembered before they
+    are read: other sources of the pipeline take them up even if this run dies before its follow-ups are done.
     """
     with suppress(SourceError, TableError, ConfigError, AccessDenied):
         found = sample(bound, spread(_slices(plan)), SAMPLED_LINES)
@@ -124,10 +125,9 @@ def _grown(
         more = f" and {len(new) - SHOWN} more" if len(new) > SHOWN else ""
         text = f"new fields join the columns: {', '.join(new[:SHOWN])}{more}; null in the rows that are there"
         emit(Notice(bound.pipeline.name, bound.source.name, text))
-        if not bound.positions.staged:
-            return replace(grown, inferred=found)
-        agreed = InferredSchema(bound.table_store, bound.pipeline.name).add(found)
-        return columns_of(bound, opened, agreed.fields)
+        agreed = InferredSchema(bound.table_store, bound.pipeline.name).add(replace(found, report=()))
+        grown = columns_of(bound, opened, agreed.fields)
+        return grown if bound.positions.staged else replace(grown, inferred=replace(found, fields=agreed.fields))
     return columns
 
 

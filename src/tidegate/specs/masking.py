@@ -60,6 +60,12 @@ _BROKEN = "".join(map(chr, (0xFFFD, *range(0x80, 0x100), *range(0xDC80, 0xDD00))
 """What the first bytes of a letter are read as that is not whole."""
 
 _CUT = ("...", "…")
+_CUT_INSIDE = re.compile(r"(?<!…)…(?=.)", re.DOTALL)
+"""Where :func:`shorten` has cut off a part of a text that goes on."""
+
+_CUTS = 100
+"""How many such places are looked at from the beginning of a text, and as many from its end."""
+
 _DEPTH = 2
 _WIDEST = 20
 """Characters that one of a secret takes in a text, written in any usual way."""
@@ -221,7 +227,14 @@ class Mask:
         """Where the secrets are."""
         spans = [span for view in _views(text) for span in self._found(view)]
         spans += self._at_end(text) if cut or text.rstrip("'\" )").endswith(_CUT) else []
-        return spans
+        cuts = [found.start() for found in _CUT_INSIDE.finditer(text)]
+        looked_at = cuts if len(cuts) <= 2 * _CUTS else cuts[:_CUTS] + cuts[-_CUTS:]
+        return spans + [span for each in looked_at for span in self._before(text, each)]
+
+    def _before(self, text: str, cut: int) -> Iterator[Span]:
+        """The beginning of a secret that was cut off in the middle of the text."""
+        first = max(0, cut - _WIDEST * max(map(len, self.secrets)))
+        return ((start + first, end + first) for start, end in self._at_end(text[first:cut]))
 
     def _masked(self, text: str, spans: Iterable[Span]) -> str:
         masked = _without(text, spans)

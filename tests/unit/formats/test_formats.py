@@ -21,6 +21,8 @@ from support.format_files import ENDINGS, written
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Changed, Covered, FileOutcome, Refused
 from tidegate.errors import ObjectChanged
+from tidegate.formats.avro import _NativePlan, _UnknownType
+from tidegate.formats.csv import CsvDialect
 from tidegate.formats.files import Fetcher
 from tidegate.schema.dead_letter import Letter, letter_of
 from tidegate.schema.types import arrow_schema
@@ -631,6 +633,28 @@ def test_a_carriage_return_in_the_middle_of_a_csv_record_is_a_bad_record(place: 
         _, outcome = read(place, "csv", text, fields=IDS)
         assert isinstance(outcome, Covered), outcome
         assert (outcome.rows, outcome.bad) == (0, 1)
+
+
+def test_a_csv_block_may_end_between_carriage_return_and_line_end() -> None:
+    dialect = CsvDialect(",", '"', None)
+    whole = b'1,"a"\r\n2,"b"\r\n'
+    for length in range(len(whole)):
+        ends = dialect.neat_ends(whole[:length])
+        assert ends is not None, whole[:length]
+        assert list(ends) == [end for end in (7, 14) if end <= length]
+    assert dialect.neat_ends(b"1,a\r2,b\n") is None
+
+
+def test_avro_symbols_that_many_fields_repeat_are_not_copied_for_each() -> None:
+    """The native reader takes a copy of an enum's symbols for each field; too many go to the other reader."""
+    symbols = [f"S{number}" for number in range(1_000)]
+    enum = {"type": "enum", "name": "E", "symbols": symbols}
+    few = [{"name": f"f{number}", "type": "E" if number else enum} for number in range(50)]
+    many = [{"name": f"f{number}", "type": "E" if number else enum} for number in range(150)]
+    plans = [_NativePlan(), _NativePlan()]
+    assert plans[0].of({"type": "record", "name": "R", "fields": few})[0] == "record"
+    with pytest.raises(_UnknownType):
+        plans[1].of({"type": "record", "name": "R", "fields": many})
 
 
 def test_a_decimal_that_a_larger_scale_has_no_room_for_is_no_other_number(place: FileSource) -> None:

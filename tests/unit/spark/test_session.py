@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
 from tidegate.errors import ConfigError
 from tidegate.spark.jars import CLASS, DELTA, S3, SETTING, fetch
-from tidegate.spark.session import _without_query_logs, quick_options, settings
+from tidegate.spark.session import _not_started, _without_query_logs, quick_options, settings
+from tidegate.specs.masking import Mask
 from tidegate.specs.project import SparkSpec
 
 
@@ -104,3 +106,11 @@ def test_pyspark_does_not_print_the_errors_of_queries_that_it_raises(capfd: pyte
     _without_query_logs()
     PySparkLogger.getLogger("SQLQueryContextLogger").error("unresolved", errorClass="UNRESOLVED_COLUMN")
     assert capfd.readouterr().err == ""
+
+
+def test_a_secret_that_is_cut_off_at_the_end_of_the_reason_is_masked(tmp_path: Path) -> None:
+    secret = "horse+battery+staple+42"
+    for room in range(len(secret) + 1):
+        reason = "cannot connect " + "." * (284 - room) + secret + " refused"
+        shown = Mask([secret])(str(_not_started("local[*]", tmp_path / "none.log", RuntimeError(reason))))
+        assert not any(secret[:length] in shown for length in range(8, len(secret) + 1)), shown

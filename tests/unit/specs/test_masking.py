@@ -129,6 +129,7 @@ def test_what_is_cut_off_in_the_middle_of_a_secret_is_masked() -> None:
     assert mask(f"echo {b64('me:canary-0123456789')[:18]}", cut=True).startswith("echo bWU6"[:8])
     assert "Y2FuYXJ5" not in mask(f"echo {b64('canary-0123456789')[:12]}", cut=True)
     assert mask(shorten("x" * 490 + " canary-0123456789", 500)) == "x" * 490 + " ***…"
+    assert mask(f"{shorten('x' * 490 + ' canary-0123456789', 500)} - see … there") == f"{'x' * 490} ***… - see … there"
     assert mask("a canary") == "a canary"
 
 
