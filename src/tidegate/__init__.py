@@ -80,15 +80,6 @@ if TYPE_CHECKING:
     from tidegate.reports.correction import SourceComparison as SourceComparison
     from tidegate.reports.correction import TableComparison as TableComparison
     from tidegate.reports.correction import WatermarkMove as WatermarkMove
-    from tidegate.reports.ledger import FileRange as FileRange
-    from tidegate.reports.ledger import FilesReport as FilesReport
-    from tidegate.reports.ledger import FileTotals as FileTotals
-    from tidegate.reports.ledger import IngestedFile as IngestedFile
-    from tidegate.reports.ledger import LedgerCompaction as LedgerCompaction
-    from tidegate.reports.ledger import LedgerExport as LedgerExport
-    from tidegate.reports.ledger import LedgerGap as LedgerGap
-    from tidegate.reports.ledger import PositionView as PositionView
-    from tidegate.reports.ledger import WatermarkHistory as WatermarkHistory
     from tidegate.reports.run import Adoption as Adoption
     from tidegate.reports.run import ChaosReport as ChaosReport
     from tidegate.reports.run import Check as Check
@@ -106,21 +97,30 @@ if TYPE_CHECKING:
     from tidegate.reports.run import TableCareReport as TableCareReport
     from tidegate.reports.run import WatermarkView as WatermarkView
     from tidegate.reports.run import WorkProgress as WorkProgress
-    from tidegate.reports.schema import ColumnSeen as ColumnSeen
-    from tidegate.reports.schema import SchemaChange as SchemaChange
-    from tidegate.reports.schema import SchemaColumn as SchemaColumn
-    from tidegate.reports.schema import SchemaDiff as SchemaDiff
-    from tidegate.reports.schema import SchemaInference as SchemaInference
-    from tidegate.reports.schema import SchemaView as SchemaView
-    from tidegate.reports.schema import TableRewrite as TableRewrite
-    from tidegate.reports.staging import AdoptedFile as AdoptedFile
-    from tidegate.reports.staging import CommitReport as CommitReport
-    from tidegate.reports.staging import FileAdoption as FileAdoption
-    from tidegate.reports.staging import PropertiesImport as PropertiesImport
-    from tidegate.reports.staging import PropertyNote as PropertyNote
-    from tidegate.reports.staging import RejectedUnit as RejectedUnit
-    from tidegate.reports.staging import StagedSource as StagedSource
-    from tidegate.reports.staging import TableCommit as TableCommit
+    from tidegate.reports.table import AdoptedFile as AdoptedFile
+    from tidegate.reports.table import ColumnSeen as ColumnSeen
+    from tidegate.reports.table import CommitReport as CommitReport
+    from tidegate.reports.table import FileAdoption as FileAdoption
+    from tidegate.reports.table import FileRange as FileRange
+    from tidegate.reports.table import FilesReport as FilesReport
+    from tidegate.reports.table import FileTotals as FileTotals
+    from tidegate.reports.table import IngestedFile as IngestedFile
+    from tidegate.reports.table import LedgerCompaction as LedgerCompaction
+    from tidegate.reports.table import LedgerExport as LedgerExport
+    from tidegate.reports.table import LedgerGap as LedgerGap
+    from tidegate.reports.table import PositionView as PositionView
+    from tidegate.reports.table import PropertiesImport as PropertiesImport
+    from tidegate.reports.table import PropertyNote as PropertyNote
+    from tidegate.reports.table import RejectedUnit as RejectedUnit
+    from tidegate.reports.table import SchemaChange as SchemaChange
+    from tidegate.reports.table import SchemaColumn as SchemaColumn
+    from tidegate.reports.table import SchemaDiff as SchemaDiff
+    from tidegate.reports.table import SchemaInference as SchemaInference
+    from tidegate.reports.table import SchemaView as SchemaView
+    from tidegate.reports.table import StagedSource as StagedSource
+    from tidegate.reports.table import TableCommit as TableCommit
+    from tidegate.reports.table import TableRewrite as TableRewrite
+    from tidegate.reports.table import WatermarkHistory as WatermarkHistory
     from tidegate.reports.units import PartitionLine as PartitionLine
     from tidegate.reports.units import PlannedUnits as PlannedUnits
     from tidegate.reports.units import SkippedWork as SkippedWork
@@ -235,17 +235,15 @@ _NAMES = {
         "ChunkReport ColumnReplayReport FileSet FoundDataFile FoundDataFiles FoundFiles ReconcileReport "
         "ReplayReport SourceComparison TableComparison WatermarkMove"
     ),
-    "reports.ledger": (
-        "FileRange FileTotals FilesReport IngestedFile LedgerCompaction LedgerExport LedgerGap PositionView "
-        "WatermarkHistory"
-    ),
     "reports.run": (
         "Adoption ChaosReport Check ColumnSourcePlan DemoReport FailedFile FailedUnit IngestReport InitReport "
         "LettersReport RunReport SourcePlan SourceReport SourceStatus TableCareReport WatermarkView WorkProgress"
     ),
-    "reports.schema": "ColumnSeen SchemaChange SchemaColumn SchemaDiff SchemaInference SchemaView TableRewrite",
-    "reports.staging": (
-        "AdoptedFile CommitReport FileAdoption PropertiesImport PropertyNote RejectedUnit StagedSource TableCommit"
+    "reports.table": (
+        "AdoptedFile ColumnSeen CommitReport FileAdoption FileRange FileTotals FilesReport IngestedFile "
+        "LedgerCompaction LedgerExport LedgerGap PositionView PropertiesImport PropertyNote RejectedUnit "
+        "SchemaChange SchemaColumn SchemaDiff SchemaInference SchemaView StagedSource TableCommit TableRewrite "
+        "WatermarkHistory"
     ),
     "reports.units": (
         "PartitionLine PlannedUnits SkippedWork UnitLine UnitList UnitSourcePlan UnitView UnitsMove WorkUnitLine"

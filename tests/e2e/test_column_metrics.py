@@ -9,8 +9,8 @@ from pathlib import Path
 from e2e.test_metrics import free_address
 from support.column_lake import ColumnLake
 from tidegate import status
-from tidegate.web.pages import watched
-from unit.web.test_server import fetch
+from tidegate.observe.pages import watched
+from unit.observe.test_server import fetch
 
 
 def shown(address: str) -> dict[str, float]:

@@ -13,7 +13,7 @@ from tidegate.cli.pages import Cell, Table
 from tidegate.commands.dead_letters import retry
 from tidegate.commands.setup import sources_of
 from tidegate.reports.correction import SourceComparison
-from tidegate.reports.ledger import IngestedFile
+from tidegate.reports.table import IngestedFile
 from tidegate.runs.dead_letters import DeadLetterSelection
 from tidegate.runs.in_process import InProcessEngine
 

@@ -22,11 +22,11 @@ from support.lake import Lake
 from tidegate.errors import EnvironmentProblem
 from tidegate.observe.events import CommitterLooked, Event, SourceFinished
 from tidegate.observe.metrics import LEGACY_PREFIX, METRICS, PREFIX
+from tidegate.observe.pages import watched
+from tidegate.observe.server import serving
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
-from tidegate.web.pages import watched
-from tidegate.web.server import serving
-from unit.web.test_server import fetch
+from unit.observe.test_server import fetch
 
 
 def free_address() -> str:

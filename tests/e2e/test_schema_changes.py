@@ -28,7 +28,7 @@ from tidegate.errors import (
 from tidegate.failpoints import arm
 from tidegate.observe.events import CommitContested, Event, Notice
 from tidegate.protocol.delta import DeltaLakeTable
-from tidegate.reports.schema import SchemaInference, TableRewrite
+from tidegate.reports.table import SchemaInference, TableRewrite
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.storage.local import LocalStore

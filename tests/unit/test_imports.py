@@ -26,7 +26,6 @@ LAYERS = (
     {"sink"},
     {"spark"},
     {"runs"},
-    {"web"},
     {"migrate"},
     {"experiments"},
     {"commands"},
@@ -42,7 +41,7 @@ ONLY_IN = {
     "obstore": {"storage"},
     "deltalake": {"protocol"},
     "click": {"cli"},
-    "prometheus_client": {"web"},
+    "prometheus_client": {"observe/pages.py"},
     "sqlalchemy": {"protocol/sql_provider.py"},
     "httpx2": {"sources"},
     "psycopg": {"sources/idle.py"},
@@ -65,7 +64,7 @@ DEFERRING = {
     "runs.units",
     "sources.idle",
     "sources.units.inputs",
-    "spark.readers.iceberg",
+    "spark.readers.tables",
     "storage.stores",
 }
 """Modules that import others inside functions, so that look-only commands start without their libraries."""

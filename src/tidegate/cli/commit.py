@@ -14,7 +14,7 @@ from tidegate.cli.options import Command, confirm_options, mode_of, target, with
 from tidegate.cli.pages import Block, Cell, Gap, Heading, Line, Style, cell, facts, line, page, source_name, tabulate
 from tidegate.cli.problems import exit_code
 from tidegate.observe.wording import count, duration, size
-from tidegate.reports.staging import CommitReport, FileAdoption, TableCommit
+from tidegate.reports.table import CommitReport, FileAdoption, TableCommit
 
 FILES_SHOWN = 100
 

@@ -16,7 +16,7 @@ from tidegate.errors import ConfigError
 from tidegate.observe.wording import count
 
 if TYPE_CHECKING:
-    from tidegate.reports.staging import PropertiesImport
+    from tidegate.reports.table import PropertiesImport
     from tidegate.specs.project import PipelineSpec, ProjectSpec
 
 

@@ -13,7 +13,7 @@ from tidegate.cli.invocation import Invocation
 from tidegate.cli.options import Command, Moment, limit_option, target, with_json
 from tidegate.cli.pages import Block, Cell, Gap, Page, Row, Style, Table, cell, line, page, source_name, tabulate
 from tidegate.observe.wording import count, size
-from tidegate.reports.ledger import FileRange, FilesReport, IngestedFile, LedgerCompaction, LedgerExport, LedgerGap
+from tidegate.reports.table import FileRange, FilesReport, IngestedFile, LedgerCompaction, LedgerExport, LedgerGap
 
 _COMMIT = ("~file", "?committed", "?>position", "?>table version", "?action")
 _NUMBERS = ("?>records", ">rows", ">bad")

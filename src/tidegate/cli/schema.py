@@ -29,7 +29,7 @@ from tidegate.cli.pages import (
     tabulate,
 )
 from tidegate.observe.wording import count, duration, size
-from tidegate.reports.schema import ColumnSeen, SchemaChange, SchemaDiff, SchemaInference, SchemaView, TableRewrite
+from tidegate.reports.table import ColumnSeen, SchemaChange, SchemaDiff, SchemaInference, SchemaView, TableRewrite
 
 STOPS = 5
 """The exit code of ``diff`` when the next run would stop: that of the run itself."""

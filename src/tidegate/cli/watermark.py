@@ -38,8 +38,8 @@ from tidegate.observe.wording import count, size
 
 if TYPE_CHECKING:
     from tidegate.reports.correction import FileSet, WatermarkMove
-    from tidegate.reports.ledger import PositionView, WatermarkHistory
     from tidegate.reports.run import FailedUnit, WatermarkView
+    from tidegate.reports.table import PositionView, WatermarkHistory
     from tidegate.reports.units import UnitsMove
 
 ROWS_SHOWN = 20

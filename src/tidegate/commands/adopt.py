@@ -9,7 +9,7 @@ from tidegate.migrate.blizzard import AdoptOptions
 from tidegate.migrate.blizzard import adopt as adopt_source
 from tidegate.migrate.property_import import import_file
 from tidegate.reports.run import Adoption
-from tidegate.reports.staging import PropertiesImport
+from tidegate.reports.table import PropertiesImport
 
 
 def adopt(

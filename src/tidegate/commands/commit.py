@@ -24,7 +24,7 @@ from tidegate.protocol.log import References
 from tidegate.protocol.position import Pace, Position, utc_now
 from tidegate.protocol.staging import COMMITTER, staged_files
 from tidegate.protocol.table_checks import MAX_FILES
-from tidegate.reports.staging import AdoptedFile, CommitReport, FileAdoption, RejectedUnit, StagedSource, TableCommit
+from tidegate.reports.table import AdoptedFile, CommitReport, FileAdoption, RejectedUnit, StagedSource, TableCommit
 from tidegate.runs.bind import bind, is_files
 from tidegate.runs.bound_source import Clock
 from tidegate.runs.committer import (
@@ -72,7 +72,7 @@ def commit(
     with stops_on_signals(flag):
         if mode == "once":
             return Committing(project, emit, flag).once(chosen)
-        from tidegate.web.pages import watched
+        from tidegate.observe.pages import watched
 
         with watched(project, chosen, emit, lambda each: poll_interval(project, each.sink.table.uri)) as told:
             return Committing(project, told, flag).continuously(chosen)

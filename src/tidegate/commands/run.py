@@ -66,7 +66,7 @@ def _watch(
     """Who hears what happens; what serves metrics is loaded for continuous runs alone."""
     if mode == "once":
         return contextlib.nullcontext(emit)
-    from tidegate.web.pages import watched
+    from tidegate.observe.pages import watched
 
     return watched(project, pipelines_of(project, pipeline), emit)
 

@@ -33,7 +33,7 @@ from tidegate.protocol.notes import InferredSchema
 from tidegate.protocol.table import Snapshot, no_rows
 from tidegate.protocol.table import arrow_schema as arrow_schema_table
 from tidegate.protocol.table_checks import check_partitioning, check_replaceable, costs_rows
-from tidegate.reports.schema import (
+from tidegate.reports.table import (
     ColumnSeen,
     SchemaChange,
     SchemaColumn,

@@ -48,8 +48,8 @@ def serve(
     The numbers are those of ``status``, at most ``every`` seconds old. ``address`` is that of the configuration unless
     it is given; ``started`` hears it once it answers.
     """
+    from tidegate.observe.pages import standing
     from tidegate.runs.loop import stops_on_signals
-    from tidegate.web.pages import standing
 
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)

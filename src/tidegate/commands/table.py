@@ -17,7 +17,7 @@ from tidegate.errors import ConfigError, StorageUnavailable, TableError, Tidegat
 from tidegate.protocol.table import CommitNote, Snapshot, arrow_schema
 from tidegate.protocol.table_checks import check_replaceable, check_table
 from tidegate.reports.run import TableCareReport
-from tidegate.reports.schema import SchemaChange, TableRewrite
+from tidegate.reports.table import SchemaChange, TableRewrite
 from tidegate.runs.bound_source import AnySource
 from tidegate.runs.maintenance import TableMaintenance
 from tidegate.schema.evolution import differences, widen

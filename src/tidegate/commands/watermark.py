@@ -10,8 +10,8 @@ from tidegate.commands.files import moment_of, newest_position
 from tidegate.commands.setup import Config, agree, load, source_of, sources_of
 from tidegate.protocol.ledger import newest_first
 from tidegate.protocol.ledger_blocks import LedgerEntry
-from tidegate.reports.ledger import PositionView, WatermarkHistory
 from tidegate.reports.run import WatermarkView
+from tidegate.reports.table import PositionView, WatermarkHistory
 from tidegate.runs.tracker import Summary, TrackedSource, WatermarkEdit
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import yaml
 
 from tidegate.config.work_units import MS_KEYS
 from tidegate.core.json_shape import load_json
-from tidegate.reports.staging import PropertyNote
+from tidegate.reports.table import PropertyNote
 from tidegate.specs.locations import looks_secret
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}

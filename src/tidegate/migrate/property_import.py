@@ -23,7 +23,7 @@ from tidegate.migrate.property_requests import (
     request,
 )
 from tidegate.migrate.property_sections import columns, csv, secondary_inputs, settings, watermarks
-from tidegate.reports.staging import PropertiesImport, PropertyNote
+from tidegate.reports.table import PropertiesImport, PropertyNote
 
 _PAGES = re.compile(
     r"\s+limit\s+(?:\{\{[^{}]*\}\}|\d+)(?:\s*,\s*\{\{[^{}]*\}\}|\s+offset\s+\{\{[^{}]*\}\})?\s*;?\s*$", re.IGNORECASE

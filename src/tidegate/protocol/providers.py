@@ -4,6 +4,9 @@ The log stays the position; ``provider_copy`` is how providers get their copies 
 
 What cannot be read is an error. Only a store that answers, and knows nothing of a dataflow, says that it has no
 watermark: taking trouble for a first run would read everything again.
+
+A provider of the user's own is any object with ``get_watermark`` and ``update_watermark``. Whatever it raises, and
+whatever it returns that is no text, becomes an error that names class, method and remedy.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -22,14 +26,17 @@ from uuid import uuid4
 from tidegate.core.columns.state import ColumnState, decode_columns, encode_columns
 from tidegate.core.columns.values import WatermarkSerializer, without_inclusive
 from tidegate.core.json_shape import load_json
-from tidegate.errors import CommitLost, ObjectExists, ObjectMissing, StateError
+from tidegate.errors import CommitLost, EnvironmentProblem, ObjectExists, ObjectMissing, StateError
 from tidegate.protocol.change import Change
 from tidegate.protocol.documents import SCHEMA_VERSION, check_schema_version
 from tidegate.specs.locations import Location
+from tidegate.specs.masking import Mask
+from tidegate.specs.user_code import load_function, name_of, named_errors
 from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
     from tidegate.protocol.position import Position
+
 
 MOST_TRIES = 1000
 """How often an unconditional save begins again because another process saved meanwhile."""
@@ -355,3 +362,70 @@ class DeltaLogMetadataProvider(BaseMetadataProvider):
 def _text(opened: Position) -> str | None:
     """The watermark of a position as providers keep it, None where nothing was ever committed."""
     return None if opened.first_run or opened.state is None else decode_columns(opened.state).text()
+
+
+METHODS = ("get_watermark", "update_watermark")
+
+
+class CustomMetadataProvider(BaseMetadataProvider):
+    """Calls ``provider`` and names its errors; ``mask`` hides what it was made with."""
+
+    def __init__(self, provider: Any, mask: Mask | None = None) -> None:
+        self.name = name_of(type(provider))
+        self._provider = provider
+        self._mask = mask or Mask()
+        missing = [each for each in METHODS if not callable(getattr(provider, each, None))]
+        if missing:
+            raise EnvironmentProblem(
+                f"state.provider {self.name} has no method {missing[0]}",
+                "derive it from tidegate.BaseMetadataProvider, or give it get_watermark and update_watermark",
+            )
+
+    def get_watermark(self, dataflow_id: str) -> str | None:
+        with self._named("get_watermark", dataflow_id):
+            found = self._provider.get_watermark(dataflow_id)
+        if found is None or isinstance(found, str):
+            return found
+        raise StateError(
+            f"state.provider {self.name}: get_watermark({dataflow_id!r}) returned {type(found).__name__}",
+            "return the text that was saved, or None where nothing ever was",
+        )
+
+    def update_watermark(self, dataflow_id: str, watermark_value: str, **by: str | None) -> None:
+        with self._named("update_watermark", dataflow_id):
+            self._provider.update_watermark(dataflow_id, watermark_value, **by)
+
+    def compare_and_set(self, dataflow_id: str, expected: str | None, watermark_value: str, **by: Any) -> None:
+        inherited = BaseMetadataProvider.compare_and_set
+        if getattr(type(self._provider), "compare_and_set", inherited) is inherited:
+            super().compare_and_set(dataflow_id, expected, watermark_value, **by)
+            return
+        with self._named("compare_and_set", dataflow_id):
+            self._provider.compare_and_set(dataflow_id, expected, watermark_value, **by)
+
+    def history(self, dataflow_id: str) -> tuple[Saved, ...]:
+        if not hasattr(self._provider, "history"):
+            return ()
+        with self._named("history", dataflow_id):
+            return tuple(self._provider.history(dataflow_id))
+
+    @contextmanager
+    def _named(self, method: str, dataflow_id: str) -> Iterator[None]:
+        said = f"state.provider {self.name}: {method}({dataflow_id!r})"
+        remedy = f"correct {method} of that class, or what it reaches; what is committed stays, and the copy follows"
+        with named_errors(said, remedy, StateError, self._mask):
+            yield
+
+
+def make_provider(name: str, arguments: Mapping[str, str]) -> CustomMetadataProvider:
+    """The provider ``module:Class``, made with ``arguments``, whose values no message shows."""
+    said = f"state.provider {name}"
+    made = load_function(name, said)
+    if not isinstance(made, type):
+        raise EnvironmentProblem(f"{said} is not a class", "name a class with get_watermark and update_watermark")
+    given = ", ".join(sorted(arguments)) or "none"
+    mask = Mask.of(*arguments.values())
+    with named_errors(
+        f"{said}({given})", "correct state.options, or the constructor of that class", EnvironmentProblem, mask
+    ):
+        return CustomMetadataProvider(made(**arguments), mask)

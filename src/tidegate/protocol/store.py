@@ -13,12 +13,17 @@ from tidegate.protocol import commit as commit_module
 from tidegate.protocol import follow_ups, notes
 from tidegate.protocol import open as open_module
 from tidegate.protocol.change import Change, State
-from tidegate.protocol.custom_provider import CustomMetadataProvider, make_provider
 from tidegate.protocol.log import entry_path
 from tidegate.protocol.open import Accept, Winner
 from tidegate.protocol.position import Payer, Position, TableContext
 from tidegate.protocol.provider_copy import KIND, StateCopy
-from tidegate.protocol.providers import BaseMetadataProvider, FileMetadataProvider, WatermarkManager
+from tidegate.protocol.providers import (
+    BaseMetadataProvider,
+    CustomMetadataProvider,
+    FileMetadataProvider,
+    WatermarkManager,
+    make_provider,
+)
 from tidegate.protocol.recovery import Ladder, Usable, climb, open_rebuilt
 from tidegate.protocol.table import DeltaTablePort, Snapshot, arrow_schema
 from tidegate.specs.columns import ProviderKind, StateSpec

@@ -17,8 +17,7 @@ from tidegate.specs.units import UnitSource
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidegate.sink.finished import CommitLimits, FinishedGroup
-    from tidegate.sink.read_task import Hear, ReadTask
+    from tidegate.sink.read_task import CommitLimits, FinishedGroup, Hear, ReadTask
     from tidegate.sink.row_task import Batch, RowsWritten, RowTask, WorkRows
     from tidegate.sink.unit_task import ReplacedUnit
     from tidegate.sources.units.work import UnitWave, WaveResult

@@ -16,8 +16,7 @@ from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered, FileOutcome, NotReached
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.runs.engine import Engine, Tasks
-from tidegate.sink.finished import CommitLimits, FinishedGroup, FinishedResults
-from tidegate.sink.read_task import GroupResult, Hear, ReadTask
+from tidegate.sink.read_task import CommitLimits, FinishedGroup, FinishedResults, GroupResult, Hear, ReadTask
 
 ADDS_PER_COMMIT = 10_000
 

@@ -23,9 +23,8 @@ from tidegate.runs.lanes import FrameLane, TableColumnsPlan, as_read, resolve_co
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.staged import step_json
 from tidegate.schema.inference import Inference
-from tidegate.sink.finished import CommitLimits
 from tidegate.sink.parquet_file import uuid7
-from tidegate.sink.read_task import GroupResult, Hear, ReadTask, TaskActivity
+from tidegate.sink.read_task import CommitLimits, GroupResult, Hear, ReadTask, TaskActivity
 from tidegate.storage.port import UploadCounts
 
 ROUNDS_FOR_CHANGED_FILES = 3

@@ -26,8 +26,17 @@ from tidegate.protocol.table import arrow_schema
 from tidegate.runs.engine import WaitingFrame
 from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import arrow_schema as arrow_schema_of
-from tidegate.sink.finished import CommitLimits, FinishedGroup
-from tidegate.sink.read_task import GroupResult, Hear, ReadTask, files_of, infer_files, list_files, scan_files
+from tidegate.sink.read_task import (
+    CommitLimits,
+    FinishedGroup,
+    GroupResult,
+    Hear,
+    ReadTask,
+    files_of,
+    infer_files,
+    list_files,
+    scan_files,
+)
 from tidegate.sink.row_task import Batch, Greatest, RowsWritten, RowTask, WorkRows, write_batches
 from tidegate.sink.task import read_group
 from tidegate.sink.unit_columns import RecordBlocks

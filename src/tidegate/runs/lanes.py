@@ -45,10 +45,9 @@ from tidegate.runs.file_source import FileSource
 from tidegate.schema.inference import SHOWN, Inference, check_agreement
 from tidegate.schema.names import merged_fields
 from tidegate.schema.types import arrow_schema, field_specs, paths_of
-from tidegate.sink.finished import FinishedGroup
 from tidegate.sink.parquet_file import FinishedFile
 from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning, table_schema
-from tidegate.sink.read_task import GroupResult, ReadTask, read_task
+from tidegate.sink.read_task import FinishedGroup, GroupResult, ReadTask, read_task
 from tidegate.sink.row_task import WorkRows
 from tidegate.spark.jars import S3
 from tidegate.specs.project import Evolution, FieldSpec, PathSource, PipelineSpec

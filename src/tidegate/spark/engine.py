@@ -17,16 +17,14 @@ from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.files.plan import FileGroup
 from tidegate.core.files.state import Refused
 from tidegate.errors import EnvironmentProblem, RunStopped, TidegateError
-from tidegate.sink.finished import CommitLimits
-from tidegate.sink.read_task import GroupResult, Hear, ReadTask
+from tidegate.sink.read_task import CommitLimits, GroupResult, Hear, ReadTask
 from tidegate.sink.row_task import WorkRows
 from tidegate.sources.reader import Reader
 from tidegate.spark.readers.files import FilesReader
 from tidegate.spark.readers.http import HttpReader
-from tidegate.spark.readers.iceberg import IcebergReader
 from tidegate.spark.readers.jdbc import JdbcReader
 from tidegate.spark.readers.reader import FunctionReader
-from tidegate.spark.readers.tables import TableReader
+from tidegate.spark.readers.tables import IcebergReader, TableReader
 from tidegate.spark.reports import ReportAddress, ReportListener
 from tidegate.spark.task_pool import POLL_SECONDS, JobTag, Parts, TaskPool, Turns, is_fresh
 from tidegate.spark.tasks import (

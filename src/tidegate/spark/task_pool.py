@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from tidegate.core.files.plan import FileGroup
-from tidegate.sink.finished import CommitLimits, FinishedGroup, FinishedResults
-from tidegate.sink.read_task import GroupResult, Hear, ReadTask
+from tidegate.sink.read_task import CommitLimits, FinishedGroup, FinishedResults, GroupResult, Hear, ReadTask
 from tidegate.spark.reports import ActiveTasks
 from tidegate.spark.tasks import Part
 

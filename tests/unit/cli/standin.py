@@ -20,7 +20,7 @@ import tidegate
 from tidegate.cli.main import cli
 from tidegate.cli.pages import Page, plain
 from tidegate.observe import events
-from tidegate.reports import correction, ledger, run, schema, staging, units
+from tidegate.reports import correction, run, table, units
 from tidegate.reports.run import ChaosProgress, ChaosReport, PlaceFailures
 from tidegate.schema.dead_letter import Letter
 from tidegate.specs.locations import Location
@@ -71,9 +71,9 @@ REPORT = run.RunReport(
 
 REJECTED = "_staging/pending/events/asia/00000000000000000007.unit.json"
 
-COMMIT = staging.CommitReport(
+COMMIT = table.CommitReport(
     (
-        staging.TableCommit(
+        table.TableCommit(
             "file:///lake/events",
             17,
             commits=2,
@@ -82,20 +82,20 @@ COMMIT = staging.CommitReport(
             rows=1_200_000,
             foreign=2,
             waiting=1,
-            rejected=(staging.RejectedUnit("_staging/pending/events/asia/00000000000000000007.unit.json", "is gone"),),
-            sources=(staging.StagedSource("events", "asia", 19, 12, 1_200_000, 1),),
+            rejected=(table.RejectedUnit("_staging/pending/events/asia/00000000000000000007.unit.json", "is gone"),),
+            sources=(table.StagedSource("events", "asia", 19, 12, 1_200_000, 1),),
         ),
     ),
     ok=False,
     seconds=1.5,
 )
 
-FILE_ADOPTION = staging.FileAdoption(
+FILE_ADOPTION = table.FileAdoption(
     "file:///lake/events",
     "imported",
     (
-        staging.AdoptedFile("imported/one.parquet", 1 << 20, '"abc"', 1000),
-        staging.AdoptedFile("imported/two.parquet", 1 << 20, '"def"', refused="column 'id' is missing"),
+        table.AdoptedFile("imported/one.parquet", 1 << 20, '"abc"', 1000),
+        table.AdoptedFile("imported/two.parquet", 1 << 20, '"def"', refused="column 'id' is missing"),
     ),
     known=3,
 )
@@ -161,42 +161,42 @@ WATERMARKS = (
 
 COMMITTED = datetime(2026, 1, 28, 14, 30, 5, tzinfo=UTC)
 ROUNDS = (
-    ledger.FileRange(11, None, "run", COMMITTED, 0, 4000, False, 3990, 10),
-    ledger.FileRange(12, 17, "replay", COMMITTED, 4000, 10_000, True, 6000, 0),
+    table.FileRange(11, None, "run", COMMITTED, 0, 4000, False, 3990, 10),
+    table.FileRange(12, 17, "replay", COMMITTED, 4000, 10_000, True, 6000, 0),
 )
 
-FILES = ledger.FilesReport(
+FILES = table.FilesReport(
     (
-        ledger.IngestedFile(
+        table.IngestedFile(
             "events", "asia", MARK, 1 << 20, None, True, 10_000, 9990, 10, 12, 17, "replay", COMMITTED, ROUNDS
         ),
-        ledger.IngestedFile(
+        table.IngestedFile(
             "events", "europe", "b.ndjson", 10, None, False, 4000, 3990, 10, 11, None, "run", COMMITTED, ROUNDS[:1]
         ),
-        ledger.IngestedFile(
+        table.IngestedFile(
             "events", "europe", "c.ndjson", 10, None, False, 6000, 6000, 0, 12, 17, "run", COMMITTED, ROUNDS[1:]
         ),
     ),
-    ledger.FileTotals(3, (1 << 20) + 20, 20_000, 19_980, 20, 2),
+    table.FileTotals(3, (1 << 20) + 20, 20_000, 19_980, 20, 2),
     complete=False,
     gaps=(
-        ledger.LedgerGap("events", "asia", 3, 3, "document x.json is damaged"),
-        ledger.LedgerGap("events", "asia", 5, 9, "its document is missing"),
+        table.LedgerGap("events", "asia", 3, 3, "document x.json is damaged"),
+        table.LedgerGap("events", "asia", 5, 9, "its document is missing"),
     ),
     notes=("events/asia: the newest position may be missing",),
 )
 
 HISTORY = (
-    ledger.WatermarkHistory(
+    table.WatermarkHistory(
         "events",
         "asia",
         (
-            ledger.PositionView(12, COMMITTED, "run", 40, 250_010, 250_000, 10, 1, 17, "Active", MARK),
-            ledger.PositionView(11, None, "unknown", 0, 0, 0, 0, 0, None, None, None, "its document is missing"),
+            table.PositionView(12, COMMITTED, "run", 40, 250_010, 250_000, 10, 1, 17, "Active", MARK),
+            table.PositionView(11, None, "unknown", 0, 0, 0, 0, 0, None, None, None, "its document is missing"),
         ),
         complete=False,
     ),
-    ledger.WatermarkHistory("events", "europe", (), complete=True, notes=("the table cannot be opened",)),
+    table.WatermarkHistory("events", "europe", (), complete=True, notes=("the table cannot be opened",)),
 )
 
 MOVE = correction.WatermarkMove(
@@ -213,7 +213,7 @@ MOVE = correction.WatermarkMove(
     18,
 )
 
-SEEN = schema.ColumnSeen(
+SEEN = table.ColumnSeen(
     "code",
     "string",
     10,
@@ -225,20 +225,20 @@ SEEN = schema.ColumnSeen(
     {"integer": "1", "string": '"A"'},
     "kept as text",
 )
-INFERENCE = schema.SchemaInference(
+INFERENCE = table.SchemaInference(
     "events", "asia", 2, 10, 0, (SEEN,), ("'code' is integer (1) and string (\"A\")",), "schema:\n  fields:", ("code",)
 )
-SCHEMA_VIEW = schema.SchemaView(
+SCHEMA_VIEW = table.SchemaView(
     "events",
     "file:///lake/events",
     17,
     "merge",
-    (schema.SchemaColumn("code", None, "string", "string"),),
+    (table.SchemaColumn("code", None, "string", "string"),),
     ("a note",),
 )
-CHANGE = schema.SchemaChange("id", "narrower table", "int32", "int64", "", "column 'id' is int32 in the table")
-SCHEMA_DIFF = schema.SchemaDiff("events", "file:///lake/events", "merge", (CHANGE,), ok=False)
-REWRITE = schema.TableRewrite(
+CHANGE = table.SchemaChange("id", "narrower table", "int32", "int64", "", "column 'id' is int32 in the table")
+SCHEMA_DIFF = table.SchemaDiff("events", "file:///lake/events", "merge", (CHANGE,), ok=False)
+REWRITE = table.TableRewrite(
     "events", "file:///lake/events", "table widen", (replace(CHANGE, error=None),), 1_000, 4, 1 << 20, 17
 )
 
@@ -324,12 +324,12 @@ STEPS = (
 )
 
 
-IMPORTED = staging.PropertiesImport(
+IMPORTED = table.PropertiesImport(
     origin="surveys.pull",
     yaml="# Made from surveys.pull\npipelines: {}\n",
     carried=("job.name", "ms.watermark"),
-    left=(staging.PropertyNote(7, "ms.ssl", "certificates of clients are not offered"),),
-    not_needed=(staging.PropertyNote(9, "job.group", "a pipeline has a name only"),),
+    left=(table.PropertyNote(7, "ms.ssl", "certificates of clients are not offered"),),
+    not_needed=(table.PropertyNote(9, "job.group", "a pipeline has a name only"),),
     variables=("SURVEYS_TOKEN",),
 )
 CHAOS = ChaosReport(
@@ -458,10 +458,10 @@ UNIT = units.UnitView(
 UNITS_MOVE = units.UnitsMove("events", "asia", "units reset", None, ("id3",), 0, 0, 1, ("read again",), 12, 17)
 
 
-EXPORT = ledger.LedgerExport("x.parquet", 2, 1200)
+EXPORT = table.LedgerExport("x.parquet", 2, 1200)
 COMPACTION = (
-    ledger.LedgerCompaction("events", "asia", 3, 1540),
-    ledger.LedgerCompaction("events", "europe", 0, 0),
+    table.LedgerCompaction("events", "asia", 3, 1540),
+    table.LedgerCompaction("events", "europe", 0, 0),
 )
 
 INGESTED = run.IngestReport("orders", (("source", "files at in"),), "pipelines: {}\n", ("KEY",), "p.yml", REPORT)

@@ -12,7 +12,7 @@ from tidegate.cli.commit import render_adoption
 from tidegate.cli.pages import plain
 from tidegate.observe.events import UnitRejected
 from tidegate.observe.logs import sentence
-from tidegate.reports import staging
+from tidegate.reports import table
 from unit.cli import standin
 from unit.cli.standin import StandIn, invoke
 
@@ -66,14 +66,14 @@ def test_options_that_exclude_each_other_are_refused(arguments: list[str]) -> No
     ],
 )
 def test_the_exit_code_is_the_one_that_all_errors_share(
-    tables: tuple[staging.TableCommit, ...], ok: bool, code: int
+    tables: tuple[table.TableCommit, ...], ok: bool, code: int
 ) -> None:
-    report = staging.CommitReport(tables, ok, 0.5)
+    report = table.CommitReport(tables, ok, 0.5)
     assert commit(api=StandIn(commit=report)).exit_code == code
 
 
 def test_a_commit_that_was_cut_short_ends_with_130() -> None:
-    report = staging.CommitReport((FINE,), True, 0.5)
+    report = table.CommitReport((FINE,), True, 0.5)
     assert commit(api=StandIn(commit=report, stops=True)).exit_code == 130
     assert commit("--continuous", api=StandIn(commit=report, stops=True)).exit_code == 0
 

@@ -12,7 +12,7 @@ import pytest
 
 from tidegate.cli.files import render_files
 from tidegate.cli.pages import plain
-from tidegate.reports.ledger import FilesReport, FileTotals
+from tidegate.reports.table import FilesReport, FileTotals
 from unit.cli import standin
 from unit.cli.standin import StandIn, invoke
 

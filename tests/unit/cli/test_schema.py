@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.cli.pages import plain
 from tidegate.cli.schema import render_diff
-from tidegate.reports.schema import SchemaDiff
+from tidegate.reports.table import SchemaDiff
 from unit.cli.standin import StandIn, document, invoke
 
 AT = ("t.yml", "-p", "events")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.observe import events
-from tidegate.observe.health import MISSED_INTERVALS, PATIENCE_SECS, Health
+from tidegate.observe.metrics import MISSED_INTERVALS, PATIENCE_SECS, Health
 from unit.observe.test_metrics import NAME, Clock
 
 OTHER = ("events", "europe")

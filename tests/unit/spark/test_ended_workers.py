@@ -16,8 +16,7 @@ from support.lake import Lake
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered, Refused
 from tidegate.errors import EnvironmentProblem, RunStopped, TidegateError
-from tidegate.sink.finished import CommitLimits
-from tidegate.sink.read_task import ReadTask
+from tidegate.sink.read_task import CommitLimits, ReadTask
 from tidegate.spark.engine import SparkEngine
 from tidegate.spark.reports import ReportListener
 from tidegate.spark.tasks import Packed, task_failure, worker_ended

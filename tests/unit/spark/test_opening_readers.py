@@ -11,7 +11,7 @@ import pytest
 from tidegate.core.columns.predicates import RowFilter
 from tidegate.errors import EnvironmentProblem, SourceError
 from tidegate.spark.engine import open_reader
-from tidegate.spark.readers.iceberg import NUMBER, spark_columns
+from tidegate.spark.readers.tables import NUMBER, spark_columns
 from tidegate.specs.columns import ColumnSource, TableFormat, TableRead
 from tidegate.specs.locations import Location
 from tidegate.specs.project import SchemaSpec

@@ -11,8 +11,7 @@ import pytest
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered
 from tidegate.errors import RunStopped, TidegateError
-from tidegate.sink.finished import CommitLimits
-from tidegate.sink.read_task import GroupResult, ReadTask, TaskActivity
+from tidegate.sink.read_task import CommitLimits, GroupResult, ReadTask, TaskActivity
 from tidegate.spark.reports import ActiveTasks, ReportAddress, ReportListener
 from tidegate.spark.task_pool import Parts, TaskPool, Turns
 from tidegate.specs.locations import Location

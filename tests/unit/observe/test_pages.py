@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tidegate.observe.pages import RecordedPages, standing
 from tidegate.reports.run import FailedFile, SourceStatus, WorkProgress
-from tidegate.web.pages import RecordedPages, standing
 from unit.observe.test_metrics import Clock
-from unit.web.test_server import fetch
+from unit.observe.test_server import fetch
 
 STATUS = SourceStatus(
     pipeline="events",

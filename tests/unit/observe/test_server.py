@@ -11,8 +11,8 @@ import urllib.request
 import pytest
 
 from tidegate.errors import ConfigError, EnvironmentProblem
-from tidegate.web import server
-from tidegate.web.server import MOST_CONNECTIONS, Answer, serving, text
+from tidegate.observe import server
+from tidegate.observe.server import MOST_CONNECTIONS, Answer, serving, text
 
 
 def fetch(address: str, path: str, method: str = "GET") -> tuple[int, str, bytes]:

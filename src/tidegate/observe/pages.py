@@ -16,13 +16,23 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from tidegate.observe.events import Emit
-from tidegate.observe.health import Health, SourceHealth
 from tidegate.observe.logs import fanout
-from tidegate.observe.metrics import BUCKETS, LEGACY_PREFIX, PREFIX, Durations, Family, Labels, Metrics, Series
+from tidegate.observe.metrics import (
+    BUCKETS,
+    LEGACY_PREFIX,
+    PREFIX,
+    Durations,
+    Family,
+    Health,
+    Labels,
+    Metrics,
+    Series,
+    SourceHealth,
+)
+from tidegate.observe.server import Answer, Pages, serving, text
 from tidegate.observe.wording import count
 from tidegate.reports.run import SourceStatus
 from tidegate.specs.project import PipelineSpec, ProjectSpec
-from tidegate.web.server import Answer, Pages, serving, text
 
 Exported = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 

@@ -1,1 +1,0 @@
-"""What is served over HTTP: metrics, health, readiness."""
