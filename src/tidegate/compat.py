@@ -20,14 +20,17 @@ from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.providers import WatermarkManager
 from tidegate.reports.correction import ColumnReplayReport
 from tidegate.reports.run import RunReport
+from tidegate.schema.names import spell
 from tidegate.spark.filters import apply_watermark_filter
+from tidegate.spark.frames import columns_of, fitted
+from tidegate.spark.loading.strategies import KeyOverwrite
+from tidegate.spark.loading.target import Guard, Keys, TableWindow, Target
 from tidegate.specs.columns import ColumnSource, StateSpec, Value, Watermark
 from tidegate.specs.project import PipelineSpec, ProjectSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidegate.spark.loading.strategies import KeyOverwrite
 
 _OWNER = "MergeOverwriteStrategy"
 
@@ -58,9 +61,6 @@ class MergeOverwriteStrategy:
 
         ``RowsRefused`` where more of the window would be deleted than is allowed.
         """
-        from tidegate.spark.frames import columns_of, fitted
-        from tidegate.spark.loading.target import Target
-
         kept = frame.localCheckpoint()
         table = columns_of(kept.sparkSession.read.format("delta").load(path), f"table {path}")
         strategy = self._strategy(kept.columns)
@@ -68,10 +68,6 @@ class MergeOverwriteStrategy:
         strategy.save(fitted(kept, table), Target(path, table))
 
     def _strategy(self, columns: Sequence[str]) -> KeyOverwrite:
-        from tidegate.schema.names import spell
-        from tidegate.spark.loading.strategies import KeyOverwrite
-        from tidegate.spark.loading.target import Guard, Keys, TableWindow
-
         bounds = {spell(name, columns): each for name, each in (self._window or {}).items()}
         window = TableWindow.of_bounds(bounds, _OWNER) if bounds else None
         guard = Guard(_OWNER, self._max_delete_fraction, self._allow_empty_window)

@@ -70,15 +70,8 @@ DEFERRING = {
 """Modules that import others inside functions, so that look-only commands start without their libraries."""
 COULD_MOVE_UP: dict[str, set[str]] = {
     "cli.invocation": {"observe.logs", "observe.progress"},
-    "commands.column_replay": {"sink.row_task"},
-    "commands.commit": {"runs.maintenance"},
     "commands.setup": {"runs.bind", "runs.bound_source", "spark.jars", "spark.session"},
-    "compat": {"schema.names", "spark.frames", "spark.loading.strategies", "spark.loading.target"},
-    "migrate.property_import": {"config.loading"},
-    "protocol.dead_letters": {"protocol.store", "storage.stores"},
-    "protocol.store": {"protocol.delta", "protocol.memory"},
-    "runs.bind": {"protocol.store", "runs.columns", "runs.units"},
-    "runs.unit_walk": {"sink.row_task", "sink.unit_task"},
+    "runs.bind": {"runs.columns", "runs.units"},
     "sources.units.inputs": {"protocol.delta"},
     "spark.engine": {
         "spark.frames",

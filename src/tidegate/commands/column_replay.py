@@ -57,9 +57,10 @@ from tidegate.protocol.staging import COMMITTER
 from tidegate.protocol.store import PositionStore
 from tidegate.reports.correction import ChunkReport, ColumnReplayReport, Fate
 from tidegate.runs.bound_source import Clock, ColumnBound
-from tidegate.runs.engine import Engine
+from tidegate.runs.engine import Engine, WaitingFrame
 from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.replay_record import TRIES_AGAINST_OTHERS, ReplayRecord
+from tidegate.sink.row_task import Batch, RowsWritten, row_task
 from tidegate.sources.reader import Reader, Typed, explain
 from tidegate.specs.columns import LoadType, Value, Watermark
 from tidegate.specs.locations import Location
@@ -70,8 +71,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.protocol.table import CommitNote
-    from tidegate.runs.engine import WaitingFrame
-    from tidegate.sink.row_task import Batch, RowsWritten
 
 
 def replay_range(
@@ -533,8 +532,6 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
 
     def _read_chunk(self, record: ReplayRecord, number: int) -> _ChunkRows:
         """The rows of one chunk, read into a work area of its own."""
-        from tidegate.sink.row_task import Batch, row_task
-
         source, now, chunk = self._bound.source, self._clock(), record.chunks[number]
         load, column = self._pipeline.sink.load, self._config.chunk_column
         plan = plan_columns(self._names[0], source, load, None, 0, now, chunk=chunk, chunk_column=column)

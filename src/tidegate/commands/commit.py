@@ -36,6 +36,7 @@ from tidegate.runs.committer import (
 )
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.loop import stops_on_signals
+from tidegate.runs.maintenance import maintain_after
 from tidegate.runs.orphans import is_ours
 from tidegate.runs.staged_units import (
     FOOTERS_AT_ONCE,
@@ -326,7 +327,6 @@ class Committing:
             staged = pipeline.sink.table.uri == uri and pipeline.delivery is Delivery.STAGED
             if not staged or pipeline.sink.maintenance == Maintenance() or self.stop.is_set():
                 continue
-            from tidegate.runs.maintenance import maintain_after
 
             maintain_after(pipeline, pipeline.sources[0].name, position - commits, position, self.emit)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from tidegate.config.loading import load
 from tidegate.errors import ConfigError
 from tidegate.migrate.properties import Given, as_list, is_secret, properties
 from tidegate.migrate.property_requests import (
@@ -96,8 +97,6 @@ def _used(given: Given, made: str) -> dict[str, Any]:
 
 def _problems(made: str, given: Given) -> list[PropertyNote]:
     """What still keeps the configuration from loading, for a person to correct."""
-    from tidegate.config.loading import load
-
     try:
         load(made, env=given.samples)
     except ConfigError as error:

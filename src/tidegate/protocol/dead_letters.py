@@ -29,9 +29,11 @@ from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.log import application_ids, sync_entries
 from tidegate.protocol.maintenance import clean_log
 from tidegate.protocol.position import Pace, Position
+from tidegate.protocol.store import open_delta
 from tidegate.protocol.table import Add, CommitNote, DeltaTablePort, arrow_schema
 from tidegate.protocol.table_checks import check_table
 from tidegate.schema.dead_letter import LETTER_COLUMNS, RESOLUTION, Letter, letter_of, letter_schema
+from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore
@@ -74,9 +76,6 @@ class DeadLetterTable:
         table.commit(_app_id(opened), opened.version, [DataFile.from_json(each) for each in owed["files"]], opened.key)
 
     def _elsewhere(self, uri: str) -> DeadLetterTable:
-        from tidegate.protocol.store import open_delta
-        from tidegate.storage.stores import open_store
-
         location = replace(self.store.location, uri=uri)
         store = open_store(location)
         every, emit = self._checkpoint_every, self._emit

@@ -22,12 +22,11 @@ from tidegate.errors import ObjectMissing, StateError
 from tidegate.protocol.change import Coverage
 from tidegate.protocol.documents import SCHEMA_VERSION, Document, Parent, Won, check_schema_version
 from tidegate.protocol.identity import SourceKey
-from tidegate.storage.port import SeekableInput
+from tidegate.storage.port import ObjectStore, SeekableInput
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidegate.storage.port import ObjectStore
 
 PASS_OVER_NOTHING = frozenset(
     {

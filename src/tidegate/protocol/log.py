@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 from tidegate.core.json_shape import load_json
@@ -25,10 +25,7 @@ from tidegate.protocol.identity import LEGACY_ROOT, ROOT, SourceKey
 from tidegate.protocol.ledger_blocks import parse_block
 from tidegate.protocol.table import Snapshot
 from tidegate.storage.listing_scope import Scope
-from tidegate.storage.port import SeekableInput
-
-if TYPE_CHECKING:
-    from tidegate.storage.port import ObjectStore
+from tidegate.storage.port import ObjectStore, SeekableInput
 
 DIRECTORY = "_delta_log"
 _ENTRY = re.compile(r"(\d{20})\.json")

@@ -27,12 +27,11 @@ from tidegate.failpoints import failpoint
 from tidegate.protocol.change import State
 from tidegate.protocol.documents import SCHEMA_VERSION, check_schema_version, encode, read_recorded
 from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.position import TableContext
+from tidegate.protocol.position import Position, TableContext
 from tidegate.schema.inference import Inference
 from tidegate.schema.names import merged_fields
 
 if TYPE_CHECKING:
-    from tidegate.protocol.position import Position
     from tidegate.storage.port import ObjectStore
 
 

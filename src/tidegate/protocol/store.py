@@ -13,7 +13,9 @@ from tidegate.protocol import commit as commit_module
 from tidegate.protocol import follow_ups, notes
 from tidegate.protocol import open as open_module
 from tidegate.protocol.change import Change, State
+from tidegate.protocol.delta import DeltaLakeTable
 from tidegate.protocol.log import entry_path
+from tidegate.protocol.memory import MemoryDelta
 from tidegate.protocol.open import Accept, Winner
 from tidegate.protocol.position import Payer, Position, TableContext
 from tidegate.protocol.provider_copy import KIND, StateCopy
@@ -39,10 +41,7 @@ if TYPE_CHECKING:
 def open_delta(table: Location, store: ObjectStore) -> DeltaTablePort:
     """The table port for a location: the Delta library, or the twin for ``memory://``."""
     if table.uri.startswith("memory:"):
-        from tidegate.protocol.memory import MemoryDelta
-
         return MemoryDelta(store)
-    from tidegate.protocol.delta import DeltaLakeTable
 
     return DeltaLakeTable(table, store)
 

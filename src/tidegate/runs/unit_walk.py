@@ -34,7 +34,8 @@ from tidegate.reports.run import FailedUnit
 from tidegate.runs.bound_source import UnitBound
 from tidegate.runs.engine import Engine
 from tidegate.runs.pass_ import ANOTHER_RUN, Pass
-from tidegate.sink.unit_task import ReplacedUnit
+from tidegate.sink.row_task import Batch
+from tidegate.sink.unit_task import ReplacedUnit, own_columns
 from tidegate.sources.units.inputs import read_units
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
 from tidegate.specs.columns import HttpRead
@@ -496,8 +497,6 @@ class UnitChange:
         """The columns of a table that has no rows yet and gets others with the first; None where it cannot get any."""
         import pyarrow as pa
 
-        from tidegate.sink.unit_task import own_columns
-
         pipeline = self._source.pipeline
         grows = pipeline.schema.evolution is not Evolution.STRICT and pipeline.sink.partition_by is None
         own = own_columns(self._source.source, ()) if grows else []
@@ -512,8 +511,6 @@ class UnitChange:
         replaced: Sequence[ReplacedUnit],
         state: State,
     ) -> Change:
-        from tidegate.sink.row_task import Batch
-
         opened, source = self._opened, self._source
         is_transformed = bool(files) and source.pipeline.transform is not None
         batch = Batch(
