@@ -1,4 +1,4 @@
-"""How the watermark advances: the table of the specification, row by row, and what outcomes leave behind."""
+"""How the watermark advances: the tables of the specification, row by row, what outcomes leave behind, and coverage."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from laws.world import NOW, advanced, files, read, source
-from tidegate.core.files.advance import PathSteps, advance
+from laws.world import NOW, World, advanced, files, read, source
+from support.long_runs import examples
+from tidegate.core.files.advance import PathSteps, advance, apply_commits, idle
 from tidegate.core.files.state import (
     REASON_LIMIT,
     Active,
@@ -19,14 +22,17 @@ from tidegate.core.files.state import (
     FileProgress,
     FileStatus,
     Finished,
+    Idle,
+    Initial,
     LateWindow,
     NotReached,
     PathState,
     RecordsRead,
     Refused,
+    WatermarkState,
 )
 from tidegate.errors import StateError
-from tidegate.specs.project import LateFiles
+from tidegate.specs.project import LateFiles, Lateness
 
 OF = source(pattern="*")
 BAD = Refused("d/a", 100, None, "bad line")
@@ -230,3 +236,126 @@ def test_the_commits_of_a_plan_look_through_its_listing_once(monkeypatch: pytest
         state = steps.after(state, read(*(file.path for file in listed[first : first + 10]))).state
     assert state.value == listed[-1].path
     assert len(looked) < 3 * len(listed) + 100
+
+
+NEVER_LATE = source(pattern="*", lateness=Lateness(never=True))
+ABC = ["d/a", "d/b", "d/c"]
+
+
+def test_a_range_to_the_end_finishes_its_file_and_moves_the_watermark() -> None:
+    state = apply_commits(NEVER_LATE, PathState(), [read("d/a"), read("d/b")], files(*ABC), NOW)
+    assert state.partition_watermarks == {"d": "b"}
+    assert state.value == "d/b"
+
+
+def test_above_a_gap_it_is_an_island() -> None:
+    state = apply_commits(NEVER_LATE, PathState(), [read("d/a", "d/c")], files(*ABC), NOW)
+    assert (state.partition_watermarks, state.files) == ({"d": "a"}, {"d/c": Finished()})
+
+
+def test_what_is_not_listed_moves_no_watermark_and_stays_finished() -> None:
+    state = apply_commits(NEVER_LATE, PathState(), [read("d/a", "d/c")], (), NOW)
+    assert state.partition_watermarks == {}
+    assert state.files == {"d/a": Finished(), "d/c": Finished()}
+
+
+def test_a_range_in_the_middle_is_progress_and_is_followed_by_the_next() -> None:
+    first = Covered("d/a", 100, None, 0, 40, eof=False)
+    state = apply_commits(NEVER_LATE, PathState(), [[first]], files(*ABC), NOW)
+    assert state.files == {"d/a": RecordsRead(40, 100)}
+    rest = Covered("d/a", 100, None, 40, 90, eof=True)
+    assert apply_commits(NEVER_LATE, state, [[rest]], files(*ABC), NOW).partition_watermarks == {"d": "a"}
+
+
+def test_a_range_that_does_not_follow_is_refused() -> None:
+    with pytest.raises(StateError, match="0 lines are committed"):
+        apply_commits(NEVER_LATE, PathState(), [[Covered("d/a", 100, None, 40, 90, eof=True)]], files(*ABC), NOW)
+
+
+@settings(deadline=None, max_examples=examples(60))
+@given(st.permutations([f"d={day}/{name}" for day in "12" for name in "abcde"]), st.integers(0, 3))
+def test_it_finishes_exactly_what_the_commits_had_finished(order: list[str], base: int) -> None:
+    listed = files(*sorted(order))
+    commits = [read(*order[at : at + 2]) for at in range(0, 8, 2)]
+    states = [PathState()]
+    for outcomes in commits:
+        states.append(advance(NEVER_LATE, states[-1], listed, outcomes, NOW, complete=True).state)
+    rebuilt = apply_commits(NEVER_LATE, states[base], commits[base:], listed, NOW)
+    assert (rebuilt.partition_watermarks, rebuilt.files) == (states[-1].partition_watermarks, states[-1].files)
+
+
+AT_28_F2 = PathState(Active("28/f2"), {"28": "f2"})
+
+
+@pytest.mark.parametrize("before", [Initial(), Active("28/f2"), Idle("28/f2")], ids=["Initial", "Active", "Idle"])
+def test_any_partitions_watermark_advances_gives_active_at_the_greatest_path(before: WatermarkState) -> None:
+    state = PathState() if before == Initial() else replace(AT_28_F2, watermark=before)
+    step = advanced(OF, state, ["28/f3", "27/f1"], read("28/f3", "27/f1"))
+    assert step.state.watermark == Active("28/f3")
+    assert step.changed
+
+
+def test_an_older_partition_that_advances_leaves_the_greatest_path() -> None:
+    step = advanced(OF, replace(AT_28_F2, watermark=Idle("28/f2")), ["27/f1"], read("27/f1"))
+    assert step.state.watermark == Active("28/f2")
+    assert step.advanced == (("27", None, "f1"),)
+
+
+def test_a_poll_that_finds_nothing_new_makes_active_idle_and_keeps_the_path() -> None:
+    assert idle(AT_28_F2, listed_any=True).watermark == Idle("28/f2")
+
+
+def test_a_poll_that_finds_nothing_leaves_initial() -> None:
+    assert idle(PathState(), listed_any=False).watermark == Initial()
+    assert idle(PathState(), listed_any=True).watermark == Initial()
+
+
+@pytest.mark.parametrize("before", [Active("28/f2"), Idle("28/f2")], ids=["Active", "Idle"])
+@pytest.mark.parametrize("name", ["f2", "f1"], ids=["equal name", "smaller name"])
+def test_an_update_with_an_equal_or_smaller_name_is_no_change(before: WatermarkState, name: str) -> None:
+    state = replace(AT_28_F2, watermark=before)
+    step = advanced(OF, state, [f"28/{name}"], read(f"28/{name}"))
+    assert not step.changed
+    assert step.state is state
+
+
+@pytest.mark.parametrize("before", [Active("28/f2"), Idle("28/f2")], ids=["Active", "Idle"])
+def test_a_source_that_was_emptied_keeps_its_watermark_and_does_not_become_idle(before: WatermarkState) -> None:
+    state = replace(AT_28_F2, watermark=before)
+    assert idle(state, listed_any=False) is state
+
+
+@pytest.mark.parametrize("progress", [Failed(1, "bad", 100), RecordsRead(5, 100)], ids=["failed", "in progress"])
+def test_a_source_is_not_idle_while_a_file_waits(progress: Failed | RecordsRead) -> None:
+    waiting = replace(AT_28_F2, files={"28/f3": progress})
+    assert idle(waiting, listed_any=True) is waiting
+
+
+def test_a_failure_moves_nothing() -> None:
+    step = advanced(OF, AT_28_F2, ["28/f3"], [Refused("28/f3", 100, None, "bad line 7")])
+    assert step.state.watermark == Active("28/f2")
+    assert step.state.files == {"28/f3": Failed(1, "bad line 7", 100)}
+    assert step.changed
+    assert step.advanced == ()
+
+
+def test_of_two_sources_only_the_one_with_new_files_is_active() -> None:
+    worlds = {name: World(source(name=name, pattern="*")) for name in ("a", "b")}
+    for world in worlds.values():
+        world.arrive("28/f1")
+        world.drain()
+    worlds["a"].arrive("28/f2")
+    for world in worlds.values():
+        plan = world.plan()
+        if plan.units:
+            world.drain()
+        else:
+            world.state = idle(world.state, plan.any_files)
+    assert worlds["a"].state.watermark == Active("28/f2")
+    assert worlds["b"].state.watermark == Idle("28/f1")
+
+
+def test_the_time_of_the_last_change_is_kept_in_unix_seconds() -> None:
+    step = advanced(OF, PathState(), ["a"], read("a"))
+    assert step.state.last_update_ts == 1709296200
+    assert files("a")[0].path == "a"

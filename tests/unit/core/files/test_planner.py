@@ -1,7 +1,8 @@
-"""What is planned again, what is held back, and what a plan says about it."""
+"""What is planned, what is held back, how it is grouped, and what a plan says; by watermarks and by a set."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -9,9 +10,19 @@ import pytest
 from laws.world import NOW, SIZING, World, advanced, files, is_empty, paths_of, planned, read, source
 from tidegate.core.files.discovery import PathListing, Reason, Skipped
 from tidegate.core.files.paths import SourceFile
-from tidegate.core.files.plan import FileSlice, Plan
-from tidegate.core.files.planner import plan_paths
-from tidegate.core.files.state import Active, Failed, FileProgress, Finished, PathState, RecordsRead, Refused
+from tidegate.core.files.plan import FileSlice, GivenUp, Plan
+from tidegate.core.files.planner import OPENING, SMALLEST, Sizing, group_files, plan_paths, plan_set
+from tidegate.core.files.state import (
+    Active,
+    Failed,
+    FileProgress,
+    Finished,
+    PathState,
+    RecordsRead,
+    Refused,
+    SetState,
+    Unfinished,
+)
 from tidegate.specs.project import PathSource
 
 OF = source(pattern="*", max_attempts=3)
@@ -218,3 +229,130 @@ def test_a_plan_says_what_is_read_what_is_given_up_and_why() -> None:
 def test_an_empty_plan_has_nothing_to_read() -> None:
     plan = planned(OF, PathState())
     assert (plan.files, plan.bytes, is_empty(plan), plan.waits) == (0, 0, True, False)
+
+
+OF_SET = source(max_attempts=3, max_islands=2)
+
+
+def plan(listing: PathListing, **unfinished: Unfinished) -> Plan:
+    return plan_set("events", OF_SET, SetState(Active("z"), files=unfinished), 4, listing, NOW, sizing=SIZING)
+
+
+def test_every_listed_file_is_read_once_by_path() -> None:
+    made = plan(PathListing(files("b", "a/z", "a/0", "b")))
+    assert [each.path for each in slices(made)] == ["b", "a/0", "a/z"]
+    assert (made.kind, made.version, made.late) == ("path-set", 4, ())
+
+
+def test_unfinished_files_go_on_and_given_up_ones_wait() -> None:
+    there = files("half", "tried")
+    made = plan(PathListing(there), half=RecordsRead(7, 100, None, 2), tried=Failed(2, "bad", 100))
+    assert slices(made) == [FileSlice("half", 100, None, 7, rounds=2), FileSlice("tried", 100, None, attempts=2)]
+    made = plan(PathListing(there[1:]), tried=Failed(3, "bad", 100))
+    assert (made.units, skipped(made), made.waits) == ((), {Reason.GIVEN_UP: 1}, True)
+    assert made.given_up == (GivenUp(FileSlice("tried", 100, None, attempts=3), "failed 3 times: bad"),)
+    assert slices(plan(PathListing((SourceFile("tried", 99),)), tried=Failed(3, "bad", 100))) == [
+        FileSlice("tried", 99)
+    ]
+
+
+def test_a_file_that_changed_after_a_part_of_it_was_read_is_held_back() -> None:
+    made = plan(PathListing((SourceFile("half", 99),)), half=RecordsRead(7, 100))
+    assert (made.units, skipped(made)) == ((), {Reason.CHANGED: 1})
+    assert made.given_up[0].slice == FileSlice("half", 99, None, 7, rounds=1)
+
+
+def test_too_many_unfinished_files_hold_new_ones_back_and_nothing_else() -> None:
+    made = plan(PathListing(files("a", "b", "new")), a=Failed(1, "bad", 100), b=Failed(3, "bad", 100))
+    assert [each.path for each in slices(made)] == ["a"]
+    assert skipped(made) == {Reason.GIVEN_UP: 1, Reason.TOO_MANY_FAILED: 1}
+    assert made.waits
+    assert any("2 others (max_islands)" in note for note in made.notes)
+
+
+def test_a_removed_file_is_reported_and_leaves_the_state() -> None:
+    made = plan(PathListing(()), gone=Failed(1, "bad", 100))
+    assert skipped(made) == {Reason.GONE: 1}
+    assert made.opens == SetState(Active("z"), last_update_ts=int(NOW.timestamp()))
+    cut = plan(PathListing((), complete=False), gone=Failed(1, "bad", 100))
+    assert (cut.skipped, cut.opens) == ((), None)
+    assert plan(PathListing(files("new")), gone=Failed(1, "bad", 100)).opens is None
+
+
+def test_a_file_that_changed_after_it_was_read_is_named() -> None:
+    made = plan(PathListing((), (Skipped(Reason.READ, 5, ("r",)), Skipped(Reason.REWRITTEN, 2, ("x", "y")))))
+    assert skipped(made) == {Reason.READ: 5, Reason.REWRITTEN: 2}
+    (note,) = made.notes
+    assert note.startswith("2 files changed after being read and are not read again, e.g. x;")
+    assert not made.waits
+
+
+def test_a_plan_says_what_the_listing_costs_and_when_a_watermark_would_do() -> None:
+    (cost,) = plan(PathListing((), listed_keys=1234)).remarks
+    assert "1,234 keys" in cost
+    assert "use_watermark: true" in plan(PathListing((), sorts_in_time=True)).remarks[1]
+
+
+def test_a_plan_is_read_back_as_it_was() -> None:
+    made = plan(PathListing(()), gone=Failed(1, "bad", 100))
+    assert Plan.from_json(json.loads(json.dumps(made.to_json()))) == made
+
+
+MIB = 1024 * 1024
+LARGE = Sizing(target_bytes=64 * MIB, max_files=100, parallelism=1)
+
+
+def units(sizing: Sizing, *files: tuple[str, float]) -> list[str]:
+    """The names in each unit; sizes are given in MiB."""
+    slices = [FileSlice(path, int(size * MIB)) for path, size in files]
+    return [" ".join(each.path for each in unit.slices) for unit in group_files(slices, sizing)]
+
+
+def test_no_files_make_no_units() -> None:
+    assert group_files([], LARGE) == ()
+
+
+def test_small_files_of_one_partition_share_a_unit() -> None:
+    assert units(LARGE, ("d/a", 1), ("d/b", 2), ("d/c", 3)) == ["d/a d/b d/c"]
+
+
+def test_a_large_file_is_alone_and_order_is_kept() -> None:
+    assert units(LARGE, ("d/a", 1), ("d/b", 500), ("d/c", 1)) == ["d/a", "d/b", "d/c"]
+
+
+def test_a_unit_stops_before_it_exceeds_the_target() -> None:
+    assert units(LARGE, ("d/a", 30), ("d/b", 30), ("d/c", 30)) == ["d/a d/b", "d/c"]
+
+
+def test_a_unit_has_at_most_max_files() -> None:
+    assert units(Sizing(64 * MIB, 2, 1), ("d/a", 0), ("d/b", 0), ("d/c", 0)) == ["d/a d/b", "d/c"]
+
+
+def test_small_partitions_share_a_unit() -> None:
+    assert units(LARGE, ("1/a", 10), ("2/a", 10), ("3/a", 10)) == ["1/a 2/a 3/a"]
+
+
+def test_a_partition_that_does_not_fit_whole_begins_a_unit() -> None:
+    assert units(LARGE, ("1/a", 10), ("2/a", 30), ("2/b", 30), ("3/a", 1)) == ["1/a", "2/a 2/b 3/a"]
+
+
+def test_work_is_spread_over_the_tasks_that_can_run() -> None:
+    files = [(f"d/{number}", 4.0) for number in range(8)]
+    assert len(units(Sizing(1024 * MIB, 100, 4), *files)) == 4
+    assert len(units(Sizing(1024 * MIB, 100, 1), *files)) == 1
+
+
+def test_tiny_files_are_not_spread_thinner_than_is_worth_a_task() -> None:
+    files = [(f"d/{number:02d}", 0.0) for number in range(16)]
+    assert len(units(Sizing(64 * MIB, 100, 16), *files)) == 16 * OPENING // SMALLEST
+
+
+def test_many_tiny_files_are_spread_because_opening_costs() -> None:
+    files = [(f"d/{number:04d}", 0.0) for number in range(1000)]
+    assert len(units(Sizing(64 * MIB, 10_000, 4), *files)) == 4
+
+
+@pytest.mark.parametrize("name", ["target_bytes", "max_files", "parallelism"])
+def test_a_sizing_of_nothing_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"Sizing.{name} is 0"):
+        Sizing(**{"target_bytes": 1, "max_files": 1, "parallelism": 1, name: 0})
