@@ -11,7 +11,6 @@ import contextlib
 import hmac
 import http.client
 import os
-import subprocess
 import time
 import uuid
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from servers.starting import NotStarted, free_ports, started_in_a_new_directory
+from servers.starting import free_ports, process_in, started_in_a_new_directory, wait_until
 from tidegate.specs.locations import Location, Options
 
 CLOUDS = os.environ.get("TIDEGATE_CLOUDS")
@@ -69,16 +68,6 @@ class Server:
             raise OSError(f"no container was made: {status}")
 
 
-def _wait(process: subprocess.Popen[bytes], server: Server, log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            server.make_container()
-            return
-        time.sleep(0.2)
-    raise NotStarted(log.read_text(errors="replace")[-3000:])
-
-
 @contextlib.contextmanager
 def _started(directory: Path) -> Iterator[Server]:
     assert CLOUDS is not None
@@ -86,16 +75,10 @@ def _started(directory: Path) -> Iterator[Server]:
     program = Path(CLOUDS) / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
     command = ["node", str(program), "--blobHost", "127.0.0.1", "--blobPort", str(port)]
     command += ["--inMemoryPersistence", "--disableTelemetry", "--silent"]
-    log = directory / "log.txt"
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=directory)
-    try:
+    with process_in(directory, command) as process:
         server = Server(port)
-        _wait(process, server, log)
+        wait_until(server.make_container, process, directory, START_SECONDS, OSError, http.client.HTTPException)
         yield server
-    finally:
-        process.kill()
-        process.wait()
 
 
 def running() -> AbstractContextManager[Server]:

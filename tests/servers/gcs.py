@@ -10,17 +10,16 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import subprocess
-import time
 import urllib.parse
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from servers.azure import CLOUDS, START_SECONDS
-from servers.starting import NotStarted, free_ports, started_in_a_new_directory
+from servers.starting import free_ports, process_in, started_in_a_new_directory, wait_until
 from tidegate.specs.locations import Location, Options
 from tidegate.storage.options import split_uri
 
@@ -58,32 +57,17 @@ class Server:
             raise OSError(f"POST {path}: {status}")
 
 
-def _wait(process: subprocess.Popen[bytes], server: Server, log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            server.post("/storage/v1/b", json.dumps({"name": BUCKET}).encode())
-            return
-        time.sleep(0.2)
-    raise NotStarted(log.read_text(errors="replace")[-3000:])
-
-
 @contextlib.contextmanager
 def _started(directory: Path) -> Iterator[Server]:
     assert CLOUDS is not None
     (port,) = free_ports(1)
     command = [str(Path(CLOUDS) / "fake-gcs-server"), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
     command += ["-public-host", f"127.0.0.1:{port}", "-backend", "memory", "-log-level", "error"]
-    log = directory / "log.txt"
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=directory)
-    try:
+    with process_in(directory, command) as process:
         server = Server(port)
-        _wait(process, server, log)
+        made = partial(server.post, "/storage/v1/b", json.dumps({"name": BUCKET}).encode())
+        wait_until(made, process, directory, START_SECONDS, OSError, http.client.HTTPException)
         yield server
-    finally:
-        process.kill()
-        process.wait()
 
 
 def running() -> AbstractContextManager[Server]:

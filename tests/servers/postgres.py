@@ -10,9 +10,7 @@ import contextlib
 import importlib.util
 import os
 import signal
-import socket
 import subprocess
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -21,7 +19,7 @@ from pathlib import Path
 
 import psycopg
 
-from servers.starting import NotStarted, started_in_a_new_directory
+from servers.starting import LOG, NotStarted, free_ports, process_in, started_in_a_new_directory, wait_until
 
 USER = "tidegate"
 PASSWORD = "tidegate-test-password"
@@ -103,47 +101,16 @@ def _initialised(directory: Path) -> Path:
     return data
 
 
-def _free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
-
-
-def _wait(process: subprocess.Popen[bytes], server: Server) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(psycopg.OperationalError), server.connect():
-            return
-        time.sleep(0.1)
-    raise NotStarted(server.log.read_text(errors="replace")[-3000:])
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """At once, together with the processes of its connections: its data is thrown away."""
-    process.send_signal(signal.SIGQUIT)
-    process.wait()
-
-
 @contextlib.contextmanager
 def _started(directory: Path) -> Iterator[Server]:
-    data, log, port, account = _initialised(directory), directory / "log.txt", _free_port(), _account()
+    data, (port,), account = _initialised(directory), free_ports(1), _account()
     settings = [f"--{name}={value}" for name, value in {**SETTINGS, "port": str(port)}.items()]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [str(_programs() / "postgres"), "-D", str(data), *settings],
-            stdout=output,
-            stderr=output,
-            cwd=directory,
-            user=account,
-            group=account,
-        )
-    try:
-        server = Server(port, process.pid, log)
-        _wait(process, server)
+    command = [str(_programs() / "postgres"), "-D", str(data), *settings]
+    # SIGQUIT ends the processes of its connections, too
+    with process_in(directory, command, signal.SIGQUIT, user=account, group=account) as process:
+        server = Server(port, process.pid, directory / LOG)
+        wait_until(lambda: server.connect().close(), process, directory, START_SECONDS, psycopg.OperationalError)
         yield server
-    finally:
-        _stop(process)
 
 
 def running() -> AbstractContextManager[Server]:

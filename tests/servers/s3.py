@@ -11,8 +11,6 @@ import hmac
 import http.client
 import json
 import os
-import socket
-import subprocess
 import sys
 import time
 import urllib.parse
@@ -22,7 +20,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from servers.starting import NotStarted, free_ports, started_in_a_new_directory
+from servers.starting import free_ports, process_in, started_in_a_new_directory, wait_until
 from tidegate.specs.locations import Location, Options
 
 ACCESS_KEY = "tidegate-test"
@@ -145,46 +143,19 @@ def _command(directory: Path) -> tuple[list[str], str]:
     return command, f"http://127.0.0.1:{ports[3]}"
 
 
-def _answers(server: Server) -> bool:
-    try:
-        server.make_bucket(BUCKET)
-        server.request("PUT", f"/{BUCKET}/probe", b"x")
-    except (OSError, http.client.HTTPException):
-        return False
-    return True
-
-
-def _wait(process: subprocess.Popen[bytes], server: Server, log: Path) -> None:
-    port = int(server.endpoint.rpartition(":")[2])
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            if _answers(server):
-                return
-        time.sleep(0.2)
-    raise NotStarted(log.read_text(errors="replace")[-3000:])
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """At once: its data is thrown away, and a graceful end would take it several seconds."""
-    process.kill()
-    process.wait()
-
-
 @contextlib.contextmanager
 def _started(directory: Path) -> Iterator[Server]:
     (directory / "identities.json").write_text(json.dumps(_IDENTITIES))
-    log = directory / "log.txt"
     command, endpoint = _command(directory)
-    with log.open("wb") as output:
-        environment = {**os.environ, "HOME": str(directory)}
-        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=directory, env=environment)
-    try:
+    with process_in(directory, command, env={**os.environ, "HOME": str(directory)}) as process:
         server = Server(endpoint, process.pid)
-        _wait(process, server, log)
+
+        def answers() -> None:
+            server.make_bucket(BUCKET)
+            server.request("PUT", f"/{BUCKET}/probe", b"x")
+
+        wait_until(answers, process, directory, START_SECONDS, OSError, http.client.HTTPException)
         yield server
-    finally:
-        _stop(process)
 
 
 def running() -> AbstractContextManager[Server]:

@@ -1,17 +1,21 @@
-"""How a test server is started: in a directory of its own, again if another program took its port."""
+"""How a test server is started: in a directory of its own with its log, again if another program took its port."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
+import signal
 import socket
+import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 ATTEMPTS = 3
+LOG = "log.txt"
 
 Server = TypeVar("Server")
 
@@ -27,6 +31,37 @@ def free_ports(count: int) -> list[int]:
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [each.getsockname()[1] for each in sockets]
+
+
+@contextlib.contextmanager
+def process_in(
+    directory: Path, command: list[str], end: signal.Signals = signal.SIGKILL, **settings: Any
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A server's process; ended at once with the block, for its data is thrown away."""
+    with (directory / LOG).open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=directory, **settings)
+    try:
+        yield process
+    finally:
+        process.send_signal(end)
+        process.wait()
+
+
+def wait_until(
+    answers: Callable[[], object],
+    process: subprocess.Popen[bytes],
+    directory: Path,
+    seconds: float,
+    *failures: type[Exception],
+) -> None:
+    """Ask until none of these failures comes; :class:`NotStarted` after so many seconds, or when the process ended."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(*failures):
+            answers()
+            return
+        time.sleep(0.1)
+    raise NotStarted((directory / LOG).read_text(errors="replace")[-3000:])
 
 
 @contextlib.contextmanager
