@@ -21,7 +21,7 @@ from tidegate import load
 from tidegate.cli.plan import render_plan
 from tidegate.cli.status import render_status
 from tidegate.cli.terminal import draw
-from tidegate.commands.setup import sources_of
+from tidegate.commands.project import sources_of
 from tidegate.commands.status import plan_of, status_of
 from tidegate.protocol.position import Pace
 from tidegate.runs.in_process import InProcessEngine

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.commands.column_replay import replay_range
+from tidegate.commands.project import Config, agree, load, pipelines_of
 from tidegate.commands.run import run
-from tidegate.commands.setup import Config, agree, load, pipelines_of
 from tidegate.core.columns.predicates import SourceRuntime, operator_of, window_of
 from tidegate.core.columns.replay import ReplayConfig
 from tidegate.errors import ConfigError

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidegate import load
-from tidegate.commands.setup import sources_of
+from tidegate.commands.project import sources_of
 from tidegate.errors import StateError
 from tidegate.protocol.change import Change
 from tidegate.protocol.identity import Identity

@@ -12,7 +12,7 @@ import pytest
 
 from support.column_lake import ColumnLake, InProcessColumnEngine
 from tidegate.commands.column_replay import ColumnReplay
-from tidegate.commands.setup import sources_of
+from tidegate.commands.project import sources_of
 from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.columns.replay import ReplayConfig
 from tidegate.errors import SourceError, WatermarkError

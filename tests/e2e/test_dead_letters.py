@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 import tidegate
 from support.lake import FIELDS, Lake
 from tidegate.commands.dead_letters import retry
-from tidegate.commands.setup import sources_of
+from tidegate.commands.project import sources_of
 from tidegate.core.files.plan import FileSlice
 from tidegate.core.files.state import Failed, Refused, progress_after
 from tidegate.errors import AccessDenied

@@ -16,8 +16,8 @@ from support.lake import Lake
 from support.reconciling import compare, ingest
 from tidegate.commands.dead_letters import retry
 from tidegate.commands.doctor import examine_project
+from tidegate.commands.project import sources_of
 from tidegate.commands.replay import FileReplay, other_locations
-from tidegate.commands.setup import sources_of
 from tidegate.core.files.edit import Selection
 from tidegate.observe.events import Notice
 from tidegate.reports.run import LettersReport

@@ -11,7 +11,7 @@ from support.lake import Lake
 from tidegate.cli.files import render_files
 from tidegate.cli.pages import Cell, Table
 from tidegate.commands.dead_letters import retry
-from tidegate.commands.setup import sources_of
+from tidegate.commands.project import sources_of
 from tidegate.reports.correction import SourceComparison
 from tidegate.reports.table import IngestedFile
 from tidegate.runs.dead_letters import DeadLetterSelection

@@ -10,7 +10,7 @@ import pytest
 import tidegate
 from support.lake import Lake
 from tidegate.commands.dead_letters import retry
-from tidegate.commands.setup import sources_of
+from tidegate.commands.project import sources_of
 from tidegate.core.files.state import RecordsRead
 from tidegate.errors import SourceError
 from tidegate.protocol.change import Change, Coverage

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 import tidegate
 from e2e.test_replay import replay
 from support.lake import Lake
-from tidegate.commands.setup import sources_of
+from tidegate.commands.project import sources_of
 from tidegate.failpoints import arm
 from tidegate.protocol.follow_ups import write_won
 from tidegate.protocol.ledger import entries

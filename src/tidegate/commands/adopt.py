@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidegate.commands.setup import Config, file_sources
+from tidegate.commands.project import Config, file_sources
 from tidegate.migrate.blizzard import AdoptOptions
 from tidegate.migrate.blizzard import adopt as adopt_source
 from tidegate.migrate.property_import import import_file

@@ -18,8 +18,8 @@ from datetime import time as clock_time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegate.commands.project import Config, agree, load, replayed_source, spark_engine
 from tidegate.commands.replay import Replay
-from tidegate.commands.setup import Config, agree, load, replayed_source, spark_engine
 from tidegate.core.columns.look_back import as_moment
 from tidegate.core.columns.planner import ColumnPlan, ReadBounds, fix_bounds, plan_columns
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter

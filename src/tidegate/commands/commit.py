@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from tidegate.commands.setup import Config, Mode, agree, bound_files, load, pipelines_of
+from tidegate.commands.project import Config, Mode, agree, bound_files, load, pipelines_of
 from tidegate.errors import CommitLost, ConfigError, ObjectChanged, StateError, TableError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, islice
 
-from tidegate.commands.setup import Config, file_sources, load, spark_engine
+from tidegate.commands.project import Config, file_sources, load, spark_engine
 from tidegate.core.files.paths import SourceFile, same_content
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan, Stage
 from tidegate.core.files.state import Covered, Refused

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from tidegate.commands.project import load, spark_engine
 from tidegate.commands.run import run_on
-from tidegate.commands.setup import load, spark_engine
 from tidegate.commands.status import status
 from tidegate.errors import TidegateError
 from tidegate.observe.events import Emit, ignore

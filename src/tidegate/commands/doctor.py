@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from tidegate.commands.setup import Config, load, sources_of
+from tidegate.commands.project import Config, load, sources_of
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.observe.wording import count
 from tidegate.reports.run import Check

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.commands.setup import Config, file_sources
+from tidegate.commands.project import Config, file_sources
 from tidegate.core.files.paths import matches_path
 from tidegate.errors import StateError, TableError, TidegateError
 from tidegate.protocol import ledger, ledger_blocks

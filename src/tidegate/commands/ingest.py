@@ -20,8 +20,8 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 
 import yaml
 
+from tidegate.commands.project import load
 from tidegate.commands.run import run
-from tidegate.commands.setup import load
 from tidegate.config import load as load_text
 from tidegate.core.files.discovery import ending_of, format_of
 from tidegate.errors import ConfigError

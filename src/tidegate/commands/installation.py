@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from tidegate.commands.setup import Config, agree, load
+from tidegate.commands.project import Config, agree, load
 from tidegate.errors import EnvironmentProblem, TidegateError
 from tidegate.reports.run import Check
 from tidegate.spark.class_archive import make_archive

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from datetime import timedelta
 
-from tidegate.commands.setup import Config, load, pipelines_of, sources_of, spark_engine
+from tidegate.commands.project import Config, load, pipelines_of, sources_of, spark_engine
 from tidegate.observe.events import Emit, ignore
 from tidegate.reports.correction import ReconcileReport
 from tidegate.runs.bind import is_files

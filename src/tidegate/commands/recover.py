@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from tidegate.commands.setup import Config, load, sources_of
+from tidegate.commands.project import Config, load, sources_of
 from tidegate.core.json_shape import is_newer
 from tidegate.errors import StateError, TidegateError
 from tidegate.protocol.change import Change, Coverage

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from tidegate.commands.setup import Config, agree, load, replayed_source, spark_engine
+from tidegate.commands.project import Config, agree, load, replayed_source, spark_engine
 from tidegate.core.files.discovery import EXAMPLES, Skipped, accepts, is_behind
 from tidegate.core.files.edit import Selection
 from tidegate.core.files.paths import SourceFile, sort_key

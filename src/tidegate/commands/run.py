@@ -6,7 +6,7 @@ import contextlib
 import threading
 from datetime import UTC, datetime
 
-from tidegate.commands.setup import Config, Mode, bound_files, load, pipelines_of, spark_engine
+from tidegate.commands.project import Config, Mode, bound_files, load, pipelines_of, spark_engine
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, Notice, ignore
 from tidegate.protocol.position import utc_now

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.commands.setup import Config, agree, file_sources
+from tidegate.commands.project import Config, agree, file_sources
 from tidegate.commands.table import rewrite_report
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import (

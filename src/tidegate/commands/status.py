@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from tidegate.commands.setup import Config, load, sources_of
+from tidegate.commands.project import Config, load, sources_of
 from tidegate.errors import TidegateError
 from tidegate.protocol.documents import Mirror
 from tidegate.reports.run import SourceStatus, shown_state

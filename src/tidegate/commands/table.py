@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tidegate.commands.setup import Config, agree, load, pipelines_of, sources_of
+from tidegate.commands.project import Config, agree, load, pipelines_of, sources_of
 from tidegate.errors import ConfigError, StorageUnavailable, TableError, TidegateError
 from tidegate.protocol.table import CommitNote, Snapshot, arrow_schema
 from tidegate.protocol.table_checks import check_replaceable, check_table

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from tidegate.commands.setup import Config, agree, unit_sources
+from tidegate.commands.project import Config, agree, unit_sources
 from tidegate.config.problems import nearest
 from tidegate.core.units.plan import TimePartition, UnitPlan, WhySkipped, WorkUnit
 from tidegate.core.units.planner import failure_start

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tidegate.commands.files import moment_of, newest_position
-from tidegate.commands.setup import Config, agree, load, source_of, sources_of
+from tidegate.commands.project import Config, agree, load, source_of, sources_of
 from tidegate.protocol.ledger import newest_first
 from tidegate.protocol.ledger_blocks import LedgerEntry
 from tidegate.reports.run import WatermarkView

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.commands.setup import bound_files, sources_of
+from tidegate.commands.project import bound_files, sources_of
 from tidegate.errors import ConfigError
 from tidegate.protocol.delta import query
 from tidegate.runs.bind import TRACKERS, Binding
