@@ -5,7 +5,7 @@ set -uo pipefail
 set -m # what runs in the background heeds an interrupt, as some tests need
 cd "$(dirname "$0")/.."
 
-own_java=(tests/spark/test_{ended_workers,sessions,spark_faults}.py)
+own_java=(tests/spark/test_{ended_workers,sessions,spark_faults,worker_pythons}.py)
 pytest=".venv/bin/python -m pytest"
 if [ "${1:-}" = unit ]; then
   jobs=("$pytest tests/unit tests/laws -m 'not slow and not s3' --share "{1/2,2/2})

@@ -90,13 +90,16 @@ def test_java_in_another_zone_is_refused_wherever_that_comes_from(tmp_path: Path
     assert left == []
 
 
-def broken_java(folder: Path) -> str:
+LOGGED = "Error: no room for the heap\nmore about it"
+
+
+def broken_java(folder: Path, why: str = "room for the heap") -> str:
     """A Java that tells its version, and cannot start anything."""
     program = folder / "java" / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(
         '#!/bin/sh\n[ "$1" = -version ] && { echo \'openjdk version "17.0.1"\' >&2; exit 0; }\n'
-        "echo 'Error: no room for the heap' >&2; echo 'more about it' >&2; exit 1\n"
+        f"echo 'Error: no {why}' >&2; echo 'more about it' >&2; exit 1\n"
     )
     program.chmod(0o755)
     return str(program.parent.parent)
@@ -121,11 +124,37 @@ def test_a_spark_that_does_not_start_is_told_once(tmp_path: Path) -> None:
 def test_the_next_source_does_not_start_spark_again_and_debug_shows_its_log(tmp_path: Path) -> None:
     environment = {"JAVA_HOME": broken_java(tmp_path), "TIDEGATE_HOME": str(tmp_path / "home")}
     done, _ = in_a_process(tmp_path, CALL, "--debug", "demo", **environment)
-    assert "last lines of Spark's log:\nError: no room for the heap\nmore about it" in done.stderr
+    assert f"Spark's log is {tmp_path}/home/spark-start.log; its last lines, without calls:\n{LOGGED}" in done.stderr
     (tmp_path / "tmp").rmdir()
     done, _ = in_a_process(tmp_path, CALL, "run", "tidegate-demo/tidegate.yml", **environment)
     assert (done.returncode, done.stderr.count("starting Spark")) == (3, 1)
     assert done.stdout.count("no room for the heap") == 1
+
+
+TWO = """
+spark: {config: {spark.mine.password: swordfish}}
+pipelines:
+  a: {source: {source_uri: in, format: csv}, schema: {infer: true}, sink: {table_uri: a}}
+  b: {source: {source_uri: in, format: csv}, schema: {infer: true}, sink: {table_uri: b}}
+"""
+
+
+def test_a_log_tells_once_what_stops_several_sources_and_debug_the_log_of_spark(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("id\n1\n")
+    (tmp_path / "two.yml").write_text(TWO)
+    environment = {"JAVA_HOME": broken_java(tmp_path, "room: swordfish"), "TIDEGATE_HOME": str(tmp_path / "home")}
+    done, _ = in_a_process(tmp_path, CALL, "run", "two.yml", **environment)
+    assert done.stderr.count("Spark did not start") == 1
+    assert "failed: b/default: for the same reason as a/default" in done.stderr
+    (tmp_path / "tmp").rmdir()
+    done, _ = in_a_process(tmp_path, CALL, "run", "two.yml", "--debug", **environment)
+    assert done.stderr.count("Traceback (most recent call last)") >= 1
+    assert (
+        f"  Spark's log is {tmp_path}/home/spark-start.log; its last lines, without calls:\n  Error: no room: ***"
+        in done.stderr
+    )
+    assert "swordfish" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
@@ -139,3 +168,26 @@ def test_a_session_that_cannot_start_says_why(tmp_path: Path, environment: dict[
     done, left = in_a_process(tmp_path, OPEN, TIDEGATE_HOME=str(tmp_path / "home"), **environment)
     assert f"EnvironmentProblem: {said}" in done.stderr
     assert left == []
+
+
+def test_a_full_disk_for_temporary_files_is_told_in_a_sentence(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk]).returncode:
+        pytest.skip("mounting needs root")
+    lake = Lake(
+        tmp_path / "lake",
+        settings={"spark": {"config": {"spark.local.dir": str(disk)}}},
+        pipeline_settings={"transform": {"sql": "select * from source"}},  # needs jars, which are copied there
+    )
+    lake.arrive("date=2026-01-28/hour=12/1.ndjson.gz")
+    try:
+        done, _ = in_a_process(tmp_path, CALL, "run", str(lake.config))
+    finally:
+        subprocess.run(["umount", disk], check=True)
+    assert done.returncode == 3
+    (told,) = [line.strip() for line in done.stdout.splitlines() if "error:" in line]
+    assert told.startswith(
+        "error: events/default: Spark did not start (local[*]): a disk is full where Spark keeps temporary files - "
+        "free some space there, or set TMPDIR or SPARK_LOCAL_DIRS to a larger disk and run again; Spark's own log is "
+    )

@@ -116,7 +116,7 @@ def render_ingest(report: IngestReport) -> Iterator[Block]:
     if report.run is not None:
         yield from render_run(report.run, quote(report.saved or NOT_SAVED))
         yield Gap()
-    yield Heading(f"As a configuration ({report.saved or 'not saved: give --save FILE'})")
+    yield Heading(f"As a configuration ({report.saved or f'not saved: add --save {NOT_SAVED}'})")
     yield Gap()
     yield from map(line, report.yaml.splitlines())
     if report.variables:

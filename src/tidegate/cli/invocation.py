@@ -88,20 +88,22 @@ class Invocation:
 
     @contextmanager
     def emitter(self, *, result_follows: bool = False) -> Iterator[Emit]:
-        """An emitter whose events show as progress and as log lines on standard error.
+        """An emitter whose events show as progress and as log lines on standard error; with ``--debug`` also traces.
 
         Where ``result_follows`` on the same terminal, errors that the result repeats are logged only if the command
-        ends before it prints one.
+        ends before it prints one. Elsewhere, an error that stops several sources is told once, then which others.
         """
-        from tidegate.observe.logs import DeferredErrors, JsonLog, TerminalLog, TextLog, fanout
+        from tidegate.observe.logs import DeferredErrors, ErrorsOnce, JsonLog, TerminalLog, TextLog, fanout
 
         as_text = TerminalLog if self.log_level is None and is_terminal(sys.stderr) else TextLog
         log = JsonLog if self.log_format == "json" else as_text
         with self._progress() as view:
             self._view = view
-            lines: Emit = log(view.write, self.effective_level())
+            lines: Emit = log(view.write, self.effective_level(), traces=self.debug)
+            held = DeferredErrors if self._sees_both() else ErrorsOnce
+            is_told_each = not result_follows or log is JsonLog
             try:
-                with DeferredErrors(lines) if result_follows and self._sees_both() else nullcontext(lines) as kept:
+                with nullcontext(lines) if is_told_each else held(lines) as kept:
                     yield fanout(view, kept)
             finally:
                 self._view = None

@@ -70,7 +70,7 @@ def _common_options(envvar: str | None) -> list[click.Option]:
             callback=_keep("log_format"),
             help="Log as text (default) or json, one object per line.",
         ),
-        option("--debug", is_flag=True, callback=_keep("debug"), help="Show tracebacks of errors."),
+        option("--debug", is_flag=True, callback=_keep("debug"), help="Show where errors came from, and Spark's log."),
         option("-v", "--verbose", is_flag=True, callback=_keep("verbose"), help="Show how things are done, too."),
         option("--wide", is_flag=True, callback=_keep("wide"), help="Show tables whole, wider than the terminal."),
         option("--no-color", is_flag=True, callback=_no_colour, help="Use no colours (so does NO_COLOR)."),

@@ -296,6 +296,12 @@ class SourceFailed(Event, name="source_failed", level="error"):
     error: str
 
 
+class FailureTraced(Event, name="failure_traced", level="debug"):
+    """Where the error that stopped a pass came from: a traceback and, if that is Spark, the end of its log."""
+
+    trace: str
+
+
 class ReadFixed(Event, name="read_fixed"):
     """The rows of a column source that are read now: ``asked`` is the condition in the language of the source."""
 

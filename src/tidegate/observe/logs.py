@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tidegate.observe import events
-from tidegate.observe.events import CommitFailed, Emit, Event, FileRefused, SourceFailed, UnitRejected
+from tidegate.observe.events import CommitFailed, Emit, Event, FailureTraced, FileRefused, SourceFailed, UnitRejected
 from tidegate.observe.wording import count, duration, size, visible
 from tidegate.specs.masking import Mask
 
@@ -40,6 +40,8 @@ def labelled(event: Event, text: str) -> str:
 
 def sentence(event: Event) -> str:
     """What happened, in words; events without words of their own show their fields."""
+    if isinstance(event, FailureTraced):
+        return "\n  ".join(visible(line) for line in event.trace.expandtabs(4).splitlines())
     words = _reading_words(event) or _work_unit_words(event) or _commit_words(event)
     shown = " ".join(f"{name}={value}" for name, value in facts(event).items())
     return visible(words or f"{event.name} {shown}".rstrip())
@@ -183,9 +185,11 @@ class TextLog:
     write: Callable[[str], object]
     level: Level = Level.INFO
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    traces: bool = False
+    """Whether to write where errors came from at every level."""
 
     def __call__(self, event: Event) -> None:
-        if Level.named(event.level) >= self.level:
+        if Level.named(event.level) >= self.level or (self.traces and isinstance(event, FailureTraced)):
             self.write(self.line(event, self.now().astimezone(UTC)) + "\n")
 
     def line(self, event: Event, moment: datetime) -> str:
@@ -245,7 +249,44 @@ def fanout(*consumers: Emit) -> Emit:
 _TOLD_BY_RESULTS = (CommitFailed, FileRefused, SourceFailed, UnitRejected)
 
 
-class DeferredErrors:
+class _Held:
+    """A block in which an emitter keeps something back until its end."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end(failed=error is not None)
+
+    def end(self, *, failed: bool) -> None:
+        """The block is over."""
+
+
+class ErrorsOnce(_Held):
+    """Passes events on to ``emit``; of an error that stops several sources the first, and who else at the end."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._stopped: dict[str, list[str]] = {}
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, SourceFailed):
+            names = self._stopped.setdefault(event.error, [])
+            names.append(subject(event))
+            if len(names) > 1:
+                return
+        self._emit(event)
+
+    def end(self, *, failed: bool) -> None:
+        """Tell which other sources each error stopped."""
+        for first, *others in self._stopped.values():
+            if others:
+                self._emit(SourceFailed("", "", f"{', '.join(others)}: for the same reason as {first}"))
+
+
+class DeferredErrors(_Held):
     """Passes events on to ``emit``; those that a result tells only where an exception leaves the block."""
 
     def __init__(self, emit: Emit) -> None:
@@ -258,12 +299,7 @@ class DeferredErrors:
         else:
             self._emit(event)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
-            for event in self._held:
-                self._emit(event)
+    def end(self, *, failed: bool) -> None:
+        """Tell what was kept back if there will be no result."""
+        for event in self._held if failed else ():
+            self._emit(event)

@@ -108,5 +108,8 @@ class Engine(Protocol):
     def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> WaitingFrame:
         """Rows of a work area, to take the place of those of ``replaced``, or with equal keys, in one commit."""
 
+    def own_log(self, error: BaseException) -> str:
+        """Where the engine's own log is, and how it ends, if ``error`` came from the engine; else nothing."""
+
     def close(self) -> None:
         """Give back what the engine holds."""

@@ -119,6 +119,10 @@ class InProcessEngine:
         """Not without Spark."""
         raise _needs_spark(batch.pipeline.name, "only Spark replaces rows of work units")
 
+    def own_log(self, error: BaseException) -> str:
+        """There is none."""
+        return ""
+
     def close(self) -> None:
         """Nothing is held."""
 

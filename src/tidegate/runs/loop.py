@@ -7,6 +7,7 @@ import random
 import signal
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -78,6 +79,7 @@ class Loop:
     _passes: dict[Name, Pass] = field(default_factory=dict)
     _shared: dict[str, Any] = field(default_factory=dict)
     _told_native: bool = False
+    _traced: str = ""
 
     def __post_init__(self) -> None:
         self.emit = mask_events(self.emit, Mask.around(self.project))
@@ -160,7 +162,12 @@ class Loop:
             self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:
             error = Mask.around(self.project).error(failure)
-            self.emit(events.SourceFailed(*name, without_name(name, failure)))
+            told = without_name(name, failure)
+            self.emit(events.SourceFailed(*name, told))
+            if told != self._traced:
+                self._traced = told
+                trace = "".join(traceback.format_exception(failure))
+                self.emit(events.FailureTraced(*name, f"{trace}{self.engine.own_log(failure)}"))
         report = self._tell(name, done, error, time.monotonic() - started)
         if done is not None:
             settle_attempts(bound, done.is_first, done.before, report, self.clock, done.unsaved)

@@ -31,6 +31,7 @@ from tidegate.spark.tasks import (
     Part,
     WorkerEnded,
     cause,
+    machine_problem,
     read_in_task,
     run_tasks,
     slot_frame,
@@ -257,9 +258,8 @@ class SparkEngine:
         try:
             return frame.count()
         except Exception as error:
-            raise TidegateError(
-                f"Spark gave up on a count: {cause(error)}", "nothing was committed; run again"
-            ) from error
+            problem = TidegateError(f"Spark gave up on a count: {cause(error)}", "nothing was committed; run again")
+            raise machine_problem(error) or problem from error
 
     def columns(self, frame: DataFrame) -> pa.Schema:
         """The columns of a frame that a reader gave; :class:`SchemaMismatch` for a type that no table can hold."""
@@ -299,6 +299,17 @@ class SparkEngine:
         from tidegate.spark.loading.replaced_units import unit_frame
 
         return unit_frame(self.session(), batch, source, replaced)
+
+    def own_log(self, error: BaseException) -> str:
+        """Where the log of the Spark that runs here is kept, and how it ends, if ``error`` came from Spark."""
+        each: BaseException | None = error
+        while each is not None and self._session is not None:
+            if type(each).__module__.partition(".")[0] in ("pyspark", "py4j"):
+                from tidegate.spark.session import told_by_log
+
+                return told_by_log()
+            each = each.__cause__ or each.__context__
+        return ""
 
     def close(self) -> None:
         """Stop the session, if this lane started one."""

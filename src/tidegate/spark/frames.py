@@ -36,7 +36,7 @@ from tidegate.spark.filters import named
 from tidegate.spark.readers.jdbc import database_refusal
 from tidegate.spark.s3a import check_writing, reach
 from tidegate.spark.session import COLUMNAR_INPUT, VARIABLE, own_session, put, quote, replaced_name
-from tidegate.spark.tasks import run_tasks, task_failure, telling_line
+from tidegate.spark.tasks import machine_problem, run_tasks, task_failure, telling_line
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import ParquetCodec, TransformSpec
 from tidegate.specs.user_code import load_function
@@ -144,14 +144,15 @@ class SparkFrame:
             )
         return columns
 
-    def _failure(self, error: Exception) -> TableError:
+    def _failure(self, error: Exception) -> TidegateError:
         transform = self._pipeline.transform
         through = "" if transform is None else f" ({transform})"
         told = telling_line(error, self._mask)
         problem = f"{self._pipeline.name}: Spark did not write table {self._table}{through}: {told}"
         if is_contested(error):
             return TableError(problem, "try again")
-        return RowsRefused(problem, "nothing was committed and the position is unchanged; correct that and run again")
+        remedy = "nothing was committed and the position is unchanged; correct that and run again"
+        return machine_problem(error, self._mask) or RowsRefused(problem, remedy)
 
 
 def columns_of(frame: DataFrame, made_by: str) -> pa.Schema:

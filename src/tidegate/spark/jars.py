@@ -1,4 +1,4 @@
-"""What Spark runs with: a Java, the Spark that pyspark brings along, and jars.
+"""What Spark runs with: a Java, the Spark that pyspark brings along, a Python for its workers, and jars.
 
 A Java is looked for in ``JAVA_HOME``, then in ``PATH``, then in the folders where systems keep it. Jars are Delta,
 drivers of databases, and a log store for S3; each is resolved once.
@@ -37,7 +37,7 @@ from pathlib import Path
 
 from tidegate.errors import EnvironmentProblem
 from tidegate.specs.columns import JdbcRead, TableRead
-from tidegate.specs.project import PipelineSpec, SourceSpec
+from tidegate.specs.project import PipelineSpec, SourceSpec, SparkSpec
 
 SUPPORTED = (17, 21)
 _FOLDERS = (
@@ -131,6 +131,15 @@ def _described(home: Path) -> str:
     """The version of the Spark in ``home``, by the name of its main jar."""
     found = next(iter(sorted(home.glob("jars/spark-core_*.jar"))), None)
     return "no Spark" if found is None else f"Spark {found.stem.rpartition('-')[2]}"
+
+
+def python_of_workers(spec: SparkSpec, env: Mapping[str, str]) -> str:
+    """The Python that tasks run on: the one that is configured; on a cluster what the environment names; else this.
+
+    PySpark itself heeds the variable alone.
+    """
+    is_local = (spec.master or "local").startswith("local")
+    return spec.config.get("spark.pyspark.python") or (not is_local and env.get("PYSPARK_PYTHON")) or sys.executable
 
 
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"

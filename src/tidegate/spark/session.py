@@ -43,8 +43,10 @@ from tidegate.spark.jars import (
     fetch,
     find_java,
     log_store_jar,
+    python_of_workers,
     spark_home,
 )
+from tidegate.spark.tasks import machine_problem, telling_line
 from tidegate.specs.masking import shorten
 from tidegate.specs.project import SparkSpec
 
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
 
 PREFIX = "tidegate-spark-"
 _LOCK = "lock"
+_LOG = "spark.log"
 _held: dict[Path, int] = {}
 """The folders of this process, each with its lock."""
 
@@ -301,7 +304,7 @@ def open_session(spec: SparkSpec, *, delta: bool = False, packages: Sequence[str
     active = active_session()
     if active is not None:
         return active
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = python_of_workers(spec, os.environ)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     chosen = settings(spec, delta=delta, packages=packages)
     needs_java = not spec.remote or spec.remote.startswith("local")
@@ -315,7 +318,7 @@ def open_session(spec: SparkSpec, *, delta: bool = False, packages: Sequence[str
         archive = archive_options(java, home, _all_options(chosen))
         ours = (f"-Djava.io.tmpdir={folder}", *quick_options(spec, chosen, delta=delta))
         chosen[_DRIVER_OPTIONS] = " ".join((*map(shlex.quote, ours), chosen[_DRIVER_OPTIONS]))
-    log = folder / "spark.log"
+    log = folder / _LOG
     with _stderr_to(log), _signals_kept():
         try:
             session = _start_with(archive, spec, chosen)
@@ -327,14 +330,28 @@ def open_session(spec: SparkSpec, *, delta: bool = False, packages: Sequence[str
 
 def _not_started(where: str, log: Path, error: Exception) -> EnvironmentProblem:
     """One sentence and where to read more; the last lines of the log are a note, which tracebacks show."""
-    said = log.read_text(errors="replace").splitlines() if log.exists() else []
-    why = next(filter(_CAUSE.search, said), _first_line(error)).strip().removeprefix("Error: ")
+    kept, said = _kept(log, "spark-start.log")
+    of_java = type(error).__module__.startswith("py4j")
+    told = telling_line(error) if of_java else next(filter(_CAUSE.search, said), _first_line(error))
+    found = machine_problem(error)
+    why = told.strip().removeprefix("Error: ") if found is None else found.problem
     problem = EnvironmentProblem(
         f"Spark did not start ({where}): {shorten(why, 300)}",
-        f"correct that and run again; Spark's own log is {_kept(log)}",
+        f"{'correct that' if found is None else found.remedy} and run again; Spark's own log is {kept}",
     )
-    problem.add_note("\n".join(("last lines of Spark's log:", *said[-_LAST_LINES:])))
+    problem.add_note(_ending(kept, said))
     return problem
+
+
+def told_by_log() -> str:
+    """Where the log of this process's Spark is kept for later, and its last lines; nothing where it has none."""
+    kept, said = _kept(next(iter(_held), Path()) / _LOG, "spark-run.log")
+    return _ending(kept, said) if said else ""
+
+
+def _ending(kept: Path, said: Sequence[str]) -> str:
+    telling = [line for line in said if not _FRAME.match(line)]
+    return "\n".join((f"Spark's log is {kept}; its last lines, without calls:", *telling[-_LAST_LINES:]))
 
 
 def _check_zone(session: SparkSession) -> None:
@@ -351,15 +368,23 @@ def _check_zone(session: SparkSession) -> None:
         )
 
 
-def _kept(log: Path) -> Path:
-    """A copy of ``log`` that outlives this process, in the place of the one before; else the log itself."""
-    kept = cache_folder() / "spark-start.log"
+def _kept(log: Path, name: str) -> tuple[Path, list[str]]:
+    """The lines at the end of ``log``, and where they outlive this process, in the place of those before."""
+    try:
+        with log.open("rb") as content:
+            content.seek(max(0, log.stat().st_size - _KEPT_BYTES))
+            end = content.read()
+    except OSError:
+        return log, []
+    kept = cache_folder() / name
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(log, kept)
+        kept.unlink(missing_ok=True)
+        with os.fdopen(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as copy:
+            copy.write(end)
     except OSError:
-        return log
-    return kept
+        kept = log
+    return kept, end.decode(errors="replace").splitlines()
 
 
 def _without_query_logs() -> None:
@@ -378,7 +403,9 @@ def _first_line(error: Exception) -> str:
 _CAUSE = re.compile(r"\b(?:[Ee]rror|[\w.]*Exception)\b:? ")
 """Lines of Spark's log that say why it did not start."""
 
+_FRAME = re.compile(r"\s+at |\s+\.\.\. \d+ more")
 _LAST_LINES = 12
+_KEPT_BYTES = 1 << 20
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -129,30 +130,58 @@ def worker_ended(error: Exception) -> WorkerEnded | None:
     return None if lost is None else WorkerEnded(f"its executor was lost: {lost[1].strip()[:200]}", executor_lost=True)
 
 
-_OTHER_PYTHON = re.compile(
-    r"Python in worker has different version:? *\(?([\d., ]+)\)? than that in driver:? *\(?([\d., ]+)"
+_WORKERS = "the Python of Spark's workers"
+_OF_PYTHON: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.DOTALL), problem)
+    for pattern, problem in (
+        (r"No module named 'tidegate['.]", f"{_WORKERS} has no Tidegate"),
+        (
+            r"Python in worker has different version:? *\(?([\d., ]*\d)[), ]* than that in driver:? *\(?([\d., ]*\d)",
+            f"{_WORKERS} is {{0}}, that of this program is {{1}}",
+        ),
+        (
+            r'Cannot run program "([^"\n]*)"[^\n]*: (?:error=\d+, )?([^\n]*)',
+            f"{_WORKERS}, {{0}}, does not start: {{1}}",
+        ),
+        (r"Error from python worker:\n.*?([^\n]*No module named '[^'\n]*')", f"{_WORKERS} does not start: {{0}}"),
+        (r"Error from python worker:\n(.*?)\nPYTHONPATH was:", f"{_WORKERS} does not start: {{0}}"),
+        (r"reading the port number from|Python worker failed to connect back", f"{_WORKERS} ends at once"),
+    )
 )
-_SAME_PYTHON = (
-    "set PYSPARK_PYTHON, or spark.pyspark.python of your session, to a Python that has Tidegate on every machine, or "
-    "send one along: `venv-pack -o environment.tar.gz`, spark.archives: environment.tar.gz#environment, "
-    "PYSPARK_PYTHON=./environment/bin/python"
-)
+"""What Spark says where workers have a Python that will not do, and what that is in words."""
+
+
+_FULL = re.compile(r"(?:IOException|FileSystemException|OSError)[^\n]*No space left on device")
+"""A disk of Spark's; servers of databases say the same of theirs, in exceptions of their own."""
+
+
+def machine_problem(error: Exception, mask: Mask | None = None) -> EnvironmentProblem | None:
+    """What is wrong with the machines of the workers, where Spark gave up for that; else None."""
+    text = str(error) if mask is None else mask(str(error))
+    for pattern, problem in _OF_PYTHON:
+        if found := pattern.search(text):
+            return EnvironmentProblem(
+                problem.format(*(_last_line(each) for each in found.groups())),
+                "let PYSPARK_PYTHON, or spark.pyspark.python, name a Python with the same Tidegate on every machine, as"
+                f" this program has it in {sys.executable}",
+            )
+    if _FULL.search(text):
+        return EnvironmentProblem(
+            "a disk is full where Spark keeps temporary files",
+            "free some space there, or set TMPDIR or SPARK_LOCAL_DIRS to a larger disk",
+        )
+    return None
+
+
+def _last_line(told: str | None) -> str:
+    lines = [line.strip() for line in (told or "").splitlines() if line.strip()]
+    return shorten(lines[-1], 200) if lines else ""
 
 
 def task_failure(error: Exception, remedy: str, mask: Mask | None = None) -> TidegateError:
     """What Spark gave up on a task for; :class:`EnvironmentProblem` where the machines of the workers are the cause."""
-    text = str(error)
-    if re.search(r"No module named 'tidegate['.]", text):
-        return EnvironmentProblem("the Python of Spark's workers has no Tidegate", _SAME_PYTHON)
-    if other := _OTHER_PYTHON.search(text):
-        versions = f"{other[1].strip(' ,.')}, that of this program is {other[2].strip(' ,.')}"
-        return EnvironmentProblem(f"the Python of Spark's workers is {versions}", _SAME_PYTHON)
-    if "No space left on device" in text:
-        return EnvironmentProblem(
-            "a disk is full where Spark's workers keep temporary files",
-            "free some space there, or set TMPDIR or SPARK_LOCAL_DIRS to a larger disk",
-        )
-    return TidegateError(f"Spark gave up on a task: {cause(error, mask)}", remedy)
+    found = machine_problem(error, mask)
+    return found or TidegateError(f"Spark gave up on a task: {cause(error, mask)}", remedy)
 
 
 def cause(error: Exception, mask: Mask | None = None) -> str:

@@ -284,6 +284,8 @@ class Mask:
         if facts == error.args and cause is error.__cause__:
             return error
         fresh = error if facts == error.args else type(error)(*facts)
+        if fresh is not error:
+            fresh.__notes__ = self._deep(getattr(error, "__notes__", []))
         fresh.__cause__, fresh.__suppress_context__ = cause, True
         return fresh.with_traceback(error.__traceback__)
 

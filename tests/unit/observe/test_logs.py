@@ -109,3 +109,12 @@ def test_a_line_break_in_a_reason_does_not_break_the_log_line() -> None:
 def test_an_event_about_the_whole_run_has_no_subject() -> None:
     assert subject(events.SessionStarting("", "", where="local")) == ""
     assert subject(events.SessionStarting("p", "", where="local")) == "p"
+
+
+def test_a_trace_keeps_its_lines_and_is_written_at_any_level_where_it_is_asked_for() -> None:
+    lines: list[str] = []
+    for traces in (False, True):
+        TextLog(lines.append, Level.ERROR, lambda: NOW, traces)(
+            events.FailureTraced("p", "s", "Traceback\n  in \x1b[31m")
+        )
+    assert lines == ["2026-01-28 14:30:05Z debug   p/s: Traceback\n    in \\x1b[31m\n"]

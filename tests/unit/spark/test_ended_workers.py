@@ -19,7 +19,7 @@ from tidegate.errors import EnvironmentProblem, RunStopped, TidegateError
 from tidegate.sink.read_task import CommitLimits, ReadTask
 from tidegate.spark.engine import SparkEngine
 from tidegate.spark.reports import ReportListener
-from tidegate.spark.tasks import Packed, task_failure, worker_ended
+from tidegate.spark.tasks import Packed, machine_problem, task_failure, worker_ended
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, SparkSpec
 
@@ -224,24 +224,41 @@ TRACE = "Job aborted.\n\tat org.apache.spark.X\nTraceback (most recent call last
 
 
 @pytest.mark.parametrize(
-    ("raised", "problem", "remedy"),
+    ("raised", "problem"),
     [
-        ("ModuleNotFoundError: No module named 'tidegate'", "workers has no Tidegate", "PYSPARK_PYTHON"),
+        ("ModuleNotFoundError: No module named 'tidegate'", "workers has no Tidegate"),
         (
             "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in "
             "driver: 3.11, PySpark cannot run with different minor versions.",
             "workers is 3.12, that of this program is 3.11",
-            "PYSPARK_PYTHON",
         ),
-        ("OSError: [Errno 28] No space left on device", "a disk is full", "TMPDIR"),
+        (
+            "Error from python worker:\n  File x\n  SyntaxError: invalid syntax\nPYTHONPATH was:\n  /a\n",
+            "workers does not start: SyntaxError: invalid syntax",
+        ),
+        ("Error from python worker:\n  No module named 'pandas'\nPYTHONPATH was:\n", "No module named 'pandas'"),
+        ("SocketException: Python worker failed to connect back.", "workers ends at once"),
     ],
 )
-def test_what_is_wrong_with_the_machines_of_workers_is_one_sentence(raised: str, problem: str, remedy: str) -> None:
+def test_a_python_that_workers_cannot_use_is_one_sentence(raised: str, problem: str) -> None:
     found = task_failure(RuntimeError(TRACE.format(raised)), "run again")
     assert isinstance(found, EnvironmentProblem)
     assert problem in found.problem
-    assert remedy in found.remedy
+    assert "PYSPARK_PYTHON" in found.remedy
     assert "\n" not in str(found)
+
+
+@pytest.mark.parametrize("said", ["OSError: [Errno 28] ", "org.apache.spark.SparkException: java.io.IOException: "])
+def test_a_full_disk_of_spark_is_one_sentence(said: str) -> None:
+    found = task_failure(RuntimeError(TRACE.format(f"{said}No space left on device")), "run again")
+    assert isinstance(found, EnvironmentProblem)
+    assert "a disk is full" in found.problem
+    assert "TMPDIR" in found.remedy
+
+
+def test_a_full_disk_of_a_database_is_not_taken_for_one_of_spark() -> None:
+    said = "org.postgresql.util.PSQLException: ERROR: could not extend file: No space left on device"
+    assert machine_problem(RuntimeError(TRACE.format(said))) is None
 
 
 def test_any_other_failure_keeps_its_cause_and_remedy() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
 from tidegate.errors import ConfigError
-from tidegate.spark.jars import CLASS, DELTA, S3, SETTING, fetch
+from tidegate.spark.jars import CLASS, DELTA, S3, SETTING, fetch, python_of_workers
 from tidegate.spark.session import _not_started, _without_query_logs, quick_options, settings
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import SparkSpec
@@ -114,3 +115,19 @@ def test_a_secret_that_is_cut_off_at_the_end_of_the_reason_is_masked(tmp_path: P
         reason = "cannot connect " + "." * (284 - room) + secret + " refused"
         shown = Mask([secret])(str(_not_started("local[*]", tmp_path / "none.log", RuntimeError(reason))))
         assert not any(secret[:length] in shown for length in range(8, len(secret) + 1)), shown
+
+
+@pytest.mark.parametrize(
+    ("spec", "python"),
+    [
+        (SparkSpec(), sys.executable),
+        (SparkSpec(master="yarn"), "./env/bin/python"),
+        (SparkSpec(master="yarn", config={"spark.pyspark.python": "/opt/python"}), "/opt/python"),
+        (SparkSpec(config={"spark.pyspark.python": "/opt/python"}), "/opt/python"),
+    ],
+)
+def test_workers_run_on_the_python_that_is_configured_and_on_clusters_on_that_of_the_environment(
+    spec: SparkSpec, python: str
+) -> None:
+    assert python_of_workers(spec, {"PYSPARK_PYTHON": "./env/bin/python"}) == python
+    assert python_of_workers(SparkSpec(master="yarn"), {}) == sys.executable

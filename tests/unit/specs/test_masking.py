@@ -247,3 +247,10 @@ def test_a_mask_is_remembered_only_inside() -> None:
     remember(Mask.of("hunter2"))
     with remembering() as known:
         assert known()("canary hunter2") == "canary hunter2"
+
+
+def test_the_notes_of_an_error_are_masked_with_its_facts() -> None:
+    error = SourceError("refused: swordfish", "ask")
+    error.add_note("log: swordfish")
+    masked = Mask.of("swordfish").error(error)
+    assert (str(masked), masked.__notes__) == ("refused: *** - ask", ["log: ***"])

@@ -22,7 +22,7 @@ from tidegate.sources.http.answers import Shapes
 from tidegate.sources.http.bounds import Part, http_read, parts, upper
 from tidegate.sources.http.read import Counts, Fetch, LineBlock, blocks
 from tidegate.spark.readers.reader import FrameReader
-from tidegate.spark.tasks import Packed, cause, slot_frame, slot_numbers
+from tidegate.spark.tasks import Packed, cause, machine_problem, slot_frame, slot_numbers
 from tidegate.specs.columns import ColumnSource, Value
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import FieldSpec, SchemaSpec
@@ -99,8 +99,9 @@ class HttpReader(FrameReader):
             raise errors.from_json(json.loads(met["error"]))
         return kept
 
-    def _failure(self, error: Exception) -> SourceError:
-        return SourceError(f"{self._source.uri}: Spark gave up on a task: {cause(error, self._mask)}", self._remedy)
+    def _failure(self, error: Exception) -> TidegateError:
+        problem = f"{self._source.uri}: Spark gave up on a task: {cause(error, self._mask)}"
+        return machine_problem(error, self._mask) or SourceError(problem, self._remedy)
 
     def _inferred(self, kept: DataFrame, rows: RowFilter) -> tuple[FieldSpec, ...]:
         """Columns that hold every record; each watermark column is among them, even without a value."""

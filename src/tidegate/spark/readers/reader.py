@@ -18,7 +18,7 @@ from tidegate.schema.types import arrow_schema
 from tidegate.sources.reader import FunctionRequest, GreatestValues, UnitRequest, choose_rows
 from tidegate.spark.filters import apply_watermark_filter, column_named, fitted, greatest_of, named, with_nulls
 from tidegate.spark.session import own_session
-from tidegate.spark.tasks import telling_line
+from tidegate.spark.tasks import machine_problem, telling_line
 from tidegate.specs.columns import ColumnSource, FunctionRead
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import SchemaSpec
@@ -174,7 +174,7 @@ def unreadable(source: str, error: Exception, remedy: str, mask: Mask | None = N
     if isinstance(error, TidegateError):
         masked: TidegateError = mask.error(error)
         return masked
-    return SourceError(f"{source}: {telling_line(error, mask)}", remedy)
+    return machine_problem(error, mask) or SourceError(f"{source}: {telling_line(error, mask)}", remedy)
 
 
 @contextmanager
