@@ -351,7 +351,7 @@ SHAPES = (
 
 
 def corrupt(lines: Sequence[bytes], share: float, seed: int = 3) -> list[bytes]:
-    """Some lines broken: cut, with a text where a number was, or with a comma too many, in turns."""
+    """Some lines that are no JSON objects: cut, with a comma too many, or in an array, in turns."""
     chance = random.Random(seed)
     found = list(lines)
     for turn, place in enumerate(chance.sample(range(len(found)), round(share * len(found)))):
@@ -363,4 +363,16 @@ def corrupt(lines: Sequence[bytes], share: float, seed: int = 3) -> list[bytes]:
                 found[place] = line[:-2] + b",}\n"
             case _:
                 found[place] = b"[" + line[:-1] + b"]\n"
+    return found
+
+
+def misfit(lines: Sequence[bytes], share: float, seed: int = 3) -> list[bytes]:
+    """Some records with one value that does not fit its column: a number for a text, a text for anything else."""
+    chance = random.Random(seed)
+    found = list(lines)
+    for place in chance.sample(range(len(found)), round(share * len(found))):
+        record = json.loads(found[place])
+        name = chance.choice([name for name, value in record.items() if value is not None])
+        record[name] = 7 if isinstance(record[name], str) else "n/a"
+        found[place] = json.dumps(record, separators=(",", ":")).encode() + b"\n"
     return found

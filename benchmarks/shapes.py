@@ -8,8 +8,8 @@ of the rounds, or with ``--best`` the best, for a machine with much other work. 
 machine changes less.
 
 Each shape is read with declared columns, with columns that are inferred, with 0.1 % and 10 % bad lines
-(``ignore_errors`` for DuckDB, ``DROPMALFORMED`` for Spark), with a part of the fields undeclared, and with those
-rescued; then as one JSON array.
+(``ignore_errors`` for DuckDB, ``DROPMALFORMED`` for Spark), with as many records in which a value does not fit its
+column, with a part of the fields undeclared, and with those rescued; then as one JSON array.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 import duckdb
 import psutil
 
-from benchmarks.record_shapes import NEAT, SHAPES, Shape, corrupt
+from benchmarks.record_shapes import NEAT, SHAPES, Shape, corrupt, misfit
 from benchmarks.report import machine, store, table
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.schema.inference import infer_json
@@ -150,6 +150,8 @@ def cases(shape: Shape, folder: Path, megabytes: float) -> list[Case]:
         "whole.ndjson": b"".join(lines),
         "few-bad.ndjson": b"".join(corrupt(lines, 0.001)),
         "many-bad.ndjson": b"".join(corrupt(lines, 0.1)),
+        "few-misfits.ndjson": b"".join(misfit(lines, 0.001)),
+        "many-misfits.ndjson": b"".join(misfit(lines, 0.1)),
         "whole.json": b"[" + b",\n".join(line[:-1] for line in lines) + b"]\n",
     }
     files = {name: folder / name for name in contents}
@@ -162,6 +164,8 @@ def cases(shape: Shape, folder: Path, megabytes: float) -> list[Case]:
         Case("inferred", files["whole.ndjson"], None),
         Case("0.1 % bad", files["few-bad.ndjson"], whole),
         Case("10 % bad", files["many-bad.ndjson"], whole),
+        Case("0.1 % misfits", files["few-misfits.ndjson"], whole),
+        Case("10 % misfits", files["many-misfits.ndjson"], whole),
         Case("undeclared", files["whole.ndjson"], some_fields),
         Case("rescued", files["whole.ndjson"], some_fields, rescued=True),
         Case("rescued, nothing left", files["whole.ndjson"], whole, rescued=True),

@@ -1,13 +1,17 @@
-//! The elements of a JSON array as lines, for `tidegate.formats.json`.
+//! The elements of a JSON array, for `tidegate.formats.json`: as lines, or read where they lie.
 //!
 //! Brackets and commas outside texts decide where an element ends, whatever else is wrong inside it. Line ends inside
 //! an element become blanks; inside a text, where JSON does not allow them, carriage returns, which it does not allow
 //! either. An element that is not there becomes a line with a comma.
+//!
+//! An element that surely is a record ends where its object does, so that nobody has to look for its end. All others are
+//! made lines first. One that goes on in the next chunk is held, and no byte of it is looked at twice for its end.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::cursor::plain_length;
+use crate::{Found, LineReader};
 
 /// Splits an array chunk by chunk, from behind its opening bracket on.
 #[pyclass]
@@ -19,6 +23,8 @@ pub struct ArraySplitter {
     is_escaped: bool,
     /// Room for the lines of a chunk, kept for the next one.
     lines: Vec<u8>,
+    /// An element that goes on, with carriage returns for line ends.
+    held: Vec<u8>,
     #[pyo3(get)]
     elements: usize,
     #[pyo3(get)]
@@ -35,9 +41,16 @@ impl ArraySplitter {
             is_inside: false,
             is_escaped: false,
             lines: Vec::new(),
+            held: Vec::new(),
             elements: 0,
             element_is_empty: true,
         }
+    }
+
+    /// How many bytes are held of an element that goes on.
+    #[getter]
+    pub fn held(&self) -> usize {
+        self.held.len()
     }
 
     /// The lines that a chunk gives, and the place of the bracket that closes the whole, if it is there.
@@ -142,6 +155,97 @@ impl ArraySplitter {
         out.extend_from_slice(&chunk[copied..]);
         None
     }
+}
+
+impl ArraySplitter {
+    /// Read the elements that end in a chunk: what was found, the odd ones as lines, and the place of the bracket that
+    /// closes the whole, if it is there.
+    pub(crate) fn read(&mut self, chunk: &[u8], reader: &mut LineReader) -> (Found, Vec<u8>, Option<usize>) {
+        let before = self.held.len();
+        let mut bytes = std::mem::take(&mut self.held);
+        bytes.extend(chunk.iter().map(|&byte| if byte == b'\n' { b'\r' } else { byte }));
+        bytes.push(b'\n');
+        let (mut found, mut lines) = (Found::default(), Vec::new());
+        let (mut start, mut text_end, mut looked_at) = (0, text_length(&bytes), before);
+        let mut cursor = reader.cursor(&bytes);
+        let end = loop {
+            let known = if looked_at > start { self.find_end(&bytes, looked_at) } else { None };
+            if looked_at > start && known.is_none() {
+                break None;
+            }
+            if start > text_end {
+                text_end = start + text_length(&bytes[start..]);
+            }
+            cursor.at = start;
+            let place = if self.outer == 0 && reader.records.read_element(&mut cursor, text_end) {
+                found.add_record();
+                cursor.at
+            } else {
+                let Some(place) = known.or_else(|| self.find_end(&bytes, start)) else { break None };
+                self.read_as_line(&bytes[start..=place], reader, &mut found, &mut lines);
+                place
+            };
+            if bytes[place] != b',' {
+                start = bytes.len() - 1;
+                break Some(place - before);
+            }
+            (start, looked_at) = (place + 1, 0);
+            self.elements += 1;
+        };
+        bytes.pop();
+        bytes.drain(..start);
+        self.held = bytes;
+        self.element_is_empty = false; // nothing is left to be told at the end
+        (found, lines, end)
+    }
+
+    /// Where the element ends that is looked at up to here: at a comma, or at the bracket that closes the whole.
+    fn find_end(&mut self, bytes: &[u8], mut at: usize) -> Option<usize> {
+        while at < bytes.len() - 1 {
+            let is_escaped = std::mem::take(&mut self.is_escaped);
+            let byte = bytes[at];
+            match byte {
+                b'\\' if !is_escaped => self.is_escaped = true,
+                b'"' if !is_escaped => self.is_inside ^= true,
+                _ if self.is_inside => {}
+                b'{' | b'[' => self.depth += 1,
+                b'}' | b']' => self.depth -= 1,
+                _ => {}
+            }
+            let is_closed = matches!(byte, b'}' | b']') && self.depth <= self.outer;
+            if !self.is_inside && (is_closed || (byte == b',' && self.depth == 1)) {
+                self.depth = 1;
+                return Some(at);
+            }
+            at += 1;
+            if self.is_inside && !self.is_escaped {
+                at += plain_length(&bytes[at..]);
+            }
+        }
+        None
+    }
+
+    /// Read an element with what ends it; one that is not there is none where it is the only one.
+    fn read_as_line(&self, element: &[u8], reader: &mut LineReader, found: &mut Found, lines: &mut Vec<u8>) {
+        let start = lines.len();
+        ArraySplitter::new(self.outer).split(element, lines);
+        if lines.len() == start {
+            if self.elements == 0 {
+                return;
+            }
+            lines.push(b',');
+        }
+        if !lines.ends_with(b"\n") {
+            lines.push(b'\n');
+        }
+        let is_text = std::str::from_utf8(&lines[start..]).is_ok();
+        reader.read_line(&mut reader.cursor(lines).moved_to(start), is_text, found);
+    }
+}
+
+/// How many bytes of these are text, from the first on.
+fn text_length(bytes: &[u8]) -> usize {
+    std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len)
 }
 
 /// Where a text ends whose first character stands here; none where the chunk ends first, or a line in it does.

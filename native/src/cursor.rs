@@ -63,6 +63,11 @@ impl<'a> Cursor<'a> {
         Cursor { bytes, at: 0, deepest }
     }
 
+    /// A cursor at another place of the same line.
+    pub fn moved_to(&self, at: usize) -> Self {
+        Cursor { at, ..*self }
+    }
+
     #[inline(always)]
     pub fn byte(&self) -> u8 {
         self.bytes[self.at]
@@ -97,12 +102,12 @@ impl<'a> Cursor<'a> {
         if depth > self.deepest { Err(Stop::Odd) } else { Ok(()) }
     }
 
-    pub fn word(&mut self, word: &'static [u8]) -> Read<&'static [u8]> {
+    pub fn word(&mut self, word: &'static [u8]) -> Read<()> {
         if !self.bytes[self.at..].starts_with(word) {
             return Err(Stop::Odd);
         }
         self.at += word.len();
-        Ok(word)
+        Ok(())
     }
 
     /// The text whose opening quote is the next byte.
@@ -175,47 +180,55 @@ impl<'a> Cursor<'a> {
 
     /// Write the value here, at `depth`, without blanks and with every text escaped in one way; numbers as written.
     pub fn compact(&mut self, depth: usize, out: &mut Vec<u8>) -> Read<()> {
-        self.walk(depth, out)
+        let mut output = Compact { out, start: self.at, end: self.at };
+        self.walk(depth, &mut output)?;
+        output.copy(self.bytes);
+        Ok(())
     }
 
     fn walk(&mut self, depth: usize, out: &mut impl Output) -> Read<()> {
         let mut kinds: Vec<u8> = Vec::new();
         loop {
             let mut opened = false;
-            match self.next_byte() {
-                open @ (b'{' | b'[') => {
+            let first = self.next_byte();
+            let start = self.at;
+            match first {
+                b'{' | b'[' => {
                     self.at += 1;
-                    out.add(&[open]);
-                    kinds.push(open + 2);
+                    kinds.push(first + 2);
                     self.check_depth(depth + kinds.len())?;
                     opened = true;
                 }
                 b'"' => {
                     let text = self.text()?;
-                    out.add_text(self, text);
+                    out.add_text(self.bytes, text);
                 }
-                b't' => out.add(self.word(b"true")?),
-                b'f' => out.add(self.word(b"false")?),
-                b'n' => out.add(self.word(b"null")?),
-                _ => out.add(self.number()?.text),
+                b't' => self.word(b"true")?,
+                b'f' => self.word(b"false")?,
+                b'n' => self.word(b"null")?,
+                _ => {
+                    self.number()?;
+                }
+            }
+            if first != b'"' {
+                out.add(self.bytes, start, self.at);
             }
             loop {
                 let Some(&close) = kinds.last() else { return Ok(()) };
-                if self.next_byte() == close {
-                    self.at += 1;
-                    out.add(&[close]);
+                let is_closed = self.next_byte() == close;
+                if is_closed || !opened {
+                    self.expect(if is_closed { close } else { b',' })?;
+                    out.add(self.bytes, self.at - 1, self.at);
+                }
+                if is_closed {
                     kinds.pop();
                     opened = false;
                     continue;
                 }
-                if !opened {
-                    self.expect(b',')?;
-                    out.add(b",");
-                }
                 if close == b'}' {
                     let key = self.key()?;
-                    out.add_text(self, key);
-                    out.add(b":");
+                    out.add_text(self.bytes, key);
+                    out.add(self.bytes, self.at - 1, self.at);
                 }
                 break;
             }
@@ -253,39 +266,89 @@ impl<'a> Cursor<'a> {
 
 /// Where a value goes while it is passed over: nowhere, or into compact JSON.
 trait Output {
-    fn add(&mut self, piece: &[u8]);
-    fn add_text(&mut self, cursor: &Cursor, text: Text);
+    /// Take what stands from `start` to before `end`.
+    fn add(&mut self, bytes: &[u8], start: usize, end: usize);
+    fn add_text(&mut self, bytes: &[u8], text: Text);
 }
 
 impl Output for () {
     #[inline(always)]
-    fn add(&mut self, _: &[u8]) {}
+    fn add(&mut self, _: &[u8], _: usize, _: usize) {}
 
     #[inline(always)]
-    fn add_text(&mut self, _: &Cursor, _: Text) {}
+    fn add_text(&mut self, _: &[u8], _: Text) {}
 }
 
-impl Output for Vec<u8> {
+/// Compact JSON. What lies from `start` to before `end` is still to be copied: all that needs no change, at once.
+struct Compact<'o> {
+    out: &'o mut Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Compact<'_> {
+    fn copy(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(&bytes[self.start..self.end]);
+    }
+}
+
+impl Output for Compact<'_> {
     #[inline(always)]
-    fn add(&mut self, piece: &[u8]) {
-        self.extend_from_slice(piece);
+    fn add(&mut self, bytes: &[u8], start: usize, end: usize) {
+        if start != self.end {
+            self.copy(bytes);
+            self.start = start;
+        }
+        self.end = end;
     }
 
     #[inline(always)]
-    fn add_text(&mut self, cursor: &Cursor, text: Text) {
+    fn add_text(&mut self, bytes: &[u8], text: Text) {
         if !text.is_escaped {
-            self.extend_from_slice(&cursor.bytes[text.start - 1..=text.end]);
-            return;
+            return self.add(bytes, text.start - 1, text.end + 1);
         }
-        let mut plain = Vec::with_capacity(text.end - text.start);
-        cursor.unescape(text, &mut plain);
-        quote(&plain, self);
+        self.copy(bytes);
+        rewrite(&bytes[text.start..text.end], self.out);
+        (self.start, self.end) = (text.end + 1, text.end + 1);
     }
+}
+
+/// Write a text with escapes, which was checked, in quotes, with those alone that it needs.
+fn rewrite(mut raw: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    loop {
+        let length = plain_length(raw);
+        out.extend_from_slice(&raw[..length]);
+        raw = &raw[length..];
+        raw = match raw.get(1) {
+            None => break,
+            Some(b'/') => {
+                out.push(b'/');
+                &raw[2..]
+            }
+            Some(b'u') => {
+                let mut plain = [0; 4];
+                let (found, length) = unicode_escape(raw).expect("the text was checked when it was read");
+                escape(found.encode_utf8(&mut plain).as_bytes(), out);
+                &raw[length..]
+            }
+            Some(_) => {
+                out.extend_from_slice(&raw[..2]);
+                &raw[2..]
+            }
+        };
+    }
+    out.push(b'"');
 }
 
 /// Write a text in quotes; what need not be escaped is not.
 pub fn quote(plain: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
+    escape(plain, out);
+    out.push(b'"');
+}
+
+fn escape(plain: &[u8], out: &mut Vec<u8>) {
     let mut copied = 0;
     for (place, &byte) in plain.iter().enumerate() {
         let escape: &[u8] = match byte {
@@ -307,7 +370,6 @@ pub fn quote(plain: &[u8], out: &mut Vec<u8>) {
         copied = place + 1;
     }
     out.extend_from_slice(&plain[copied..]);
-    out.push(b'"');
 }
 
 /// The character of a `\u` escape, or of two that are a surrogate pair, and how long that is; none for half a pair.

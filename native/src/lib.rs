@@ -1,12 +1,13 @@
 //! Lines of JSON to Arrow columns, for `tidegate.formats.json_decoder`.
 //!
 //! A line is read here if it surely is a record of the schema. Every other one, bad or only odd, is handed back, with the
-//! reason if it is no JSON object. Else the strict line reader of Tidegate reads it, and says why it is no record.
+//! reason if that is known. Else the strict line reader of Tidegate reads it, and says why it is no record.
 
 mod array;
 mod avro;
 mod columns;
 mod cursor;
+mod misfits;
 mod names;
 mod numbers;
 mod reasons;
@@ -18,10 +19,13 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
+use array::ArraySplitter;
 use columns::{Bytes, Column, Data, Finished, Struct};
 use cursor::Cursor;
+use misfits::{Context, Options};
 use names::{Names, Slot};
-use record::{Context, Line, Options, Records};
+use reasons::Verdict;
+use record::{Line, Records};
 use sample::Seen;
 
 /// Reads blocks of lines into the declared columns.
@@ -30,9 +34,11 @@ struct LineReader {
     records: Records,
     rescued_place: usize,
     deepest: usize,
+    names_commas: bool,
 }
 
 /// What was found in a block, beside its columns.
+#[derive(Default)]
 struct Found {
     lines: usize,
     /// The line of each record.
@@ -41,11 +47,20 @@ struct Found {
     odd: Vec<(usize, usize, usize, Option<String>)>,
 }
 
+impl Found {
+    fn add_record(&mut self) {
+        self.places.push(self.lines as i64);
+        self.lines += 1;
+    }
+}
+
 #[pymethods]
 impl LineReader {
     #[new]
     #[pyo3(signature = (fields, *, lenient, coerce, rescued, forbidden, filled, deepest))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
+        py: Python<'_>,
         fields: Vec<Bound<'_, PyAny>>,
         lenient: bool,
         coerce: bool,
@@ -67,11 +82,12 @@ impl LineReader {
         for name in &forbidden {
             root.names.insert(name.as_bytes(), Slot::Forbidden);
         }
-        let is_filled = |column: &Column| column.name.as_ref().is_some_and(|name| filled.contains(name));
-        let filled = (0..root.children.len()).filter(|&number| is_filled(&root.children[number])).collect();
+        let place_of = |name: &String| root.children.iter().position(|column| column.name.as_ref() == Some(name));
+        let filled = filled.iter().filter_map(place_of).collect();
         let options = Options { lenient, coerce, rescues: rescued.is_some() };
-        let records = Records { root, rescued, filled, context: Context::new(options), rows: 0 };
-        Ok(LineReader { records, rescued_place: rescued_place.unwrap_or_default(), deepest })
+        let records = Records { root, rescued, filled, forbidden, context: Context::new(options), rows: 0 };
+        let names_commas = py.version_info() >= (3, 13);
+        Ok(LineReader { records, rescued_place: rescued_place.unwrap_or_default(), deepest, names_commas })
     }
 
     /// The records of a block, which ends with a line end: `(lines, rows, columns, places, odd, unknown)`.
@@ -81,11 +97,35 @@ impl LineReader {
         if !(block.is_empty() || block.ends_with(b"\n")) || i32::try_from(block.len()).is_err() {
             return Err(PyValueError::new_err("a block ends with a line end and has less than 2 GiB"));
         }
-        let names_commas = py.version_info() >= (3, 13);
         let (found, columns) = py.detach(|| {
-            let found = self.read_lines(block, names_commas);
+            let found = self.read_lines(block);
             (found, self.finish())
         });
+        self.block(py, found, columns)
+    }
+
+    /// The elements of an array that end in a chunk: a block as above, the lines of its odd ones, and the place of the
+    /// bracket that closes the array, if it is there.
+    fn read_elements<'py>(
+        &mut self,
+        py: Python<'py>,
+        splitter: &Bound<'py, ArraySplitter>,
+        chunk: &[u8],
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let splitter = &mut *splitter.try_borrow_mut()?;
+        if i32::try_from(splitter.held() + chunk.len()).is_err() {
+            return Err(PyValueError::new_err("a chunk and what is held have less than 2 GiB"));
+        }
+        let (found, lines, end, columns) = py.detach(|| {
+            let (found, lines, end) = splitter.read(chunk, self);
+            (found, lines, end, self.finish())
+        });
+        (self.block(py, found, columns)?, PyBytes::new(py, &lines), end).into_pyobject(py)
+    }
+}
+
+impl LineReader {
+    fn block<'py>(&mut self, py: Python<'py>, found: Found, columns: Vec<Finished>) -> PyResult<Bound<'py, PyTuple>> {
         let columns = columns.into_iter().map(|column| to_python(py, column)).collect::<PyResult<Vec<_>>>()?;
         let rows = found.places.len();
         let places = (rows < found.lines).then(|| {
@@ -95,35 +135,51 @@ impl LineReader {
         let unknown = self.records.context.tally.take();
         (found.lines, rows, columns, places, found.odd, unknown).into_pyobject(py)
     }
-}
 
-impl LineReader {
-    fn read_lines(&mut self, block: &[u8], names_commas: bool) -> Found {
+    fn cursor<'b>(&self, bytes: &'b [u8]) -> Cursor<'b> {
+        Cursor::new(bytes, self.deepest)
+    }
+
+    fn read_lines(&mut self, block: &[u8]) -> Found {
         let is_text = std::str::from_utf8(block).is_ok();
-        let mut found = Found { lines: 0, places: Vec::new(), odd: Vec::new() };
-        let mut cursor = Cursor::new(block, self.deepest);
+        let mut found = Found::default();
+        let mut cursor = self.cursor(block);
         while cursor.at < block.len() {
-            let start = cursor.at;
             let is_text = is_text || is_text_line(cursor);
-            let line = if is_text {
-                self.records.read_line(&mut cursor)
-            } else {
-                cursor.go_to_line_end();
-                cursor.at += 1;
-                Line::Odd
-            };
-            match line {
-                Line::Record => found.places.push(found.lines as i64),
-                Line::Odd => {
-                    let (start, end) = without_blanks(block, start, cursor.at - 1);
-                    let explain = || reasons::reason(&block[start..end], self.deepest, names_commas);
-                    found.odd.push((found.lines, start, end, is_text.then(explain).flatten()));
-                }
-                Line::Blank => {}
-            }
-            found.lines += 1;
+            self.read_line(&mut cursor, is_text, &mut found);
         }
         found
+    }
+
+    /// Read the line at the cursor, and go behind it.
+    fn read_line(&mut self, cursor: &mut Cursor, is_text: bool, found: &mut Found) {
+        let start = cursor.at;
+        let line = if is_text {
+            self.records.read_line(cursor)
+        } else {
+            cursor.go_to_line_end();
+            cursor.at += 1;
+            Line::Odd
+        };
+        match line {
+            Line::Record => return found.add_record(),
+            Line::Odd => {
+                let (start, end) = without_blanks(cursor.bytes, start, cursor.at - 1);
+                let reason = if is_text { self.reason(cursor, start, end) } else { None };
+                found.odd.push((found.lines, start, end, reason));
+            }
+            Line::Blank => {}
+        }
+        found.lines += 1;
+    }
+
+    /// Why a line is no record, where that is known.
+    fn reason(&mut self, cursor: &Cursor, start: usize, end: usize) -> Option<String> {
+        match reasons::judge(&cursor.bytes[start..end], self.deepest, self.names_commas) {
+            Verdict::Object => self.records.why_not(cursor.moved_to(start)),
+            Verdict::Other(reason) => Some(reason),
+            Verdict::Open => None,
+        }
     }
 
     fn finish(&mut self) -> Vec<Finished> {
@@ -243,7 +299,7 @@ fn look_at_lines(
 fn tidegate_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<LineReader>()?;
-    module.add_class::<array::ArraySplitter>()?;
+    module.add_class::<ArraySplitter>()?;
     module.add_class::<avro::AvroReader>()?;
     module.add_function(wrap_pyfunction!(look_at_lines, module)?)
 }

@@ -147,7 +147,7 @@ impl<'a> Number<'a> {
             None if power < 0 => 0,
             None => return Err(Stop::Misfit),
         };
-        let value = i128::try_from(value).map_err(|_| Stop::Misfit)?;
+        let value = i128::try_from(value).map_err(|_| Stop::Odd)?;
         Ok(if self.is_negative { -value } else { value })
     }
 
@@ -194,7 +194,7 @@ impl<'a> Number<'a> {
         Ok(value)
     }
 
-    fn nearest<T: std::str::FromStr>(&self) -> Read<T> {
+    pub fn nearest<T: std::str::FromStr>(&self) -> Read<T> {
         std::str::from_utf8(self.text).ok().and_then(|text| text.parse().ok()).ok_or(Stop::Odd)
     }
 
@@ -210,6 +210,39 @@ impl<'a> Number<'a> {
             return Err(Stop::Misfit);
         }
         Ok(())
+    }
+
+    /// Why it is no whole number of so many bits: in words, and none where only the strict line reader knows.
+    pub fn not_whole(&self, bits: u32, column: &str) -> Option<String> {
+        match self.scaled(0, true) {
+            Ok(value) if value >= -(1 << bits) && value < 1 << bits => {
+                Some(format!("has a fraction, the column is {column}"))
+            }
+            Err(Stop::Odd) => None,
+            _ => Some(format!("is too large for {column}")),
+        }
+    }
+
+    /// The same for a decimal.
+    pub fn not_decimal(&self, precision: u8, scale: u8, column: &str) -> Option<String> {
+        match self.scaled(i64::from(scale), true) {
+            Ok(value) if value.unsigned_abs() < 10u128.pow(u32::from(precision)) => {
+                Some(format!("has more than {scale} digits behind the point"))
+            }
+            Err(Stop::Odd) => None,
+            _ => Some(format!("is too large for {column}")),
+        }
+    }
+
+    /// The same for a float; `nearest` is what it would become.
+    pub fn not_float(&self, nearest: f64, column: &str) -> String {
+        if !nearest.is_finite() {
+            format!("is too large for {column}")
+        } else if nearest == 0.0 {
+            format!("is too small for {column}, it would become 0")
+        } else {
+            format!("is a whole number that {column} cannot hold exactly")
+        }
     }
 
     /// A moment that is written as microseconds; whatever is behind the point is cut.

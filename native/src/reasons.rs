@@ -1,7 +1,7 @@
 //! Why a line is no JSON object, in the words and by the places of Python's parser, which the strict line reader uses.
 //!
 //! That parser decides by the first thing that it cannot read, and so does this walk. Whatever it leaves open (a depth
-//! near the bound, half a surrogate pair, `NaN`) and every object is none of its business: the strict reader says it.
+//! beyond the bound, half a surrogate pair, `NaN`) the strict reader says.
 
 /// Why a walk ended early.
 enum Stop {
@@ -18,40 +18,50 @@ const COLON: &str = "Expecting ':' delimiter";
 const COMMA: &str = "Expecting ',' delimiter";
 const ENDLESS: &str = "Unterminated string starting at";
 
-/// The reason why a line, which is UTF-8 without blanks around it, is not one JSON object; none where that is left open.
-///
-/// `names_commas` says that the parser has words of its own for a comma before a closing bracket: since Python 3.13.
-pub fn reason(line: &[u8], deepest: usize, names_commas: bool) -> Option<String> {
-    if line.iter().filter(|byte| matches!(byte, b'{' | b'[')).count() > deepest {
-        return None;
-    }
-    let reader = Reader { line, names_commas };
-    let (what, place) = match reader.value(0) {
-        Ok(end) => match reader.blanks(end) {
-            end if end < line.len() => ("Extra data", end),
-            _ => return kind(line[0]).map(|kind| format!("not an object but {kind}")),
-        },
-        Err(Stop::Told(what, place)) => (what, place),
-        Err(Stop::Open) => return None,
-    };
-    let before = line[..place].iter().filter(|&&byte| byte & 0xc0 != 0x80).count();
-    Some(format!("not JSON: {what} at character {}", before + 1))
+/// What a line is that is UTF-8 and has no blanks around it.
+pub enum Verdict {
+    Object,
+    /// Not one JSON object, and why.
+    Other(String),
+    Open,
 }
 
-/// What a value is that begins so; none for an object.
-fn kind(first: u8) -> Option<&'static str> {
+/// Whether a line is one JSON object.
+///
+/// `names_commas` says that the parser has words of its own for a comma before a closing bracket: since Python 3.13.
+pub fn judge(line: &[u8], deepest: usize, names_commas: bool) -> Verdict {
+    let reader = Reader { line, deepest, names_commas };
+    let (what, place) = match reader.value(0, 0) {
+        Ok(end) => match reader.blanks(end) {
+            end if end < line.len() => ("Extra data", end),
+            _ if line[0] == b'{' => return Verdict::Object,
+            _ => return Verdict::Other(format!("not an object but {}", kind(line[0]))),
+        },
+        Err(Stop::Told(what, place)) => (what, place),
+        Err(Stop::Open) => return Verdict::Open,
+    };
+    if line.iter().filter(|byte| matches!(byte, b'{' | b'[')).count() > deepest {
+        return Verdict::Open; // what is nested too deeply comes first, wherever it stands
+    }
+    let before = line[..place].iter().filter(|&&byte| byte & 0xc0 != 0x80).count();
+    Verdict::Other(format!("not JSON: {what} at character {}", before + 1))
+}
+
+/// What a value is that begins so.
+pub fn kind(first: u8) -> &'static str {
     match first {
-        b'{' => None,
-        b'[' => Some("an array"),
-        b'"' => Some("a string"),
-        b'n' => Some("null"),
-        b't' | b'f' => Some("a boolean"),
-        _ => Some("a number"),
+        b'{' => "an object",
+        b'[' => "an array",
+        b'"' => "a string",
+        b'n' => "null",
+        b't' | b'f' => "a boolean",
+        _ => "a number",
     }
 }
 
 struct Reader<'a> {
     line: &'a [u8],
+    deepest: usize,
     names_commas: bool,
 }
 
@@ -74,15 +84,16 @@ impl Reader<'_> {
         place
     }
 
-    /// Where the value ends that begins here.
-    fn value(&self, place: usize) -> Walk {
+    /// Where the value ends that begins here, at `depth`, which is that of what it stands in.
+    fn value(&self, place: usize, depth: usize) -> Walk {
         let word = |word: &[u8]| {
             if self.line[place..].starts_with(word) { Ok(place + word.len()) } else { Err(Stop::Told(VALUE, place)) }
         };
         match self.at(place) {
             Some(b'"') => self.text(place + 1),
-            Some(b'{') => self.object(place + 1),
-            Some(b'[') => self.array(place + 1),
+            Some(b'{' | b'[') if depth == self.deepest => Err(Stop::Open),
+            Some(b'{') => self.object(place + 1, depth + 1),
+            Some(b'[') => self.array(place + 1, depth + 1),
             Some(b'n') => word(b"null"),
             Some(b't') => word(b"true"),
             Some(b'f') => word(b"false"),
@@ -112,7 +123,7 @@ impl Reader<'_> {
         Ok(end)
     }
 
-    fn object(&self, place: usize) -> Walk {
+    fn object(&self, place: usize, depth: usize) -> Walk {
         let mut place = self.blanks(place);
         if self.at(place) == Some(b'}') {
             return Ok(place + 1);
@@ -125,7 +136,7 @@ impl Reader<'_> {
             if self.at(place) != Some(b':') {
                 return Err(Stop::Told(COLON, place));
             }
-            place = self.value(self.blanks(place + 1))?;
+            place = self.value(self.blanks(place + 1), depth)?;
             place = match self.next(place, b'}')? {
                 (true, end) => return Ok(end),
                 (false, next) => next,
@@ -133,13 +144,13 @@ impl Reader<'_> {
         }
     }
 
-    fn array(&self, place: usize) -> Walk {
+    fn array(&self, place: usize, depth: usize) -> Walk {
         let mut place = self.blanks(place);
         if self.at(place) == Some(b']') {
             return Ok(place + 1);
         }
         loop {
-            place = self.value(place)?;
+            place = self.value(place, depth)?;
             place = match self.next(place, b']')? {
                 (true, end) => return Ok(end),
                 (false, next) => next,

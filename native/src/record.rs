@@ -1,60 +1,11 @@
 //! Lines to records: each value goes straight into its column, or the whole line is left to the strict line reader.
 
-use crate::columns::{Bytes, Column, Data, Struct, Tally, end_of};
-use crate::cursor::{Cursor, Read, Stop, Text, quote};
+use crate::columns::{Bytes, Column, Data, Struct, end_of};
+use crate::cursor::{Cursor, Read, Stop, Text};
+use crate::misfits::{Context, each_pair, misfit, repeated_key};
 use crate::names::{Names, Slot, Step};
 use crate::numbers::Number;
 use crate::texts;
-
-/// How exactly a record has to fit, as the rules of the strict line reader say.
-pub struct Options {
-    pub lenient: bool,
-    pub coerce: bool,
-    pub rescues: bool,
-}
-
-/// What is known of the record under way beside its columns.
-pub struct Context {
-    pub options: Options,
-    pub tally: Tally,
-    /// What fits no column, as members of a JSON object.
-    left: Vec<u8>,
-    /// Where the value under way stands; kept only if values are rescued.
-    path: Vec<u8>,
-    key: Vec<u8>,
-}
-
-impl Context {
-    pub fn new(options: Options) -> Self {
-        Context { options, tally: Tally::default(), left: Vec::new(), path: Vec::new(), key: Vec::new() }
-    }
-
-    fn leave(&mut self, cursor: &mut Cursor, depth: usize) -> Read<()> {
-        if !self.left.is_empty() {
-            self.left.push(b',');
-        }
-        quote(&self.path, &mut self.left);
-        self.left.push(b':');
-        cursor.compact(depth, &mut self.left)
-    }
-
-    /// Go on to a column; the items of a list and the values of a map are there already.
-    fn descend_to(&mut self, name: &Option<String>) -> usize {
-        name.as_ref().map_or(self.path.len(), |name| self.descend(name.as_bytes()))
-    }
-
-    /// Go on to a field of a struct or a value of a map; how long the path was before.
-    fn descend(&mut self, name: &[u8]) -> usize {
-        let before = self.path.len();
-        if self.options.rescues {
-            if before > 0 {
-                self.path.push(b'.');
-            }
-            self.path.extend_from_slice(name);
-        }
-        before
-    }
-}
 
 /// One record under way: all its top-level columns are a struct.
 pub struct Records {
@@ -62,6 +13,8 @@ pub struct Records {
     /// The column for what fits no other, and the columns whose texts must not be empty.
     pub rescued: Option<Column>,
     pub filled: Vec<usize>,
+    /// Names that records must not have.
+    pub forbidden: Vec<String>,
     pub context: Context,
     pub rows: usize,
 }
@@ -81,37 +34,78 @@ impl Records {
             cursor.at += 1;
             return Line::Blank;
         }
-        let is_good = self.read_record(cursor).is_ok();
+        let is_good = self.read_record(cursor, |byte| byte == b'\n').is_ok();
+        cursor.go_to_line_end();
+        cursor.at += 1;
+        self.end_record(is_good);
+        if is_good { Line::Record } else { Line::Odd }
+    }
+
+    /// Read the element of an array at the cursor, if it surely is a record that ends before `limit`, and go to what
+    /// follows it: a comma, or the bracket that closes the array.
+    pub fn read_element(&mut self, cursor: &mut Cursor, limit: usize) -> bool {
+        let is_end = |byte| matches!(byte, b',' | b']' | b'}');
+        let is_good = cursor.next_byte() == b'{' && self.read_record(cursor, is_end).is_ok() && cursor.at <= limit;
+        self.end_record(is_good);
+        is_good
+    }
+
+    fn end_record(&mut self, is_good: bool) {
         self.context.tally.end_record(is_good);
         self.context.left.clear();
         self.context.path.clear();
-        cursor.go_to_line_end();
-        cursor.at += 1;
         if is_good {
             self.rows += 1;
-            return Line::Record;
+            return;
         }
         for column in self.root.children.iter_mut().chain(&mut self.rescued) {
             column.truncate(self.rows);
         }
-        Line::Odd
     }
 
-    fn read_record(&mut self, cursor: &mut Cursor) -> Read<()> {
+    /// Why the line at the cursor, which is a JSON object, is no record; none where only the strict line reader knows.
+    pub fn why_not(&mut self, mut cursor: Cursor) -> Option<String> {
+        cursor.next_byte();
+        self.context.reason.is_wanted = true;
+        let is_record =
+            self.refuse_forbidden(cursor).is_ok() && self.read_record(&mut cursor, |byte| byte == b'\n').is_ok();
+        self.end_record(false);
+        self.context.reason.take().filter(|_| !is_record)
+    }
+
+    fn refuse_forbidden(&mut self, cursor: Cursor) -> Read<()> {
+        let mut found = None;
+        if !self.forbidden.is_empty() {
+            each_pair(cursor, |name, is_null| {
+                if !is_null && self.forbidden.iter().any(|each| each.as_bytes() == name) {
+                    found.get_or_insert(name);
+                }
+            })?;
+        }
+        let Some(name) = found else { return Ok(()) };
+        let words = |name| Some(format!("field {name} has the name of a partition column that comes from the path"));
+        self.context.say(&name, words);
+        Err(Stop::Odd)
+    }
+
+    fn read_record(&mut self, cursor: &mut Cursor, is_end: impl Fn(u8) -> bool) -> Read<()> {
         let (row, context) = (self.rows, &mut self.context);
         if cursor.byte() != b'{' {
             return Err(Stop::Odd);
         }
         read_fields(cursor, &mut self.root, row, context, 1)?;
-        if cursor.next_byte() != b'\n' {
+        if !is_end(cursor.next_byte()) {
             return Err(Stop::Odd);
         }
         for &number in &self.filled {
             let column = &self.root.children[number];
             if let Data::Text(data) = &column.data
-                && column.len() > row
+                && column.valid.get(row) == Some(&1)
                 && data.offsets[row] == data.offsets[row + 1]
             {
+                let words =
+                    |name| Some(format!("required field {name} is empty, which is null for a partition column"));
+                context.say(column.name.as_deref().unwrap_or_default().as_bytes(), words);
                 return Err(Stop::Odd);
             }
         }
@@ -141,6 +135,7 @@ fn close(data: &mut Bytes, valid: &mut Vec<u8>) -> Read<()> {
 /// The fields of the object that begins here, into value `row` of a struct's columns.
 fn read_fields(cursor: &mut Cursor, data: &mut Struct, row: usize, context: &mut Context, depth: usize) -> Read<()> {
     cursor.check_depth(depth)?;
+    let start = cursor.at;
     cursor.at += 1;
     if cursor.next_byte() == b'}' {
         cursor.at += 1;
@@ -152,7 +147,7 @@ fn read_fields(cursor: &mut Cursor, data: &mut Struct, row: usize, context: &mut
             step = Some(number);
             let is_null = cursor.next_byte() == b'n';
             match slot {
-                Slot::Forbidden if is_null => drop(cursor.word(b"null")?),
+                Slot::Forbidden if is_null => cursor.word(b"null")?,
                 Slot::Forbidden => return Err(Stop::Odd),
                 Slot::Undeclared(id) => {
                     context.tally.add(id);
@@ -162,6 +157,8 @@ fn read_fields(cursor: &mut Cursor, data: &mut Struct, row: usize, context: &mut
                     let child = &mut data.children[number as usize];
                     if child.len() > row {
                         if !context.options.lenient {
+                            let words = |name| Some(format!("key {name} is repeated"));
+                            context.say(child.name.as_deref().unwrap_or_default().as_bytes(), words);
                             return Err(Stop::Odd);
                         }
                         child.truncate(row);
@@ -181,7 +178,13 @@ fn read_fields(cursor: &mut Cursor, data: &mut Struct, row: usize, context: &mut
         }
         cursor.at += 1;
     }
-    if data.required.iter().any(|&number| data.children[number].len() <= row) {
+    if let Some(&number) = data.required.iter().find(|&&number| data.children[number].len() <= row) {
+        if context.reason.is_wanted {
+            let name = data.children[number].name.as_deref().unwrap_or_default().as_bytes();
+            let mut what = "missing";
+            each_pair(cursor.moved_to(start), |key, _| what = if key == name { "null" } else { what })?;
+            context.say(name, |name| Some(format!("required field {name} is {what}")));
+        }
         return Err(Stop::Misfit);
     }
     Ok(())
@@ -223,40 +226,25 @@ fn read_forgiving(
     context: &mut Context,
     depth: usize,
 ) -> Read<()> {
-    if !(context.options.rescues && column.is_nullable) {
-        return read_value(cursor, column, row, context, depth);
-    }
     let (start, left, path) = (cursor.at, context.left.len(), context.path.len());
     match read_value(cursor, column, row, context, depth) {
-        Err(Stop::Misfit) => {
+        Err(Stop::Misfit) if context.options.rescues && column.is_nullable => {
             column.truncate(row);
             column.pad(row + 1); // a null that is there: the key is not to come again
             context.left.truncate(left);
             context.path.truncate(path);
             cursor.at = start;
-            context.descend_to(&column.name);
-            context.leave(cursor, depth)?;
-            let id = context.tally.id(without_indices(&context.path));
-            context.tally.add(id);
+            context.rescue(cursor, &column.name, depth)
+        }
+        Err(Stop::Misfit) if context.reason.is_wanted => {
             context.path.truncate(path);
-            Ok(())
+            context.descend_to(&column.name);
+            let (value, lenient) = (cursor.moved_to(start), context.options.lenient);
+            context.reason.say(&context.path, |path| misfit(value, column, lenient, &path));
+            Err(Stop::Misfit)
         }
         other => other,
     }
-}
-
-/// A path with `[]` for every `[7]`.
-fn without_indices(path: &[u8]) -> String {
-    let path = String::from_utf8_lossy(path);
-    let mut out = String::with_capacity(path.len());
-    let mut rest = &*path;
-    while let Some(place) = rest.find('[') {
-        let (before, behind) = rest.split_at(place + 1);
-        out.push_str(before);
-        let digits = behind.bytes().take_while(u8::is_ascii_digit).count();
-        rest = if digits > 0 && behind[digits..].starts_with(']') { &behind[digits..] } else { behind };
-    }
-    out + rest
 }
 
 /// A value, which is not null, into place `row` of a column.
@@ -343,8 +331,15 @@ fn read_value(cursor: &mut Cursor, column: &mut Column, row: usize, context: &mu
             }
             let before = context.descend_to(name);
             let start = end_of(offsets);
-            // whether a key is repeated is decided before any value is, so nothing in a map is just a misfit
-            let end = read_pairs(cursor, keys, values, start, context, depth + 1).map_err(|_| Stop::Odd)?;
+            // whether a key is repeated is decided before any value is: by a look ahead, or by the strict line reader
+            if context.reason.is_wanted
+                && let Some(key) = repeated_key(*cursor)?
+            {
+                context.say(&key, |name| Some(format!("key {name} is repeated")));
+                return Err(Stop::Odd);
+            }
+            let found = read_pairs(cursor, keys, values, start, context, depth + 1);
+            let end = found.map_err(|stop| if context.reason.is_wanted { stop } else { Stop::Odd })?;
             context.path.truncate(before);
             offsets.push(i32::try_from(end).map_err(|_| Stop::Odd)?);
         }
@@ -397,10 +392,12 @@ fn read_items(
         if cursor.next_byte() == b'n' {
             cursor.word(b"null")?;
             if !items.is_nullable {
+                context.path.extend_from_slice(format!("[{}]", place - start).as_bytes());
+                context.reason.say(&context.path, |path| Some(format!("required value {path} is null")));
                 return Err(Stop::Misfit);
             }
         } else {
-            if context.options.rescues {
+            if context.keeps_path() {
                 context.path.extend_from_slice(format!("[{}]", place - start).as_bytes());
             }
             read_forgiving(cursor, items, place, context, depth)?;
@@ -444,6 +441,7 @@ fn read_pairs(
         if cursor.next_byte() == b'n' {
             cursor.word(b"null")?;
             if !values.is_nullable {
+                context.say(&keys.data[begin..], |path| Some(format!("required value {path} is null")));
                 return Err(Stop::Misfit);
             }
         } else {

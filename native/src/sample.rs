@@ -108,7 +108,8 @@ impl Seen {
     }
 }
 
-fn excerpt(text: &str) -> String {
+/// A text for a message, shortened.
+pub fn excerpt(text: &str) -> String {
     if text.chars().count() <= MOST_CHARACTERS {
         return text.to_owned();
     }

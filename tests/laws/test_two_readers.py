@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from support.json_lines import TABLE, lines
 from support.long_runs import chosen, examples
 from tidegate.errors import SourceError
-from tidegate.formats.json import ChunkSplitter, Splitter
+from tidegate.formats.json import ChunkSplitter, LineFormat, Splitter, blocks, element_lines, without_mark
 from tidegate.formats.json_decoder import Decoder
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.inference import infer_json
 from tidegate.schema.native import SWITCH, find_native
-from tidegate.specs.project import FieldSpec, Numbers
+from tidegate.specs.project import Compression, FieldSpec, Format, Numbers
 
 pytestmark = pytest.mark.skipif(find_native() is None, reason="tidegate-native is not installed")
 
@@ -152,6 +152,7 @@ NUMBERS = [
     *("0." + "0" * 40 + "1", "1." + "5" * 40, "1." + "0" * 40, "123456789012345678", "1234567890123456789"),
     *("253402300799999999", "253402300800000000", "-62135596800000000", "-62135596800000001", "86400000000.9"),
     *("18014398509481985", "340282366920938463463374607431768211456", "179769313486231580793e288"),
+    *("170141183460469231731687303715884105728", "-170141183460469231731687303715884105728", "17014118346046923173e19"),
 ]
 TEXTS = [
     *("2026-01-28", "2026-02-29", "2024-02-29", "1900-02-29", "2000-02-29", "0001-01-01", "0000-12-31", "9999-12-31"),
@@ -276,6 +277,23 @@ ODD_LINES = [
     rb'{"s":""}',
     rb'{"i":1,"s":"","f":null}',
     rb'{"i":1,"f":2}',
+    rb'{"i":"x","zz":1,"f":2}',
+    rb'{"i":null,"u":{"a":"x"}}',
+    rb'{"u":{"a":1,"r":null}}',
+    rb'{"i":1,"u":{"a":1,"r":null,"s":2}}',
+    rb'{"i":1,"k":[{"a":1},{"s":[1, {"b" : "\u00e9\/"}]}]}',
+    rb'{"i":1,"m":{"p":{"r":1},"it\u0027s":{"r":"x"}}}',
+    rb'{"i":1,"m":{"\u00e9":{"r":"x"}}}',
+    rb'{"i":1,"m":{"a\\b":{"r":"x"}}}',
+    rb'{"i":1,"o":{"say \"x\"":null}}',
+    rb'{"i":1,"o":{"b":"x","a":1,"a":2,"b":2}}',
+    rb'{"i":1,"s":"","u":{"r":"x"}}',
+    b'{"i":"%s"}' % ("é😀x" * 30).encode(),
+    b'{"i":{"a":"%s"}}' % (b"x" * 51),
+    b'{"i":{"a":"%s"}}' % (b"x" * 52),
+    b'{"i":"x","zz":[%s]}' % b",".join([b"[]"] * 300),
+    b'{"i":"x","zz":[%s}' % b",".join([b"[]"] * 300),
+    b'{"i":"x" "zz":%s}' % (b"[" * 201 + b"]" * 201),
     b'{"i":1}\r',
     b"\r",
     b" \t ",
@@ -363,6 +381,25 @@ def test_the_native_reader_needs_no_help_with_ordinary_records(way: str) -> None
     assert found[4] == []
 
 
+MISFITS = [
+    *('"i":"x"', '"i":1.5', '"i":99999999999999999999', '"i":true', '"j":2147483648', '"j":[]', '"f":"1"', '"f":1e400'),
+    *('"f":9007199254740993', '"f":1e-400', '"g":1e39', '"g":{}', '"n":1.234', '"n":1234567890', '"n":"x"'),
+    *('"s":7', '"b":0', '"t":"n/a"', '"t":7', '"d":"2026-02-30"', '"d":7', '"x":7', '"u":[]', '"u":{"a":1}', '"l":{}'),
+    *('"u":{"r":null}', '"u":{"r":1,"a":"x"}', '"l":[1,"x"]', '"k":[null]', '"k":[{"a":1},{"a":"x"}]', '"m":7'),
+    *('"m":{"p":{"a":1}}', '"m":{"p":{"r":"x"}}', '"o":{"p":null}', '"o":{"p":1,"p":2}', '"i":1,"i":2'),
+]
+
+
+def test_the_native_reader_says_itself_why_a_value_does_not_fit() -> None:
+    decoder = Decoder(RecordRules(FIELDS))
+    assert decoder._native is not None
+    block = "".join(f"{{{each}}}\n" for each in MISFITS).encode()
+    _, rows, _, _, odd, _ = decoder._native.read(block)
+    assert rows == 0
+    assert [MISFITS[number] for number, _, _, reason in odd if reason is None] == []
+    check_same("strict", block)
+
+
 def split(make: Callable[[int], Splitter], outer: int, chunks: list[bytes]) -> tuple[bytes, int | None, int, bool]:
     """Everything that a splitter says of some chunks."""
     splitter, lines, end = make(outer), b"", None
@@ -374,23 +411,122 @@ def split(make: Callable[[int], Splitter], outer: int, chunks: list[bytes]) -> t
     return lines, end, splitter.elements, splitter.element_is_empty
 
 
-@settings(max_examples=examples(10_000, 100), deadline=None)
+PIECES = [
+    *(b"{", b"}", b"[", b"]", b",", b'"', b"\\", b"\n", b"\r", b" ", b"ab", b'{"a":1}', b'{"b":"x', b'\\"', b'"},'),
+    *(b"\\" * 63, b"\\" * 64, b"x" * 61, b'"' * 65, b'"abc",' * 11, b'{"text":"' + "é".encode() * 40),
+]
+
+
+@settings(max_examples=examples(20_000, 200), deadline=None)
 @given(
-    pieces=st.lists(
-        st.sampled_from([b"{", b"}", b"[", b"]", b",", b'"', b"\\", b"\n", b"\r", b" ", b"ab", b'{"a":1}']), max_size=24
-    ),
-    cuts=st.lists(st.integers(0, 30), max_size=3),
+    pieces=st.lists(st.sampled_from(PIECES), max_size=24),
+    cuts=st.lists(st.integers(0, 600), max_size=3),
     outer=st.sampled_from([0, 1]),
 )
 @example(pieces=[b'[{"b":"x', b"\\", b"\n", b'{}"},{"a":2}]'], cuts=[], outer=1)
 @example(pieces=[b'[{"b":"x', b"\\", b"\r", b'{}"},{"a":2}]'], cuts=[9], outer=1)
+@example(pieces=[b'{"b":"', b"x" * 61, b"\n\\", b'"}', b"x" * 61, b'",\n"b":[1]}', b",", b"x" * 61], cuts=[], outer=0)
 def test_arrays_are_split_alike(pieces: list[bytes], cuts: list[int], outer: int) -> None:
     native = find_native()
     assert native is not None
-    whole = b"".join(pieces)
-    places = sorted({min(cut, len(whole)) for cut in cuts} | {0, len(whole)})
-    chunks = [whole[start:end] for start, end in pairwise(places)]
+    chunks = in_chunks(b"".join(pieces), cuts)
     assert split(native.ArraySplitter, outer, chunks) == split(ChunkSplitter, outer, chunks)
+
+
+def read_array(way: str, chunks: list[bytes], switch: str) -> Any:
+    """Everything that comes of an array in such chunks: rows and bad records by number, and unknown fields."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SWITCH, switch)
+        patch.setattr("tidegate.formats.json.gathered", lambda chunks: chunks)
+        decoder = Decoder(RecordRules(**WAYS[way]))
+        assert decoder.reads_elements == (switch == "1")
+        if switch == "1":
+            format = LineFormat(decoder, Format.JSON, Compression.NONE)
+            found = format._read_elements(iter(chunks), "a.json")
+        else:
+            found = map(decoder.decode, blocks(element_lines(without_mark(chunks), "a.json")))
+        rows: list[Any] = []
+        bad: list[Any] = []
+        count = 0
+        try:
+            for each in found:
+                each.batch.validate(full=True)
+                places = range(each.lines) if each.offsets is None else each.offsets.tolist()
+                rows += zip((count + place for place in places), each.batch.to_pylist(), strict=True)
+                bad += [(count + one.offset, one.reason, one.text) for one in each.rejected]
+                count += each.lines
+        except SourceError as error:
+            return str(error)
+        return rows, bad, count, {name: times for name, times in decoder.unknown.items() if times}
+
+
+def in_chunks(whole: bytes, cuts: list[int]) -> list[bytes]:
+    places = sorted({min(cut, len(whole)) for cut in cuts} | {0, len(whole)})
+    return [whole[start:end] for start, end in pairwise(places)]
+
+
+ELEMENTS = [
+    *(
+        b'{"i":1}',
+        b'{"i" : 2, "s":"a\\nb", "zz":[{}]}',
+        b'{"i":"x"}',
+        b'{"s":"}],{"}',
+        b'\n{\r\n "u": {"r" : 3\n}}\t',
+        b"{}",
+    ),
+    *(
+        b'{"s":"a\nb"}',
+        b'{"s":"\\',
+        b'{"s":"\xff"}',
+        '{"s":"é😀","k":[{"a":1},null]}'.encode(),
+        b'{"i":1}{"i":2}',
+        b"{ } x",
+    ),
+    *(
+        b"",
+        b" ",
+        b"\n",
+        b"1 2",
+        b"null",
+        b"[1]",
+        b'"a',
+        b'"b"',
+        b"\\,",
+        b'\\"',
+        b'{"i":1',
+        b"}",
+        b"]",
+        b"\xef\xbb\xbf",
+        b"\xc3",
+    ),
+]
+
+
+@pytest.mark.parametrize("way", ["strict", "rescued", "required"])
+@settings(max_examples=examples(10_000, 150), deadline=None)
+@given(
+    elements=st.lists(st.sampled_from(ELEMENTS), max_size=8),
+    frame=st.sampled_from(
+        [(b"[", b"]"), (b"\xef\xbb\xbf \r\n[\n", b"\n]\n"), (b"[", b",]"), (b"", b""), (b"[", b""), (b"[", b"]x")]
+    ),
+    cuts=st.lists(st.integers(0, 160), max_size=4),
+)
+@example(elements=[b'{"i":1}', b'{"s":"x\\', b'"}', b'{"i":2}'], frame=(b"[", b"]"), cuts=[9, 17, 18])
+def test_arrays_are_read_alike(way: str, elements: list[bytes], frame: tuple[bytes, bytes], cuts: list[int]) -> None:
+    whole = frame[0] + b",".join(elements) + frame[1]
+    expected = read_array(way, [whole], "0")
+    assert read_array(way, [whole], "1") == expected
+    assert read_array(way, in_chunks(whole, cuts), "1") == expected
+    assert read_array(way, [whole[place : place + 1] for place in range(len(whole))], "1") == expected
+
+
+def test_a_large_array_is_read_alike() -> None:
+    chance = random.Random(8)
+    written = [json.dumps(_event(chance, number), indent=chance.choice([None, 1])) for number in range(400)]
+    whole = b"[" + b" ,\n".join(_broken(chance, text) for text in written) + b"]"
+    expected = read_array("rescued", [whole], "0")
+    for size in (len(whole), 1000, 4096):
+        assert read_array("rescued", [whole[at : at + size] for at in range(0, len(whole), size)], "1") == expected
 
 
 def check_same_inference(some: list[bytes], **options: bool) -> None:

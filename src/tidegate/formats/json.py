@@ -3,10 +3,11 @@
 A record is a line; lines are counted as they lie in the file, blank ones included, because that count is what
 a commit remembers of a half-read file.
 
-Whole chunks are looked at at once. Brackets and commas outside texts decide where an element ends, whatever else is
-wrong inside it, so a malformed element becomes a line that the decoder refuses and its neighbours stay whole. Line
-ends inside an element become blanks; inside a text, where JSON does not allow them, they become carriage returns,
-which it does not allow either.
+The elements of an array become lines, whole chunks at once. Brackets and commas outside texts decide where an element
+ends, whatever else is wrong inside it, so a malformed element becomes a line that the decoder refuses and its
+neighbours stay whole. Line ends inside an element become blanks; inside a text, where JSON does not allow them, they
+become carriage returns, which it does not allow either. The native reader takes elements of large files where they lie,
+and makes lines only of those that may be no records.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -39,11 +40,11 @@ class LineTooLong(Exception):
 def blocks(chunks: Iterable[bytes], *, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
     """Blocks of about ``block_bytes`` that end with a newline; a missing one at the end is added.
 
-    A byte order mark at the beginning is dropped. Raises :class:`LineTooLong`, so that memory stays bounded.
+    Raises :class:`LineTooLong`, so that memory stays bounded.
     """
     held: list[bytes] = []
     size = 0
-    for chunk in without_mark(chunks):
+    for chunk in chunks:
         held.append(chunk)
         size += len(chunk)
         if size < block_bytes:
@@ -94,8 +95,8 @@ def skip_lines(chunks: Iterable[bytes], count: int, path: str | None = None) -> 
 
 def line_blocks(raw: BinaryIO, path: str, compression: Compression, *, is_array: bool) -> Iterator[bytes]:
     """The lines of a file in blocks; of one that is an array, its elements."""
-    plain = chunks(raw, path, compression)
-    return blocks(element_lines(without_mark(plain), path) if is_array else plain)
+    plain = without_mark(chunks(raw, path, compression))
+    return blocks(element_lines(plain, path) if is_array else plain)
 
 
 Bytes = npt.NDArray[np.uint8]
@@ -118,8 +119,25 @@ def element_lines(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:
     """
     file = _ArrayFile(path)
     for chunk in chunks:
-        yield file.take(chunk)
+        inside = file.inside(chunk)
+        if inside:
+            lines, end = file.splitter.take(inside)
+            file.check_end(inside, end)
+            yield lines
     yield file.end()
+
+
+def gathered(chunks: Iterable[bytes], size: int = BLOCK_BYTES) -> Iterator[bytes]:
+    """The same in chunks of at least ``size`` bytes, but the last."""
+    held: list[bytes] = []
+    missing = size
+    for chunk in chunks:
+        held.append(chunk)
+        missing -= len(chunk)
+        if missing <= 0:
+            yield b"".join(held)
+            held, missing = [], size
+    yield b"".join(held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,35 +252,34 @@ class ChunkSplitter:
 class _ArrayFile:
     """A file that is one array or one object: what it begins with, its elements, and that nothing follows."""
 
+    splitter: Splitter
+
     def __init__(self, path: str) -> None:
         self._path = path
         self._kind = ""
-        self._splitter: Splitter | None = None
         self._ended = False
 
-    def take(self, chunk: bytes) -> bytes:
-        """What the next chunk gives."""
-        if self._splitter is None:
-            chunk = self._begin(chunk.lstrip(b" \t\r\n"))
-        if self._splitter is None or not chunk:
-            return b""
+    def inside(self, chunk: bytes) -> bytes:
+        """What lies in the array, of the next chunk; there is a splitter for it."""
         if self._ended:
             self._check_behind(chunk)
             return b""
-        lines, end = self._splitter.take(chunk)
+        return chunk if self._kind else self._begin(chunk.lstrip(b" \t\r\n"))
+
+    def check_end(self, inside: bytes, end: int | None) -> None:
+        """Tell where the bracket stands that closes the whole; raises for a wrong one and for what follows it."""
         if end is not None:
             self._ended = True
-            self._check_bracket(chunk[end : end + 1])
-            self._check_behind(chunk[end + 1 :])
-        return lines
+            self._check_bracket(inside[end : end + 1])
+            self._check_behind(inside[end + 1 :])
 
     def end(self) -> bytes:
         """What is left when there is no more; raises where the array is not whole."""
-        if self._splitter is None:
+        if not self._kind:
             return b""
         if not self._ended:
             raise SourceError(f"{self._path}: the {self._kind} ends too early", "write the whole file again")
-        return _NOTHING if self._splitter.elements and self._splitter.element_is_empty else b""
+        return _NOTHING if self.splitter.elements and self.splitter.element_is_empty else b""
 
     def _begin(self, chunk: bytes) -> bytes:
         if not chunk:
@@ -275,14 +292,14 @@ class _ArrayFile:
             )
         native = find_native()
         splitter: Callable[[int], Splitter] = ChunkSplitter if native is None else native.ArraySplitter
-        self._splitter = splitter(0 if self._kind == "array" else 1)
+        self.splitter = splitter(0 if self._kind == "array" else 1)
         return chunk[1:] if self._kind == "array" else chunk
 
     def _check_bracket(self, found: bytes) -> None:
-        if found != (b"]" if self._kind == "array" else b"}") and self._splitter is not None:
+        if found != (b"]" if self._kind == "array" else b"}"):
             raise SourceError(
                 f"{self._path}: the {self._kind} is closed by {found.decode()!r} behind element "
-                f"{self._splitter.elements + 1}",
+                f"{self.splitter.elements + 1}",
                 "write the file again",
             )
 
@@ -336,7 +353,24 @@ class LineFormat:
         return self._decoder.decode(block)
 
     def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
+        if self._is_array and not each.start_record and self._decoder.reads_elements:
+            return self._read_elements(chunks(raw, each.path, self._compression), each.path)
         return map(self._decoder.decode, self.blocks(raw, each))
+
+    def _read_elements(self, plain: Iterator[bytes], path: str) -> Iterator[Decoded]:
+        """The elements of an array, which are not made lines first."""
+        file = _ArrayFile(path)
+        for chunk in gathered(without_mark(plain)):
+            inside = file.inside(chunk)
+            if inside:
+                splitter: Any = file.splitter
+                decoded, end = self._decoder.read_elements(splitter, inside)
+                file.check_end(inside, end)
+                if splitter.held > LONGEST_LINE:
+                    raise LineTooLong
+                if decoded.lines:
+                    yield decoded
+        file.end()
 
     def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
         return self._decoder.decode(b"".join(content + b"\n" for content in contents))

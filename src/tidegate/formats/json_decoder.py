@@ -3,9 +3,9 @@
 There is one set of rules, and one reader that has them all: the strict line reader
 (:mod:`~tidegate.formats.strict_lines`). It takes Python values and is slow. So the native reader goes first, where it
 is installed (:mod:`~tidegate.schema.native`): it reads the lines that surely are records straight into columns, says
-of lines that are no JSON objects why, and leaves every other line, bad or merely odd, to the strict one. Without it,
-the strict one reads all lines. Which of them read a line makes no difference to what comes out, the reasons included; a
-law in ``tests/laws`` says so.
+why others are none where it knows, and leaves the rest, bad or merely odd, to the strict one. Without it, the strict
+one reads all lines. Which of them read a line makes no difference to what comes out, the reasons included; a law in
+``tests/laws`` says so.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ class NativeLines(Protocol):
     """Reads blocks of lines into declared columns, except for lines that may be no records."""
 
     def read(self, block: bytes) -> Block: ...
+
+    def read_elements(self, splitter: Any, chunk: bytes) -> tuple[Block, bytes, int | None]:
+        """The same for elements of an array; what was not read lies in the lines that come with the block."""
 
 
 class Rejected(NamedTuple):
@@ -100,6 +103,11 @@ class Decoder:
         self.unknown: Counter[str] = self._strict.unknown
         self._native = _native_lines(rules)
 
+    @property
+    def reads_elements(self) -> bool:
+        """Whether elements of an array can be read without being made lines first."""
+        return hasattr(self._native, "read_elements")
+
     def decode(self, block: bytes) -> Decoded:
         """The records of ``block``, which ends with a newline."""
         if self._native is None:
@@ -107,7 +115,17 @@ class Decoder:
             filled = [(number, line, None) for number, line in enumerate(lines) if line]
             batch, kept, rejected = self._read_strictly(filled)
             return Decoded(batch, len(lines), None if len(kept) == len(lines) else np.array(kept), rejected)
-        count, rows, columns, places, odd, unknown = self._native.read(block)
+        return self._completed(self._native.read(block), block)
+
+    def read_elements(self, splitter: Any, chunk: bytes) -> tuple[Decoded, int | None]:
+        """The elements of an array that end in ``chunk``, and where the array does; ``splitter`` is the native one."""
+        assert self._native is not None
+        found, lines, end = self._native.read_elements(splitter, chunk)
+        return self._completed(found, lines), end
+
+    def _completed(self, found: Block, block: bytes) -> Decoded:
+        """What the native reader found, with what it left to the strict one."""
+        count, rows, columns, places, odd, unknown = found
         self.unknown.update(dict(unknown))
         arrays = [array_of(each.type, parts) for each, parts in zip(self.schema, columns, strict=True)]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)

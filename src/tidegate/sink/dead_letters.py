@@ -63,7 +63,8 @@ class DeadLetterWriter:
         """Add bad lines of one file; their offsets count from ``first_line`` (from 0)."""
         place = self._place
         rejected = list(rejected)
-        self.kinds.update(bad_kind(found.reason) for found in rejected)
+        for reason, count in Counter(found.reason for found in rejected).items():
+            self.kinds[bad_kind(reason)] += count
         if rejected:
             self._write(self._rows_of(each, first_line, rejected), each.path)
         if place.limit and self.count > place.limit:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
 from tidegate.formats import json as lines_module
-from tidegate.formats.json import LineTooLong, blocks, element_lines, skip_lines
+from tidegate.formats.json import LineFormat, LineTooLong, blocks, element_lines, skip_lines, without_mark
+from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.strict_lines import RecordRules
+from tidegate.specs.project import Compression, FieldSpec, Format
 
 pytestmark = pytest.mark.usefixtures("each_reader")
 
-CHUNKS = st.lists(st.binary(max_size=12).map(lambda data: data.replace(b"\xef", b"x")), max_size=12)
+CHUNKS = st.lists(st.binary(max_size=12), max_size=12)
 
 
 @given(CHUNKS, st.integers(1, 20))
@@ -41,13 +47,48 @@ def test_skipping_leaves_exactly_the_later_lines(chunks: list[bytes], size: int,
 
 @pytest.mark.parametrize("chunks", [[b"\xef\xbb\xbf{}\n"], [b"\xef", b"\xbb", b"\xbf", b"{}"], [b"\xef\xbb\xbf"]])
 def test_a_byte_order_mark_is_dropped(chunks: list[bytes]) -> None:
-    assert b"".join(blocks(chunks)) in (b"{}\n", b"")
+    assert b"".join(blocks(without_mark(chunks))) in (b"{}\n", b"")
+
+
+def test_a_mark_inside_an_array_is_no_part_of_a_record() -> None:
+    (found,) = array_format().read(io.BytesIO(b'\xef\xbb\xbf[\xef\xbb\xbf{"i":1},{"i":2}]'), FileSlice("a.json", 24))
+    assert [each.text for each in found.rejected] == [b'\xef\xbb\xbf{"i":1}']
 
 
 def test_a_line_that_never_ends_is_an_error_before_memory_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines_module, "LONGEST_LINE", 1000)
     with pytest.raises(LineTooLong):
         list(blocks((b"x" * 100 for _ in range(1_000_000)), block_bytes=200))
+
+
+def array_format() -> LineFormat:
+    fields = (FieldSpec("i", "int64"), FieldSpec("s", "string"))
+    return LineFormat(Decoder(RecordRules(fields)), Format.JSON, Compression.NONE)
+
+
+def test_an_element_that_never_ends_is_an_error_before_memory_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines_module, "LONGEST_LINE", 5_000_000)
+    raw = io.BytesIO(b'[{"i":1},{"s":"' + b"x" * 20_000_000)
+    with pytest.raises(LineTooLong):
+        list(array_format().read(raw, FileSlice("a.json", 20_000_015)))
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_an_array_of_several_blocks_is_read_whole_or_from_a_record_on(
+    start: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elements = [json.dumps({"i": number if number % 9 else "x", "s": "é" * 40}) for number in range(40_000)]
+    whole = f"[{', '.join(elements)}]".encode()
+    read = list(array_format().read(io.BytesIO(whole), FileSlice("a.json", len(whole), start_record=start)))
+    assert len(read) > 1
+    assert sum(each.lines for each in read) == 40_000 - start
+    found = pa.Table.from_batches([each.batch for each in read])
+    assert found["i"].to_pylist() == [number for number in range(start, 40_000) if number % 9]
+    bad = [one.text for each in read for one in each.rejected]
+    assert bad == [elements[number].encode() for number in range(start, 40_000) if number % 9 == 0]
+    monkeypatch.setattr(Decoder, "reads_elements", False)  # as with an older native reader
+    again = array_format().read(io.BytesIO(whole), FileSlice("a.json", len(whole), start_record=start))
+    assert pa.Table.from_batches([each.batch for each in again]).equals(found)
 
 
 VALUES = st.recursive(
