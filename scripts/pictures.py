@@ -77,6 +77,7 @@ def _draw(command: str, page: object, root: str) -> str:
     console = Console(record=True, width=82, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(f"[bold]$ {command}[/bold]", highlight=False)
     draw(page, console)  # type: ignore[arg-type]  # both are pages
+    console.print()  # without it the lower parts of letters are cut off
     svg = console.export_svg(title="tidegate", unique_id="tidegate")
     plain = re.sub(r"@font-face \{.*?\}\s*| textLength=\"[^\"]*\"", "", svg, flags=re.DOTALL)
     return plain.replace(root, "/srv")

@@ -17,8 +17,12 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 OTHERS = ("benchmarks", "examples")
-STYLE = ".md-grid { max-width: 80rem; }\n"
-"""Wide enough for lines of code and tables."""
+STYLE = """\
+.md-grid { max-width: 80rem; }
+.md-typeset td:first-child code { white-space: nowrap; }
+.md-nav__icon { flex-shrink: 0; }
+"""
+"""Wide enough for lines of code and tables; names of options stay whole, and so do the arrows beside long titles."""
 
 
 def pages() -> list[Path]:

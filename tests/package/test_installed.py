@@ -114,6 +114,24 @@ def test_a_pipeline_of_their_own_runs_and_has_a_status(installed: Environment) -
     assert (found["sources"][0]["version"], found["sources"][0]["backlog_files"]) == (1, 0)
 
 
+def test_a_folder_is_ingested_a_bad_line_mended_and_one_new_file_read(installed: Environment) -> None:
+    work = installed.root / "work"
+    (work / "landing").mkdir()
+    (work / "landing" / "monday.csv").write_text("id,price\n1,1.20\n2,8.00\n")
+    assert "2 rows" in installed.run("tidegate", "ingest", "landing", "lake/landing", "--save", "landing.yml")
+    (work / "landing" / "tuesday.csv").write_text("id,price\n3,4.50\n4,n/a\n")
+    assert "1 bad record became a dead letter (tidegate dlq list landing.yml" in installed.run(
+        "tidegate", "run", "landing.yml"
+    )
+    assert "tuesday.csv" in installed.run("tidegate", "dlq", "list", "landing.yml")
+    config = (work / "landing.yml").read_text()
+    (work / "landing.yml").write_text(config.replace("format: csv", "format: csv\n      csv: {null_values: [n/a]}"))
+    assert "1 of 1 letter read again, 1 row committed" in installed.run("tidegate", "dlq", "retry", "landing.yml")
+    (work / "landing" / "wednesday.csv").write_text("id,price\n5,2.00\n")
+    told = json.loads(installed.run("tidegate", "run", "landing.yml", "--json", "-q"))
+    assert [(each["files"], each["rows"]) for each in told["sources"]] == [(1, 1)]
+
+
 def test_without_java_one_sentence_helps(installed: Environment, tmp_path: Path) -> None:
     no_java = {"PATH": str(tmp_path)}
     told = installed.run(str(installed.python), "-c", WITHOUT_JAVA, "demo", "elsewhere", code=3, env=no_java)
