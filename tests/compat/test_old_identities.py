@@ -81,7 +81,7 @@ def test_a_failover_is_told_and_is_no_other_source(tmp_path: Path) -> None:
 )
 def test_another_database_is_another_source(tmp_path: Path, url: str, table: str, words: str) -> None:
     column, _ = places(tmp_path, url, table)
-    with pytest.raises(StateError, match="the source is not the one its position is about") as raised:
+    with pytest.raises(StateError, match="the source is not the one of its position") as raised:
         column.positions.open()
     assert words in str(raised.value)
 

@@ -144,7 +144,7 @@ def test_a_value_that_does_not_fit_is_refused(lake: ColumnLake, values: dict[str
 
 def test_a_source_of_columns_has_no_path_as_its_watermark(lake: ColumnLake) -> None:
     lake.run()
-    with pytest.raises(TidegateError, match="something else"):
+    with pytest.raises(TidegateError, match="has another kind of watermark"):
         set_watermark(lake.config, "orders", to="date=1/a")
 
 

@@ -139,8 +139,8 @@ def test_another_range_gives_the_unfinished_one_up_and_says_so(lake: ColumnLake)
     lake.replay(0, 30, 10, lane=Broken(10))
     report = lake.replay(0, 20, 10)
     assert [each.fate for each in report.chunks] == ["done", "done"]
-    assert "an unfinished replay is given up: id from 0 up to 30" in notices(lake)
-    assert any("given up" in note for note in report.notes)
+    assert "an unfinished replay is abandoned: id from 0 up to 30" in notices(lake)
+    assert any("abandoned" in note for note in report.notes)
     lake.assert_exactly_once()
 
 
@@ -301,7 +301,7 @@ def test_a_plan_does_not_ask_the_source(tmp_path: Path) -> None:
     lake = ColumnLake(tmp_path)
     lake.arrive({"id": 5}, {"id": 15})
     report = lake.replay(10, 20, save=True, confirm=lambda planned: False)
-    assert any("the source is asked first" in note for note in report.notes)
+    assert any("the run first asks the source" in note for note in report.notes)
 
 
 def test_a_replay_goes_on_with_a_save_that_was_not_asked_for_before(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_a_range_is_not_replaced_where_another_source_has_rows(tmp_path: Path) -
     assert Loop(project, InProcessColumnEngine(), 1, lake.seen.append).once(project.pipelines).ok
     place = sources_of(project, "orders")[0]
     assert place is not None
-    with pytest.raises(TableError, match="others/default, which would be deleted"):
+    with pytest.raises(TableError, match="others/default, which it would delete"):
         ColumnReplay(place, InProcessColumnEngine(), ReplayConfig(1, 3)).run()
     assert lake.ids() == [1, 1, 2, 2]
 

@@ -40,7 +40,7 @@ def test_a_folder_and_its_table_are_looked_at(tmp_path: Path) -> None:
     lake.run()
     found = told(lake.config)
     assert {each.verdict for each in found} == {"ok"}
-    assert any("this source is at position 1 (id=2)" in each.detail for each in found)
+    assert any("1 commit of this source (id=2)" in each.detail for each in found)
     (counted,) = [each for each in tidegate.doctor(lake.config) if each.name == "configuration"]
     assert counted.detail.endswith("1 source")
 

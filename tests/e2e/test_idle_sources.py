@@ -258,7 +258,7 @@ class TestDatabases:
         shop.connection = {**database.connection, "password": "another-password"}
         shop.run(GreatestValues())
         (told,) = shop.notices()
-        assert told.startswith("Spark was started although nothing is new: it could not be asked without Spark")
+        assert told.startswith("Spark had to start although nothing is new: Tidegate could not query it without Spark")
         assert "another-password" not in told
 
     def test_settings_of_the_jdbc_driver_that_may_matter_are_left_to_it(
@@ -268,7 +268,7 @@ class TestDatabases:
         shop.connection = {**database.connection, "properties": {"sslfactory": "org.example.Factory"}}
         shop.run(GreatestValues())
         assert shop.notices() == [
-            "Spark was started although nothing is new: the setting 'sslfactory' is one for its JDBC driver"
+            "Spark had to start although nothing is new: the setting 'sslfactory' works only with its JDBC driver"
         ]
         shop.connection = {**database.connection, "properties": {"ApplicationName": "shop", "connectTimeout": "5"}}
         assert shop.is_idle()

@@ -155,7 +155,7 @@ def test_rows_without_a_watermark_are_seen_where_a_lag_has_the_source_asked_firs
 @pytest.mark.parametrize(
     ("source", "sink", "problem"),
     [
-        ({"type": "excel", "source_uri": "in"}, {}, "are read by Spark"),
+        ({"type": "excel", "source_uri": "in"}, {}, "only Spark reads"),
         (
             {"type": "python", "function": f"{__name__}:numbers"},
             {"load_type": "merge_upsert", "merge_keys": ["id"]},
@@ -175,7 +175,7 @@ def test_what_needs_spark_is_told(tmp_path: Path, source: dict[str, Any], sink: 
     [
         ({"at": pa.array([0], pa.timestamp("us"))}, {}, "", "'at' (timestamp[us]) has no zone"),
         ({"at": pa.array([0], pa.timestamp("ns", "UTC"))}, {}, "", "finer than microseconds"),
-        ({}, {"filter_expression": "id > 1"}, "", "filter_expression is a condition in the language of Spark"),
+        ({}, {"filter_expression": "id > 1"}, "", "only Spark understands filter_expression"),
         ({}, {}, "day=1", "its folders are columns"),
     ],
 )

@@ -65,8 +65,8 @@ def test_a_transform_needs_a_table_on_a_local_disk_or_on_s3(lake: Lake) -> None:
     lake.sink_settings = {"table_uri": "memory://lanes/events"}
     (plan,) = tidegate.plan(lake.config)
     assert plan.lane == "dataframe"
-    assert "local disks and on S3 only" in plan.notes[0]
-    assert "local disks and on S3 only" in (lake.run().sources[0].error or "")
+    assert "only on local disks and on S3" in plan.notes[0]
+    assert "only on local disks and on S3" in (lake.run().sources[0].error or "")
 
 
 def test_a_session_gets_the_way_to_s3_only_where_spark_writes_a_table_there(lake: Lake) -> None:

@@ -113,7 +113,7 @@ def test_where_a_run_would_stop_the_ledger_can_still_be_read(lake: Lake) -> None
     lake.source_settings = {"source_uri": "moved/"}
     report = tidegate.files(lake.config, "events")
     assert files(report) == ALL[::-1]
-    assert "the source is not the one its position is about" in report.notes[0]
+    assert "the source is not the one of its position" in report.notes[0]
     with pytest.raises(TidegateError, match="source_uri"):
         tidegate.compact_ledger(lake.config, "events")
 

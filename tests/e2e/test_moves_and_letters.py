@@ -48,7 +48,7 @@ def test_the_move_answers_them_and_the_run_finds_the_lines_anew_once(lake: Lake)
     before = {letter.id for letter in found(lake)}
     move = down(lake)
     assert (move.applied, move.letters) == (True, 2)
-    assert "2 dead letters of these files are answered: the run reads them anew" in move.notes
+    assert "2 dead letters of these files are resolved: the run reads the files again" in move.notes
     assert letters(lake) == ALL[:1]
     assert tidegate.status(lake.config)[0].open_letters == 1
     assert lake.run().ok

@@ -215,7 +215,7 @@ def test_every_source_of_the_table_is_fenced_whichever_was_asked_for(tmp_path: P
 
 def test_less_than_a_day_needs_force(lake: Lake) -> None:
     left = leave_behind(table(lake), age=timedelta(hours=2))
-    with pytest.raises(TidegateError, match="younger than 24 hours are not removed") as caught:
+    with pytest.raises(TidegateError, match="does not remove orphans younger than 24 hours") as caught:
         reconcile(lake.config, clean=True, older_than=timedelta(hours=1))
     assert "--force" in caught.value.remedy
     assert left.exists()

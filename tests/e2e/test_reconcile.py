@@ -72,7 +72,7 @@ def test_a_source_that_never_ran_waits(tmp_path: Path) -> None:
     report = compare(lake.project)
     assert report.ok
     assert (report.sources[0].waiting.count, report.sources[0].version) == (1, 0)
-    assert report.tables[0].notes == ("there is no table yet; files below it are not looked at",)
+    assert report.tables[0].notes == ("there is no table yet, so no files below it were checked",)
 
 
 def test_a_missing_source_is_an_error_and_nothing_is_gone(lake: Lake) -> None:

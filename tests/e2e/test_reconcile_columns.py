@@ -53,7 +53,7 @@ def test_the_table_is_compared_and_the_rows_are_said_not_to_be(lake: ColumnLake)
     report = tidegate.reconcile(lake.config)
     (source,), (table,) = report.sources, report.tables
     assert (report.ok, source.compared, source.version, source.listed.count) == (True, False, 1, 0)
-    assert "its rows are not compared" in source.notes[0]
+    assert "does not compare its rows" in source.notes[0]
     assert (table.data_files, table.orphans.count) == (1, 0)
     orphan(lake)
     found = tidegate.reconcile(lake.config)
@@ -174,7 +174,7 @@ def test_a_continuous_run_looks_for_orphans_too(lake: ColumnLake) -> None:
 
 REFUSED: dict[str, Callable[[Path], object]] = {
     "follows columns; allowed here: a pipeline whose source is files": lambda config: tidegate.files(config, "orders"),
-    "runs over sources that are no files commit": tidegate.commit,
+    "only file sources can be staged": tidegate.commit,
     "has no partitions": lambda config: tidegate.reset_watermark(config, "orders", partition="a"),
 }
 
@@ -206,5 +206,5 @@ def test_tables_are_cared_for_and_folders_are_not(lake: ColumnLake, tmp_path: Pa
     lake.run()
     assert tidegate.optimize_table(lake.config, "orders").files_before == 2
     lake.assert_exactly_once()
-    with pytest.raises(TidegateError, match="not each of its values is one of string"):
+    with pytest.raises(TidegateError, match="which does not always fit string"):
         tidegate.widen_table(lake.config, "orders", column="id", to="string")

@@ -108,7 +108,7 @@ class TestAStateThatCannotBeRead:
         lose(lake, 3)
         checks = by_name(recover(lake.config, "events", accept=["previous", "doubles"]))
         assert checks["events/default"].verdict == "ok"
-        assert "went on from the state of position 2" in checks["events/default"].detail
+        assert "continued from the state of position 2" in checks["events/default"].detail
         assert "2a.ndjson" in checks["events/default doubles"].detail
         assert lake.run().ok
         assert lake.ids() == sorted([*lake.expected, *range(40, 60)])
@@ -121,7 +121,7 @@ class TestAStateThatCannotBeRead:
         clean_log(lake)
         error_of(lake)
         checks = by_name(recover(lake.config, "events"))
-        assert "misses nothing and doubles nothing" in checks["events/default"].remedy
+        assert "loses nothing and doubles nothing" in checks["events/default"].remedy
         (told, *_) = recover(lake.config, "events", accept=["previous"])
         assert told.verdict == "ok", told
         lake.arrive("date=2026-01-28/3.ndjson")
@@ -248,7 +248,7 @@ class TestOtherStops:
         lake.run()
         fixed = lake.root / STATE / "cold_start.json"
         fixed.write_bytes(b"{")
-        assert "cold_start.json, and plan anew" in error_of(lake)
+        assert "cold_start.json, and plan again" in error_of(lake)
         fixed.unlink()
         assert lake.run().ok
 

@@ -101,7 +101,7 @@ class TestWiden:
         lake.schema = {"fields": FIELDS}
         lake.arrive("d/2.ndjson")
         error = lake.run().sources[0].error or ""
-        for word in ("'id'", "int32", "int64", "`tidegate table widen`", "type widening", "DataFrame lane"):
+        for word in ("'id'", "int32", "int64", "`tidegate table widen`", "type widening", "Spark writes the table"):
             assert word in error
 
     @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ class TestWiden:
     @pytest.mark.parametrize(
         ("column", "to", "words"),
         [
-            ("id", "int32", "not each of its values is one of int32"),
-            ("event", "int64", "not each of its values is one of int64"),
+            ("id", "int32", "which does not always fit int32"),
+            ("event", "int64", "which does not always fit int64"),
             ("nothing", "int64", "there is no column 'nothing'"),
             ("event.x", "int64", "which has no fields"),
             ("id", "struct", "name the field inside"),
@@ -249,9 +249,9 @@ class TestNewColumns:
         good(lake)
         told = [event.text for event in lake.seen if isinstance(event, Notice)]
         new = "more (int64), u (struct), u.a (int64), j (string)"
-        assert f"new fields join the columns: {new}; null in the rows that are there" in told
+        assert f"the table gets new columns: {new}; they are null in its old rows" in told
         left = "fields that the schema does not declare were left out: empty (10), gone (10)"
-        assert f"{left}; no sampled record told their type" in told
+        assert f"{left}; no sampled record showed their type" in told
         lake.arrive("d/3.ndjson", u={"a": 2, "b": "x"}, j={"any": [1]}, gone="here", MORE=1)
         good(lake)
         rows = pa.table(table(lake).scan()).to_pylist()
@@ -356,7 +356,7 @@ class TestNewColumns:
         lake.arrive("d/2.ndjson", more=7, u={"a": 1})
         good(lake)
         told = [event.text for event in lake.seen if isinstance(event, Notice)]
-        assert any("were left out: more (10), u (10); schema_evolution: strict takes up no" in text for text in told)
+        assert any("were left out: more (10), u (10); schema_evolution: strict adds no" in text for text in told)
         lake.pipeline_settings = {}
         looked = tidegate.infer_schema(lake.config, "events")
         assert looked.new == ("more", "u", "u.a")
@@ -512,7 +512,7 @@ class TestLooking:
         assert not tidegate.diff_schema(lake.config, "events").ok
 
     def test_an_empty_source_has_nothing_to_say(self, tmp_path: Path) -> None:
-        with pytest.raises(SourceError, match="there is no file to look at"):
+        with pytest.raises(SourceError, match="there is no file to sample"):
             tidegate.infer_schema(Lake(tmp_path).config, "events")
 
 

@@ -236,7 +236,7 @@ def test_switching_between_set_and_watermark_stops_with_the_way_out(lake: Lake) 
     lake.source_settings = {"use_watermark": True}
     (report,) = lake.run().sources
     assert "tracked in another way" in (report.error or "")
-    assert "set use_watermark as it was" in (report.error or "")
+    assert "set use_watermark back" in (report.error or "")
     assert recover(lake.config, "events", accept=["identity"])[0].verdict == "fail"
     assert "set it to false again" in (status(lake.config)[0].error or "")
     lake.source_settings = {"use_watermark": False}

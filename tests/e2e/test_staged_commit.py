@@ -111,7 +111,7 @@ def test_a_missing_data_file_rejects_its_unit_and_its_records_are_read_again(eit
     assert table.units == 2
     (bad,) = table.rejected
     assert bad.path.endswith(f"{2:020d}{UNIT}")
-    assert "gone" in bad.reason
+    assert "disappeared" in bad.reason
     assert left(either) == []
     assert [name for name in rejected(either) if "reason" in name] == [f"events/default/{2:020d}.unit.reason.json"]
     assert [event.path for event in either.seen if isinstance(event, events.UnitRejected)] == [bad.path]

@@ -187,7 +187,7 @@ def test_plan_and_status_tell_what_is_pending_and_look_above_it(either: Lake) ->
     either.arrive("date=2026-01-28/hour=13/0.ndjson.gz")
     (planned,) = plan(either.config)
     assert (planned.pending_units, planned.plan.files, planned.plan.version) == (1, 1, 1)
-    assert "on top of staged units that wait for `tidegate commit`: 1" in planned.notes
+    assert "after the staged units that wait for `tidegate commit`: 1" in planned.notes
     (now,) = status(either.config)
     assert (now.pending_units, now.pending_files >= 1, now.backlog_files, now.version) == (1, True, 1, 0)
     assert now.pending_seconds is not None

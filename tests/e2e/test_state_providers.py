@@ -104,7 +104,7 @@ def test_the_position_does_not_come_from_the_provider(tmp_path: Path) -> None:
             PASSWORD,
             r"Broken: get_watermark\('orders/default'\) failed: ValueError: login with \*\*\*",
         ),
-        ("Broken", "a number", r"Broken: get_watermark\('orders/default'\) returned int.*return the text"),
+        ("Broken", "a number", r"Broken: get_watermark\('orders/default'\) returned int.*return the saved text"),
         ("HalfOne", None, r"HalfOne\(folder\) failed: TypeError.*correct state.options"),
         ("Nobody", None, "Nobody cannot be loaded.*install the module"),
         ("PASSWORD", None, "cannot be loaded"),
@@ -233,3 +233,13 @@ def test_work_units_hand_over_their_coverage_with_equal_units_together(tmp_path:
         lake.ran("03-06")
         assert [each["units"] for each in watermark(tmp_path, "responses/default")["coverage"]] == [["a", "b", "c"]]
         lake.assert_exactly_once()
+
+
+def test_a_folder_gets_the_copies_of_work_units_too(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with survey_lake(tmp_path, settings={"state": {"provider": "file", "url": str(state)}}) as lake:
+        lake.arrive("a", "01-05")
+        lake.run("03-05")
+    text = metadata_provider(str(state)).get_watermark("responses/default")
+    assert text is not None
+    assert json.loads(text)["kind"] == "unit"

@@ -96,7 +96,7 @@ def test_a_watermark_that_is_there_already_commits_nothing(lake: Lake) -> None:
     before = positions(lake)
     move = set_watermark(lake.config, "events", to=f"{HOUR}/4.ndjson")
     assert not move.applied
-    assert "the watermark is there already: nothing changes" in move.notes
+    assert "the watermark is already there: nothing changes" in move.notes
     assert positions(lake) == before
 
 
@@ -187,7 +187,7 @@ def test_a_beginning_that_is_fixed_before_there_is_a_table_is_fixed_once(tmp_pat
     lake.arrive(f"{HOUR}/0.ndjson")
     lake.arrive(f"{HOUR}/1.ndjson")
     assert set_watermark(lake.config, "events", to=f"{HOUR}/0.ndjson").applied
-    with pytest.raises(CommitLost, match="is fixed already"):
+    with pytest.raises(CommitLost, match="is already fixed"):
         set_watermark(lake.config, "events", to=f"{HOUR}/1.ndjson")
 
 
@@ -245,4 +245,4 @@ def test_at_a_terminal_the_consequences_are_shown_and_the_answer_counts(lake: La
     assert "nothing was changed" in shown
     code, shown = answered(lake, b"y\n")
     assert (code, positions(lake)) == (0, before + 1)
-    assert "committed: position 2" in shown
+    assert "committed as table version 1" in shown

@@ -56,7 +56,7 @@ def test_sources_of_one_table_never_replace_rows_of_each_other(lake: SurveyLake)
         {"data": [{"id": 1000, "at": at}] if asked.params["since"] <= at < asked.params["until"] else []}
     )
     both.arrive("a", "02-10", "02-20")
-    with pytest.raises(ConfigError, match="'_tidegate_unit' tells rows of work units of responses/one too"):
+    with pytest.raises(ConfigError, match="'_tidegate_unit' also marks the rows of responses/one"):
         load(both.config)
     both.second = {"unit_column": "other_unit"}
     for now in ("02-21", "02-22", "02-23"):
@@ -211,7 +211,7 @@ def test_columns_come_from_work_units_that_are_kept(
     ("name", "why"),
     [
         ("é".encode("latin-1"), "not UTF-8 at byte 47, send or write it as UTF-8"),
-        (b'", "n": NaN, "m": "', "NaN is not JSON, write null for a number that is none"),
+        (b'", "n": NaN, "m": "', "NaN is not JSON, write null for a missing number"),
     ],
     ids=["latin-1", "NaN"],
 )

@@ -98,7 +98,7 @@ def test_a_server_that_fails_again_and_again_is_left_alone(lake: SurveyLake) -> 
     report = lake.run("02-21").sources[0]
     assert len(report.failed_units) == 2
     assert dict(report.skipped)["breaker"] == 4
-    assert any("left for the next run" in each.text for each in lake.seen if isinstance(each, events.Notice))
+    assert any("left to the next run" in each.text for each in lake.seen if isinstance(each, events.Notice))
     lake.broken = set()
     assert lake.ran("02-21").work_units == 6
 
@@ -199,7 +199,7 @@ def test_status_shows_that_a_run_is_at_work_or_died(lake: SurveyLake) -> None:
     note = lake.root / "lake" / "responses" / "_tidegate" / "responses" / "default.at-work.json"
     assert not note.exists()
     note.write_bytes(Note("another", "2020-02-21T10:00:00Z", "another-machine 1 1").to_bytes())
-    assert "a run is at work since 2020-02-21T10:00:00Z" in status(lake.config)[0].notes
+    assert "a run has been at work since 2020-02-21T10:00:00Z" in status(lake.config)[0].notes
     os.utime(note, (0, 0))
     (told,) = [each for each in status(lake.config)[0].notes if "2020-02-21T10" in each]
     assert "gave no sign of life" in told
@@ -229,7 +229,7 @@ def test_a_run_at_another_time_reads_what_was_due_then(lake: SurveyLake) -> None
     assert report.sources[0].rows == 1
 
 
-@pytest.mark.parametrize(("mode", "told"), [("once", "yet to come"), ("continuous", "follows the clock")])
+@pytest.mark.parametrize(("mode", "told"), [("once", "in the future"), ("continuous", "follows the clock")])
 def test_a_run_is_not_at_a_moment_to_come_nor_forever_at_another(lake: SurveyLake, mode: Any, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         run(lake.config, mode=mode, now=datetime.now(UTC) + timedelta(days=1))
@@ -237,7 +237,7 @@ def test_a_run_is_not_at_a_moment_to_come_nor_forever_at_another(lake: SurveyLak
 
 
 def test_a_moment_without_a_zone_is_refused(lake: SurveyLake) -> None:
-    with pytest.raises(ConfigError, match="2020-01-01T00:00:00 has no zone"):
+    with pytest.raises(ConfigError, match="2020-01-01T00:00:00 has no time zone"):
         run(lake.config, now=datetime(2020, 1, 1))
     assert lake.asked() == []
 

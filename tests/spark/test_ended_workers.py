@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 FAILPOINTS = "sink.file.before=kill~killing,sink.file.before=crash~crashing,sink.file.before=exhaust%1~greedy"
 SCRIPT = Path(__file__).with_name("ended_workers.py")
-KILLED = "ended the worker (killed or gone without a word, most often for want of memory)"
+KILLED = "ended the worker (it was killed or vanished, most often for lack of memory)"
 CRASHED = "ended the worker (SIGSEGV, segmentation fault)"
 KILLING = "date=2026-01-28/hour=11/killing.ndjson"
 DEADLY = {

@@ -51,7 +51,7 @@ def test_a_table_that_only_spark_may_write_gets_every_row_once(spark: SparkSessi
     create(spark, lake, feature)
     (plan,) = tidegate.plan(lake.config)
     assert plan.lane == "dataframe"
-    assert "DataFrame lane" in plan.notes[0]
+    assert "Spark writes this table" in plan.notes[0]
     report = tidegate.run(lake.config, emit=lake.seen.append)
     assert (report.ok, report.sources[0].rows, report.sources[0].error) == (True, 5, None)
     again = tidegate.run(lake.config)

@@ -95,7 +95,7 @@ def test_rows_with_the_same_key_are_decided_or_refused(spark: SparkSession, tmp_
     table.load([(2, 4, 4, 1, "next")], columns)
     assert table.rows("`order.id`", "v") == [(1, "later by w"), (2, "next")]
     same = [(7, 1, 1, 1, "one"), (7, 1, 1, 1, "two")]
-    with pytest.raises(RowsRefused, match=r"key order\.id = 7, and nothing says.*sink\.tie_break.*equal in u, w, n"):
+    with pytest.raises(RowsRefused, match=r"key order\.id = 7, and nothing shows.*sink\.tie_break.*equal in u, w, n"):
         table.load(same, columns)
     with pytest.raises(SchemaMismatch, match="tie_break 'n' is not a column"):
         table.load([(1, 1, 1)], "`order.id` bigint, u bigint, w bigint")

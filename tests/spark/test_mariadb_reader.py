@@ -217,5 +217,5 @@ def test_each_cause_of_a_refusal_has_its_remedy(shop: Shop) -> None:
         shop.reader(shop.read("orders"), "id").greatest(bad)
     if shop.scheme == "mariadb":
         odd = shop.read(None, query="select cast('ffffffff-0000-0000-0000-000000000000' as uuid) as u")
-        with pytest.raises(SourceError, match=r"name: uuid.* read by a query that casts it"):
+        with pytest.raises(SourceError, match=r"name: uuid.* use a query that casts it"):
             shop.reader(odd).read(RowFilter())

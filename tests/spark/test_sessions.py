@@ -116,7 +116,7 @@ def test_a_spark_that_does_not_start_is_told_once(tmp_path: Path) -> None:
     assert done.stderr.splitlines() == [
         "starting Spark (local[*])",
         "error: Spark did not start (local[*]): no room for the heap",
-        f"remedy: correct that and run again; Spark's own log is {log}",
+        f"remedy: correct this and run again; Spark's own log is {log}",
     ]
     assert "more about it" in log.read_text()
 

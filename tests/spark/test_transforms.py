@@ -117,7 +117,7 @@ def test_python_functions_on_single_rows_and_on_batches_work(
         ("select id, date, id as ID from source", "twice"),
         ("select id, date, null as x from source", "no type"),
         ("select id, date, parse_json('1') as x from source", "variant"),
-        (f"select id, date, {'array(' * 33}id{')' * 33} as x from source", "33 levels inside each other"),
+        (f"select id, date, {'array(' * 33}id{')' * 33} as x from source", "33 nested levels"),
         ("select id from source", "partition column 'date'"),
         ("select id, date, raise_error('not today') as x from source", "not today"),
     ],

@@ -137,7 +137,7 @@ def test_a_data_file_that_is_gone_stops_the_commit_before_anything_is_written(la
     positions = lake.positions()
     change = lake.change(0, 1)
     lake.store.delete(change.data_files[0].path)
-    with pytest.raises(ObjectMissing, match="is gone before it was committed"):
+    with pytest.raises(ObjectMissing, match="disappeared before its commit"):
         positions.commit(positions.open(), change)
     assert positions.open().first_run
     assert list(lake.store.list("_tidegate")) == []
@@ -481,7 +481,7 @@ class TestColumns:
         opened = positions.commit(positions.open(), lake.change(0, 1))
         other = pa.schema([("id", pa.string()), ("source", pa.string())])
         change = lake.change(1, 1, schema=other)
-        with pytest.raises(SchemaMismatch, match="the rows of the table would go with its columns"):
+        with pytest.raises(SchemaMismatch, match="would remove the rows of the table together with its columns"):
             positions.commit(opened, change)
 
     def test_another_partitioning_is_refused(self, lake: Lake) -> None:
@@ -530,7 +530,7 @@ class TestAfterTheCommit:
         change = lake.change(0, 1, debts=({"kind": "letters", "path": "x"},))
         positions = lake.positions()
         assert positions.commit(positions.open(), change).unpaid
-        with pytest.raises(StateError, match="owes 'letters'"):
+        with pytest.raises(StateError, match="left the step 'letters'"):
             lake.positions().open()
         for _ in range(2):
             lake.positions(payers=payers).open()

@@ -202,7 +202,7 @@ class TestWhatIsDue:
         finally:
             failpoints.arm("")
         notices = [event.text for event in lake.events if isinstance(event, Notice)]
-        assert [text for text in notices if "position 608 are not gathered yet" in text]
+        assert [text for text in notices if "could not gather old documents below position 608" in text]
         assert list(blocks(lake.store, KEY)) == []
         while opened.version < 640:
             opened = positions.commit(opened, lake.change(0, 1))
@@ -220,14 +220,14 @@ class TestWhatIsDue:
 class TestAnOlderCopyOfTheTable:
     def test_a_block_above_the_newest_position_stops_compaction(self, lake: Lake, newest: Parent) -> None:
         compact(lake.store, KEY, newest)
-        with pytest.raises(StateError, match="does not fit the table: the newest position is 200"):
+        with pytest.raises(StateError, match="does not match the table: the newest position is 200"):
             compact(lake.store, KEY, Parent(200, "x", "y"))
 
     def test_the_documents_of_another_history_are_not_removed(self, lake: Lake, newest: Parent) -> None:
         compact(lake.store, KEY, newest)
         lake.store.put(KEY.document(200, "again"), b"{}")
         lake.store.put(KEY.won(200, "again"), b"{}")
-        with pytest.raises(StateError, match="again won position 200, and the block names another"):
+        with pytest.raises(StateError, match="again won position 200, but the block names another"):
             compact(lake.store, KEY, newest)
         assert attempts(lake, 200) == {"again"}
 

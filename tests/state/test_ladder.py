@@ -105,7 +105,7 @@ class TestOnePositionIsReadWhateverIsLeftOfIt:
         cleaned(filled)
         opened = filled.positions().open()
         assert (opened.version, opened.state, opened.from_log) == (3, {"next": 5}, False)
-        assert "were cleaned up: whether the table was restored in between cannot be seen" in opened.warnings[0]
+        assert "were cleaned up: so Tidegate cannot see whether the table was restored in between" in opened.warnings[0]
         ingest(filled, filled.positions(), 7)
         assert filled.ids() == list(range(7))
 
@@ -198,7 +198,7 @@ class TestAnEarlierPosition:
 
     def test_is_found_when_the_state_in_the_log_is_damaged(self, filled: Lake) -> None:
         damaged_mark(filled)
-        with pytest.raises(StateUnreadable, match="holds no readable state"):
+        with pytest.raises(StateUnreadable, match="has no readable state"):
             filled.positions().open()
         ladder = climbed(filled)
         assert ladder.rungs[0].found.endswith("the state in the log is damaged too")
@@ -317,7 +317,7 @@ class TestNewerState:
         lost_document(filled)
         entry = filled.path / "_delta_log" / f"{2:020d}.json"
         entry.write_text(entry.read_text().replace('\\"schema_version\\":1', '\\"schema_version\\":9'))
-        with pytest.raises(StateError, match="has schema_version 9, this Tidegate knows 1"):
+        with pytest.raises(StateError, match="has schema_version 9, but this Tidegate knows only 1"):
             filled.positions().open()
         with pytest.raises(StateError, match="has schema_version 9"):
             climbed(filled)
@@ -392,7 +392,7 @@ def test_a_large_state_is_damaged_when_it_does_not_unpack() -> None:
     tag = documents.new_tag(document, "h", {"next": "x" * 5000})
     assert tag.state() == {"next": "x" * 5000}
     broken = documents.CommitTag(tag.key, 1, "a", "h", IDENTITY, {"schema_version": 1, "state_zlib": "AAAA"})
-    with pytest.raises(documents.DamagedCommitTag, match="holds no readable state"):
+    with pytest.raises(documents.DamagedCommitTag, match="has no readable state"):
         broken.state()
 
 

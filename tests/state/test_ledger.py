@@ -156,7 +156,7 @@ class TestGaps:
         drop_note(lake, 1)
         lake.store.put(KEY.document(2, winner(lake, 2)), b"{}")
         found = list(entries(lake.store, KEY, newest=opened.parent))
-        assert found[0].gap == "2 attempts are there, and nothing tells which one won"
+        assert found[0].gap == "2 attempts are there, and nothing shows which one won"
         assert found[0].coverage == ()
 
     def test_a_document_that_was_changed_does_not_tell_the_winner_below_it(self, lake: Lake) -> None:
@@ -167,7 +167,7 @@ class TestGaps:
         path = KEY.document(2, winner(lake, 2))
         lake.store.put(path, lake.store.get(path).replace(won.encode(), lost.encode()))
         found = list(entries(lake.store, KEY, newest=opened.parent))
-        assert found[0].gap == "2 attempts are there, and nothing tells which one won"
+        assert found[0].gap == "2 attempts are there, and nothing shows which one won"
         assert found[1].gap == f"document {path} is damaged"
 
     def test_a_damaged_note_still_names_its_attempt(self, lake: Lake) -> None:

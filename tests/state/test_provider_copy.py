@@ -99,7 +99,7 @@ def test_a_store_out_of_order_delays_the_copy_and_loses_no_row(tmp_path: Path) -
     (tmp_path / "state.db").mkdir()
     done = commit(lake, provider, 1)
     assert done.unpaid
-    assert any(isinstance(event, Notice) and "left to do" in event.text for event in lake.events)
+    assert any(isinstance(event, Notice) and "a step after it failed" in event.text for event in lake.events)
     with pytest.raises(AccessDenied, match="unable to open"):
         store(lake, provider).open()
     (tmp_path / "state.db").rmdir()

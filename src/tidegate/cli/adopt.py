@@ -57,7 +57,7 @@ _STYLES = {"ok": Style.NORMAL, "warn": Style.WARN, "fail": Style.BAD}
 def adopt(invocation: Invocation, /, dry_run: bool, yes: bool, **given: Any) -> int:
     """Take over the position that Blizzard left in a table.
 
-    Shows what Blizzard read, and what it may have skipped or doubled. Then an empty commit writes the first position.
+    Shows what Blizzard read, and what it may have skipped or doubled. Then an empty commit takes it over.
     No row changes. Refuses while Blizzard is still running. Exits with 1 if a source could not be taken over.
     """
     confirm: Confirmation[Sequence[Adoption]] = Confirmation(
@@ -122,6 +122,6 @@ def _end(report: Adoption) -> Line:
     if report.error:
         return line(report.error, Style.BAD, "not taken over")
     if report.adopted:
-        text = f"taken over as position {report.version}, table version {report.table_version}; no row changed"
+        text = f"taken over in table version {report.table_version}; no row changed"
         return line(text, Style.GOOD)
     return line("nothing to do", Style.GOOD) if report.version else line("nothing written yet", Style.WARN)

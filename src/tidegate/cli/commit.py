@@ -29,7 +29,9 @@ FILES_SHOWN = 100
 )
 @target(pipeline="all")
 @click.option("--once", is_flag=True, help="Commit what waits now, then stop (the default).")
-@click.option("--continuous", is_flag=True, help="Look every staging.poll_interval_secs until Ctrl-C or SIGTERM.")
+@click.option(
+    "--continuous", is_flag=True, help="Keep committing, every staging.poll_interval_secs, until Ctrl-C or SIGTERM."
+)
 @click.option("--adopt", metavar="PREFIX", help="Instead: add Parquet files below PREFIX that the log does not name.")
 @confirm_options
 @with_json
@@ -51,7 +53,7 @@ def commit(
     mode = mode_of(once, continuous)
     if adopt is not None:
         if once or continuous:
-            raise click.UsageError("--adopt is done once: give it without --once and --continuous")
+            raise click.UsageError("--adopt works by itself: give it without --once and --continuous")
         if not {"", ".", ".."}.isdisjoint(adopt.strip("/").split("/")):
             raise click.UsageError(f"--adopt {adopt!r}: give a folder below the table, such as imported/2026")
         confirm = Confirmation(invocation, "Add these files to the table?", render_adoption, dry_run, yes)
@@ -59,7 +61,7 @@ def commit(
         invocation.give(adoption, render_adoption)
         return confirm.exit_code or int(any(file.refused for file in adoption.files))
     if dry_run:
-        raise click.UsageError("--dry-run belongs to --adopt; `tidegate status` shows what waits")
+        raise click.UsageError("--dry-run works only with --adopt; `tidegate status` shows what waits")
     stop = threading.Event()
     with invocation.emitter(result_follows=mode == "once") as emit:
         report = tidegate.commit(config, pipeline, mode=mode, emit=emit, stop=stop)
@@ -96,13 +98,13 @@ def _table(table: TableCommit) -> Iterator[Block]:
             )
             for each in table.sources
         )
-        yield tabulate(("~source", ">position", ">units", ">rows", ">waiting"), rows)
+        yield tabulate(("~source", ">commits", ">units", ">rows", ">waiting"), rows)
     yield from _notes(table)
 
 
 def _notes(table: TableCommit) -> Iterator[Line]:
     counted = (
-        (table.foreign, "file", "of foreign writers committed"),
+        (table.foreign, "file", "of other writers committed"),
         (table.duplicates, "meta", "dropped: another meta already names the same files"),
         (table.dropped, "unit", "dropped: already committed"),
         (table.unknown, "unit", "left alone: the source is not in the configuration"),

@@ -107,7 +107,7 @@ def _write(out: Path, text: str) -> None:
         with out.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ConfigError((f"{out}: already exists; allowed: another file, or remove it",)) from None
+        raise ConfigError((f"{out}: already exists; give another file, or remove it",)) from None
     except OSError as exc:
         raise ConfigError((f"{out}: cannot be written: {exc.strerror}",)) from None
 

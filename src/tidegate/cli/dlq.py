@@ -217,7 +217,7 @@ def render_answers(reports: Sequence[LettersReport], verb: str) -> Iterator[Bloc
             continue
         rows = f", {count(report.rows, 'row')} committed" if report.rows else ""
         new = f", {count(report.new_letters, 'new letter')}" if report.new_letters else ""
-        at = f" (position {report.position})" if report.position is not None else ""
+        at = f" as table version {report.table_version}" if report.table_version is not None else ""
         text = f"{name}: {report.answered:,} of {count(report.letters, 'letter')} {verb}{rows}{new}{at}"
         yield line(text, Style.WARN if report.still_bad else Style.GOOD)
         for letter, file, reason in report.still_bad[:_STILL_BAD_SHOWN]:

@@ -72,7 +72,7 @@ def _give(invocation: Invocation, checks: Sequence[Check]) -> int:
 def render_checks(checks: Sequence[Check]) -> Iterator[Block]:
     """All checks, then the remedies, then the sum."""
     rows = tuple((Cell(each.verdict, _STYLES[each.verdict]), each.name, each.detail) for each in checks)
-    yield tabulate(("verdict", "check", "=found"), rows)
+    yield tabulate(("verdict", "~check", "=found"), rows)
     ill = [each for each in checks if each.verdict != "ok"]
     if ill:
         yield Gap()

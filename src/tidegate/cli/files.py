@@ -15,7 +15,7 @@ from tidegate.cli.pages import Block, Cell, Gap, Page, Row, Style, Table, cell, 
 from tidegate.observe.wording import count, size
 from tidegate.reports.table import FileRange, FilesReport, IngestedFile, LedgerCompaction, LedgerExport, LedgerGap
 
-_COMMIT = ("~file", "?committed", "?>position", "?>table version", "?action")
+_COMMIT = ("~file", "?committed", "?>commit", "?>table version", "?action")
 _NUMBERS = ("?>records", ">rows", ">bad")
 
 
@@ -59,7 +59,7 @@ def files(
     Newest first, with the number of records, rows and dead letters. Does not start Spark or list the source.
     """
     if (target or compact) and (_narrows(query) or ranges or (target and compact)):
-        raise click.UsageError("--export and --compact are about the whole ledger: give neither with the others")
+        raise click.UsageError("--export and --compact work on the whole ledger: give them alone")
     if target is not None:
         invocation.give(tidegate.export_ledger(config, pipeline, source, to=target), _export)
     elif compact:
@@ -99,7 +99,7 @@ def _totals(report: FilesReport) -> str:
 
 
 def _gap(gap: LedgerGap) -> str:
-    span = f"position {gap.first}" if gap.first == gap.last else f"positions {gap.first} to {gap.last}"
+    span = f"commit {gap.first}" if gap.first == gap.last else f"commits {gap.first} to {gap.last}"
     return f"{source_name(gap)}: files of {span} unknown: {gap.reason}"
 
 

@@ -39,7 +39,7 @@ NOT_SAVED = "pipelines.yml"
     "--watermark", metavar="COLUMN", multiple=True, help="A column that grows: read only what is new. May be repeated."
 )
 @click.option(
-    "--merge-key", metavar="COLUMN", multiple=True, help="A column that tells rows apart: merge. May be repeated."
+    "--merge-key", metavar="COLUMN", multiple=True, help="A column that identifies a row: merge. May be repeated."
 )
 @click.option(
     "--partition-by", metavar="COLUMN", help="Partition the table: COLUMN, or COLUMN:date=%Y-%m-%d for times."
@@ -48,7 +48,7 @@ NOT_SAVED = "pipelines.yml"
     "--format",
     metavar="FORMAT",
     type=click.Choice([*Format, "delta", "iceberg"]),
-    help="What the files hold, if not known.",
+    help="The format of the files, if not recognised.",
 )
 @click.option(
     "--storage-option",

@@ -71,7 +71,13 @@ def _common_options(envvar: str | None) -> list[click.Option]:
             help="Log as text (default) or json, one object per line.",
         ),
         option("--debug", is_flag=True, callback=_keep("debug"), help="Show where errors came from, and Spark's log."),
-        option("-v", "--verbose", is_flag=True, callback=_keep("verbose"), help="Show how things are done, too."),
+        option(
+            "-v",
+            "--verbose",
+            is_flag=True,
+            callback=_keep("verbose"),
+            help="Show more details, also how things are done.",
+        ),
         option("--wide", is_flag=True, callback=_keep("wide"), help="Show tables whole, wider than the terminal."),
         option("--no-color", is_flag=True, callback=_no_colour, help="Use no colours (so does NO_COLOR)."),
         option(
@@ -235,5 +241,5 @@ def confirm_options(command: Decorated) -> Decorated:
 def mode_of(once: bool, continuous: bool) -> Mode:
     """The mode that ``--once`` and ``--continuous`` choose; at most one of them may be given."""
     if once and continuous:
-        raise click.UsageError("--once and --continuous exclude each other")
+        raise click.UsageError("--once and --continuous do not work together")
     return "continuous" if continuous else "once"

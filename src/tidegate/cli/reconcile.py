@@ -67,9 +67,9 @@ def reconcile(invocation: Invocation, /, ingest: bool, clean: bool, force: bool,
     if everything is in order or was repaired, else with 1.
     """
     if ingest and clean:
-        raise click.UsageError("--ingest and --clean exclude each other: do one after the other")
+        raise click.UsageError("--ingest and --clean do not work together: run one after the other")
     if force and not clean:
-        raise click.UsageError("--force is about --clean")
+        raise click.UsageError("--force works only with --clean")
     stop = threading.Event()
     with invocation.emitter(result_follows=True) as emit:
         report = tidegate.reconcile(ingest=ingest, clean=clean, force=force, emit=emit, stop=stop, **given)

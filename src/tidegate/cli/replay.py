@@ -154,11 +154,11 @@ def render_replay(report: ReplayReport) -> Iterator[Block]:
 def render_replay_end(report: ReplayReport) -> Page:
     """What came of it."""
     if not report.applied:
-        return (Gap(), line(f"nothing was changed; position {report.version}", Style.DIM))
+        return (Gap(), line("nothing was changed", Style.DIM))
     written = count(report.rows_written or 0, "row")
     text = (
         f"committed: {count(report.rows_removed, 'row')} replaced by {written} in {duration(report.seconds)}; "
-        f"position {report.version}, table version {report.table_version}"
+        f"table version {report.table_version}"
     )
     return (Gap(), line(text, Style.GOOD))
 

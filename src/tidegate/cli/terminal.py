@@ -168,6 +168,8 @@ def _last_cells(text: str, width: int) -> str:
 def _line(line: Line) -> RenderableType:
     if not line.label:
         return _text(line.text)
+    if cell_len(line.label) > READABLE:
+        return Text.assemble((f"{line.label}: ", _COLOURS[line.text.style] or "dim"), line.text.text, overflow="fold")
     grid = Grid.grid(padding=(0, 1, 0, 0))
     grid.add_column(no_wrap=True, style=_COLOURS[line.text.style] or "dim")
     grid.add_column(overflow="fold")

@@ -28,7 +28,6 @@ from tidegate.cli.pages import (
     more,
     notes,
     page,
-    position,
     sections,
     source_name,
     tabulate,
@@ -125,7 +124,7 @@ def set_watermark(
     """Set the watermark of a partition or of columns.
 
     Moved up, it skips files or rows: no run ever reads them. Moved down, the next run reads those above it again, and
-    their rows are in the table twice. Shows which files, asks, and commits the new position. No row changes.
+    their rows are in the table twice. Shows which files, asks, and commits the new watermark. No row changes.
     """
     path = None if values else _path(to, partition, name)
     confirm = Confirmation(invocation, "Move the watermark?", render_move, dry_run, yes)
@@ -165,10 +164,10 @@ def _path(to: str | None, partition: str | None, name: str | None) -> str:
 def reset_watermark(
     invocation: Invocation, /, partition: str | None, everything: bool, dry_run: bool, yes: bool, **given: Any
 ) -> int:
-    """Forget the position of a partition or a source.
+    """Forget what was read of a partition or a source.
 
     The next run reads all its files again. Rows that are in the table already are then in it twice. Shows which files,
-    asks, and commits the new position. No row changes.
+    asks, and commits the new watermark. No row changes.
     """
     if everything == (partition is not None):
         raise click.UsageError("give --partition DIR or --all")
@@ -196,11 +195,11 @@ def _state(view: WatermarkView) -> Iterator[Block]:
 def _state_facts(view: WatermarkView) -> Iterator[Fact]:
     yield "state", state_cell(view.state)
     if view.tracking in ("columns", "units"):
-        yield "position", position(view.version)
+        yield "commits", view.version or "none yet"
     else:
         is_set = view.tracking == "set"
         yield "last read" if is_set else "watermark", cell(view.value, Style.STRONG)
-        yield "position", position(view.version)
+        yield "commits", view.version or "none yet"
         if is_set:
             yield "remembered", count(view.remembered, "path")
         else:
@@ -275,11 +274,11 @@ def render_history(histories: Sequence[WatermarkHistory]) -> Page:
 def _positions(history: WatermarkHistory) -> Iterator[Block]:
     yield Heading(source_name(history))
     if history.positions:
-        titles = (">position", "committed", "?action", "?>files", ">rows", "?>table version", "~watermark")
-        footnote = "" if history.complete else "older positions omitted; --limit 0 shows all"
+        titles = (">commit", "committed", "?action", "?>files", ">rows", "?>table version", "~watermark")
+        footnote = "" if history.complete else "older commits omitted; --limit 0 shows all"
         yield tabulate(titles, map(_position_row, history.positions), footnote)
     else:
-        yield line("no position yet")
+        yield line("no commit yet")
     yield from (line(note, Style.WARN, "note") for note in history.notes)
 
 
@@ -323,9 +322,11 @@ def render_move(move: WatermarkMove) -> Iterator[Block]:
 def render_move_end(move: WatermarkMove | UnitsMove) -> Page:
     """What came of it."""
     if move.applied:
-        text = f"committed: position {move.version}, table version {move.table_version}; no row changed"
+        text = f"committed as table version {move.table_version}; no row changed"
+        if move.table_version < 0:
+            text = "saved: the first run begins there"
         return (Gap(), line(text, Style.GOOD))
-    return (Gap(), line(f"nothing was changed; position {move.version}", Style.DIM))
+    return (Gap(), line("nothing was changed", Style.DIM))
 
 
 def fates(*found: tuple[str, FileSet, Style]) -> Table:

@@ -209,8 +209,8 @@ class ReplayChecks:
         if others and self._replaces and not self.elsewhere:
             raise ConfigError(
                 (
-                    f"{self._name}: the table has rows of {', '.join(others)}, too, and a chunk would take their "
-                    "place; replay into another table",
+                    f"{self._name}: the table also has rows of {', '.join(others)}, which a chunk would "
+                    "replace; replay into another table",
                 )
             )
 
@@ -220,9 +220,7 @@ class ReplayChecks:
             self._check_overlap()
             return
         if self.elsewhere:
-            raise ConfigError(
-                (f"{self._name}: the rows go into another table, so the watermark is not moved; leave it out",)
-            )
+            raise ConfigError((f"{self._name}: the rows go into another table, so the watermark stays; leave it out",))
         check_past(self._name, self.bound.source, self.config, now)
         self._check_handover(self.config, skip_gap=self.skip_gap or self.asks_source)
         if self.bound.pipeline.sink.load.type is LoadType.APPEND:
@@ -280,9 +278,9 @@ class ReplayChecks:
         if others and self._replaces:
             named = ", ".join(sorted(map(str, others)))
             raise TableError(
-                f"{self._name}: a replay by {load} takes the place of all rows in its range, and {site.uri} also has "
-                f"those of {named}, which would be deleted",
-                "replay into another table (--into) and take the rows from there",
+                f"{self._name}: a replay by {load} replaces all rows in its range, and {site.uri} also has "
+                f"rows of {named}, which it would delete",
+                "replay into another table (--into) and copy the rows from there",
             )
 
     def check_source(self, reader: Reader) -> None:
@@ -313,7 +311,7 @@ class ReplayChecks:
                 raise WatermarkError(
                     f"{self._name}: the chunk that ends at {text_of(chunk.high)} ends between the watermarks of "
                     f"{', '.join(self._columns)}: a run after it would append its rows again",
-                    "use longer chunks, or none",
+                    "use longer chunks, or no chunks",
                 ) from error
 
     def _check_handover(self, config: ReplayConfig, *, skip_gap: bool) -> None:
@@ -339,11 +337,11 @@ class ReplayChecks:
     def notes(self) -> Iterator[str]:
         """What it means."""
         if self._replaces:
-            yield "the rows of each chunk take the place of those that the table has in its range"
+            yield "the rows of each chunk replace the table's rows in its range"
         if self.in_order:
             yield "chunks are loaded one after the other, and none after one that failed"
         if self.asks_source:
-            yield "nothing was read before: the source is asked first whether it has rows below the range"
+            yield "nothing was read before: the run first asks the source for rows below the range"
 
 
 _DECLARED = {"timestamp": "datetime", "date": "date"}
@@ -503,7 +501,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
                 for done in wait(reading, return_when=FIRST_COMPLETED).done:
                     self._settle(record, reading.pop(done), done)
         if self._stop.is_set():
-            raise RunStopped("stopped; the same replay goes on where it is now")
+            raise RunStopped("stopped; the same replay continues from here")
 
     def _goes_on(self, in_order: bool) -> bool:
         failed = any(each.fate == "failed" for each in self._fates.values())
@@ -580,7 +578,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
             if gathered.since is not None and record.has_production_moved(gathered.since):
                 raise _Outdated(
                     f"{'/'.join(self._names)}: production committed while the chunk was read, whose rows may be older",
-                    "replay it again, in shorter chunks or while production rests",
+                    "replay it again, in shorter chunks or while no production run is active",
                 )
 
         def change(opened: Position) -> Change:

@@ -91,7 +91,7 @@ def adopt_files(
     project = load(config)
     tables = {each.sink.table.uri for each in _staged_pipelines(project, pipeline)}
     if len(tables) > 1:
-        raise ConfigError((f"{project.origin}: it has {len(tables)} tables; name a pipeline of the one that is meant",))
+        raise ConfigError((f"{project.origin}: it has {len(tables)} tables; name a pipeline of the one you mean",))
     sources = tuple(each for each in bound_files(project, None, emit) if each.table_uri in tables)
     return FileAdopting(sources, emit).run(prefix, confirm)
 
@@ -103,7 +103,7 @@ def _staged_pipelines(project: ProjectSpec, pipeline: str | None) -> tuple[Pipel
     found = tuple(each for each in chosen if each.sink.table.uri in tables)
     if not found:
         named = ", ".join(each.name for each in chosen)
-        raise ConfigError((f"nothing can be staged by {named}: runs over sources that are no files commit",))
+        raise ConfigError((f"{named} stages nothing: only file sources can be staged",))
     return found
 
 
@@ -154,7 +154,9 @@ class FileAdopting:
         named = {*References(self._store).paths(), *staged_files(self._store)}
         new = [info for info in listed if info.path not in named]
         if len(new) > MAX_FILES:
-            raise TableError(f"{len(new)} files below {prefix!r}, at most {MAX_FILES} at once", "name a part of it")
+            raise TableError(
+                f"{len(new)} files below {prefix!r}, at most {MAX_FILES} at once", "name a folder below it"
+            )
         foreign, shown = ForeignFiles(), []
         with ThreadPoolExecutor(FOOTERS_AT_ONCE, "footer") as pool:
             for info, examined in zip(new, pool.map(lambda info: self._examine(info, columns), new), strict=True):
@@ -166,7 +168,7 @@ class FileAdopting:
         """The Parquet files below ``prefix`` that could be data."""
         for info in self._store.list(prefix, scope=Scope()):
             if "_delta_log/" in info.path and not info.path.startswith("_delta_log/"):
-                raise TableError(f"{info.path}: another table lies below {prefix!r}", "name a part without it")
+                raise TableError(f"{info.path}: another table lies below {prefix!r}", "name a folder without it")
             try:
                 check_path(info.path)
             except StateError:
@@ -175,7 +177,7 @@ class FileAdopting:
 
     def _examine(self, info: ObjectInfo, columns: TableColumns) -> ParquetFooter | StateError:
         if is_ours(info.path):
-            return StateError("Tidegate wrote it and did not commit it: its records are read again", "")
+            return StateError("Tidegate wrote it and did not commit it: a run reads its records again", "")
         given = path_values(info.path)
         values = {key: given[key] for key in columns.partition_columns if key in given}
         try:
@@ -202,9 +204,7 @@ class FileAdopting:
         heads = {path: self._store.head(path) for path in now}
         different = now != accepted or any((heads[path].size, heads[path].etag) != now[path] for path in now)
         if different:
-            raise ObjectChanged(
-                f"the files below {told.prefix!r} are not those that were shown any more", "look at them again"
-            )
+            raise ObjectChanged(f"the files below {told.prefix!r} changed since they were shown", "look at them again")
 
     def _add(self, opened: Position, columns: TableColumns, found: _ForeignFound) -> FileAdoption:
         files = found.foreign.data_files

@@ -34,7 +34,10 @@ from tidegate.sink.task import Reread, reread
 
 TRIES_AGAINST_OTHERS = 20
 MANY_FILES = 10**9
-_MIXED = "so going on would mix two contents; `tidegate replay` replaces its rows, `tidegate dlq discard` leaves it"
+_MIXED = (
+    "so a retry would mix old and new content; `tidegate replay` replaces its rows, `tidegate dlq discard` drops the "
+    "letter"
+)
 
 
 def list_letters(
@@ -196,7 +199,7 @@ def _reread_files(bound: FileSource, task: ReadTask, letters: Sequence[Letter], 
             now = bound.tracker.store.head(path)
             problem = _against(own, SourceFile(path, now.size, now.etag))
         except ObjectMissing:
-            problem = "the file is not there any more"
+            problem = "the file is gone"
         if problem:
             found.bad.extend((letter, problem) for letter in own)
         else:

@@ -236,7 +236,7 @@ class Demo:
             )
             for each in self._status(self._config)
         )
-        columns = ("source", "state", "position", "backlog", "open partitions")
+        columns = ("source", "state", "commits", "backlog", "open partitions")
         self._tell(DemoStep("Status", "", f"tidegate status {self._config}", columns, rows))
 
     def _prove(self) -> bool:

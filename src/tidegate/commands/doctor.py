@@ -67,7 +67,7 @@ def _json_reader() -> Check:
         "json reader",
         "warn",
         describe_reader(),
-        "with Rust, `pip install ./native` in a clone builds it",
+        "with Rust installed, `pip install ./native` in a clone builds it",
     )
 
 
@@ -87,7 +87,7 @@ def _jars() -> Check:
     return Check(
         "delta jars",
         "ok",
-        "not fetched; ingesting files needs none",
+        "not fetched; files need none",
         "`tidegate setup` fetches them, for tables and sources that only Spark can write or read",
     )
 
@@ -100,7 +100,7 @@ def _table(bound: TrackedSource) -> list[Check]:
         state = bound.state_of(opened)
         at = f"at version {opened.table_version}" if opened.table_version >= 0 else "not made yet"
         stored = bound.tracker.stored(state)
-        yield Check(name, "ok", f"{bound.table_uri} {at}; this source is at position {opened.version}{stored}")
+        yield Check(name, "ok", f"{bound.table_uri} {at}; {count(opened.version, 'commit')} of this source{stored}")
         for warning in opened.warnings:
             yield Check(name, "warn", warning)
         yield from bound.tracker.table_checks(bound, name, opened, state)

@@ -207,7 +207,7 @@ def newest_position(bound: TrackedSource) -> tuple[Parent | None, tuple[str, ...
     try:
         return bound.positions.open(read_only=True).parent, ()
     except (StateError, TableError) as error:
-        return None, (f"{bound.key}: the newest position may be missing, since the table cannot be opened: {error}",)
+        return None, (f"{bound.key}: the newest position may be missing, because the table cannot be opened: {error}",)
 
 
 def _entries(bound: FileSource, wanted: FilesQuery, newest: Parent | None) -> Iterator[LedgerEntry]:

@@ -155,7 +155,7 @@ def draft_pipeline(source: str, table: str, options: IngestOptions, base: Path) 
         (options.records, "--records", "an API"),
     ):
         if given:
-            raise ConfigError((f"{option} is for {where}, and {source} is a place of files; leave it out",))
+            raise ConfigError((f"{option} is for {where}, but {source} has files; leave it out",))
     return _draft_place(source, table, options, base)
 
 
@@ -164,7 +164,7 @@ def _draft_place(source: str, table: str, options: IngestOptions, base: Path) ->
     uri = absolute(source, Path.cwd())
     store = open_store(Location(uri, Options(options.storage_options)))
     if not store.exists():
-        raise ConfigError((f"{source}: there is no such place; give a folder, a bucket or the address of a server",))
+        raise ConfigError((f"{source}: does not exist; give a folder, a bucket or the address of a server",))
     written = {"source_uri": _as_seen_from(source, base), **options.of(source)}
     kind = options.format if options.format in TABLE_FORMATS else _table_format(store)
     if kind is not None and options.format in (None, kind):
@@ -175,7 +175,7 @@ def _draft_place(source: str, table: str, options: IngestOptions, base: Path) ->
     format, told = _format_of(files, store, options.format, source)
     if options.watermark or options.merge_keys:
         if format not in SCANS:
-            raise ConfigError((f"{format} files are followed by their names; leave out --watermark and --merge-key",))
+            raise ConfigError((f"{format} files have no watermark columns; leave out --watermark and --merge-key",))
         lines = {"lines": False} if format is Format.JSON else {}
         read = {"type": SCANS[format], **written, **lines, **_followed(options)}
         return PipelineDraft(read, (("source", f"files at {source}"), ("format", told), *_words(options)))
@@ -203,10 +203,10 @@ def _format_of(files: Sequence[ObjectInfo], store: ObjectStore, given: str | Non
     formats = {format_of(ending) for ending in endings}
     shown = ", ".join(f"{number:,} in {ending or 'nothing'}" for ending, number in endings.most_common(5))
     if not files:
-        raise ConfigError((f"{source}: no file is there yet; name the format with --format: {', '.join(FORMATS)}",))
+        raise ConfigError((f"{source}: there is no file yet; name the format with --format: {', '.join(FORMATS)}",))
     (format, *others) = sorted(formats, key=lambda each: (each is None, str(each)))
     if format is None or others:
-        what = "more than one format" if format else "no format that is known"
+        what = "more than one format" if format else "no known format"
         raise ConfigError(
             (f"{source}: file names end in {what} ({shown}); name the format with --format: {', '.join(FORMATS)}",)
         )
@@ -267,7 +267,7 @@ def _database_draft(
 
 def _draft_api(source: str, options: IngestOptions) -> PipelineDraft:
     if options.table or options.format:
-        raise ConfigError(("--table and --format mean nothing for an API; leave them out",))
+        raise ConfigError(("--table and --format have no effect with an API; leave them out",))
     parts = urlsplit(source)
     connection: dict[str, Any] = {"type": "http", "url": f"{parts.scheme}://{_host(parts)}"}
     host = _variable(parts.hostname or "api")
@@ -309,12 +309,18 @@ def _words(options: IngestOptions) -> Iterable[tuple[str, str]]:
     if options.watermark:
         yield "follows", f"the greatest value of {', '.join(options.watermark)}"
     else:
-        yield "follows", "nothing: each run reads everything; --watermark names a column that grows"
+        yield (
+            "follows",
+            "nothing: each run reads everything; to read only new rows, name a column that grows with --watermark",
+        )
     match _load_type(options):
         case "merge_upsert":
             yield "loads", f"rows with equal {', '.join(options.merge_keys)} replace each other (merge_upsert)"
         case "append":
-            yield "loads", "new rows are added (append); --merge-key names the columns of rows that are corrected"
+            yield (
+                "loads",
+                "new rows are added (append); to replace corrected rows, name their key columns with --merge-key",
+            )
         case _:
             yield "loads", "each run replaces the table (overwrite)"
 

@@ -105,12 +105,10 @@ def _jar_steps(package: str, ask: Callable[[str], bool], tell: Callable[[str], N
 def _class_steps(ask: Callable[[str], bool], tell: Callable[[str], None]) -> Iterator[Check]:
     """Nothing depends on the archive, so that it is never missing; sessions start sooner with it."""
     if not archive_options(find_java(), spark_home()):
-        if not ask("Make an archive of Spark's classes (140 MB), so that Spark starts sooner?"):
-            yield Check(
-                "classes", "warn", "no archive of Spark's classes", "Spark starts without one, and takes longer"
-            )
+        if not ask("Make an archive of Spark's classes (140 MB), so that Spark starts faster?"):
+            yield Check("classes", "warn", "no archive of Spark's classes", "Spark starts without it, but more slowly")
             return
-        tell("making an archive of Spark's classes, with which it starts sooner; this takes a minute or more")
+        tell("making an archive of Spark's classes, so that it starts faster; this takes a minute or more")
     try:
         path = make_archive()
     except TidegateError as error:

@@ -81,7 +81,9 @@ def _accept(source: TrackedSource, choices: frozenset[Acceptance]) -> Check:
     try:
         opened = source.positions.open(_stops(choices))
         if opened.state is None:
-            return Check(name, "fail", "there is no recorded state to go on from", "see the message of `tidegate run`")
+            return Check(
+                name, "fail", "there is no recorded state to continue from", "see the message of `tidegate run`"
+            )
         state = source.state_of(opened)
         if Acceptance.SET in choices:
             state = tracker.rebuild(state, finished_files(source.positions.site, opened))
@@ -171,13 +173,16 @@ class _Unreadable:
 
     def _from_mirror(self, ladder: Ladder, winner: Winner) -> tuple[Check, ...]:
         opened, after = self._go_on(ladder, winner, dict(winner.state))
-        return (Check(self._name, "ok", f"went on from the mirror: {_outcome(opened, after)}"), *self._warnings(opened))
+        return (
+            Check(self._name, "ok", f"continued from the mirror: {_outcome(opened, after)}"),
+            *self._warnings(opened),
+        )
 
     def _from_earlier(self, ladder: Ladder, rebuilt: _Rebuilt) -> tuple[Check, ...]:
         doubles = self._could_double(rebuilt)
         state = self._source.tracker.encode(rebuilt.state)
         opened, after = self._go_on(ladder, rebuilt.winner, state)
-        gone_on = Check(self._name, "ok", f"went on from {self._basis(rebuilt)}: {_outcome(opened, after)}")
+        gone_on = Check(self._name, "ok", f"continued from {self._basis(rebuilt)}: {_outcome(opened, after)}")
         return (gone_on, *doubles, *self._warnings(opened))
 
     def _go_on(self, ladder: Ladder, winner: Winner, state: Mapping[str, object]) -> tuple[Position, Position]:
@@ -198,19 +203,17 @@ class _Unreadable:
     def _way_on(self, ladder: Ladder, rebuilt: _Rebuilt | None) -> str:
         ways = ["put the documents back from a backup"]
         if ladder.mirror is not None:
-            ways.append(
-                "`--accept mirror` goes on from the state that the mirror shows, which is that of this position"
-            )
+            ways.append("`--accept mirror` continues from the state in the mirror, which is that of this position")
         if rebuilt is None:
             ways.append("no earlier state is left either: write into a new table_uri")
         elif not rebuilt.unknown:
             basis = self._basis(rebuilt)
-            ways.append(f"`--accept previous` goes on from {basis}, which misses nothing and doubles nothing")
+            ways.append(f"`--accept previous` continues from {basis}; it loses nothing and doubles nothing")
         else:
             more = " --accept doubles" if self._doubles else ""
-            then = "its rows are then in the table twice" if self._doubles else "its rows are replaced by themselves"
-            since = f"what {_positions(rebuilt.unknown)} read is read again, and {then}"
-            ways.append(f"`--accept previous{more}` goes on from {self._basis(rebuilt)}; {since}")
+            then = "its rows will be in the table twice" if self._doubles else "its rows replace themselves"
+            since = f"the next run reads again what {_positions(rebuilt.unknown)} read, and {then}"
+            ways.append(f"`--accept previous{more}` continues from {self._basis(rebuilt)}; {since}")
         return "; or ".join(ways)
 
     def _basis(self, rebuilt: _Rebuilt) -> str:

@@ -163,7 +163,7 @@ class ReplaySelection:
         """What somebody should know before it is done."""
         yield from map(str, self.left_out)
         if self.blank:
-            yield f"without a row in the table now: {count(self.blank, 'file')}; their rows are only added"
+            yield f"without a row in the table: {count(self.blank, 'file')}; their rows are only added"
         if self.due:
             yield f"not finished yet: {count(len(self.due), 'file')}, left to the next run"
         if self.unseen:
@@ -205,8 +205,8 @@ def check_rows_are_told_apart(bound: FileSource, opened: Position, others: Seque
         if f"{uri}/".startswith(base) or base.startswith(f"{uri}/"):
             raise TidegateError(
                 f"{bound.key}: another source reads {uri} into the same table, and shares files with "
-                f"{bound.source.location.uri}; whose rows are whose cannot be told",
-                "give the sources locations, or tables, of their own",
+                f"{bound.source.location.uri}; so Tidegate cannot tell whose rows are whose",
+                "give each source its own location, or its own table",
             )
 
 
@@ -315,7 +315,7 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         )
         if not (choice.files or choice.due or choice.missing or choice.unseen):
             raise TidegateError(
-                f"{self._bound.key}: there is no file that is meant by {self._selection}",
+                f"{self._bound.key}: no file matches {self._selection}",
                 "paths begin below source_uri, and * stays inside one level: **/*.gz crosses them",
             )
         self.is_needed = not choice.is_empty

@@ -50,14 +50,14 @@ def run(
 def _check_moment(now: datetime | None, mode: Mode) -> None:
     """Refuse a moment to come: what arrives until then would count as read."""
     if now is not None and mode == "continuous":
-        raise ConfigError(("a continuous run follows the clock; allowed: a single run at another time",))
+        raise ConfigError(("a continuous run follows the clock; give only a single run another time",))
     if now is not None and now.tzinfo is None:
-        raise ConfigError((f"the moment of a run {now.isoformat()} has no zone; allowed: an aware datetime",))
+        raise ConfigError((f"the moment of a run {now.isoformat()} has no time zone; give an aware datetime",))
     if now is not None and now > datetime.now(UTC):
         problem = (
-            f"a run cannot be at {now.isoformat()}, which is yet to come: what arrives until then would count as read"
+            f"a run cannot be at {now.isoformat()}, which is in the future: what arrives until then would count as read"
         )
-        raise ConfigError((f"{problem}; allowed: a moment in the past (`tidegate plan --at` takes any)",))
+        raise ConfigError((f"{problem}; give a time in the past (`tidegate plan --at` takes any)",))
 
 
 def _watch(

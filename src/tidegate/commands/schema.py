@@ -52,7 +52,7 @@ from tidegate.schema.types import arrow_schema, paths_of
 from tidegate.specs.project import Evolution, FieldSpec
 
 EFFECTS = {
-    Kind.NEW: "added to the table, null in the rows that are there",
+    Kind.NEW: "added to the table, null in its old rows",
     Kind.MISSING: "null in new rows",
     Kind.NARROWER_FILE: "written with the table's type",
 }
@@ -125,7 +125,7 @@ def _look(bound: FileSource, lines: int) -> tuple[Inference, int]:
     listing = discover_files(bound, bound.tracker.decode(None), datetime.now(UTC), limit=FILES_PER_PLAN)
     files = [FileSlice(file.path, file.size, file.etag) for file in listing.files]
     if not files:
-        raise SourceError(f"{bound.key}: there is no file to look at", "wait for data, or check source_uri and pattern")
+        raise SourceError(f"{bound.key}: there is no file to sample", "wait for data, or check source_uri and pattern")
     chosen = spread(files)
     return sample_files(bound, chosen, lines), len(chosen)
 
@@ -247,7 +247,10 @@ def _notes(bound: FileSource, remembered: Inference | None) -> Iterator[str]:
         if remembered is not None:
             yield "schema.fields are declared: the remembered schema is not used"
     elif remembered is None:
-        yield "nothing is declared or remembered: the next run goes by the table, or by a sample of its files"
+        yield (
+            "nothing is declared or remembered: the next run takes the columns of the table, or infers them from a "
+            "sample"
+        )
 
 
 def diff_schema(config: Config, pipeline: str) -> SchemaDiff:
@@ -268,7 +271,7 @@ def compare_columns(bound: FileSource) -> SchemaDiff:
     notes: tuple[str, ...] = ()
     changes: tuple[SchemaChange, ...] = ()
     if fields is None:
-        notes = ("nothing is known about the columns yet: the next run looks at its files (`tidegate schema infer`)",)
+        notes = ("the columns are not known yet: the next run infers them (`tidegate schema infer`)",)
     elif table is None:
         notes = ("there is no table yet: the next run creates it",)
         whole, _ = whole_columns(pipeline, fields)
@@ -357,7 +360,7 @@ def _replacement(bound: FileSource, snapshot: Snapshot, columns: pa.Schema, keys
     version = snapshot.facts.version
     notes = (
         f"the rows stay readable as version {version} of the table until VACUUM removes their files",
-        "files that were read are not read again by themselves: `tidegate watermark reset --all` does that",
+        "the next run does not read old files again; `tidegate watermark reset --all` makes it do so",
     )
     return rewrite_report(
         bound, snapshot, "schema replace", changes, notes if changes else ("the columns are the same",)

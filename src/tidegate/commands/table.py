@@ -28,8 +28,8 @@ from tidegate.storage.local import alone
 
 TRIES = 20
 
-_FEED = "every row is removed and added again: readers of a change data feed or of a stream over the table see that"
-_SLOW = "a commit of somebody else in between costs another attempt: stop the pipelines of a large table meanwhile"
+_FEED = "every row is removed and added again: readers of a change data feed or of a stream over the table see this"
+_SLOW = "every commit in between costs another attempt: stop the pipelines of a large table meanwhile"
 
 
 def optimize_table(
@@ -82,7 +82,7 @@ def widen_table(
 
 def _type(name: str) -> pa.DataType:
     if name in CONTAINERS:
-        raise ConfigError((f"{name!r} cannot be widened to; name the field inside: --column user.age",))
+        raise ConfigError((f"no column can be widened to {name!r}; name the field inside: --column user.age",))
     if name not in SCALARS and decimal_of(name) is None:
         raise ConfigError((f"{name!r} is not a type; allowed: {', '.join(SCALARS)}, decimal(p,s)",))
     return scalar_type(name)
@@ -139,7 +139,7 @@ class _Widening:
                 problem = error
         raise StorageUnavailable(
             f"table {self._uri} could not be rewritten in {TRIES} attempts (last problem: {problem})",
-            "nothing was changed: stop whoever commits to it, and try again",
+            "nothing was changed: stop other writers, and try again",
         ) from problem
 
     def _rewrite(self, snapshot: Snapshot, target: pa.Schema) -> None:

@@ -102,9 +102,7 @@ def check_known(bound: UnitBound, looked: UnitLook, units: Collection[str]) -> N
     for unit in units:
         if unit not in known:
             hint = nearest(unit, list(known)) if len(known) < _COMPARED else ""
-            raise TidegateError(
-                f"{bound.key}: there is no unit {unit!r}", hint or "`tidegate units list` shows those that there are"
-            )
+            raise TidegateError(f"{bound.key}: there is no unit {unit!r}", hint or "`tidegate units list` shows all")
 
 
 _COMPARED = 10_000
@@ -306,8 +304,8 @@ def _choose(bound: UnitBound, state: UnitState, units: Collection[str], partitio
     for unit in units:
         if unit not in known:
             raise TidegateError(
-                f"{bound.key}: nothing is recorded of a unit {unit!r}",
-                nearest(unit, list(known)) or "`tidegate units list` shows those that there are",
+                f"{bound.key}: nothing is recorded for a unit {unit!r}",
+                nearest(unit, list(known)) or "`tidegate units list` shows all",
             )
     one = None
     if partition is not None:
@@ -357,13 +355,13 @@ def _remarks(
     bound: UnitBound, before: UnitState, after: UnitState, touched: Collection[str], action: str
 ) -> Iterator[str]:
     if not touched:
-        yield "nothing changes: there is nothing of these work units to forget"
+        yield "nothing changes: nothing is recorded for these work units"
         return
     if action == "units reset":
         how = "by their keys" if bound.source.replace is Replace.MERGE_KEYS else "and only those"
-        yield f"what was read of them is read again; until then their rows stay, then they are replaced, {how}"
+        yield f"the next run reads them again; until then their rows stay, then it replaces them, {how}"
         kept = sum(1 for unit in touched if unit in after.retired)
         if kept:
-            yield f"{count(kept, 'unit')} stay retired: `tidegate units retry` brings them back"
+            yield f"{count(kept, 'unit')} stay retired; `tidegate units retry` brings them back"
     else:
-        yield "the next run tries them again; what was read of them stays as it is"
+        yield "the next run tries them again; rows that were read stay"

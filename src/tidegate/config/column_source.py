@@ -35,9 +35,9 @@ from tidegate.specs.project import SinkSpec
 
 _TIME = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?)?")
 OWN_KEYS = ("watermark_operator", "watermark_filter", "watermark_window")
-"""Keys that put code of the user's own in the place of a part of the read."""
+"""Keys that replace a part of the read by the user's own code."""
 NEEDS_COLUMNS = ("watermark_mode", "safety_lag", "future_tolerance", "null_watermark", "backward", *OWN_KEYS)
-"""Keys of a source that mean something only with ``watermark_columns``."""
+"""Keys of a source that have an effect only with ``watermark_columns``."""
 COLUMN_KEYS = (
     ("watermark_columns", "filter_expression", "source_timezone", "poll_interval_secs"),
     (*NEEDS_COLUMNS, "timezone"),
@@ -76,14 +76,14 @@ Operator = Annotated[str, BeforeValidator(operator)]
 class BackwardModel(Model):
     """How far below the stored watermark a read begins again."""
 
-    days: v.CountOrNone | None = entry("Days below it.", None)
-    hours: v.CountOrNone | None = entry("Hours below it.", None)
-    months: v.CountOrNone | None = entry("Months below it.", None)
-    years: v.CountOrNone | None = entry("Years below it.", None)
+    days: v.CountOrNone | None = entry("Days below the watermark.", None)
+    hours: v.CountOrNone | None = entry("Hours below the watermark.", None)
+    months: v.CountOrNone | None = entry("Months below the watermark.", None)
+    years: v.CountOrNone | None = entry("Years below the watermark.", None)
     closing_day: v.Whole | None = entry(
-        "The previous month stays open up to and including this day.", None, ge=1, le=31
+        "Up to and including this day of the month, the previous month is read again.", None, ge=1, le=31
     )
-    value: v.Number | None = entry("So much below it, for numbers.", None)
+    value: v.Number | None = entry("Amount below the watermark, for numbers.", None)
 
 
 class LookBackModel(Model):
@@ -96,7 +96,7 @@ class LookBackModel(Model):
     backward_years: v.CountOrNone | None = entry("Short for backward.years.", None)
     backward_closing_day: v.Whole | None = entry("Short for backward.closing_day.", None, ge=1, le=31)
     backward_value: v.Number | None = entry("Short for backward.value.", None)
-    timezone: v.Zone | None = entry("Where months begin, for closing_day; UTC when unset.", None)
+    timezone: v.Zone | None = entry("The time zone of closing_day; unset: UTC.", None)
 
     def backward_keys(self) -> dict[str, object]:
         """The look-back keys that the block sets."""
@@ -114,21 +114,19 @@ class WatermarkParamModel(Model):
         "watermark_param_format": "format",
         "watermark_split": "split",
     }
-    watermark_param_mapping: v.Names = entry("Watermark column to the parameter that takes its lower bound.", dict)
-    watermark_to_param: v.Text | None = entry("The parameter that takes the upper bound.", None)
+    watermark_param_mapping: v.Names = entry("Maps a watermark column to the parameter for its lower bound.", dict)
+    watermark_to_param: v.Text | None = entry("The parameter for the upper bound.", None)
     watermark_param_location: Literal["params", "body"] = entry(
-        "Whether the bounds go into the address or into the body.", "params"
+        "Whether the bounds go into the query string or into the body.", "params"
     )
     watermark_param_format: v.ParamFormatText = entry(
         "How bounds are written: iso, date, timestamp, timestamp_ms, datetime, datetime_ms, or strftime.", "iso"
     )
-    watermark_split: v.Whole = entry(
-        "Requests beside each other that share the range between the bounds.", 1, ge=1, le=10_000
-    )
+    watermark_split: v.Whole = entry("Parallel requests that split the range between the bounds.", 1, ge=1, le=10_000)
 
 
 class ConfigureModel(LookBackModel, WatermarkParamModel):
-    """Another place for the keys of look-back and of bounds in requests."""
+    """Another place for look-back keys and for the bounds of requests."""
 
 
 class ColumnSourceModel(LookBackModel):
@@ -138,36 +136,36 @@ class ColumnSourceModel(LookBackModel):
     reads: ClassVar[type[Read]]
     step: ClassVar[str] = "<column source>"
     watermark_columns: v.Columns = entry(
-        "The columns whose greatest values tell what is new; none: everything is read each time.", ()
+        "The columns whose greatest values mark what is new; unset: every run reads everything.", ()
     )
     watermark_mode: WatermarkMode = entry(
-        "any: a row is new if one column is; tuple: the columns are one cursor, the first counts most.",
+        "any: a row is new if one column is; tuple: the columns form one cursor, most significant first.",
         WatermarkMode.ANY,
     )
     filter_expression: v.Text | None = entry(
-        "A condition in the language of the source; other rows are not read.", None
+        "A condition in the query language of the source; only matching rows are read.", None
     )
-    safety_lag: Lag = entry("Times younger than this are left for a later run: PT5M.", None)
+    safety_lag: Lag = entry("Leaves rows younger than this to a later run, such as PT5M.", None)
     future_tolerance: Lag = entry(
-        "Times further ahead than this wait until they have come; none: every time is taken as it is.",
+        "Rows further in the future than this wait until their time has come; none: no row waits.",
         timedelta(days=1),
     )
     null_watermark: NullWatermark = entry(
         "Rows with null in every watermark column: left out and counted, read, or an error.", NullWatermark.EXCLUDE
     )
     watermark_operator: Operator = entry(
-        "How rows stand to the watermark: > above it, >= also at it, or module:function that says which.", ">"
+        "Which rows are new: > above the watermark, >= also at it, or a module:function that decides.", ">"
     )
     watermark_filter: v.Function | None = entry(
-        "module:function that chooses rows in the place of the comparison with the watermark.", None
+        "module:function that selects rows instead of the comparison with the watermark.", None
     )
     watermark_window: v.Function | None = entry(
-        "module:function that says which window of the table is replaced, inside what was read.", None
+        "module:function that chooses the window of the table to replace, within what was read.", None
     )
-    source_timezone: v.Zone = entry("Where times without a zone belong.", "UTC")
+    source_timezone: v.Zone = entry("The time zone of times that have none.", "UTC")
     poll_interval_secs: v.Count = entry("Seconds between polls of a continuous run.", 60)
     configure: ConfigureModel = section(
-        ConfigureModel, "Another place for the keys of look-back and of bounds in requests."
+        ConfigureModel, "Another place for look-back keys and for the bounds of requests."
     )
 
     def source(self, name: str, context: Context, sink: SinkSpec) -> ColumnSource:
@@ -216,14 +214,14 @@ class TableSourceModel(ColumnSourceModel):
     }
     reads: ClassVar = TableRead
     step: ClassVar[str] = "<table source>"
-    type: TableFormat = entry("What the table or the files are.")
-    source_uri: v.Address = entry("Where the table or the files are.")
-    csv: CsvModel = section(CsvModel, "How CSV files are written.", kinds=("csv",))
-    sheet: v.Text | None = entry("The sheet of Excel files; the first one when unset.", None, kinds=("excel",))
+    type: TableFormat = entry("The format of the table or files.")
+    source_uri: v.Address = entry("The path or address of the table or files.")
+    csv: CsvModel = section(CsvModel, "The dialect of CSV files.", kinds=("csv",))
+    sheet: v.Text | None = entry("The sheet of Excel files; unset: the first one.", None, kinds=("excel",))
     lines: v.Flag = entry("Whether JSON files have one object per line.", True, kinds=("json",))
-    pattern: v.Glob | None = entry("Only files whose names fit this glob are read.", None, kinds=_SCANS)
+    pattern: v.Glob | None = entry("Reads only files whose names match this glob.", None, kinds=_SCANS)
     follow_links: v.Flag = entry(
-        "Follow symbolic links below source_uri; without it, one is an error. Local only.", False, kinds=_SCANS
+        "Follows symbolic links below source_uri; otherwise a link is an error. Local disks only.", False, kinds=_SCANS
     )
     storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
 
@@ -241,7 +239,7 @@ class FunctionModel(Model):
 
     type: Literal["python"] = entry("The kind of source.")
     function: v.Function = entry("module:function, called with the session and a request.")
-    options: v.SecretOptions = entry("Handed to the function; never shown.", Options)
+    options: v.SecretOptions = entry("Passed to the function; never shown.", Options)
 
     def read(self, context: Context) -> FunctionRead:
         return fill(FunctionRead, self)
@@ -264,10 +262,10 @@ def column_source_problems(source: Spot, declared: Mapping[str, str]) -> Iterato
     for key, kinds in kinds_of(TableSourceModel).items() if kind in TABLES else ():
         if source.has(key) and kind not in kinds.allowed:
             allowed = ", ".join(kinds.allowed)
-            yield source.problem(f"the type of this source is {kind}; allowed: with {allowed} only", key)
+            yield source.problem(f"works only with type {allowed}; this source is of type {kind}", key)
     yield from _configure_problems(source, kind)
     if source.has("watermark_filter") and (kind == "http" or source.has("connection")):
-        text = "is for tables, files and functions; a database or an API chooses rows itself: use filter_expression"
+        text = "works only with tables, files and functions; for a database or an API, use filter_expression"
         yield source.problem(text, "watermark_filter")
     columns = [str(word) for word in source.words("watermark_columns")]
     leading = columns[:1] if source.text("watermark_mode") == "tuple" else columns
@@ -279,9 +277,9 @@ def _configure_problems(source: Spot, kind: str) -> Iterator[Problem]:
     """Keys given twice, in ``configure`` and beside it; request keys on a source that sends no requests."""
     for key, node in source.below("configure").block.items():
         if node is not None and source.has(key):
-            yield source.problem("given on the source too; allowed: one of them", "configure", key)
+            yield source.problem("also given on the source; remove one of the two", "configure", key)
         if key in WatermarkParamModel.model_fields and kind != "http":
-            text = f"the type of this source is {kind}; allowed: with http only"
+            text = f"works only with type http; this source is of type {kind}"
             yield source.problem(text, "configure", key)
 
 
@@ -298,11 +296,11 @@ def _look_back_problems(source: Spot, kinds: Mapping[str, str]) -> Iterator[Prob
 
 
 def _lag_problems(source: Spot, kinds: Mapping[str, str]) -> Iterator[Problem]:
-    """A safety lag although no watermark column holds times, if the types are declared."""
+    """A safety lag although no watermark column has times, if the types are declared."""
     given = str(source.text("safety_lag") or "none").strip().lower() != "none"
     if given and kinds and all(kinds.values()) and not any(kind in TIMES for kind in kinds.values()):
         found = ", ".join(f"{column!r}, which is of type {kind}" for column, kind in kinds.items())
-        text = f"has no effect on {found}; follow a timestamp or a date, or use backward: {{value: …}} with a merge"
+        text = f"has no effect on {found}; use a timestamp or date column, or backward: {{value: …}} with a merge"
         yield source.problem(text, "safety_lag")
 
 
@@ -313,18 +311,18 @@ def _is_number_or_time(kind: str) -> bool:
 def rows_problems(pipeline: Spot) -> Iterator[Problem]:
     """Pipeline keys that only file sources support."""
     if pipeline.text("delivery") == "staged":
-        yield pipeline.problem("staged, and its sources are no files; allowed: direct", "delivery")
+        yield pipeline.problem("staged works only with file sources; set delivery: direct", "delivery")
     if pipeline.below("schema").has("rescued"):
-        text = "rescues what lines of files hold; allowed: with file sources only"
+        text = "works only with file sources; remove it"
         yield pipeline.problem(text, "schema", "rescued")
     sink = pipeline.below("sink")
     for name in sink.words("metadata_columns"):
-        text = f"{str(name)!r} tells of files, and these sources have none; allowed: a transform that adds a column"
+        text = f"{str(name)!r} describes files, and these sources have none; add such a column in a transform"
         yield sink.problem(text, "metadata_columns")
     by = sink.below("partition_by")
     template = by.text("prefix_template")
     if template is not None and "=" in template and not by.has("column"):
-        text = "takes values from the paths of files, and these sources have none; give 'column', or column names alone"
+        text = "takes values from file paths, and these sources have none; give 'column', or only column names"
         yield by.problem(text, "prefix_template")
 
 
@@ -363,23 +361,23 @@ def _above_zero(root: Block, given: Mapping[str, Loc]) -> tuple[str, ...]:
 
 
 def note_columns(source: Spot, notes: Notes) -> None:
-    """Files that are tracked by their paths are another kind of source."""
+    """Problems and notices of a column source: keys of file sources, short forms, keys without watermark columns."""
     if source.has("use_watermark"):
         kind = source.text("type")
-        text = f"is for sources of the type files; set type: files and format: {kind}, or give watermark_columns"
+        text = f"works only with type files; set type: files and format: {kind}, or give watermark_columns"
         notes.add(source.problem(text, "use_watermark"), (*source.loc, "use_watermark"))
     for place in (source, source.below("configure")):
         note_short_forms(place, notes)
     for key in NEEDS_COLUMNS if not source.has("watermark_columns") else ():
         if source.has(key):
-            notes.notices.append(f"{source.path(key)} means nothing without watermark_columns")
+            notes.notices.append(f"{source.path(key)} has no effect without watermark_columns")
 
 
 def note_short_forms(holder: Spot, notes: Notes) -> None:
     """``backward_days`` beside ``backward: {days: …}``."""
     for key in holder.below("backward").block:
         if holder.has(f"backward_{key}"):
-            notes.notices.append(f"{holder.path(f'backward_{key}')} means nothing beside backward.{key}")
+            notes.notices.append(f"{holder.path(f'backward_{key}')} has no effect beside backward.{key}")
 
 
 _COORDINATE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+", re.ASCII)
@@ -389,13 +387,11 @@ def jdbc_url(value: object) -> str:
     """The address of a database, without credentials in it."""
     where = text(value).strip()
     if not re.match(r"jdbc:[a-z0-9]+(?:[+_.-][a-z0-9]+)*:.", where) or not where.isprintable():
-        raise refusal("is not a JDBC address", "allowed: such as jdbc:postgresql://host:5432/database")
+        raise refusal("is not a JDBC address", "write it like jdbc:postgresql://host:5432/database")
     if "${" in where:
-        raise refusal(
-            "holds '${'", "allowed: an address; variables of the environment are filled in unless '$' is doubled"
-        )
+        raise refusal("contains '${'", "set the environment variable; a doubled '$' is a plain '$'")
     if holds_credentials(where):
-        raise refusal("holds credentials", "put them into user, password and properties")
+        raise refusal("contains credentials", "put them into user, password and properties")
     return where
 
 
@@ -403,7 +399,7 @@ def packages(value: object) -> tuple[str, ...]:
     """Maven coordinates."""
     found = texts(value)
     if not all(_COORDINATE.fullmatch(each) for each in found):
-        raise refusal("holds what is not a Maven coordinate", "allowed: group:artifact:version")
+        raise refusal("contains something that is not a Maven coordinate", "allowed: group:artifact:version")
     return found
 
 
@@ -419,11 +415,11 @@ class JdbcConnectionModel(Model):
     url: JdbcUrl = entry("The JDBC address, without credentials.")
     user: v.Text | None = entry("The user.", None)
     password: v.SecretText | None = entry("The user's password; never shown.", None)
-    driver: v.Text | None = entry("The class of the driver; known by the address for the usual databases.", None)
-    packages: Packages = entry("Maven coordinates of the driver; known for the usual databases.", ())
-    jars: v.Texts = entry("Files of the driver, instead of packages.", ())
-    properties: v.SecretOptions = entry("Further properties of the connection; never shown.", Options)
-    configure: LookBackModel = section(LookBackModel, "Look-back of sources that have none of their own.")
+    driver: v.Text | None = entry("The driver class; unset: the usual one for the address.", None)
+    packages: Packages = entry("Maven coordinates of the driver; unset: the usual ones for the address.", ())
+    jars: v.Texts = entry("Jar files of the driver, instead of packages.", ())
+    properties: v.SecretOptions = entry("Additional properties of the connection; never shown.", Options)
+    configure: LookBackModel = section(LookBackModel, "Look-back of sources without one of their own.")
 
     @classmethod
     def show(cls, spec: JdbcRead) -> dict[str, Any]:
@@ -455,12 +451,12 @@ class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
 
     reads: ClassVar = JdbcRead
     step: ClassVar[str] = "<jdbc source>"
-    type: Literal["jdbc"] = entry("The kind of source; known by the connection.", "jdbc")
+    type: Literal["jdbc"] = entry("The kind of source; unset: that of the connection.", "jdbc")
     partition_column: v.Text | None = entry(
-        "The column that divides the read; the first watermark column when unset.", None
+        "The column that splits a read into parallel queries; unset: the first watermark column.", None
     )
     parallelism: v.Whole | None = entry(
-        "Connections at once; as many as Spark has tasks when unset.", None, ge=1, le=10_000
+        "Connections at once; unset: as many as Spark has tasks.", None, ge=1, le=10_000
     )
     read = JdbcReadModel.read
 
@@ -485,4 +481,4 @@ def table_or_query_problems(source: Spot) -> Iterator[Problem]:
     """``table`` and ``query`` both given, or neither."""
     yield from source.both("query", "table")
     if not source.has("table") and not source.has("query"):
-        yield source.problem("neither 'table' nor 'query' is given")
+        yield source.problem("needs 'table' or 'query'")

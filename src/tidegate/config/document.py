@@ -33,7 +33,7 @@ _STANDARD_TAG = "tag:yaml.org,2002:"
 _TAGS = frozenset(_STANDARD_TAG + name for name in ("str", "int", "float", "bool", "null", "map", "seq"))
 _FORM = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|(\$\{)(?:([a-z]+(?:\.[a-z]+)+)\})?")
 OF_PROPERTIES = {
-    "job.dir": "paths start at the directory of the file; write the path of the table",
+    "job.dir": "paths are relative to the file; write the path of the table",
     "preceding.table.name": "write secondary_input: [{pipeline: NAME, fields: [id]}], or the path of the table",
     "job.name": "write the name of the pipeline",
     "extract.table.name": "write the name of the table",
@@ -215,7 +215,7 @@ class Spot:
     def both(self, key: str, other: str) -> Iterator[Problem]:
         """A problem if both ``key`` and ``other`` are given."""
         if self.has(key) and self.has(other):
-            yield self.problem(f"given beside {other!r}; allowed: one of them", key)
+            yield self.problem(f"given together with {other!r}; remove one of the two", key)
 
     def has(self, key: str) -> bool:
         """Whether ``key`` has a value."""
@@ -246,7 +246,7 @@ def parse(text: str, env: Mapping[str, str]) -> tuple[Block | None, list[Problem
     """The tree of ``text`` with variables replaced; None if the text cannot be parsed."""
     builder = _Builder(env)
     if not _encodable(text):
-        return None, [Problem(1, "", "not valid text; allowed: text that UTF-8 can hold")]
+        return None, [Problem(1, "", "not valid text; save the file as UTF-8")]
     try:
         root = builder.document(text)
     except yaml.YAMLError as exc:
@@ -261,7 +261,7 @@ def parse(text: str, env: Mapping[str, str]) -> tuple[Block | None, list[Problem
         return root, builder.problems
     return None, [
         *builder.problems,
-        Problem(1, "", "a configuration is a mapping; allowed: 'pipelines:' at its top"),
+        Problem(1, "", "a configuration must be a mapping; begin it with 'pipelines:'"),
     ]
 
 
@@ -287,7 +287,7 @@ def _line_of_error(exc: yaml.YAMLError) -> int:
 def _wording(exc: yaml.YAMLError) -> str:
     """The parser's message without its quotes from the file."""
     if _is_open_quote(exc):
-        return "a quote opens in this line and is never closed; close it"
+        return "the quote that opens in this line is never closed; close it"
     words = getattr(exc, "problem", None) or getattr(exc, "reason", None) or "unreadable"
     return re.sub(r"(['\"])(?!<)[^'\"\s]{2,}\1", "…", str(words))
 
@@ -325,14 +325,14 @@ class _Builder:
         root = self._node(next(events), events)
         next(events)
         if not isinstance(more := next(events), ev.StreamEndEvent):
-            raise _Unusable(_line(more), "a second document ('---'); allowed: one document per file")
+            raise _Unusable(_line(more), "a second document ('---'); write one document per file")
         return root
 
     def _node(self, event: ev.Event, events: Iterator[ev.Event]) -> Node:
         before = self.nodes
         self._count(1, event)
         if getattr(event, "tag", None) not in (None, "!", *_TAGS):
-            raise _Unusable(_line(event), "a tag ('!…') that has no meaning here; allowed: plain YAML")
+            raise _Unusable(_line(event), "a tag ('!…'), which has no meaning here; write plain YAML")
         node: Node
         match event:
             case ev.AliasEvent():
@@ -368,7 +368,7 @@ class _Builder:
             return None
         value, wrong = put_in(event.value, self.env)
         if not _encodable(value):
-            wrong.append("a variable here is not valid UTF-8 text; set it to text")
+            wrong.append("the variable's value is not valid UTF-8; set it to text")
         line = _line(event)
         self.problems += [Problem(line, _joined(self.path), text) for text in wrong]
         return Scalar(value, event.value, line, broken=bool(wrong), quoted=bool(event.style))
@@ -390,7 +390,7 @@ class _Builder:
             key, at = str(event.value), _line(event)
             self.path.append(key)
             if key in block:
-                twice = f"given twice, first in line {block.lines[key]}; allowed: once"
+                twice = f"given twice, first in line {block.lines[key]}; remove one"
                 self.problems.append(Problem(at, _joined(self.path), twice))
             node = self._node(next(events), events)
             if key == "<<" and not event.style:
@@ -406,7 +406,7 @@ class _Builder:
         """``<<: *defaults``: adds the entries that the block lacks."""
         for other in node if isinstance(node, Items) else [node]:
             if not isinstance(other, Block):
-                raise _Unusable(_line(end), "'<<' takes a mapping, usually an alias like *defaults")
+                raise _Unusable(_line(end), "'<<' must be a mapping, usually an alias such as *defaults")
             for key in other:
                 if key not in block:
                     block.put(key, other[key], other.lines[key])
@@ -442,10 +442,10 @@ def put_in(text: str, env: Mapping[str, str]) -> tuple[str, list[str]]:
     def replacement(match: re.Match[str]) -> str:
         name, default, malformed, old = match.groups()
         if old is not None:
-            instead = OF_PROPERTIES.get(old, "allowed: ${NAME}, a variable of the environment")
+            instead = OF_PROPERTIES.get(old, "write ${NAME}, an environment variable")
             problems.append(f"${{{old}}} is a variable of properties files; {instead}")
         elif malformed:
-            problems.append("'${' starts no variable here; allowed: ${NAME}, ${NAME:-default}, and $${ for the text ${")
+            problems.append("'${' starts no variable here; write ${NAME} or ${NAME:-default}, or $${ for the text ${")
         elif name is None:
             return "$"
         elif default is not None:

@@ -31,7 +31,7 @@ from tidegate.storage.stores import keep_apart
 _DURATION = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?)?")
 _PERIODS = re.compile(r"(\d{1,6})(?: periods?)?")
 WATERMARK_ONLY = ("late_files", "late_window", "late_window_total", "lateness", "deep_listing_every")
-"""Keys of a source that mean something only with ``use_watermark: true``."""
+"""Keys of a source that have an effect only with ``use_watermark: true``."""
 FIELDS = {"Y": ("year",), "m": ("month",), "d": ("day",), "H": ("hour",), "F": ("year", "month", "day")}
 _CHAIN = ("year", "month", "day", "hour")
 _DIRECTIVE = re.compile(r"%(.?)", re.DOTALL)
@@ -128,17 +128,19 @@ EveryText = Annotated[Lateness, BeforeValidator(every), v.STRING]
 
 
 class CsvModel(Model):
-    """How CSV files are written."""
+    """The dialect of CSV files."""
 
     spec: ClassVar = CsvOptions
-    delimiter: Character | None = entry("What stands between cells; unset: a comma, in .tsv files a tab.", None)
-    quote: CharacterOrNone = entry("What stands around cells; none: cells are never quoted.", '"')
-    escape: Character | None = entry("What stands before a quote inside quotes; unset: such quotes are doubled.", None)
+    delimiter: Character | None = entry("The separator between cells; unset: a comma, in .tsv files a tab.", None)
+    quote: CharacterOrNone = entry("The character around quoted cells; none: no cell is quoted.", '"')
+    escape: Character | None = entry(
+        "The character before a quote inside quotes; unset: such quotes are doubled.", None
+    )
     header: v.Flag = entry("Whether the first record of each file names its columns.", True)
-    columns: v.Texts = entry("The columns of files without a header, in order; unset: the declared ones.", ())
-    null_values: Cells = entry("Unquoted cells that are null.", ("",))
-    skip_rows: v.CountOrNone = entry("Lines to pass over at the beginning of each file.", 0)
-    encoding: Literal["utf-8"] = entry("How text is encoded.", "utf-8")
+    columns: v.Texts = entry("The columns of files without a header, in order; unset: the declared columns.", ())
+    null_values: Cells = entry("Unquoted cells that mean null.", ("",))
+    skip_rows: v.CountOrNone = entry("Lines to skip at the beginning of each file.", 0)
+    encoding: Literal["utf-8"] = entry("The text encoding.", "utf-8")
 
     def build(self) -> CsvOptions:
         """The options; ``none`` turns quoting off."""
@@ -151,20 +153,20 @@ class CsvModel(Model):
 
 
 class PartitionFilterModel(Model):
-    """Bounds the first run: only recent partitions are read, everything older is sealed."""
+    """Limits the first run: it reads only recent partitions and seals everything older."""
 
     spec: ClassVar = PartitionFilter
     prefix_template: Template = entry(
         "strftime template (UTC) of the partition directories; its finest field is the period."
     )
-    lookback: v.Whole = entry("How many periods before the current one are read on the first run.", ge=0, le=100_000)
+    lookback: v.Whole = entry("Periods before the current one that the first run reads.", ge=0, le=100_000)
 
 
 class CheckpointModel(Model):
     """When a commit is due while a run goes on."""
 
     interval_files: v.Count = entry("A commit is due once this many source files are finished since the last one.", 100)
-    interval_secs: v.Count = entry("A commit of what is finished is due this many seconds after the last one.", 60)
+    interval_secs: v.Count = entry("A commit of finished files is due this many seconds after the last one.", 60)
     mirror_legacy: v.Flag = entry(
         "Also write the readable checkpoint to the path of older systems (_blizzard/).", False
     )
@@ -176,44 +178,45 @@ class SourceModel(Model):
     at: ClassVar = {"source_uri": "location", "storage_options": "location.options"}
     step: ClassVar[str] = "<source>"
     type: Literal["files"] = entry("The kind of source.", "files")
-    source_uri: v.Address = entry("Where the files are: a path or an object storage address.")
+    source_uri: v.Address = entry("The path or object storage address of the files.")
     use_watermark: v.Flag = entry(
         "true: names sort in time, and only what lies above the watermark is listed; false: every path "
         "is remembered and everything is listed.",
         False,
     )
     pattern: v.Glob | None = entry(
-        "Only files that fit this glob are taken: by name, or by whole path if it has a slash.", None
+        "Reads only files that match this glob: by name, or by whole path if it has a slash.", None
     )
-    exclude: Globs = entry("Globs of files and directories that are left out.", ())
+    exclude: Globs = entry("Globs of files and directories to leave out.", ())
     follow_links: v.Flag = entry(
-        "Follow symbolic links below source_uri, also out of it; each file then counts once. Local only.", False
+        "Follows symbolic links below source_uri, also out of it; each file counts once. Local disks only.", False
     )
-    compression: Compression = entry(
-        "How the files are compressed; auto goes by the ending of the name.", Compression.AUTO
-    )
+    compression: Compression = entry("The compression of the files; auto: by file extension.", Compression.AUTO)
     format: Format = entry(
-        "What the files hold: a JSON object per line, CSV, Parquet, Avro, or one JSON array per file.", Format.NDJSON
+        "The format of the files: a JSON object per line, CSV, Parquet, Avro, or one JSON array per file.",
+        Format.NDJSON,
     )
-    csv: CsvModel = section(CsvModel, "How CSV files are written.")
-    batch_size: v.Count = entry("Rows per decoder batch.", 8192)
+    csv: CsvModel = section(CsvModel, "The dialect of CSV files.")
+    batch_size: v.Count = entry("Accepted, but without effect.", 8192)
     poll_interval_secs: v.Count = entry("Seconds between polls of a continuous run.", 60)
-    max_attempts: v.Count = entry("How often a failing file is tried; then it becomes a dead letter.", 5)
-    partition_filter: PartitionFilterModel | None = entry("Bounds the first run.", None)
+    max_attempts: v.Count = entry("How often a failing file is tried before it becomes a dead letter.", 5)
+    partition_filter: PartitionFilterModel | None = entry("Limits the first run.", None)
     checkpoint: CheckpointModel = section(CheckpointModel, "When commits are due.")
     late_files: LateFiles = entry(
-        "window: names that appear below a watermark are found; strict: they are not.", LateFiles.WINDOW
+        "window: finds files whose names appear below a watermark; strict: does not.", LateFiles.WINDOW
     )
-    late_window: v.Count = entry("Greatest finished names remembered per open partition, to find late files.", 1000)
-    late_window_total: v.Count = entry("Names remembered per source over all open partitions.", 50_000)
+    late_window: v.Count = entry("Greatest finished names to remember per open partition, to find late files.", 1000)
+    late_window_total: v.Count = entry("Names to remember per source, over all open partitions.", 50_000)
     lateness: LatenessText = entry(
         "How far below the newest partition others stay open: '48 periods', 'P1DT12H', 'none'.",
         Lateness,
     )
     deep_listing_every: v.Count = entry(
-        "Every how many polls everything open is listed, to find unexpected directories.", 100
+        "Lists everything open once in this many polls, to find unexpected directories.", 100
     )
-    max_islands: v.Count = entry("Names finished above an unfinished file before the source waits for it.", 10_000)
+    max_islands: v.Count = entry(
+        "How many names may be finished above an unfinished file before the source waits for it.", 10_000
+    )
     storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
 
     def source(self, name: str, context: Context, sink: SinkSpec) -> PathSource:
@@ -242,7 +245,7 @@ def format_problems(source: Spot) -> Iterator[Problem]:
     """Keys of another format than the source's."""
     kind, compression = str(source.text("format") or "ndjson"), source.text("compression")
     if kind in ("parquet", "avro") and compression not in (None, "auto", "none"):
-        text = f"{kind} files are compressed inside, not as a whole; allowed: remove it"
+        text = f"{kind} files are compressed inside, not as a whole; remove it"
         yield source.problem(text, "compression")
     if not source.has("csv"):
         return
@@ -254,17 +257,17 @@ def format_problems(source: Spot) -> Iterator[Problem]:
         yield csv.problem(text, "columns")
     marks = {key: str(mark) for key in ("delimiter", "quote", "escape") if (mark := csv.text(key)) is not None}
     if len(set(marks.values())) < len(marks):
-        yield csv.problem(f"{', '.join(marks)} are not all different; allowed: a character of its own for each")
+        yield csv.problem(f"{', '.join(marks)} are not all different; use another character for each")
 
 
 def note_files(source: Spot, notes: Notes) -> None:
     """Watermark keys on a source without a watermark."""
     if source.has("partition_filter"):
-        text = "bounds the first run of watermarks, and this source has none; set use_watermark: true, or remove it"
+        text = "limits the first run of a watermark, and this source has none; set use_watermark: true, or remove it"
         notes.add(source.problem(text, "partition_filter"), (*source.loc, "partition_filter"))
     for key in WATERMARK_ONLY:
         if source.has(key):
-            notes.notices.append(f"{source.path(key)} means nothing without use_watermark: true")
+            notes.notices.append(f"{source.path(key)} has no effect without use_watermark: true")
 
 
 def fields_of(template: str) -> tuple[str, ...]:
@@ -281,7 +284,7 @@ def directive_problem(template: str) -> str:
     """The first unusable directive of ``template``, in words; empty if there is none."""
     for letter in _DIRECTIVE.findall(template):
         if letter in _REFUSED:
-            return f"has %{letter} ({_REFUSED[letter]}), which names no period here; {ALLOWED}"
+            return f"has %{letter} ({_REFUSED[letter]}), which names no period; {ALLOWED}"
         if letter != "%" and letter not in FIELDS:
             return f"has an unknown directive; {ALLOWED}"
     return ""
@@ -296,7 +299,7 @@ def period_problem(template: str) -> str:
         return f"has no field of time; {ALLOWED}"
     missing = [field for field in _CHAIN[: _CHAIN.index(fields[-1])] if field not in fields]
     if missing:
-        return f"has the {fields[-1]} without the {missing[-1]}, so that periods repeat; add it"
+        return f"has the {fields[-1]} without the {missing[-1]}, so periods would repeat; add it"
     return ""
 
 

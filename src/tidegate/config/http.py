@@ -37,15 +37,15 @@ def http_url(value: object) -> str:
     """The address that all paths of an API begin with, without credentials, parameters and a slash at its end."""
     where = text(value).strip()
     if not re.match(r"https?://[^/?#\s]+", where):
-        raise refusal("is not an HTTP address", "allowed: such as https://api.example.org/v1")
+        raise refusal("is not an HTTP address", "write it like https://api.example.org/v1")
     if "@" in where.split("/")[2]:
-        raise refusal("holds credentials", "put them into auth")
+        raise refusal("contains credentials", "put them into auth")
     if "?" in where or "#" in where:
-        raise refusal("holds '?' or '#'", "allowed: a plain address; parameters belong into params")
+        raise refusal("contains '?' or '#'", "put parameters into params")
     try:
         origin_of(where)
     except NotOrigin as error:
-        raise refusal(f"is not an HTTP address: {error}", "allowed: such as https://api.example.org/v1") from None
+        raise refusal(f"is not an HTTP address: {error}", "write it like https://api.example.org/v1") from None
     return where.rstrip("/")
 
 
@@ -56,9 +56,11 @@ def origins(value: object) -> tuple[str, ...]:
         try:
             origin = origin_of(each)
         except NotOrigin as error:
-            raise refusal(f"holds what is no server: {error}", "allowed: such as https://files.example.org") from None
+            raise refusal(
+                f"contains something that is not a server: {error}", "write it like https://files.example.org"
+            ) from None
         if each.rstrip("/").count("/") > 2 or "?" in each or "#" in each:
-            raise refusal("holds more than a server", f"allowed: {origin}")
+            raise refusal("contains more than a server", f"allowed: {origin}")
         found.append(str(origin))
     return tuple(dict.fromkeys(found))
 
@@ -67,9 +69,9 @@ def http_path(value: object) -> str:
     """What follows the address of an API."""
     path = text(value).strip()
     if "{{" in path:
-        raise refusal("holds '{{…}}'", "variables belong to units; give 'watermark', or a plain path")
+        raise refusal("contains '{{…}}'", "only units have variables; give 'watermark', or a plain path")
     if "://" in path or "?" in path or "#" in path:
-        raise refusal("is not a path", "allowed: such as /orders; parameters belong into params")
+        raise refusal("is not a path", "write it like /orders; put parameters into params")
     return "/" + path.lstrip("/")
 
 
@@ -77,7 +79,7 @@ def place(value: object) -> str:
     """A path inside an answer: names joined by dots."""
     found = text(value).strip()
     if not _PATH.fullmatch(found):
-        raise refusal("is not a path of names", "allowed: such as data, or paging.next")
+        raise refusal("is not a path of names", "write it like data, or paging.next")
     return found
 
 
@@ -86,7 +88,7 @@ def params(value: object) -> dict[str, str]:
     found = names_to_texts(value)
     for name in found:
         if looks_secret(name):
-            raise refusal(f"holds {name!r}", "put it into the connection's auth: {type: api_key, place: params, …}")
+            raise refusal(f"contains {name!r}", "put it into the connection's auth: {type: api_key, place: params, …}")
     return found
 
 
@@ -95,7 +97,7 @@ def content_types(value: object) -> tuple[str, ...]:
     found = tuple(each.partition(";")[0].strip().lower() for each in texts(value))
     for each in found:
         if not re.fullmatch(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+", each):
-            raise refusal(f"holds {each!r}, which is no content type", "allowed: such as text/plain")
+            raise refusal(f"contains {each!r}, which is not a content type", "write it like text/plain")
     return tuple(dict.fromkeys(found))
 
 
@@ -142,20 +144,20 @@ Body = Annotated[dict[str, object], BeforeValidator(json_object), WithJsonSchema
 
 
 class AuthModel(Model):
-    """Who asks."""
+    """How requests authenticate."""
 
     at: ClassVar = {"type": "kind"}
     spec: ClassVar = HttpAuth
-    type: AuthKind = entry("How the server is told who asks.", AuthKind.NONE)
+    type: AuthKind = entry("How requests authenticate.", AuthKind.NONE)
     token: v.SecretText | None = entry("The token, or the API key; never shown.", None, needed=("bearer", "api_key"))
     user: v.Text | None = entry("The user, for basic.", None, needed=("basic",))
     password: v.SecretText | None = entry("The password, for basic; never shown.", None, needed=("basic",))
-    name: v.Text = entry("The header or parameter that takes an API key.", "X-API-Key", kinds=("api_key",))
+    name: v.Text = entry("The header or parameter for an API key.", "X-API-Key", kinds=("api_key",))
     place: Literal["header", "params"] = entry("Where an API key goes.", "header", kinds=("api_key",))
-    token_url: HttpUrl | None = entry("Where OAuth2 tokens are asked for.", None, needed=("oauth2",))
-    client_id: v.Text | None = entry("The client, for OAuth2.", None, needed=("oauth2",))
+    token_url: HttpUrl | None = entry("The address that issues OAuth2 tokens.", None, needed=("oauth2",))
+    client_id: v.Text | None = entry("The client id, for OAuth2.", None, needed=("oauth2",))
     client_secret: v.SecretText | None = entry("The client's secret; never shown.", None, needed=("oauth2",))
-    scope: v.Text | None = entry("What the token is for, for OAuth2.", None, kinds=("oauth2",))
+    scope: v.Text | None = entry("The scope, for OAuth2.", None, kinds=("oauth2",))
 
     @classmethod
     def show(cls, spec: HttpAuth) -> dict[str, Any]:
@@ -165,20 +167,20 @@ class AuthModel(Model):
 
 
 class RateLimitModel(Model):
-    """How fast the server may be asked, all tasks together."""
+    """How many requests the server gets per time, all tasks together."""
 
     spec: ClassVar = RateLimit
-    requests: v.Count = entry("So many requests")
-    per_seconds: v.Seconds = entry("in so many seconds.", 1.0)
+    requests: v.Count = entry("Requests")
+    per_seconds: v.Seconds = entry("in this many seconds.", 1.0)
 
 
 class RetriesModel(Model):
     """What happens on 429, 5xx and time-outs."""
 
     spec: ClassVar = Retries
-    attempts: v.CountOrNone = entry("Tries after the first.", 5)
-    base_secs: v.Seconds = entry("The wait before the first of them; it doubles each time.", 0.5)
-    max_wait_secs: v.Seconds = entry("The longest wait; a Retry-After above it is an error.", 60.0)
+    attempts: v.CountOrNone = entry("Retries after the first try.", 5)
+    base_secs: v.Seconds = entry("Seconds before the first retry; they double each time.", 0.5)
+    max_wait_secs: v.Seconds = entry("The longest wait in seconds; a Retry-After above it is an error.", 60.0)
 
 
 class HttpConnectionModel(Model):
@@ -186,15 +188,15 @@ class HttpConnectionModel(Model):
 
     step: ClassVar[str] = "<http connection>"
     type: Literal["http"] = entry("The kind of connection.")
-    url: HttpUrl = entry("What all addresses begin with, without credentials.")
+    url: HttpUrl = entry("The beginning of every address, without credentials.")
     headers: v.SecretOptions = entry("Sent with each request; never shown.", Options)
     auth: AuthModel = section(AuthModel, "Who asks.")
-    rate_limit: RateLimitModel | None = entry("How fast the server may be asked.", None)
-    retries: RetriesModel = section(RetriesModel, "What happens when the server does not answer well.")
-    timeout_secs: v.Seconds = entry("How long one request may take.", 60.0)
+    rate_limit: RateLimitModel | None = entry("How many requests the server gets per time.", None)
+    retries: RetriesModel = section(RetriesModel, "What happens after errors of the server.")
+    timeout_secs: v.Seconds = entry("Seconds that one request may take.", 60.0)
     max_in_flight: v.Whole = entry("Requests at once, over all tasks.", 16, ge=1, le=10_000)
-    allowed_origins: Origins = entry("Other servers that links and redirects may lead to, without credentials.", ())
-    configure: LookBackModel = section(LookBackModel, "Look-back of sources that have none of their own.")
+    allowed_origins: Origins = entry("Other servers that links and redirects may lead to; they get no credentials.", ())
+    configure: LookBackModel = section(LookBackModel, "Look-back of sources without one of their own.")
 
     @classmethod
     def show(cls, spec: HttpRead) -> dict[str, Any]:
@@ -210,18 +212,20 @@ class PaginationModel(Model):
     spec: ClassVar = Pagination
     type: PaginationKind = entry("The kind of pages.", PaginationKind.NONE)
     param: v.Text | None = entry(
-        "The parameter of the offset, page number or cursor.", None, kinds=("offset", "page", "cursor")
+        "The parameter for the offset, page number or cursor.", None, kinds=("offset", "page", "cursor")
     )
-    size_param: v.Text | None = entry("The parameter of the page's size.", None, kinds=_PAGED)
+    size_param: v.Text | None = entry("The parameter for the page size.", None, kinds=_PAGED)
     size: v.Count | None = entry("Records per page.", None, kinds=_PAGED)
-    start: v.CountOrNone | None = entry("The first offset or page; 0, for pages 1.", None, kinds=("offset", "page"))
+    start: v.CountOrNone | None = entry(
+        "The first offset or page; unset: offset 0, page 1.", None, kinds=("offset", "page")
+    )
     next: Place | None = entry(
-        "Where the answer has the cursor or the link; links also come in a header.",
+        "The path to the cursor or link in the answer; links may also come in a header.",
         None,
         kinds=("next_link",),
         needed=("cursor",),
     )
-    total: Place | None = entry("Where the answer has the number of all records.", None, kinds=_PAGED)
+    total: Place | None = entry("The path to the total number of records in the answer.", None, kinds=_PAGED)
     max_pages: v.Count = entry("More pages than this are an error.", 10_000, kinds=_PAGED)
 
     @classmethod
@@ -237,7 +241,7 @@ class RequestModel(Model):
 
     step: ClassVar[str] = "<http source>"
     method: Literal["GET", "POST"] = entry("GET or POST.", "GET")
-    headers: v.SecretOptions = entry("Further headers; never shown.", Options)
+    headers: v.SecretOptions = entry("Additional headers; never shown.", Options)
     body: Body | None = entry("The JSON object that a POST sends.", None)
     idempotent: v.Flag = entry("Whether a POST may be repeated after a failure.", False)
     parallelism: v.Whole | None = entry("Requests at once.", None, ge=1, le=10_000)
@@ -257,11 +261,9 @@ class HttpRequestModel(RequestModel):
     """Requests to an API that answer with records."""
 
     connection: v.Name = entry("The name of a connection of type http.")
-    records: Place | None = entry("Where the answer has the list of records; unset: the answer is the list.", None)
-    error: Place | None = entry("Where an answer with status 200 tells an error.", None)
-    response_types: ContentTypes = entry(
-        "Content types of answers that are read as JSON besides those of JSON, such as text/plain.", ()
-    )
+    records: Place | None = entry("The path to the list of records in the answer; unset: the answer is the list.", None)
+    error: Place | None = entry("The path to an error in answers with status 200.", None)
+    response_types: ContentTypes = entry("Further content types to read as JSON, such as text/plain.", ())
     pagination: PaginationModel = section(PaginationModel, "How the server divides an answer into pages.")
 
     def records_read(self, path: str | None, params: Mapping[str, str], context: Context, **given: Any) -> HttpRead:
@@ -276,9 +278,9 @@ class HttpSourceModel(ColumnSourceModel, WatermarkParamModel, HttpRequestModel):
 
     reads: ClassVar = HttpRead
     step: ClassVar[str] = "<http source>"
-    type: Literal["http"] = entry("The kind of source; known by the connection.", "http")
+    type: Literal["http"] = entry("The kind of source; unset: that of the connection.", "http")
     path: HttpPath | None = entry("What follows the connection's url.", None)
-    params: Params = entry("Parameters of each request.", dict)
+    params: Params = entry("Query parameters of each request.", dict)
 
     def read(self, context: Context) -> HttpRead:
         keys = WatermarkParamModel.model_fields.keys()
@@ -360,11 +362,11 @@ def request_problems(source: Spot) -> Iterator[Problem]:
     pages = source.below("pagination")
     yield from _kind_problems(pages, PaginationModel)
     if pages.has("size") and not pages.has("size_param"):
-        yield pages.problem("is missing; it carries the size to the server", "size_param")
+        yield pages.problem("is missing; name the parameter for the page size", "size_param")
     posts = source.text("method") == "POST"
     for key in ("body", "idempotent"):
         if source.has(key) and not posts:
-            yield source.problem("is about POST; set method: POST, or remove it", key)
+            yield source.problem("works only with POST; set method: POST, or remove it", key)
     yield from _bound_problems(source, posts=posts)
 
 
@@ -375,7 +377,7 @@ def _kind_problems(block: Spot, model: type[Model]) -> Iterator[Problem]:
         if kind in kinds.needed and not block.has(key):
             yield block.problem(f"is missing; {kind} needs it", key)
         if kind not in kinds.allowed and block.has(key):
-            yield block.problem(f"means nothing with type {kind}; remove it, or set another type", key)
+            yield block.problem(f"has no effect with type {kind}; remove it, or set another type", key)
 
 
 def _bound_problems(source: Spot, *, posts: bool) -> Iterator[Problem]:
@@ -388,16 +390,18 @@ def _bound_problems(source: Spot, *, posts: bool) -> Iterator[Problem]:
     for column in mapped:
         if column not in columns:
             known = f"allowed: {', '.join(columns)}" if columns else "give watermark_columns"
-            text = sentence(f"{column!r} is no watermark column", nearest(column, columns) or known)
+            text = sentence(f"{column!r} is not a watermark column", nearest(column, columns) or known)
             yield mapping.problem(text, column)
     if mapped and len(columns) > 1 and (source.text("watermark_mode") != "tuple" or mapped != columns[:1]):
         yield mapping.problem(
-            "a server gives records that fulfil all parameters, and those that are new by one column alone would be "
-            "missing; allowed: one watermark column, or watermark_mode: tuple with the first column mapped"
+            "a server returns records that meet all parameters, so records that are new by one column alone would be "
+            "missing; give one watermark column, or watermark_mode: tuple with the first column mapped"
         )
     key = "watermark_param_location"
     if place(key).get(key) == "body" and not posts:
-        yield place(key).problem("body, and the method is GET; set method: POST, or params", key)
+        yield place(key).problem(
+            "body does not work with GET; set method: POST, or watermark_param_location: params", key
+        )
     key, to = "watermark_split", "watermark_to_param"
     split = place(key).get(key)
     if split is not None and split != "1" and not (mapped and place(to).has(to)):

@@ -113,7 +113,7 @@ def without_tags(loc: Loc) -> tuple[str | int, ...]:
 
 
 def accepted_at(loc: Loc) -> tuple[str, ...]:
-    """Every accepted word in the block at ``loc``: keys, old names, keys of later releases."""
+    """Every accepted word in the block at ``loc``: keys, old names, and keys that have no effect."""
     kind = kind_of(without_tags(loc))
     old = [alias.old.split(".")[-1] for alias in ALIASES if kind_of_alias(alias.old) == kind]
     old += MS_KEYS if kind == "source" else ()
@@ -229,7 +229,7 @@ def editor_schema() -> Schema:
         _add_ms_keys(blocks[name], blocks)
     for above, name in MEANINGLESS:
         (holder,) = models_in(fields(ProjectModel)[above].annotation)
-        ignored = {"description": "Of another system; means nothing here.", "deprecated": True}
+        ignored = {"description": "A key of another system; has no effect here.", "deprecated": True}
         blocks[holder.__name__]["properties"][name] = ignored
     _add_short_form(schema, blocks["PipelineModel"])
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Tidegate configuration"}

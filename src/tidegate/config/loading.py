@@ -74,7 +74,7 @@ def _read(path: Path) -> str:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise ConfigError((f"{path}: no such file; allowed: the path of a YAML file",)) from None
+        raise ConfigError((f"{path}: no such file; give the path of a YAML file",)) from None
     except OSError as exc:
         raise ConfigError((f"{path}: cannot be read: {exc.strerror}",)) from None
     if len(data) > MAX_BYTES:

@@ -111,7 +111,7 @@ def entry(
 ) -> Any:
     """One key: the sentence about it, its default or what makes one, its limits; without a default it is needed.
 
-    ``kinds`` and ``needed`` are kinds of its block: those with which it means something, those that need it. ``old`` is
+    ``kinds`` are the kinds of its block that support it, ``needed`` those that require it. ``old`` is
     its name in properties files.
     """
     more["default_factory" if callable(default) else "default"] = default

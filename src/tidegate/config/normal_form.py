@@ -26,7 +26,7 @@ class Alias:
 
 
 ALIASES = (
-    Alias("source", "sources.default", "short for a single source, which is then called 'default'"),
+    Alias("source", "sources.default", "short for a single source, called 'default'"),
     Alias("destination", "sink", "another word for the same thing"),
     Alias("sources.*.path", "sources.*.source_uri", "the name in older configurations"),
     Alias("sink.path", "sink.table_uri", "the name in older configurations"),
@@ -148,7 +148,7 @@ def _rename(
     node, line = holder[last], holder.lines[last]
     # 'source' and 'sources' exclude each other, whatever the names.
     if find(base, new) is not None or (old == ("source",) and base.get("sources") is not None):
-        text = f"{last!r} stands for {meant!r}, which is given too; allowed: one of them"
+        text = f"{last!r} means {meant!r}, which is also given; remove one of the two"
         yield problem(top, (*where, *old), text)
         holder.drop(last)
         return
@@ -175,7 +175,7 @@ def _read_json(root: Block, where: Loc, source: Block, path: tuple[str, ...]) ->
         found = load_json(written)
     except (ValueError, RecursionError) as exc:
         at = f" at character {exc.pos + 1}" if isinstance(exc, json.JSONDecodeError) else ""
-        yield problem(root, (*where, *path), f"is not JSON{at}; allowed: JSON text, or the same as YAML")
+        yield problem(root, (*where, *path), f"is not JSON{at}; write JSON text, or the same as YAML")
         holder[last] = Scalar(written, written.raw, written.line, broken=True)
         return
     holder[last] = _tree(found, written)
@@ -292,11 +292,11 @@ def _set_type(source: Block, connections: dict[str, Block]) -> tuple[str, str] |
         source.put("type", Scalar(found, found, connection.line), connection.line)
     elif kind == DOWNLOAD:
         if found != "http":
-            return "connection", f"{connection.raw!r} is of the type {found}; files are downloaded by http"
+            return "connection", f"{connection.raw!r} is of type {found}; downloads need one of type http"
     elif kind not in CONNECTED:
-        return "connection", f"sources of the type {kind.raw!r} have none; remove it, or set type: {found}"
+        return "connection", f"sources of type {kind.raw!r} have no connection; remove it, or set type: {found}"
     elif kind != found:
-        return "type", f"{kind.raw!r}, and the connection {connection.raw!r} is of the type {found}; allowed: {found}"
+        return "type", f"{kind.raw!r} does not fit the connection {connection.raw!r} of type {found}; set type: {found}"
     return None
 
 
@@ -306,7 +306,7 @@ def _not_of_units(source: Block) -> tuple[str, str] | None:
     if mark is None or kind in OF_UNITS or len(kinds_of_watermark(source)) > 1:
         return None
     text = (
-        f"is for APIs, databases, functions and downloads, and the type is {kind}; "
+        f"works only with APIs, databases, functions and downloads, and the type is {kind}; "
         "give a 'connection', or set type: download or python"
     )
     return mark, text
@@ -314,5 +314,5 @@ def _not_of_units(source: Block) -> tuple[str, str] | None:
 
 def _unknown_type(kind: str, raw: str) -> str:
     if kind in ("avro", "ndjson"):
-        return f"{raw!r} is a format of files; set type: files and format: {kind}"
+        return f"{raw!r} is a file format; set type: files and format: {kind}"
     return sentence(f"{raw!r} is not one of {', '.join(TYPES)}", nearest(kind, TYPES))

@@ -102,7 +102,7 @@ def _mistaken_tables(top: Spot, tables: Sequence[_Table]) -> Iterator[Problem]:
     for letters in (each for each in tables if each.holds_letters):
         for other in by_place[letters.place]:
             if not other.holds_letters and other.pipeline != letters.pipeline:
-                text = f"{letters.title} is {other.title}; allowed: a place of its own"
+                text = f"{letters.title} is {other.title}; give it a path of its own"
                 yield problem(top.root, ("pipelines", letters.pipeline, *letters.key), text)
 
 
@@ -146,13 +146,13 @@ def _overlap(reading: _Reading, table: _Table, *, own: bool) -> str:
     if within is None:
         if not holds or reading.by_log or not _is_taken(reading, holds):
             return ""
-        text = f"{table.title} lies in it ({holds}), and its files would be read as source files"
+        text = f"{table.title} lies in it ({holds}), so its files would be read as source files"
         return f"{text}; move one of them, or exclude {holds!r}"
     if within == "" and reading.by_log and (not own or "secondary_input" in reading.loc):
         return ""
     if own and table.title.startswith("the table"):
-        return "lies in the directory of the table that is written; allowed: another place"
-    return f"lies in {table.title}; allowed: another place, or the table itself by 'type: delta'"
+        return "lies in the directory of the pipeline's own table; use another path"
+    return f"lies in {table.title}; use another path, or read the table itself with 'type: delta'"
 
 
 def _is_taken(reading: _Reading, path: str) -> bool:
@@ -173,9 +173,9 @@ def order_problems(top: Spot, absolute: Absolute) -> Iterator[Problem]:
     found = cycle(tuple(places), places)
     if found:
         text = f"makes pipelines wait for each other: {' → '.join((*found, found[0]))}"
-        text = "is the table of this pipeline itself" if len(found) == 1 else text
+        text = "is this pipeline's own table" if len(found) == 1 else text
         place = places[found[0]][found[1] if len(found) > 1 else found[0]]
-        yield problem(top.root, place, f"{text}; allowed: the table of one that does not need this one")
+        yield problem(top.root, place, f"{text}; use the table of a pipeline that does not depend on this one")
 
 
 def _references(
@@ -238,7 +238,7 @@ def _writer_problems(sources: Mapping[tuple[str, str], Spot], absolute: Absolute
     for writer, source in sources.items():
         twin = mirrors.setdefault("_".join(writer), writer)
         if twin != writer:
-            text = f"{'/'.join(writer)} and {'/'.join(twin)} write one table and would share the mirror "
+            text = f"{'/'.join(writer)} and {'/'.join(twin)} write one table and would share the checkpoint file "
             yield source.problem(f"{text}'{'_'.join(twin)}_checkpoint.json'; rename one")
         uri = source.text("source_uri")
         if not uri:
@@ -271,7 +271,7 @@ def _nested_problems(sources: Mapping[tuple[str, str], Spot], absolute: Absolute
 
 def _overwrite_problems(pipelines: Mapping[str, Spot], sources: Mapping[tuple[str, str], Spot]) -> Iterator[Problem]:
     """A source that overwrites columns, rows or a window must be the only source of its table."""
-    alone = f"wants to be the only source of its table, which has {', '.join('/'.join(each) for each in sources)}"
+    alone = f"needs a table with a single source; this one has {', '.join('/'.join(each) for each in sources)}"
     for pipeline in pipelines.values() if len(sources) > 1 else ():
         sink = pipeline.below("sink")
         if pipeline.text("schema_evolution") == "overwrite":
@@ -279,7 +279,7 @@ def _overwrite_problems(pipelines: Mapping[str, Spot], sources: Mapping[tuple[st
         if (kind := sink.text("load_type")) in WHOLE:
             yield sink.problem(f"{kind} {alone}; allowed: merge_upsert, append", "load_type")
         if sink.is_on("replace_by_watermark"):
-            yield sink.problem(f"{alone}; allowed: false, or a table of its own", "replace_by_watermark")
+            yield sink.problem(f"{alone}; set it to false, or use another table", "replace_by_watermark")
 
 
 def _agreement_problems(pipelines: Mapping[str, Spot]) -> Iterator[Problem]:
@@ -290,9 +290,9 @@ def _agreement_problems(pipelines: Mapping[str, Spot]) -> Iterator[Problem]:
         sink = pipelines[name].below("sink")
         other_properties, other_keys = _table_settings(sink)
         if other_properties != properties:
-            yield sink.problem(f"pipeline {first!r} writes this table with other table_properties; allowed: the same")
+            yield sink.problem(f"pipeline {first!r} writes this table with other table_properties; make them equal")
         if other_keys != keys:
-            yield sink.problem(f"pipeline {first!r} writes this table with other partition columns; allowed: the same")
+            yield sink.problem(f"pipeline {first!r} writes this table with other partition columns; make them equal")
 
 
 def _table_settings(sink: Spot) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -70,7 +70,7 @@ class ErrorHandlingModel(Model):
     max_bad_fraction: v.Fraction = entry(
         "Share of bad records per run, from 100 on, before it stops; 0 = unlimited.", 0.0
     )
-    dlq_path: v.Address | None = entry("Where the dead-letter table lives; unset: beside the table.", None)
+    dlq_path: v.Address | None = entry("The path or address of the dead-letter table; unset: beside the table.", None)
 
     def handling(self, absolute: Absolute) -> ErrorHandling:
         """The settings, with an absolute address of the dead-letter table."""
@@ -78,16 +78,16 @@ class ErrorHandlingModel(Model):
 
 
 class StagingModel(Model):
-    """How `tidegate commit` takes what staged runs left."""
+    """How `tidegate commit` commits what staged runs left."""
 
     spec: ClassVar = StagingSpec
-    archive: v.Flag = entry("Keep what was committed in _staging/archive/ instead of removing it.", False)
-    max_files_per_commit: v.Whole = entry("Most Parquet files of one commit.", 1000, ge=1, le=10_000)
-    poll_interval_secs: v.Count = entry("Seconds between two looks of `tidegate commit --continuous`.", 10)
+    archive: v.Flag = entry("Keeps committed files in _staging/archive/ instead of removing them.", False)
+    max_files_per_commit: v.Whole = entry("The most Parquet files in one commit.", 1000, ge=1, le=10_000)
+    poll_interval_secs: v.Count = entry("Seconds between polls of `tidegate commit --continuous`.", 10)
 
 
 class TransformModel(Model):
-    """What becomes of the rows between reading and writing; give one of the two."""
+    """Changes rows between reading and writing; give one of the two."""
 
     spec: ClassVar = TransformSpec
     sql: v.Query | None = entry("A query over the view 'source', which has the columns that were read.", None)
@@ -129,21 +129,23 @@ class PipelineModel(Model):
     at: ClassVar = {"schema_": "schema"}
     sources: dict[v.Name, Source] = entry("The sources, by name.", min_length=1)
     schema_: SchemaModel = section(SchemaModel, "The columns.", alias="schema")
-    schema_evolution: Evolution = entry("What happens when files and table have different columns.", Evolution.MERGE)
+    schema_evolution: Evolution = entry(
+        "What happens when the source and the table have different columns.", Evolution.MERGE
+    )
     transform: TransformModel = section(
-        TransformModel, "What becomes of the rows between reading and writing; then Spark writes the table."
+        TransformModel, "Changes rows between reading and writing; Spark then writes the table."
     )
     sink: SinkModel = entry("The table.")
     delivery: Delivery = entry(
-        "direct: the run that writes also commits; staged: `tidegate commit` commits what runs leave.", Delivery.DIRECT
+        "direct: each run commits what it writes; staged: `tidegate commit` commits it.", Delivery.DIRECT
     )
-    staging: StagingModel = section(StagingModel, "How staged files are committed.")
+    staging: StagingModel = section(StagingModel, "Settings of staged delivery.")
     on_conflict: OnConflict | None = entry(
-        "While another run of the same source is at work: wait until it is done, skip the source, or race. "
+        "While another run works on the same source: wait until it is done, skip the source, or race. "
         "Unset: wait for sources of work units, race for others.",
         None,
     )
-    max_concurrent_files: v.Count | None = entry("Most tasks of this pipeline at once.", None)
+    max_concurrent_files: v.Count | None = entry("The most tasks of this pipeline at once.", None)
     error_handling: ErrorHandlingModel = section(ErrorHandlingModel, "What happens to bad files and records.")
 
     def pipeline(self, name: str, context: Context) -> PipelineSpec:
@@ -195,7 +197,7 @@ def pipeline_problems(pipeline: Spot, absolute: Absolute, covers: Callable[[Loc]
     yield from _transform_problems(pipeline)
     letters, table = pipeline.below("error_handling").text("dlq_path"), sink.text("table_uri")
     if letters and table and comparable(absolute(letters)) == comparable(absolute(table)):
-        yield pipeline.problem("is the table itself; allowed: a place of its own", "error_handling", "dlq_path")
+        yield pipeline.problem("is the table itself; give it a path of its own", "error_handling", "dlq_path")
     for _, source in pipeline.each("sources"):
         if is_file_source(source.block) or source.text("type") == DOWNLOAD:
             yield from format_problems(source)
@@ -211,23 +213,23 @@ def _made_column_problems(pipeline: Spot, declared: Mapping[str, str]) -> Iterat
     rescued = str(pipeline.below("schema").text("rescued") or "").lower()
     rescued = RESCUED if rescued in ("true", "yes", "on") else rescued
     if rescued and rescued in {*keys, *(name.lower() for name in declared)}:
-        text = f"{rescued!r} is a declared or partition column too; give it another name"
+        text = f"{rescued!r} is also a declared or partition column; give it another name"
         yield pipeline.problem(text, "schema", "rescued")
     for name, source in pipeline.each("sources") if rescued else ():
         if is_file_source(source.block) and (source.text("format") or "ndjson") not in ("ndjson", "json"):
-            text = f"source {name!r} reads {source.text('format')} files; allowed: with ndjson and json only"
+            text = f"source {name!r} reads {source.text('format')} files; only ndjson and json can rescue"
             yield pipeline.problem(text, "schema", "rescued")
     for word in sink.words("metadata_columns"):
         if word.lower() in keys:
-            yield sink.problem(f"{str(word)!r} is a partition column too; rename that one", "metadata_columns")
+            yield sink.problem(f"{str(word)!r} is also a partition column; rename that one", "metadata_columns")
 
 
 def _transform_problems(pipeline: Spot) -> Iterator[Problem]:
     sql, python = (pipeline.below("transform").text(key) for key in ("sql", "python"))
     if sql is not None and python is not None:
-        yield pipeline.problem("given beside 'sql'; allowed: one of them", "transform", "python")
+        yield pipeline.problem("given together with 'sql'; remove one of the two", "transform", "python")
     if (sql or python) and pipeline.text("delivery") == "staged":
-        text = "staged, and the pipeline has a transform, which Spark commits itself; allowed: direct"
+        text = "staged does not work with a transform, because Spark then commits; set delivery: direct"
         yield pipeline.problem(text, "delivery")
 
 
@@ -238,14 +240,12 @@ def _row_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Probl
     kind = pipeline.below("sink").text("load_type")
     if not followed:
         if files and kind is not None and kind in (*WHOLE, *MERGES):
-            text = f"{kind.raw!r} is not supported for file sources; set load_type: append"
+            text = f"{kind.raw!r} does not work with file sources; set load_type: append"
             yield pipeline.problem(text, "sink", "load_type")
         return
     if files:
         other = next(iter(followed))
-        yield files[0].problem(
-            f"is a source of files, and {other!r} is not; allowed: a pipeline of its own for each kind"
-        )
+        yield files[0].problem(f"is a file source, and {other!r} is not; give each kind a pipeline of its own")
     declared = declared_types(pipeline)
     for source in followed.values():
         yield from column_source_problems(source, declared)

@@ -78,27 +78,27 @@ Listening = Annotated[str, BeforeValidator(listening)]
 class GlobalModel(Model):
     """Settings that all pipelines of the file share."""
 
-    total_concurrency: v.Count | None = entry("Most tasks at once over all pipelines.", None)
+    total_concurrency: v.Count | None = entry("The most tasks at once over all pipelines.", None)
     poll_jitter_secs: v.CountOrNone | None = entry(
-        "Random seconds added to each poll interval; a tenth of it, and 30 at most, where it is not set.", None
+        "Random seconds added to each poll interval; unset: a tenth of it, at most 30.", None
     )
-    commit_deadline_secs: v.Count = entry("How long a commit is retried before giving up.", 120)
+    commit_deadline_secs: v.Count = entry("How long a run retries a commit before it gives up.", 120)
 
 
 class RecoveryModel(Model):
-    """How far back a lost position is looked for."""
+    """How far back a run looks for a lost position."""
 
     at: ClassVar = {"max_commits": "recovery_max_commits"}
     max_commits: v.Count = entry("Commits searched backwards in the table's log.", 100)
 
 
 class ReconcileModel(Model):
-    """Comparing everything now and then in continuous runs."""
+    """Regular comparison of source and table in continuous runs."""
 
     every: EveryText = entry(
-        "How often a continuous run compares everything; none: never.", Lateness(fixed=timedelta(days=1))
+        "How often a continuous run compares source and table; none: never.", Lateness(fixed=timedelta(days=1))
     )
-    ingest: v.Flag = entry("Read the late files that are found.", False)
+    ingest: v.Flag = entry("Reads the late files that it finds.", False)
 
     def build(self) -> ReconcileSpec:
         """How often, as a length of time."""
@@ -115,8 +115,8 @@ class MetricsModel(Model):
 
     spec: ClassVar = MetricsSpec
     enabled: v.Flag = entry("Serve metrics.", False)
-    address: Listening = entry("Where they are served, host:port.", "127.0.0.1:9090")
-    legacy_names: v.Flag = entry("Also export the metric names of older systems.", False)
+    address: Listening = entry("The address to listen on, host:port.", "127.0.0.1:9090")
+    legacy_names: v.Flag = entry("Also exports the metric names of older systems.", False)
 
 
 class SparkModel(Model):
@@ -155,18 +155,18 @@ Provider = Annotated[
 
 
 class StateModel(Model):
-    """Who else is told the states of sources."""
+    """Where a copy of the watermarks goes."""
 
     at: ClassVar = {"storage_options": "options", "options": "arguments"}
     provider: Provider = entry(
-        "delta: the table's log alone; file, sql: a copy there, too; module:Class: a copy by a class of your own.",
+        "delta: only the table's log; file, sql: a copy there, too; module:Class: a copy made by your own class.",
         ProviderKind.DELTA,
     )
     url: v.SecretText | None = entry("The folder, or the SQLAlchemy address of the database; never shown.", None)
     storage_options: v.SecretOptions = entry(
         "Settings and credentials of the folder's object store; never shown.", Options
     )
-    options: v.SecretOptions = entry("What the class of your own is made with, by name; never shown.", Options)
+    options: v.SecretOptions = entry("Keyword arguments of your own class; never shown.", Options)
 
     def state(self, absolute: Absolute) -> StateSpec:
         """The state provider; paths start at the directory of the file."""
@@ -196,10 +196,10 @@ class ProjectModel(Model):
     pipelines: dict[v.Name, PipelineModel] = entry("The pipelines, by name.", min_length=1)
     spark: SparkModel = section(SparkModel, "Where tasks run.")
     global_: GlobalModel = section(GlobalModel, "Settings shared by all pipelines.", alias="global")
-    recovery: RecoveryModel = section(RecoveryModel, "How a lost position is looked for.")
-    reconcile: ReconcileModel = section(ReconcileModel, "Comparing everything in continuous runs.")
+    recovery: RecoveryModel = section(RecoveryModel, "How a run looks for a lost position.")
+    reconcile: ReconcileModel = section(ReconcileModel, "Regular comparison in continuous runs.")
     metrics: MetricsModel = section(MetricsModel, "Prometheus metrics.")
-    state: StateModel = section(StateModel, "Who else is told the states of sources.")
+    state: StateModel = section(StateModel, "Where a copy of the watermarks goes.")
 
     def project(self, origin: str, absolute: Absolute, notices: tuple[str, ...]) -> ProjectSpec:
         """The specs of the whole file."""
@@ -253,31 +253,29 @@ def project_problems(root: Block, absolute: Absolute, covers: Callable[[Loc], bo
     yield from table_problems(top, absolute)
     spark = top.below("spark")
     if spark.text("master") is not None and spark.text("remote") is not None:
-        yield spark.problem("given beside 'master'; allowed: one of them", "remote")
+        yield spark.problem("given together with 'master'; remove one of the two", "remote")
 
 
 def _state_problems(state: Spot) -> Iterator[Problem]:
     """Problems of ``state``; none quotes its address, which may hold a password."""
     provider, url = str(state.text("provider") or "delta"), str(state.text("url") or "")
     if provider == "delta" and state.has("url"):
-        text = "the position is kept in the log of each table, which needs no address; set provider: file or sql"
+        text = "provider: delta needs no address; set provider: file or sql, or remove it"
         yield state.problem(text, "url")
     if ":" in provider and state.has("url"):
-        yield state.problem("is for file and sql; a class of your own takes what it needs from 'options'", "url")
+        yield state.problem("works only with file and sql; put the settings of your own class into 'options'", "url")
     if ":" not in provider and state.below("options").block:
-        yield state.problem("is for a class of your own, provider: module:Class; remove it", "options")
+        yield state.problem("works only with provider: module:Class; remove it", "options")
     if provider in ("file", "sql") and not state.has("url"):
         what = "the folder" if provider == "file" else "an address such as sqlite:///state.db"
         yield state.problem(f"is missing; the provider {provider} needs {what}", "url")
     if provider == "sql" and (text := _address_problem(url)):
         yield state.problem(text, "url")
     if provider == "file" and not _is_place(url):
-        text = (
-            "is an address of an unknown kind; allowed: a path, or an object storage address such as s3://bucket/state"
-        )
+        text = "is an address of an unknown kind; give a path, or an object storage address such as s3://bucket/state"
         yield state.problem(text, "url")
     if provider != "file" and state.below("storage_options").block:
-        yield state.problem("is about the folder of the provider file; remove it", "storage_options")
+        yield state.problem("works only with provider: file; remove it", "storage_options")
 
 
 def _is_place(url: str) -> bool:
@@ -292,21 +290,21 @@ def _address_problem(url: str) -> str:
     if not url:
         return ""
     if url.startswith("jdbc:"):
-        return "is a JDBC address; allowed: one of SQLAlchemy, such as postgresql+psycopg://user:…@host/database"
+        return "is a JDBC address; give one of SQLAlchemy, such as postgresql+psycopg://user:…@host/database"
     found = re.match(r"([a-z0-9]+)(?:\+\w+)?://", url)
     if found is None:
-        return "is not an address; allowed: such as sqlite:///state.db or postgresql://host/database"
+        return "is not an address; write it like sqlite:///state.db or postgresql://host/database"
     if found[1] not in _DATABASES:
         return sentence(
             "is an address of another database", f"allowed: {', '.join(_DATABASES)}", nearest(found[1], _DATABASES)
         )
     if re.fullmatch(r"sqlite(?:\+\w+)?://(?:/|/:memory:)?", url):
-        return "names no file, so that every run would begin anew; allowed: such as sqlite:///state.db"
+        return "names no file, so every run would begin anew; write it like sqlite:///state.db"
     return ""
 
 
 _COLUMNS = "give the source a 'type' such as delta, or a 'connection'"
-_APPEND = "rows of files are appended; allowed: 'load_type: append'"
+_APPEND = "file sources only append; set load_type: append"
 NOT_FOR_FILES: dict[str, dict[str, str]] = {
     "source": dict.fromkeys(
         (
@@ -336,7 +334,7 @@ NOT_FOR_FILES: dict[str, dict[str, str]] = {
 """Keys of column sources, and of their tables."""
 
 _SECRET_BLOCKS = ("auth", "headers", "properties", "options", "storage_options", "body")
-MEANINGLESS = {("global", "connection_pooling"): "connections are always pooled"}
+MEANINGLESS = {("global", "connection_pooling"): "Tidegate always pools connections"}
 
 
 def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
@@ -358,9 +356,9 @@ def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
                 _take_source(source, notes)
             if sink.text("load_type") in WHOLE and (found := backward(source)).keys:
                 place = path_of(root, found.place)
-                notes.notices.append(f"{place}: look-back means nothing where everything is read")
+                notes.notices.append(f"{place}: look-back has no effect where every run reads everything")
             if sink.text("load_type") in WHOLE and source.has("safety_lag"):
-                notes.notices.append(f"{source.path('safety_lag')} means nothing where everything is read")
+                notes.notices.append(f"{source.path('safety_lag')} has no effect where every run reads everything")
         if known and all(is_file_source(source.block) for source in known.values()):
             _refuse(sink, NOT_FOR_FILES["sink"], notes, "not for file sources")
     _drop_meaningless(root, notes)
@@ -376,7 +374,7 @@ def _refuse(block: Spot, keys: Mapping[str, str], notes: Notes, how: str) -> Non
 def _take_source(source: Spot, notes: Notes) -> None:
     kinds = kinds_of_watermark(source.block)
     if len(kinds) > 1:
-        text = f"two kinds of watermark at once ({', '.join(kinds)}); allowed: one per source"
+        text = f"two kinds of watermark at once ({', '.join(kinds)}); give a source one"
         notes.add(source.problem(text, kinds[1]), source.loc)
         return
     if is_unit_source(source.block):
@@ -398,8 +396,8 @@ def _note_short_secrets(holder: Spot, notes: Notes) -> None:
             _note_short_secrets(holder.below(key), notes)
         elif isinstance(value, Scalar) and looks_secret(str(key)) and _is_short(value):
             notes.notices.append(
-                f"{holder.path(key)} has fewer than {SHORTEST} characters: in messages of others it cannot be told "
-                "from ordinary words, and may show there; use a longer secret"
+                f"{holder.path(key)} has fewer than {SHORTEST} characters, so Tidegate cannot tell it "
+                "from ordinary words in what servers say, and it may show; use a longer secret"
             )
 
 
@@ -411,6 +409,6 @@ def _drop_meaningless(root: Block, notes: Notes) -> None:
     for (above, last), why in MEANINGLESS.items():
         holder = root.get(above)
         if isinstance(holder, Block) and last in holder:
-            notes.notices.append(f"{path_of(root, (above, last))} means nothing here and is ignored: {why}")
+            notes.notices.append(f"{path_of(root, (above, last))} has no effect here and is ignored: {why}")
             root[above] = holder.copy()
             root.block(above).drop(last)

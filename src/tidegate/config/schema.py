@@ -1,4 +1,4 @@
-"""The columns of a pipeline: declared, or found by looking at the first files."""
+"""The columns of a pipeline: declared, or inferred from the first files."""
 
 from __future__ import annotations
 
@@ -102,16 +102,16 @@ Element = Annotated[ElementModel, short_for("type")]
 
 
 class SchemaModel(Model):
-    """The columns: declared, or found by looking at the first files."""
+    """The columns: declared, or inferred from the first files."""
 
     fields: tuple[FieldModel, ...] = entry("The declared columns, in order.", ())
-    infer: v.Flag = entry("Find the columns by sampling; the default where no fields are given.", False)
-    coerce_conflicts_to_utf8: v.Flag = entry("Values that do not fit a string column are kept as JSON text.", False)
+    infer: v.Flag = entry("Infers the columns from samples; the default without fields.", False)
+    coerce_conflicts_to_utf8: v.Flag = entry("Keeps values that do not fit a string column as JSON text.", False)
     numbers: Numbers = entry(
-        "strict: values that would lose digits are bad records; lenient: they are bent.", Numbers.STRICT
+        "strict: values that would lose digits are bad records; lenient: their surplus digits are cut.", Numbers.STRICT
     )
     rescued: RescuedColumn | None = entry(
-        "A text column for fields and values that fit no other, as JSON: its name, or true for _rescued.", None
+        "The text column for fields and values that fit no other column, as JSON: a name, or true for _rescued.", None
     )
 
     def schema_spec(self, evolution: Evolution) -> SchemaSpec:
@@ -138,7 +138,7 @@ def schema_problems(schema: Spot) -> Iterator[Problem]:
     infer, found = schema.text("infer"), schema.get("fields")
     declared = isinstance(found, Items) and bool(found)
     if infer is not None and infer.lower() not in _FALSE and declared:
-        yield schema.problem("given beside 'fields'; allowed: one of them", "infer")
+        yield schema.problem("given together with 'fields'; remove one of the two", "infer")
     if infer is not None and infer.lower() in _FALSE and not declared:
         yield schema.problem("false, and no 'fields' are given; declare fields, or set infer: true", "infer")
     if isinstance(found, Items):
@@ -161,8 +161,10 @@ def _name_problems(name: str, seen: dict[str, str], *, nested: bool) -> Iterator
     twin = seen.get(name.lower())
     seen[name.lower()] = name
     if twin is not None:
-        how = "twice" if twin == name else f"as {twin!r} too, and columns must differ in more than upper and lower case"
-        yield f"is declared {how}; allowed: each column once"
+        how = (
+            "twice" if twin == name else f"also as {twin!r}, and columns must differ in more than upper and lower case"
+        )
+        yield f"is declared {how}; declare each column once"
     if wrong := name_problem(name, nested=nested):
         yield wrong
 
@@ -190,4 +192,4 @@ def _element_problems(root: Block, at: Loc, element: Node) -> Iterator[Problem]:
         yield from _element_problems(root, (*at, key), block.get(key))
     keys = find(block, ("keys", "type")) or block.get("keys")
     if kind == "map" and isinstance(keys, Scalar) and keys != "string":
-        yield problem(root, (*at, "keys"), "the keys of a map are strings, JSON has no others; allowed: string")
+        yield problem(root, (*at, "keys"), "the keys of a JSON map are strings; write keys: string")

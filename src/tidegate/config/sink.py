@@ -31,11 +31,11 @@ VERSION_COLUMNS = ("__valid_from", "__valid_to", "__is_current")
 
 
 def sink_format(value: object) -> str:
-    """Delta, the only format that is written; folders of Parquet files were, too, in earlier releases."""
+    """Delta, the only format; earlier releases also wrote folders of Parquet files."""
     if isinstance(value, Scalar) and value.strip() == "parquet":
         raise refusal(
-            "is no longer supported, since a folder of Parquet files has no log to commit to",
-            "set format: delta and another table_uri, and see decision 0021 for the rows that are there",
+            "is no longer supported, because a folder of Parquet files has no log to commit to",
+            "set format: delta and another table_uri, and see decision 0021 for its old rows",
         )
     return choose(value, "delta")
 
@@ -47,38 +47,38 @@ class LoadModel(Model):
     """The table, and what becomes of the rows that were read."""
 
     at: ClassVar = {"load_type": "type"}
-    table_uri: v.Address = entry("The table: a path or an object storage address.")
+    table_uri: v.Address = entry("The path or object storage address of the table.")
     load_type: LoadType = entry("How rows are written.", LoadType.APPEND)
-    merge_keys: v.Columns = entry("The columns that tell rows apart, for merging.", (), needed=MERGES)
+    merge_keys: v.Columns = entry("The columns that identify a row, for merges.", (), needed=MERGES)
     tie_break: v.Columns = entry(
         "Columns that decide between rows with equal keys and watermarks: the greatest wins.",
         (),
         kinds=("append", "merge_upsert", "scd2"),
     )
     replace_by_watermark: v.Flag = entry(
-        "Replace everything in the window that was read again, also what the source deleted.",
+        "Replaces the whole window that look-back read again, including rows that the source deleted.",
         False,
         kinds=("merge_overwrite",),
     )
     max_delete_fraction: v.Fraction = entry(
-        "Share of the window's rows that may disappear by one replacement.", 0.5, kinds=("merge_overwrite",)
+        "The share of the window's rows that one replacement may remove.", 0.5, kinds=("merge_overwrite",)
     )
     allow_empty_window: v.Flag = entry(
         "Whether an empty read may empty its window.", False, kinds=("append", "merge_overwrite", *WHOLE)
     )
     deduplicate: v.Columns = entry(
-        "Keys by which an append with look-back leaves out what the table has.", (), kinds=("append",)
+        "Keys by which an append with look-back recognises rows that the table already has.", (), kinds=("append",)
     )
-    window_columns: v.Names = entry("Watermark column to its name after the transform.", dict)
-    scd2_effective_column: v.Text | None = entry("The column that tells when a version began.", None, kinds=("scd2",))
+    window_columns: v.Names = entry("Maps a watermark column to its name after the transform.", dict)
+    scd2_effective_column: v.Text | None = entry("The column with the beginning of a version.", None, kinds=("scd2",))
     scd2_attributes: v.Columns = entry(
-        "The columns whose change makes a version; all but keys and watermarks when unset.", (), kinds=("scd2",)
+        "The columns whose change makes a version; unset: all but keys and watermarks.", (), kinds=("scd2",)
     )
-    format: SinkFormat = entry("A Delta table; nothing else is written.", "delta")
+    format: SinkFormat = entry("The table format; only delta.", "delta")
 
 
 STRATEGY_KEYS = tuple(key for key in fields(LoadModel) if key not in ("table_uri", "load_type", "format"))
-"""Keys that say more about a load type; they mean nothing for files, whose rows are appended."""
+"""Keys that say more about a load type; they have no effect on files, whose rows are appended."""
 
 
 def keys_of(pipeline: PipelineSpec) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def load_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Probl
             yield from _window_problems(source)
         elif source.has("watermark_window"):
             yield source.problem(
-                "says which window is replaced; it needs replace_by_watermark: true", "watermark_window"
+                "chooses the window to replace; set replace_by_watermark: true, or remove it", "watermark_window"
             )
         elif kind == "append":
             yield from _append_problems(sink, source)
@@ -117,11 +117,11 @@ def load_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Probl
 def key_problems(sink: Spot, kind: str, without: Collection[str] = ()) -> Iterator[Problem]:
     """Keys that a load type needs or does not support; keys in ``without`` are checked elsewhere."""
     if kind in MERGES and not sink.words("merge_keys"):
-        yield sink.problem(f"is missing; {kind} needs the columns that tell rows apart", "merge_keys")
+        yield sink.problem(f"is missing; {kind} needs the columns that identify a row", "merge_keys")
     for key, kinds in kinds_of(LoadModel).items():
         given = sink.is_on(key) if key == "replace_by_watermark" else key in _OF_WINDOWS or bool(sink.words(key))
         if sink.has(key) and given and kind not in kinds.allowed and key not in without:
-            wrong = "is about replaced windows" if key in _OF_WINDOWS else f"means nothing with load_type {kind}"
+            wrong = "works only with replaced windows" if key in _OF_WINDOWS else f"has no effect with load_type {kind}"
             yield sink.problem(f"{wrong}; allowed: with {', '.join(kinds.allowed)}", key)
 
 
@@ -133,7 +133,7 @@ def _window_problems(source: Spot) -> Iterator[Problem]:
         text = "is missing; replace_by_watermark replaces what look-back reads again, such as {days: 7}"
         yield source.problem(text, "backward")
     if source.text("watermark_mode") == "tuple":
-        text = "tuple, and a cursor has no window; replace_by_watermark needs watermark_mode: any"
+        text = "tuple has no window to replace; replace_by_watermark needs watermark_mode: any"
         yield source.problem(text, "watermark_mode")
 
 
@@ -155,7 +155,7 @@ def _append_problems(sink: Spot, source: Spot) -> Iterator[Problem]:
         )
         yield source.problem(text, "watermark_operator")
     if source.text("null_watermark") == "include":
-        text = "include reads such rows each time, and append would write them again; allowed: with merge or replace"
+        text = "include reads such rows in every run, and append would write them again; set another load_type"
         yield source.problem(text, "null_watermark")
 
 
@@ -163,11 +163,11 @@ def _version_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[P
     """Problems of ``scd2``: versions need a time, and columns of their own."""
     followed = all(source.words("watermark_columns") for source in sources.values())
     if not pipeline.below("sink").has("scd2_effective_column") and not followed:
-        text = "is missing; without watermark_columns nothing else tells when a version began"
+        text = "is missing; without watermark_columns nothing else says when a version began"
         yield pipeline.problem(text, "sink", "scd2_effective_column")
     for column in declared_types(pipeline):
         if column.lower() in VERSION_COLUMNS:
-            yield pipeline.problem(f"{column!r} is a column that scd2 makes; allowed: another name", "schema", "fields")
+            yield pipeline.problem(f"{column!r} is a column that scd2 adds; use another name", "schema", "fields")
 
 
 def _load_column_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Problem]:
@@ -179,7 +179,7 @@ def _load_column_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterat
     for column in sink.below("window_columns").block:
         if column.lower() not in spelled:
             allowed = nearest(column, followed) or f"allowed: {', '.join(sorted(followed))}"
-            yield sink.problem(sentence(f"{column!r} is no watermark column", allowed), "window_columns", column)
+            yield sink.problem(sentence(f"{column!r} is not a watermark column", allowed), "window_columns", column)
         elif not transformed:
             yield sink.problem("columns keep their names without a transform; remove it", "window_columns", column)
     declared = {name.lower(): name for name in declared_types(pipeline)}
@@ -205,7 +205,7 @@ def columns(value: object) -> tuple[str, ...]:
     for name in found:
         if name not in METADATA_COLUMNS:
             raise refusal(
-                f"holds an unknown column; allowed: {', '.join(METADATA_COLUMNS)}",
+                f"contains an unknown column; allowed: {', '.join(METADATA_COLUMNS)}",
                 nearest(name, METADATA_COLUMNS),
             )
     return tuple(name for name in METADATA_COLUMNS if name in found)
@@ -225,7 +225,7 @@ class PartitionByModel(Model):
     spec: ClassVar = PartitionBy
     prefix_template: Directories = entry("The partition columns as directories, such as date=%Y-%m-%d/hour=%H.")
     column: v.Text | None = entry(
-        "The timestamp or date column that the template formats; else the source path is used.", None
+        "The timestamp or date column that the template formats; unset: values come from the source path.", None
     )
 
 
@@ -234,13 +234,13 @@ class MaintenanceModel(Model):
 
     spec: ClassVar = Maintenance
     optimize_every_commits: v.CountOrNone = entry(
-        "Small files are put together after this many commits of a source; 0 = never.", 0
+        "Compacts small files after this many commits of a source; 0 = never.", 0
     )
     vacuum_every_commits: v.CountOrNone = entry(
-        "Files that left the table are removed after this many commits of a source; 0 = never.", 0
+        "Removes files that left the table after this many commits of a source; 0 = never.", 0
     )
     vacuum_retention_hours: v.Whole = entry(
-        "How long files that left the table are kept for readers.", 168, ge=24, le=87_600
+        "Hours to keep files that left the table, for readers.", 168, ge=24, le=87_600
     )
 
 
@@ -253,14 +253,14 @@ class SinkModel(LoadModel):
         "A Parquet file is finished at this size (MB of 1,048,576 bytes).", 128, ge=1, le=65_536
     )
     row_group_size_bytes: v.Whole = entry(
-        "A row group is written at this many buffered bytes.", 134_217_728, ge=65_536, le=2**33
+        "A row group is written once this many bytes are buffered.", 134_217_728, ge=65_536, le=2**33
     )
     compression: ParquetCodec = entry("Parquet compression.", ParquetCodec.SNAPPY)
     rollover_timeout_secs: v.Count | None = entry(
-        "A file is finished after being open this long; unset: off, 300 in continuous runs.", None
+        "A file is finished after this many seconds; unset: off, 300 in continuous runs.", None
     )
     inactivity_timeout_secs: v.Count | None = entry(
-        "A file is finished after this long without a write; unset: off, 60 in continuous runs.", None
+        "A file is finished after this many seconds without a write; unset: off, 60 in continuous runs.", None
     )
     commit_batch_files: v.Whole = entry(
         "A commit is due once this many Parquet files are finished since the last one.", 10, ge=1, le=10_000
@@ -270,9 +270,9 @@ class SinkModel(LoadModel):
     metadata_columns: MetadataColumns = entry("Extra columns: _source_file, _source_record, _ingested_at.", ())
     max_concurrent_uploads: v.Count = entry("Files uploaded at once.", 4)
     part_size_mb: v.Whole = entry("Part size of multipart uploads.", 32, ge=5, le=5120)
-    min_multipart_size_mb: v.Count = entry("Smaller files are uploaded by one request.", 5)
+    min_multipart_size_mb: v.Count = entry("Smaller files are uploaded in one request.", 5)
     max_concurrent_parts: v.Count = entry("Parts uploaded at once.", 8)
-    maintenance: MaintenanceModel = section(MaintenanceModel, "Table care after commits.")
+    maintenance: MaintenanceModel = section(MaintenanceModel, "Table maintenance after commits.")
     table_properties: v.Names = entry(
         "Properties of the Delta table, set when it is created and when they change.", dict
     )
@@ -332,12 +332,12 @@ def _template_problem(template: str, column: str | None) -> str:
         return f"the template {wrong}"
     keys = partition_keys(template)
     if any(not key or "%" in key for key in keys):
-        return "each directory is 'key=…' or a key alone, such as date=%Y-%m-%d/hour=%H"
+        return "each directory must be 'key=…' or only a key, such as date=%Y-%m-%d/hour=%H"
     if len({key.lower() for key in keys}) < len(keys):
         return "a key occurs twice; allowed: each once"
     constant = [part for part in template.split("/") if "=" in part and not fields_of(part)]
     if column is not None and constant:
-        return f"{constant[0]!r} has no field of time; allowed: %Y %m %d %H %F, or the key alone"
+        return f"{constant[0]!r} has no field of time; allowed: %Y %m %d %H %F, or only the key"
     return ""
 
 
@@ -361,8 +361,8 @@ def _key_problems(template: str, column: str | None, declared: Mapping[str, str]
         key = part.partition("=")[0]
         itself = column is not None and part == key and key in declared
         if key.lower() in same and not itself:
-            yield f"{key!r} is a declared column too; allowed: a new name"
+            yield f"{key!r} is also a declared column; use a new name"
         elif column is not None and part == key:
             taken = same.get((key if itself else str(column)).lower(), key)
             if declared.get(taken) in _NO_KEYS:
-                yield f"{taken!r} is of type {declared[taken]}, which makes no directory; take another column"
+                yield f"{taken!r} is of type {declared[taken]}, which cannot name a directory; use another column"

@@ -70,7 +70,7 @@ def filters(value: object) -> dict[str, str]:
             filter_expression(pattern)
         except re.error as exc:
             raise refusal(
-                f"has no regular expression for {name!r}: {exc.msg}", "allowed: such as (open|closed)"
+                f"has no regular expression for {name!r}: {exc.msg}", "write one such as (open|closed)"
             ) from None
     return found
 
@@ -87,19 +87,19 @@ class SecondaryInputModel(Model):
     """Rows that units are made of, or credentials for all of them."""
 
     at: ClassVar = {"path": "location", "as_": "variable", "storage_options": "location.options"}
-    path: v.Address | None = entry("Where the rows are: a path or an address.", None)
-    pipeline: v.Name | None = entry("The pipeline of this file whose table it is.", None)
-    format: InputFormat = entry("What it is.", InputFormat.DELTA)
+    path: v.Address | None = entry("The path or address of the rows.", None)
+    pipeline: v.Name | None = entry("A pipeline of this file: its table has the rows.", None)
+    format: InputFormat = entry("The format of the rows.", InputFormat.DELTA)
     fields: v.Columns = entry("The fields whose values make a unit; each is a variable.")
     as_: Variable | None = entry(
         "The variable of a single field; the unit watermark's name when unset.", None, alias="as"
     )
-    filters: Filters = entry("Regular expressions that the whole text of fields has to fit.", dict)
-    auth_fields: v.Columns = entry("Fields that are secret variables of their unit.", ())
+    filters: Filters = entry("Regular expressions that must match the whole text of fields.", dict)
+    auth_fields: v.Columns = entry("Fields that become secret variables of their unit.", ())
     category: Literal["units", "authentication"] = entry(
-        "units; authentication: one row whose fields are secret variables of all units.", "units"
+        "units: one row per unit; authentication: one row whose fields are secret variables of all units.", "units"
     )
-    csv: CsvModel = section(CsvModel, "How CSV files are written.")
+    csv: CsvModel = section(CsvModel, "The dialect of CSV files.")
     storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
 
     def secondary_input(self, context: Context) -> SecondaryInput:
@@ -133,9 +133,9 @@ class ParamModel(Model):
     step: ClassVar[str] = "<param>"
     value: v.Text | None = entry("The text itself.", None)
     watermark: Variable | None = entry("The name of the datetime watermark.", None)
-    bound: Bounding = entry("Which end of the range.", Bounding.LOW)
-    format: v.ParamFormatText = entry("How it is written.", "iso")
-    timezone: v.Zone | None = entry("The zone it is written in; the source's when unset.", None)
+    bound: Bounding = entry("Which end of the range: low or high.", Bounding.LOW)
+    format: v.ParamFormatText = entry("The format of the time.", "iso")
+    timezone: v.Zone | None = entry("The time zone of the text; unset: that of the source.", None)
 
     @classmethod
     def show_of(cls, watermark: str, param: RangeParam) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def input_problems(source: Spot) -> Iterator[Problem]:
     for each in made[1:]:
         for key in _ALIKE:
             if each.words(key) != made[0].words(key):
-                text = f"other {key!r} than input [{made[0].loc[-1]}], which makes units too; allowed: the same"
+                text = f"other {key!r} than input [{made[0].loc[-1]}], which also makes units; make them equal"
                 yield each.problem(text)
     for each in inputs(source):
         yield from _place_problems(each)
@@ -246,12 +246,12 @@ def _place_problems(each: Spot) -> Iterator[Problem]:
     """Problems of where the rows are: a path, or the table of an existing pipeline."""
     yield from each.both("pipeline", "path")
     if not each.has("path") and not each.has("pipeline"):
-        yield each.problem("neither 'path' nor 'pipeline' is given")
+        yield each.problem("needs 'path' or 'pipeline'")
     if each.has("path") == each.has("pipeline"):
         return
     kind, pipeline, known = each.text("format"), each.text("pipeline"), each.root.block("pipelines")
     if each.has("csv") and str(kind or "delta") != "csv":
-        yield each.problem("is about CSV files; set format: csv, or remove it", "csv")
+        yield each.problem("works only with CSV files; set format: csv, or remove it", "csv")
     if pipeline is not None and pipeline not in known:
         hint = nearest(pipeline, known) or f"allowed: {', '.join(known)}"
         yield each.problem(sentence(f"there is no pipeline {pipeline.raw!r}", hint), "pipeline")
@@ -267,7 +267,9 @@ def _field_problems(each: Spot) -> Iterator[Problem]:
         yield each.problem(text, "as")
     for word in each.words("auth_fields"):
         if word in names:
-            yield each.problem(f"{word.raw!r} is in 'fields' too, which are shown; remove it there", "auth_fields")
+            yield each.problem(
+                f"{word.raw!r} is also in 'fields', whose values are shown; remove it there", "auth_fields"
+            )
 
 
 def param_problems(source: Spot) -> Iterator[Problem]:
@@ -284,15 +286,15 @@ def param_problems(source: Spot) -> Iterator[Problem]:
             yield source.problem("needs one of 'watermark' and 'value'", *at)
         if watermark is not None and watermark not in ranges:
             hint = nearest(watermark, ranges) or (f"allowed: {', '.join(ranges)}" if ranges else "")
-            hint = hint or "give a watermark of the type datetime"
+            hint = hint or "give a watermark of type datetime"
             yield source.problem(sentence(f"{watermark.raw!r} is no datetime watermark", hint), *at, "watermark")
         if plain and not sent:
-            yield source.problem("is sent to no server; allowed: {watermark: …, bound: low | high}", *at)
+            yield source.problem("goes to no server; allowed: {watermark: …, bound: low | high}", *at)
         if plain and looks_secret(name) and not _is_variable(value, secret_variables(source)):
             text = "put it into the connection's auth: {type: api_key, place: params, …}"
             yield source.problem(f"looks like a secret; {text}", *at)
         if name in taken and not plain:
-            yield source.problem(f"{{{{{name}}}}} is a variable of the units too; allowed: another name", *at)
+            yield source.problem(f"{{{{{name}}}}} is also a variable of the units; use another name", *at)
 
 
 def _is_variable(text: Node, secrets: Collection[str]) -> bool:
@@ -308,7 +310,7 @@ def variable_problems(source: Spot) -> Iterator[Problem]:
     above = ("connections", str(source.text("connection") or ""), "headers")
     for use in (*uses(source), *uses_below(above, find(source.root, above))):
         if use.broken:
-            yield problem(source.root, use.loc, "has braces without a name; allowed: {{name}}")
+            yield problem(source.root, use.loc, "has braces without a name; write {{name}}")
             continue
         for name in use.names:
             if name not in known:
@@ -323,7 +325,7 @@ def unused_units(source: Spot, used: Collection[str]) -> Iterator[str]:
     lists = [each.words("units") for each in watermarks(source, "unit")]
     several = bool(unit_inputs(source)) or any(len(found) > 1 or "," in found[0] for found in lists if found)
     if names and several and not any(name in used for name in names):
-        yield f"{source.path()}: {{{{{names[0]}}}}} is used nowhere, so that every unit reads the same"
+        yield f"{source.path()}: {{{{{names[0]}}}}} is used nowhere, so every unit reads the same"
 
 
 def unused_range(source: Spot, used: Collection[str]) -> Iterator[str]:
@@ -332,11 +334,11 @@ def unused_range(source: Spot, used: Collection[str]) -> Iterator[str]:
     sent = source.has("connection") and source.text("type") != "jdbc"
     lost = [] if sent else [name for name in params if name not in used]
     for name in lost:
-        yield f"{source.path('params', name)} means nothing where {{{{{name}}}}} is used nowhere"
+        yield f"{source.path('params', name)} has no effect where {{{{{name}}}}} is used nowhere"
     whole = source.text("replace") == "unit" and source.below("work_unit").text("partition") in (None, "none")
     if len(lost) == len(params) and not source.has("time_column") and not whole:
         yield (
-            f"{source.path()}: the range is used nowhere, so that every range reads the same; "
+            f"{source.path()}: the range is used nowhere, so every range reads the same; "
             "give 'time_column', or params with 'watermark'"
         )
 
@@ -393,7 +395,7 @@ def units(value: object) -> tuple[str, ...]:
         raise refusal("must be a list of texts, or a text with commas")
     found = tuple(str(item).strip() for item in items)
     if not found or not all(found):
-        raise refusal("holds an empty value", "allowed: one value or more, none of them empty")
+        raise refusal("contains an empty value", "give one value or more, none of them empty")
     seen: set[str] = set()
     for each in found:
         if each in seen:
@@ -427,12 +429,12 @@ def _sub_range(part: object) -> SubRange:
     if kind not in _KINDS:
         raise refusal(f"has a part that is not one of {', '.join(_KINDS)}", nearest(kind, _KINDS))
     if not isinstance(start, Scalar) or not isinstance(end, Scalar):
-        raise refusal(f"has a part without both bounds: {kind}", f"allowed: {kind}: [2020-01-01, 2021-01-01]")
+        raise refusal(f"has a part that lacks a bound: {kind}", f"allowed: {kind}: [2020-01-01, 2021-01-01]")
     for written, is_end in ((str(start).strip(), False), (str(end).strip(), True)):
         try:
             parse_bound(written, is_end=is_end)
         except WatermarkError as error:
-            raise refusal(f"has a bound that cannot be: {error.problem}", error.remedy) from None
+            raise refusal(f"has an impossible bound: {error.problem}", error.remedy) from None
     return SubRange(str(start).strip(), str(end).strip(), PartitionKind(kind))
 
 
@@ -471,11 +473,11 @@ class RangeModel(Model):
     """The time that is covered: from, inclusive, to, exclusive."""
 
     at: ClassVar = {"from_": "start", "to": "end", "from_round": "start_round", "to_round": "end_round"}
-    from_: StartBound = entry("Where it begins: a date or time, or PnD, PnDTmH before now.", alias="from")
-    to: EndBound = entry("Where it ends: the same, or - for now.", NOW)
-    round: Rounding | None = entry("To what both bounds are rounded down.", None)
-    from_round: Rounding | None = entry("The same for the beginning alone.", None)
-    to_round: Rounding | None = entry("The same for the end alone.", None)
+    from_: StartBound = entry("The beginning: a date or time, or PnD, PnDTmH before now.", alias="from")
+    to: EndBound = entry("The end: the same, or - for now.", NOW)
+    round: Rounding | None = entry("Rounds both bounds down to this.", None)
+    from_round: Rounding | None = entry("Rounds only the beginning.", None)
+    to_round: Rounding | None = entry("Rounds only the end.", None)
     allow_future: v.Flag = entry("Whether the end may lie in the future.", False)
 
     def time_range(self) -> TimeRange:
@@ -492,10 +494,10 @@ class RangeModel(Model):
 class WatermarkModel(Model):
     """The time range or the units that a source is read for."""
 
-    name: Variable = entry("Its name; that of units is also their variable.")
+    name: Variable = entry("The name of the watermark; that of units is also their variable.")
     type: Literal["datetime", "unit"] = entry("datetime: a time range; unit: values such as ids.")
     range: RangeModel | None = entry("The time range, for datetime.", None)
-    units: UnitValues = entry("The values, for unit; unset: a secondary input has them.", ())
+    units: UnitValues = entry("The values, for unit; unset: a secondary input lists them.", ())
 
     @classmethod
     def show(cls, spec: TimeWatermark | UnitWatermark) -> dict[str, Any]:
@@ -506,14 +508,14 @@ class WatermarkModel(Model):
 
 
 class WorkUnitModel(Model):
-    """How work units are cut, chosen and carried out."""
+    """How work units are cut, chosen and run."""
 
     at: ClassVar = {"partial_partition": "partial"}
     partition: Partition = entry(
-        "Into which pieces the range is cut.", PartitionKind.NONE, old="ms.work.unit.partition"
+        "How the range is split into time partitions.", PartitionKind.NONE, old="ms.work.unit.partition"
     )
     partial_partition: Partial = entry(
-        "Whether the last piece is read before it is full.",
+        "Whether the last time partition is read before it is complete.",
         PartialPartition.MULTI_DAY,
         old="ms.work.unit.partial.partition",
     )
@@ -524,21 +526,21 @@ class WorkUnitModel(Model):
         "A work unit that reads fewer records than this has failed.", _WORK.min_records, old="ms.work.unit.min.records"
     )
     min_records_after: SpanText | None = entry(
-        "How long after its end a piece may have fewer; until then it is left for later.", None
+        "Until this long after its end, a time partition with fewer records waits instead of failing.", None
     )
-    parallelism_max: v.Count | None = entry("Most work units of one run.", None, old="ms.work.unit.parallelism.max")
+    parallelism_max: v.Count | None = entry("The most work units in one run.", None, old="ms.work.unit.parallelism.max")
     pacing_seconds: Pause = entry(
-        "Seconds between the starts of two.", _WORK.pacing_seconds, old="ms.work.unit.pacing.seconds"
+        "Seconds between the starts of two work units.", _WORK.pacing_seconds, old="ms.work.unit.pacing.seconds"
     )
     not_found: NotFound = entry("What 404 means: failed, done without rows, or never again.", NotFound.FAIL)
     breaker_failures: v.CountOrNone = entry(
-        "Failures in a row after which the rest is left; 0 = never.", _WORK.breaker_failures
+        "Failures in a row after which a run stops asking; 0 = never.", _WORK.breaker_failures
     )
-    group_units: v.Count = entry("Work units of one commit.", _WORK.group_units)
+    group_units: v.Count = entry("Work units per commit.", _WORK.group_units)
     group_seconds: v.Seconds = entry("Seconds until a commit is due.", _WORK.group_seconds)
 
     def work(self) -> WorkUnits:
-        """How work units are cut, chosen and carried out."""
+        """How work units are cut, chosen and run."""
         if isinstance(self.partition, PartitionKind):
             return fill(WorkUnits, self)
         return fill(WorkUnits, self, partition=PartitionKind.NONE, sub_ranges=self.partition)
@@ -574,25 +576,27 @@ def watermark_problems(source: Spot) -> Iterator[Problem]:
     """At most one time range and one list of units, each with what it needs."""
     for kind in ("datetime", "unit"):
         for each in watermarks(source, kind)[1:]:
-            yield each.problem(f"is a second watermark of the type {kind}; allowed: at most one of each type")
+            yield each.problem(f"is a second watermark of type {kind}; give at most one of each type")
     for each in watermarks(source, "datetime"):
         if not each.has("range"):
             yield each.problem("is missing; a datetime watermark needs it", "range")
         elif _is_empty_range(each.below("range"), source.text("timezone") or "UTC"):
-            yield each.problem("does not lie after 'from', so that nothing would ever be read", "range", "to")
+            yield each.problem("does not lie after 'from', so nothing would ever be read", "range", "to")
         if each.has("units"):
-            text = "means nothing for a datetime watermark; give units a watermark of the type unit"
+            text = "has no effect on a datetime watermark; give the units a watermark of type unit"
             yield each.problem(text, "units")
     made = unit_inputs(source)
     for each in watermarks(source, "unit"):
         if each.has("range"):
-            text = "means nothing for a unit watermark; give the range a watermark of the type datetime"
+            text = "has no effect on a unit watermark; give the range a watermark of type datetime"
             yield each.problem(text, "range")
         if each.has("units") and made:
-            yield each.problem("given beside 'secondary_input', which has units too; allowed: one of them", "units")
+            yield each.problem(
+                "given together with 'secondary_input', which also has units; remove one of the two", "units"
+            )
         if not each.has("units") and not made:
-            yield each.problem("is missing, and no 'secondary_input' has units; give one of them", "units")
+            yield each.problem("is missing, and no 'secondary_input' has units; give one of the two", "units")
     named = [each.text("name") for kind in ("datetime", "unit") for each in watermarks(source, kind)[:1]]
     if len(named) == 2 and named[0] is not None and named[0] == named[1]:
-        text = f"two watermarks are called {named[0].raw!r}; allowed: a name of its own for each"
+        text = f"two watermarks are called {named[0].raw!r}; give each a name of its own"
         yield source.problem(text, "watermark")

@@ -38,7 +38,7 @@ def text(value: object) -> str:
     if not isinstance(value, Scalar):
         raise refusal("must be a single value")
     if not value.strip() or any(ord(letter) < 32 or ord(letter) == 127 for letter in value):
-        raise refusal("is empty or holds control characters", "allowed: text")
+        raise refusal("is empty or contains control characters", "allowed: text")
     return str(value)
 
 
@@ -73,7 +73,7 @@ def number(value: object) -> int | Decimal:
     """A number from 0 on, exactly as it is written."""
     words = value.strip() if isinstance(value, Scalar) else ""
     if not re.fullmatch(r"[0-9]{1,30}(?:\.[0-9]{1,18})?", words, re.ASCII):
-        raise refusal("is not a number from 0 on")
+        raise refusal("is not a number of 0 or more")
     return Decimal(words) if "." in words else int(words)
 
 
@@ -130,7 +130,7 @@ def names_to_texts(value: object) -> dict[str, str]:
         raise refusal("must be a mapping of names to texts")
     wrong = [str(name) for name, below in value.items() if not isinstance(below, Scalar)]
     if wrong:
-        raise refusal(f"must be a mapping of names to texts; {', '.join(wrong)} is none")
+        raise refusal(f"must be a mapping of names to texts; {', '.join(wrong)} is not a text")
     return {str(name): str(below) for name, below in value.items()}
 
 
@@ -144,9 +144,9 @@ def address(value: object) -> str:
         raise refusal("is an address of an unknown kind", f"allowed: a path, {allowed}", nearest(scheme, _SCHEMES))
     authority = rest.partition("/")[0]
     if ":" in authority.partition("@")[0] and "@" in authority:
-        raise refusal("holds credentials", "put them into storage_options")
+        raise refusal("contains credentials", "put them into storage_options")
     if found and ("?" in rest or "#" in rest):
-        raise refusal("holds '?' or '#'", "allowed: a plain address; settings belong into storage_options")
+        raise refusal("contains '?' or '#'", "put settings into storage_options")
     if found and scheme != "file" and not authority:
         raise refusal("names no bucket", f"allowed: {scheme}://bucket/prefix")
     return where
@@ -168,7 +168,7 @@ def query(value: object) -> str:
     """A SQL query, over as many lines as it takes."""
     found = str(value).strip() if isinstance(value, Scalar) else ""
     if not re.match(r"(?:--[^\n]*\n\s*)*\(*\s*(?:select|with|from|values)\b", found, re.IGNORECASE):
-        raise refusal("is not a query", "allowed: select … from source")
+        raise refusal("is not a query", "write select … from source")
     return found
 
 
@@ -176,7 +176,7 @@ def function(value: object) -> str:
     """``module:function``."""
     found = text(value).strip()
     if not re.fullmatch(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", found, re.ASCII):
-        raise refusal("is not module:function", "allowed: such as my_package.cleaning:clean")
+        raise refusal("is not module:function", "write it like my_package.cleaning:clean")
     return found
 
 

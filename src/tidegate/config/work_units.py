@@ -70,7 +70,7 @@ def http_template(value: object) -> str:
     path = text(value).strip()
     fixed = VARIABLE.sub("", path)
     if "://" in fixed or "?" in fixed or "#" in fixed:
-        raise refusal("is not a path", "allowed: such as /surveys/{{surveyId}}; parameters belong into params")
+        raise refusal("is not a path", "write it like /surveys/{{surveyId}}; put parameters into params")
     return "/" + path.lstrip("/")
 
 
@@ -101,27 +101,31 @@ class UnitSourceModel(Model):
     reads: ClassVar[type[UnitRead]]
     step: ClassVar[str] = "<unit source>"
     watermark: tuple[WatermarkModel, ...] = entry(
-        "The time range and the units: at most one of each.", (), old="ms.watermark"
+        "The time range and the units; at most one of each.", (), old="ms.watermark"
     )
     secondary_input: tuple[SecondaryInputModel, ...] = entry("Where the units come from.", (), old="ms.secondary.input")
-    work_unit: WorkUnitModel = section(WorkUnitModel, "How work units are cut, chosen and carried out.")
-    params: dict[str, Param] = entry("Parameters of each request, and variables.", dict)
+    work_unit: WorkUnitModel = section(WorkUnitModel, "How work units are cut, chosen and run.")
+    params: dict[str, Param] = entry("Query parameters of each request, and variables.", dict)
     grace_period_days: v.CountOrNone | None = entry(
-        "Days before the high watermark that are read again; short for grace_period.", None, old="ms.grace.period.days"
+        "Days before the high watermark to read again; short for grace_period.", None, old="ms.grace.period.days"
     )
-    grace_period: SpanText | None = entry("The same as a length of time: P3DT6H.", None)
+    grace_period: SpanText | None = entry("The same as a duration, such as P3DT6H.", None)
     abstinent_period_days: v.CountOrNone | None = entry(
-        "Days that a work unit rests after it ran; short for abstinent_period.", None, old="ms.abstinent.period.days"
+        "Days before a work unit may run again; short for abstinent_period.", None, old="ms.abstinent.period.days"
     )
-    abstinent_period: SpanText | None = entry("The same as a length of time.", None)
-    catch_up: v.Flag = entry("Whether pieces that ended while they were not finished are finished later.", True)
-    timezone: v.Zone = entry("Where days and months begin.", "UTC", old="ms.timezone")
-    time_column: v.Text | None = entry("The column by which rows outside the range are left out, and replaced.", None)
+    abstinent_period: SpanText | None = entry("The same as a duration.", None)
+    catch_up: v.Flag = entry(
+        "Whether later runs finish time partitions that were read before they were complete.", True
+    )
+    timezone: v.Zone = entry("The time zone in which days and months begin.", "UTC", old="ms.timezone")
+    time_column: v.Text | None = entry(
+        "The time column: rows outside the range are left out, and rows inside it replaced.", None
+    )
     replace: Literal[Replace.SEGMENTS, Replace.UNIT] | None = entry(
-        "What gives way when a work unit is read again: its segments, or all of it.", None
+        "What is replaced when a work unit is read again: its segments, or all of it.", None
     )
-    unit_column: Column = entry("The column of the table that has the unit.", UNIT_COLUMN)
-    segment_column: Column = entry("The column of the table that has the segment's beginning.", SEGMENT_COLUMN)
+    unit_column: Column = entry("The table column for the unit.", UNIT_COLUMN)
+    segment_column: Column = entry("The table column for the beginning of the segment.", SEGMENT_COLUMN)
     poll_interval_secs: v.Count = entry("Seconds between polls of a continuous run.", 60)
 
     def source(self, name: str, context: Context, sink: SinkSpec) -> UnitSource:
@@ -147,7 +151,7 @@ class UnitSourceModel(Model):
         )
 
     def _unit(self, inputs: Iterable[SecondaryInput]) -> UnitWatermark | None:
-        """The unit watermark; one that only a secondary input tells of has the name of its variable."""
+        """The unit watermark; units of a secondary input alone are named after its variable."""
         given = next((UnitWatermark(each.name, each.units) for each in self.watermark if each.type == "unit"), None)
         made = next((each for each in inputs if not each.for_all), None)
         if given is not None or made is None:
@@ -204,7 +208,7 @@ class UnitHttpModel(UnitSourceModel, HttpRequestModel):
 
     reads: ClassVar = HttpRead
     step: ClassVar[str] = "<http-unit source>"
-    type: Literal["http"] = entry("The kind of source; known by the connection.", "http")
+    type: Literal["http"] = entry("The kind of source; unset: that of the connection.", "http")
     path: HttpTemplate | None = entry("What follows the connection's url, with variables.", None)
 
     def read(self, context: Context) -> HttpRead:
@@ -220,7 +224,7 @@ class UnitJdbcModel(UnitSourceModel, JdbcReadModel):
 
     reads: ClassVar = JdbcRead
     step: ClassVar[str] = "<jdbc-unit source>"
-    type: Literal["jdbc"] = entry("The kind of source; known by the connection.", "jdbc")
+    type: Literal["jdbc"] = entry("The kind of source; unset: that of the connection.", "jdbc")
 
     read = JdbcReadModel.read
 
@@ -243,17 +247,16 @@ class DownloadModel(UnitSourceModel, RequestModel):
     reads: ClassVar = FileRead
     step: ClassVar[str] = "<download source>"
     type: Literal["download"] = entry("The kind of source.")
-    source_uri: FileTemplate | None = entry("Where the files are: a path or an address with variables, * and ?.", None)
+    source_uri: FileTemplate | None = entry("The path or address of the files, with variables, * and ?.", None)
     connection: v.Name | None = entry("The connection of type http, instead of source_uri.", None)
     path: HttpTemplate | None = entry("What follows the connection's url, with variables.", None)
-    format: FileFormat = entry("What the files hold.")
-    compression: Compression = entry(
-        "How the files are compressed; auto goes by the ending of the name.", Compression.AUTO
-    )
-    csv: CsvModel = section(CsvModel, "How CSV files are written.")
-    sheet: v.Text | None = entry("The sheet of Excel files; the first one when unset.", None)
+    format: FileFormat = entry("The format of the files.")
+    compression: Compression = entry("The compression of the files; auto: by file extension.", Compression.AUTO)
+    csv: CsvModel = section(CsvModel, "The dialect of CSV files.")
+    sheet: v.Text | None = entry("The sheet of Excel files; unset: the first one.", None)
     follow_links: v.Flag = entry(
-        "Follow symbolic links below the fixed part of source_uri; else one is an error. Local only.", False
+        "Follows symbolic links below the fixed part of source_uri; otherwise a link is an error. Local disks only.",
+        False,
     )
     storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
 
@@ -297,7 +300,7 @@ def unit_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Probl
     units = {name: source for name, source in sources.items() if is_unit_source(source.block)}
     others = [source for name, source in sources.items() if name not in units]
     if units and others:
-        text = f"is no source of work units, and {next(iter(units))!r} is; allowed: a pipeline of its own for each kind"
+        text = f"is not a source of work units, and {next(iter(units))!r} is; give each kind a pipeline of its own"
         yield others[0].problem(text)
     for source in units.values():
         yield from input_problems(source)
@@ -320,7 +323,7 @@ def _range_problems(source: Spot, pipeline: Spot) -> Iterator[Problem]:
         return
     kind = source.below("work_unit").get("partition")
     if kind is not None and kind != "none":
-        text = "cuts a time range, and there is none; give a watermark of the type datetime, or remove it"
+        text = "splits a time range, and there is none; give a watermark of type datetime, or remove it"
         yield source.problem(text, "work_unit", "partition")
     if source.text("replace") == "segments" and pipeline.below("sink").text("load_type") != "merge_upsert":
         yield source.problem("segments are parts of a time range, and there is none; set unit", "replace")
@@ -338,30 +341,34 @@ def _kind_problems(source: Spot) -> Iterator[Problem]:
     if kind != "download":
         return
     if source.has("sheet") and source.text("format") != "excel":
-        yield source.problem("is about workbooks; set format: excel, or remove it", "sheet")
+        yield source.problem("works only with workbooks; set format: excel, or remove it", "sheet")
     connected, placed = source.has("connection"), source.has("source_uri")
     if connected == placed:
-        text = "given beside 'connection'; allowed: one of them" if placed else "neither it nor 'connection' is given"
+        text = (
+            "given together with 'connection'; remove one of the two"
+            if placed
+            else "is missing; give it, or 'connection'"
+        )
         yield source.problem(text, "source_uri")
         return
     if connected and not source.has("path"):
-        yield source.problem("is missing; the connection's server has more than one file", "path")
+        yield source.problem("is missing; the server of the connection has more than one file", "path")
     if connected and source.has("storage_options"):
-        text = "is about object storage, and the connection is of the type http; remove it"
+        text = "works only with object storage, and the connection is of type http; remove it"
         yield source.problem(text, "storage_options")
     if connected and source.has("max_response_mb"):
-        text = "is about pages of records; a file may be as large as the disk allows; remove it"
+        text = "limits pages of records, and this source downloads files of any size; remove it"
         yield source.problem(text, "max_response_mb")
     for key in _REQUEST_KEYS if placed else ():
         if source.has(key):
-            yield source.problem("is about requests to a server; give 'connection', or remove it", key)
+            yield source.problem("works only with requests to a server; give 'connection', or remove it", key)
 
 
 def _column_problems(source: Spot, pipeline: Spot) -> Iterator[Problem]:
-    """Problems of how rows that are read again are told from those that stay."""
+    """Problems of the columns by which a work unit that is read again finds its old rows."""
     merges = pipeline.below("sink").text("load_type") == "merge_upsert"
     if merges and source.has("replace"):
-        text = "means nothing with load_type merge_upsert, which replaces rows with equal merge_keys; remove it"
+        text = "has no effect with load_type merge_upsert, which replaces rows with equal merge_keys; remove it"
         yield source.problem(text, "replace")
     declared = declared_types(pipeline)
     column = source.text("time_column")
@@ -378,12 +385,12 @@ def _made_column_problems(source: Spot, declared: Mapping[str, str], *, merges: 
     """Unit and segment columns whose names are taken."""
     made = {key: str(source.text(key) or name) for key, name in _MADE.items()}
     if made["unit_column"].lower() == made["segment_column"].lower():
-        yield source.problem("is the unit_column too; allowed: another name", "segment_column")
+        yield source.problem("is also the unit_column; use another name", "segment_column")
     for key, name in made.items():
         if not merges and name.lower() in {column.lower() for column in declared}:
-            yield source.problem(f"{name!r} is a declared column too; allowed: another name", key)
+            yield source.problem(f"{name!r} is also a declared column; use another name", key)
         if merges and source.has(key):
-            text = "means nothing with load_type merge_upsert, whose tables have no such column; remove it"
+            text = "has no effect with load_type merge_upsert, whose tables have no such column; remove it"
             yield source.problem(text, key)
 
 
@@ -399,7 +406,7 @@ def same_unit_column_problems(pipelines: Mapping[str, Spot]) -> Iterator[Problem
             column = str(source.text("unit_column") or UNIT_COLUMN)
             title = first.setdefault(column.lower(), f"{name}/{each}")
             if title != f"{name}/{each}":
-                text = f"{column!r} tells rows of work units of {title} too, in the same table; allowed: another name"
+                text = f"{column!r} also marks the rows of {title} in the same table; use another name"
                 yield source.problem(text, "unit_column")
 
 
@@ -409,15 +416,15 @@ def _pipeline_problems(pipeline: Spot) -> Iterator[Problem]:
     sink = pipeline.below("sink")
     kind = sink.text("load_type")
     if kind is not None and kind not in ("append", "merge_upsert"):
-        text = f"{kind.raw!r} is not for sources of work units; allowed: append, merge_upsert"
+        text = f"{kind.raw!r} does not work with work units; allowed: append, merge_upsert"
         yield sink.problem(text, "load_type")
     else:
         yield from key_problems(sink, str(kind or "append"), _OF_OTHER_LOADS)
     for key in _OF_OTHER_LOADS:
         if sink.has(key):
-            yield sink.problem("means nothing with sources of work units; remove it", key)
+            yield sink.problem("has no effect with work units; remove it", key)
     if pipeline.text("schema_evolution") == "overwrite":
-        text = "overwrite takes the rows of other work units; allowed: merge, strict"
+        text = "overwrite would remove the rows of other work units; allowed: merge, strict"
         yield pipeline.problem(text, "schema_evolution")
 
 
@@ -428,21 +435,18 @@ def unit_notices(source: Spot) -> Iterator[str]:
     followed = bool(watermarks(source, "datetime"))
     for key in _OF_TIME if not followed else ():
         if source.has(key):
-            yield f"{source.path(key)} means nothing without a datetime watermark"
-    provider = source.root.block("state").text("provider")
-    if provider in ("file", "sql"):
-        yield f"{source.path()}: the state provider {provider} gets no copy of positions of work units"
+            yield f"{source.path(key)} has no effect without a datetime watermark"
     sink = Spot(source.root, (), source.root).below("pipelines", str(source.loc[1]), "sink")
     if sink.text("load_type") == "merge_upsert" and not source.has("time_column") and not sink.words("tie_break"):
         yield (
-            f"{source.path()}: of rows with equal merge_keys the one that is read last stays, also where it is "
+            f"{source.path()}: of rows with equal merge_keys the last one read wins, even if it is "
             "older; give 'time_column', or sink.tie_break"
         )
     work = source.below("work_unit")
     if work.has("min_records_after") and not str(work.text("min_records") or "0").strip("0"):
-        yield f"{work.path('min_records_after')} means nothing without min_records"
+        yield f"{work.path('min_records_after')} has no effect without min_records"
     if work.has("not_found") and not source.has("connection"):
-        yield f"{work.path('not_found')} means nothing without an HTTP server"
+        yield f"{work.path('not_found')} has no effect without an HTTP server"
     if source.text("type") == "python":
         return
     used = {name for use in uses(source) for name in use.names}

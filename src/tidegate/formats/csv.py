@@ -173,14 +173,16 @@ class Sheet:
     dialect: CsvDialect
     null_values: tuple[str, ...]
 
-    def cells(self, record: bytes) -> list[tuple[str, bytes | None]]:
-        """Name and text of each cell, None for null; raises :class:`BadLine`."""
+    def cells(self, record: bytes) -> list[tuple[str, bytes | None, bool]]:
+        """Name and text of each cell, None for null, and whether it is quoted; raises :class:`BadLine`."""
         cells = self.dialect.cells(record)
         if len(cells) != len(self.names):
             raise BadLine(f"{len(cells)} cells instead of {len(self.names)}")
         nulls = {text.encode() for text in self.null_values}
-        values = [None if not quoted and cell in nulls else cell for cell, quoted in cells]
-        return list(zip(self.names, values, strict=True))
+        return [
+            (name, None if not quoted and cell in nulls else cell, quoted)
+            for name, (cell, quoted) in zip(self.names, cells, strict=True)
+        ]
 
 
 class CsvRows:
@@ -222,8 +224,8 @@ class CsvRows:
         """The declared cells of one record as JSON values."""
         cells = self._sheet.cells(self.line(number))
         return Pairs(
-            (name, None if cell is None else _cell_value(cell, self._fields[name]))
-            for name, cell in cells
+            (name, None if cell is None else _cell_value(cell, self._fields[name], quoted=quoted))
+            for name, cell, quoted in cells
             if name in self._fields
         )
 
@@ -273,6 +275,8 @@ def _parse(piece: pa.Buffer, sheet: Sheet, wanted: list[int], *, is_ascii: bool)
 
 _BOOLEANS = {"true": True, "false": False}
 _NESTED = ("struct", "list", "map", "json")
+_NULL_WORDS = frozenset(("-", "--", ".", "?", "n/a", "#n/a", "na", "nan", "nil", "none", "null", "\\n", "unknown"))
+"""What people write where there is no value, in lower case."""
 
 
 def _cell_values(cells: pa.Array, field: FieldSpec) -> pa.Array:
@@ -335,7 +339,7 @@ def _without_hex(cells: pa.Array) -> pa.Array:
     return cells
 
 
-def _cell_value(cell: bytes, field: FieldSpec) -> Any:
+def _cell_value(cell: bytes, field: FieldSpec, *, quoted: bool) -> Any:
     """One cell as a JSON value; raises :class:`BadLine`."""
     try:
         text = cell.decode()
@@ -345,14 +349,17 @@ def _cell_value(cell: bytes, field: FieldSpec) -> Any:
         raise BadLine(f"{field.name!r}: not UTF-8 at byte {error.start + 1}") from error
     except NotJson as error:
         raise BadLine(f"{field.name!r}: {error}") from error
+    hint = "" if quoted or text.lower() not in _NULL_WORDS else f"; if it means null, add {text!r} to csv.null_values"
     if field.type == "boolean":
         if text.lower() not in _BOOLEANS:
-            raise BadLine(f"{field.name!r}: {excerpt(text)} is neither true nor false")
+            raise BadLine(f"{field.name!r}: {excerpt(text)} is neither true nor false{hint}")
         return _BOOLEANS[text.lower()]
     if field.type in ("int32", "int64", "float32", "float64") or decimal_of(field.type):
         if not NUMBER.fullmatch(text):
-            raise BadLine(f"{field.name!r}: {excerpt(text)} is not a number, the column is {field.type}")
+            raise BadLine(f"{field.name!r}: {excerpt(text)} is not a number, the column is {field.type}{hint}")
         return Literal(text)
+    if hint and field.type in ("date", "timestamp"):
+        raise BadLine(f"{field.name!r}: {excerpt(text)} is not a {field.type}{hint}")
     return text
 
 

@@ -121,7 +121,7 @@ class Sampler:
                 for sheet, record in islice(sampled_records(plain, self._source.csv, each.path), self._lines):
                     try:
                         cells = sheet.cells(record)
-                        rows.append({name: None if cell is None else cell.decode() for name, cell in cells})
+                        rows.append({name: None if cell is None else cell.decode() for name, cell, _ in cells})
                     except (BadLine, UnicodeDecodeError):
                         unreadable += 1
             samples.append(rows)

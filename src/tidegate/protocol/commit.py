@@ -140,13 +140,13 @@ def _measure_file(site: TableContext, file: DataFile) -> Add:
         found = site.store.head(file.path)
     except ObjectMissing as error:
         raise ObjectMissing(
-            f"data file {site.uri}/{file.path} is gone before it was committed",
-            "plan again; if it repeats, check who removes files there (VACUUM with a short retention?)",
+            f"data file {site.uri}/{file.path} disappeared before its commit",
+            "plan again; if this repeats, find out who removes files there (VACUUM with a short retention?)",
         ) from error
     if found.size != file.size:
         raise ObjectChanged(
             f"data file {site.uri}/{file.path} has {found.size} bytes and was written with {file.size}",
-            "plan again: its rows are read and written once more",
+            "plan again: the run reads and writes its rows once more",
         )
     return file.to_add(found.modified)
 
@@ -322,7 +322,7 @@ class Attempt:
             added = True
         if added and names == self._added_columns:
             raise SchemaMismatch(
-                f"columns {', '.join(names)} were added to {self.site.uri}, and the table still lacks them",
+                f"columns {', '.join(names)} were added to {self.site.uri}, but the table still lacks them",
                 "add them to the table with Spark, or write into another table",
             )
         if added:
@@ -451,11 +451,11 @@ class Attempt:
             return OutcomeUnknown(
                 f"{position}: {waited} the log of {self.site.uri} is still unreadable ({self._problem}), so "
                 "whether the commit took effect is unknown",
-                "run again when the storage answers: the next run finds out and goes on from there",
+                "run again when the storage answers: the next run finds out and continues from there",
             )
         return StorageUnavailable(
             f"{position} could not be committed; given up {waited} (last problem: {self._problem})",
-            "nothing was lost: run again; for more patience raise global.commit_deadline_secs",
+            "nothing was lost: run again; to retry for longer, raise global.commit_deadline_secs",
         )
 
 
@@ -534,8 +534,8 @@ def _rival(site: TableContext, version: int, table_version: int) -> str:
 def commit_lost(site: TableContext, version: int, by: str) -> CommitLost:
     """The error of a run whose source was moved by another."""
     return CommitLost(
-        f"{site.key}: position {version + 1} was taken by {by}; what this run wrote is forgotten",
-        "plan again from the new position; one run per source is enough",
+        f"{site.key}: position {version + 1} was taken by {by}; this run discards what it wrote",
+        "plan again from the new position; let only one run work on a source",
     )
 
 
@@ -598,9 +598,10 @@ def _check_rows(site: TableContext, change: Change, entry: LogEntry) -> None:
     if change.frame is None or gathered is None or found is None or found == gathered:
         return
     problem = TableError(
-        f"{site.key}: {gathered} rows were gathered, and Spark wrote {found} of them into {site.uri} (table version "
+        f"{site.key}: {gathered} rows were gathered, but Spark wrote {found} into {site.uri} (table version "
         f"{entry.version}); the position has moved with that commit",
-        "look who changes files below _tidegate there; then go back with 'tidegate watermark set', or read that part "
+        "find out who changes files below _tidegate there; then go back with 'tidegate watermark set', or read that "
+        "part "
         "again with 'tidegate replay'",
     )
     site.emit(CommitFailed(site.key.pipeline, site.key.source, "failed", str(problem)))

@@ -109,7 +109,7 @@ class DeadLetterTable:
                     raise StorageUnavailable(
                         f"{key}: the dead letters of position {version} could not be committed to {self.uri} "
                         f"(last problem: {error})",
-                        "nothing is lost: they are committed by the next run, before it reads anything",
+                        "nothing is lost: the next run commits them before it reads anything",
                     ) from error
             deadline.pause()
 
@@ -151,7 +151,10 @@ class DeadLetterTable:
             self.delta.checkpoint()
             clean_log(self.store, datetime.fromtimestamp(self._pace.now_ms() / 1000, UTC), of_positions=False)
         except Exception as error:
-            text = f"no Delta checkpoint of the dead letters {self.uri} ({error}); tried again later"
+            text = (
+                f"Tidegate could not write a Delta checkpoint of the dead letters {self.uri} ({error}); it tries "
+                "again later"
+            )
             self._emit(Notice(key.pipeline, key.source, text))
 
     def _check_columns(self, found: str) -> None:
@@ -160,7 +163,7 @@ class DeadLetterTable:
         if missing:
             raise SchemaMismatch(
                 f"{self.uri} is not a dead-letter table: it has no column {', '.join(missing)}",
-                "set error_handling.dlq_path to a place of its own",
+                "give error_handling.dlq_path a path of its own",
             )
 
     def _add(self, file: DataFile) -> Add:
@@ -168,8 +171,8 @@ class DeadLetterTable:
             found = self.store.head(file.path)
         except ObjectMissing as error:
             raise StateError(
-                f"dead letters that are committed but not yet visible are gone: {self.uri}/{file.path}",
-                "put the file back from a copy; what it held can also be read again by `tidegate replay`",
+                f"committed dead letters that were not yet visible are gone: {self.uri}/{file.path}",
+                "put the file back from a backup; or read its source files again with `tidegate replay`",
             ) from error
         return file.to_add(found.modified)
 

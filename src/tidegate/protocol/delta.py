@@ -119,8 +119,8 @@ class DeltaLakeTable:
             table = self._load()
             if table is None:
                 raise StateError(
-                    f"{self._location.uri}/_delta_log holds entries, but no table can be made of them",
-                    "the log is incomplete: put the missing entries back from a copy",
+                    f"{self._location.uri}/_delta_log has entries, but they do not make a table",
+                    "the log is incomplete: put the missing entries back from a backup",
                 )
         return None if table is None else DeltaSnapshot(_facts(table), table, self._mapped)
 
@@ -178,7 +178,7 @@ class DeltaLakeTable:
         table = self._load()
         if table is None:
             if needed:
-                raise TableError(f"cannot {action} table {self._location.uri}: there is none", "see where the table is")
+                raise TableError(f"cannot {action} table {self._location.uri}: it does not exist", "check table_uri")
             return
         with self._mapped(action):
             for batch in QueryBuilder().register("t", table).execute(sql):
@@ -364,12 +364,12 @@ def _next_timestamp(store: ObjectStore, facts: TableFacts, note: CommitNote) -> 
     before = DeltaLog(store).entry(facts.version)
     if before is None:
         raise StorageUnavailable(
-            f"{store.location.uri}/{entry_path(facts.version)} is gone, so the time of the next entry is not known",
+            f"{store.location.uri}/{entry_path(facts.version)} is gone, so the time of the next entry is unknown",
             "try again",
         )
     if before.in_commit_ms is None:
         raise TableError(
-            f"{store.location.uri}/{entry_path(facts.version)} has no in-commit timestamp, and the table asks for it",
+            f"{store.location.uri}/{entry_path(facts.version)} has no in-commit timestamp, but the table requires it",
             "see the table's history",
         )
     return max(note.last_updated_ms, before.in_commit_ms + 1)

@@ -52,7 +52,7 @@ def check_schema_version(data: Mapping[str, Any], what: str) -> None:
     found = data.get("schema_version")
     if isinstance(found, int) and found > SCHEMA_VERSION:
         raise StateError(
-            f"{what} has schema_version {found}, this Tidegate knows {SCHEMA_VERSION}; nothing was written",
+            f"{what} has schema_version {found}, but this Tidegate knows only {SCHEMA_VERSION}; nothing was written",
             "upgrade Tidegate on this machine to at least the version that wrote it",
         )
 
@@ -377,9 +377,9 @@ class CommitTag:
             text = self.packed.get("state_zlib")
             state = self.packed["state"] if text is None else load_json(zlib.decompress(base64.b64decode(text)))
         except (KeyError, ValueError, TypeError, zlib.error) as error:
-            raise DamagedCommitTag(f"{what} holds no readable state", _BACKUP) from error
+            raise DamagedCommitTag(f"{what} has no readable state", _BACKUP) from error
         if not isinstance(state, dict):
-            raise DamagedCommitTag(f"{what} holds no readable state", _BACKUP)
+            raise DamagedCommitTag(f"{what} has no readable state", _BACKUP)
         return state
 
 

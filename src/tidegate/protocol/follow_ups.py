@@ -62,7 +62,7 @@ def pay_if_possible(site: TableContext, opened: Position) -> bool:
         _pay_debts(site, opened)
         show(site, opened, opened.state or {})
     except (TidegateError, InjectedFailure) as error:
-        _notify(site, f"position {opened.version} is committed; something is left to do after it: {error}")
+        _notify(site, f"position {opened.version} is committed, but a step after it failed: {error}")
         return False
     return True
 
@@ -101,7 +101,8 @@ def _pay_debts(site: TableContext, opened: Position) -> None:
         payer = site.payers.get(str(debt.get("kind")))
         if payer is None:
             raise StateError(
-                f"{site.key}: position {opened.version} owes {debt.get('kind')!r}, which nobody here can pay",
+                f"{site.key}: position {opened.version} left the step {debt.get('kind')!r}, which this version does "
+                "not know",
                 "upgrade Tidegate to the version that made that commit",
             )
         failpoint("state.debt.before")
@@ -134,7 +135,11 @@ def checkpoint(site: TableContext, now: Position, before: int) -> None:
         failpoint("state.checkpoint.before")
         site.delta.checkpoint()
     except Exception as error:
-        _notify(site, f"no Delta checkpoint at table version {now.table_version} ({error}); tried again later")
+        _notify(
+            site,
+            f"Tidegate could not write a Delta checkpoint at table version {now.table_version} ({error}); it tries "
+            "again later",
+        )
         return
     started = time.monotonic()
     names = site.key.pipeline, site.key.source
@@ -154,7 +159,10 @@ def compact_ledger(site: TableContext, now: Position, before: int) -> None:
     try:
         ledger.compact(site.store, site.key, now.parent, most=1 + (now.version - before) // SIZE)
     except Exception as error:
-        _notify(site, f"old documents below position {now.version} are not gathered yet ({error}); tried again later")
+        _notify(
+            site,
+            f"Tidegate could not gather old documents below position {now.version} ({error}); it tries again later",
+        )
 
 
 def _passes_multiple(before: int, now: int, every: int) -> bool:

@@ -280,7 +280,7 @@ def _why_unknown(found: _PositionAttempts) -> str:
     if len(found.notes) > 1:
         return f"{len(found.notes)} attempts are noted as its winner"
     attempts = len(found.attempts)
-    return f"{attempts} {'attempt is' if attempts == 1 else 'attempts are'} there, and nothing tells which one won"
+    return f"{attempts} {'attempt is' if attempts == 1 else 'attempts are'} there, and nothing shows which one won"
 
 
 def _document(store: ObjectStore, key: SourceKey, link: ChainLink) -> Document | None:
@@ -328,9 +328,9 @@ def finished_files(site: TableContext, opened: Position) -> Iterator[SourceFile]
         if stored is None or stored.document is None or stored.sha256 != link.sha256:
             how = "missing" if stored is None else "damaged"
             raise StateError(
-                f"{site.key}: what was read cannot be told from the documents: "
+                f"{site.key}: the documents do not show what was read: "
                 f"{site.uri}/{site.key.document(link.version, link.attempt)} is {how}; nothing was written",
-                "put it back from a backup, or write into a new table_uri to read everything anew",
+                "put it back from a backup, or write into a new table_uri to read everything again",
             )
         for each in stored.document.coverage:
             if each.eof:
@@ -410,7 +410,7 @@ def _remove_gathered(store: ObjectStore, key: SourceKey, block: LedgerBlock) -> 
     for name in names:
         if name.ending == "won" and held.get(name.version, name.attempt) != name.attempt:
             raise _another_history(
-                store, block, f"{name.attempt} won position {name.version}, and the block names another"
+                store, block, f"{name.attempt} won position {name.version}, but the block names another"
             )
     paths = [
         key.won(name.version, name.attempt) if name.ending == "won" else key.document(name.version, name.attempt)
@@ -424,8 +424,8 @@ def _remove_gathered(store: ObjectStore, key: SourceKey, block: LedgerBlock) -> 
 
 def _another_history(store: ObjectStore, block: LedgerBlock, why: str) -> StateError:
     return StateError(
-        f"block {store.location.uri}/{block.path} of the ledger does not fit the table: {why}; nothing was removed",
-        "an older copy of the table was put in its place: move this block and all after it to another folder",
+        f"block {store.location.uri}/{block.path} of the ledger does not match the table: {why}; nothing was removed",
+        "somebody put an older copy of the table in its place: move this block and all after it to another folder",
     )
 
 

@@ -136,7 +136,7 @@ class DeltaLog:
         except ValueError as error:
             raise StorageUnavailable(
                 f"{self._store.location.uri}/{entry_path(version)} is not readable as a log entry ({error})",
-                "try again; if it stays, the log is damaged",
+                "try again; if that does not help, the log is damaged",
             ) from error
 
     def added(self, version: int, key: SourceKey) -> tuple[str, ...]:
@@ -283,7 +283,7 @@ def checkpoint_actions(
     except (pyarrow.ArrowException, OSError) as error:
         raise StateError(
             f"checkpoint {store.location.uri}/{path} cannot be read ({error})",
-            "let the tool that wrote it make a new checkpoint of the table",
+            "make a new checkpoint with the tool that wrote it",
         ) from error
 
 
@@ -356,8 +356,8 @@ class References:
 
     def _incomplete(self, what: str) -> StateError:
         return StateError(
-            f"{self.store.location.uri}: which files the table needs cannot be told: {what}",
-            "nothing was removed; try again, and if it stays, put the log back from a copy",
+            f"{self.store.location.uri}: Tidegate cannot tell which files the table needs: {what}",
+            "nothing was removed; try again, and if that does not help, put the log back from a backup",
         )
 
 

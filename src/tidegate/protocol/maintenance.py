@@ -51,7 +51,7 @@ class MaintainedTable:
 
     def __init__(self, location: Location, store: ObjectStore) -> None:
         if location.uri.startswith("memory:"):
-            raise TableError(f"table {location.uri} is in memory only", "care for tables on disk or in object storage")
+            raise TableError(f"table {location.uri} exists only in memory", "use a table on disk or in object storage")
         self.uri = location.uri
         self._store = store
         self._delta = DeltaLakeTable(location, store)

@@ -50,7 +50,7 @@ def read_cold_start(site: TableContext) -> State | None:
     changes = site.identity.differences(identity)
     if changes:
         raise StateError(
-            f"{site.key}: {site.key.cold_start} is about another source: {'; '.join(changes)}",
+            f"{site.key}: {site.key.cold_start} belongs to another source: {'; '.join(changes)}",
             _start_over(site),
         )
     return state
@@ -77,7 +77,7 @@ def put_cold_start(site: TableContext, state: State) -> State:
 
 
 def _start_over(site: TableContext) -> str:
-    return f"nothing of this source is in the table yet: remove {site.key.cold_start}, and plan anew"
+    return f"nothing of this source is in the table yet: remove {site.key.cold_start}, and plan again"
 
 
 KIND = "schema"
@@ -112,7 +112,7 @@ class InferredSchema:
         except (ValueError, KeyError, TypeError) as error:
             raise StateError(
                 f"{self.store.location.uri}/{path} is damaged ({error!r})",
-                "write it anew with `tidegate schema infer --update`, or declare schema.fields",
+                "rewrite it with `tidegate schema infer --update`, or declare schema.fields",
             ) from error
 
     def remember(self, found: Inference) -> Inference:

@@ -94,7 +94,7 @@ def _check_nothing_pending(site: TableContext, pending: Sequence[int]) -> None:
         raise StateError(
             f"{site.key}: staged units wait for their commit to {site.uri}: {len(pending)}, the first for position "
             f"{pending[0]}",
-            "let `tidegate commit CONFIG --once` commit them, then do this again",
+            "commit them with `tidegate commit CONFIG --once`, then do this again",
         )
 
 
@@ -121,7 +121,7 @@ def _first_run(site: TableContext, snapshot: Snapshot | None, accept: Collection
         raise StateError(
             f"{site.key}: table {site.uri} was written by Blizzard (found {trace}); reading its source from "
             "the start would double every row",
-            "stop Blizzard and take its position over with `tidegate adopt`, or write into a new table_uri",
+            "stop Blizzard and take over its position with `tidegate adopt`, or write into a new table_uri",
         )
     state = notes.read_cold_start(site)
     facts = None if snapshot is None else snapshot.facts
@@ -336,7 +336,7 @@ def way_out(key: SourceKey) -> str:
     """What to do about a state that cannot be read."""
     return (
         f"put {key.directory} back from a backup; or see with `tidegate recover` what is left of it (pipeline "
-        f"{key.pipeline}, source {key.source}), and go on from there"
+        f"{key.pipeline}, source {key.source}), and continue from there"
     )
 
 
@@ -397,15 +397,16 @@ def _check_identity(site: TableContext, winner: Winner) -> None:
     changes = () if winner.identity is None else site.identity.differences(winner.identity)
     if winner.identity is not None and winner.identity.kind != site.identity.kind:
         raise StateError(
-            f"{site.key}: the source is tracked in another way than its position: {'; '.join(changes)} (path: "
+            f"{site.key}: the source is now tracked in another way than when its position was recorded: "
+            f"{'; '.join(changes)} (path: "
             "watermarks, use_watermark: true; path-set: a set of paths, use_watermark: false)",
-            "set use_watermark as it was; or give the source another name and another table, to read everything anew",
+            "set use_watermark back; or give the source another name and another table, to read everything again",
         )
     if changes:
         raise StateError(
-            f"{site.key}: the source is not the one its position is about: {'; '.join(changes)}",
-            f"put it back; or, if {_SAME.get(site.identity.kind, _SAME_FILES)}, go on with `tidegate recover --accept "
-            "identity`; or give the source another name and another table, to read everything anew",
+            f"{site.key}: the source is not the one of its position: {'; '.join(changes)}",
+            f"put it back; or, if {_SAME.get(site.identity.kind, _SAME_FILES)}, continue with `tidegate recover "
+            "--accept identity`; or give the source another name and another table, to read everything again",
         )
 
 
@@ -413,7 +414,7 @@ def _moved_warning(site: TableContext, winner: Winner) -> tuple[str, ...]:
     """What to say about a source that is elsewhere than when its position was recorded, and the same all the same."""
     before = {} if winner.identity is None else winner.identity.notes
     return tuple(
-        f"the {name} of the source were {before[name]} and are now {now}; its position holds on"
+        f"the {name} of the source were {before[name]} and are now {now}; its position stays valid"
         for name, now in site.identity.notes.items()
         if before.get(name, now) != now
     )
@@ -426,8 +427,8 @@ def check_restore(site: TableContext, checked: int, table_version: int) -> tuple
         if entry.is_restore:
             raise Restored(
                 f"{site.key}: the table was restored at version {entry.version}, after this source's last "
-                "commit: rows are gone from the table, and the position still says that they are in",
-                "if the rows are meant to be gone, go on with `tidegate recover --accept restore`; otherwise write "
+                "commit: rows are gone from the table, but the position still counts them as read",
+                "if the rows should be gone, continue with `tidegate recover --accept restore`; otherwise write "
                 "into a new table_uri",
             )
     versions = {entry.version for entry in seen}
@@ -441,7 +442,7 @@ def unseen_warning(unseen: tuple[int, int] | None) -> tuple[str, ...]:
         return ()
     return (
         f"the log entries from version {unseen[0]} to {unseen[1]} were cleaned up: "
-        "whether the table was restored in between cannot be seen",
+        "so Tidegate cannot see whether the table was restored in between",
     )
 
 

@@ -28,10 +28,11 @@ KIND = "provider"
 """The kind of the debt that pays for the copy."""
 
 _SHOWN = 300
-_SET = "look at both with `tidegate watermark show`, then put both where you want them with `tidegate watermark set`"
+_SET = "compare both with `tidegate watermark show`, then set both with `tidegate watermark set`"
 _REMOVE = (
-    "look at both; where the log is right, remove what the provider has of this dataflow, and the next run gives it "
-    "the copy again; where it is not, see `tidegate watermark` and `tidegate units`"
+    "compare both; if the log is right, remove the provider's entry of this dataflow, and the next run copies it "
+    "again; if "
+    "not, see `tidegate watermark` and `tidegate units`"
 )
 
 Text = Callable[[State], str]
@@ -200,7 +201,7 @@ class _SavedCopy:
 
     def _named(self, method: str) -> Any:
         said = f"{name_of(type(self._watermarks))}: {method}({self._dataflow_id!r})"
-        remedy = f"correct {method} of that class; what is committed stays, and the copy follows"
+        remedy = f"correct {method} of that class; committed rows stay, and a later run makes the copy"
         return named_errors(said, remedy, StateError)
 
 
@@ -234,8 +235,8 @@ def check_copy(
 def _differ(dataflow_id: str, found: str | None, text: str | None, remedy: str) -> StateError:
     """Provider and position disagree, and neither is believed."""
     return StateError(
-        f"{dataflow_id}: the state provider has the watermark {_shorten(found)}, and the destination was written up "
-        f"to {_shorten(text)}: somebody changed one of them, and nothing was read or written",
+        f"{dataflow_id}: the state provider has the watermark {_shorten(found)}, but the destination was written up "
+        f"to {_shorten(text)}: somebody changed one of them; nothing was read or written",
         remedy,
     )
 

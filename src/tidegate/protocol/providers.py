@@ -150,7 +150,7 @@ def _insist(dataflow_id: str, save: Callable[[], None]) -> None:
 def saved_by_another(dataflow_id: str) -> CommitLost:
     """Somebody else saved another watermark first."""
     return CommitLost(
-        f"the saved watermark of {dataflow_id!r} is not the one that was read: another run saved first", "plan again"
+        f"the saved watermark of {dataflow_id!r} changed since it was read: another run saved first", "plan again"
     )
 
 
@@ -388,7 +388,7 @@ class CustomMetadataProvider(BaseMetadataProvider):
             return found
         raise StateError(
             f"state.provider {self.name}: get_watermark({dataflow_id!r}) returned {type(found).__name__}",
-            "return the text that was saved, or None where nothing ever was",
+            "return the saved text, or None if nothing was saved",
         )
 
     def update_watermark(self, dataflow_id: str, watermark_value: str, **by: str | None) -> None:
@@ -412,7 +412,10 @@ class CustomMetadataProvider(BaseMetadataProvider):
     @contextmanager
     def _named(self, method: str, dataflow_id: str) -> Iterator[None]:
         said = f"state.provider {self.name}: {method}({dataflow_id!r})"
-        remedy = f"correct {method} of that class, or what it reaches; what is committed stays, and the copy follows"
+        remedy = (
+            f"correct {method} of that class, or the system behind it; committed rows stay, and a later run makes the "
+            "copy"
+        )
         with named_errors(said, remedy, StateError, self._mask):
             yield
 

@@ -75,7 +75,7 @@ class SqlMetadataProvider(NumberedMetadataProvider):
             )
         except ImportError as error:
             raise EnvironmentProblem(
-                f"{self.uri}: Python has no module {error.name!r}, which reaches that database",
+                f"{self.uri}: Python has no module {error.name!r}, which this database needs",
                 "install it with pip; for PostgreSQL: pip install 'psycopg[binary]'",
             ) from None
 
@@ -158,17 +158,17 @@ class SqlMetadataProvider(NumberedMetadataProvider):
     def _failure(self, error: SQLAlchemyError) -> TidegateError:
         """The error for what the database, or the way to it, refused."""
         said = self._without_password(str(getattr(error, "orig", None) or error)).strip()
-        problem = f"the state database {self.uri} cannot be used: {said}"
+        problem = f"the state database {self.uri} does not work: {said}"
         text, code = said.lower(), getattr(getattr(error, "orig", None), "sqlstate", None)
         if code in _DENIED or any(each in text for each in _DENIED_TEXTS):
             return AccessDenied(
-                problem, "check user and password, what that user may do, and the folder of a SQLite file"
+                problem, "check the user, the password, the user's permissions, and the folder of a SQLite file"
             )
         if any(each in text for each in _DAMAGED_TEXTS):
-            return StateError(problem, "put the database back from a backup; nothing was taken for a first run")
+            return StateError(problem, "put the database back from a backup; Tidegate did not start over")
         if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError):
             return StorageUnavailable(problem, "check that it runs and can be reached, then try again")
-        return StateError(problem, f"see whether {WATERMARKS} and {HISTORY} are as Tidegate made them")
+        return StateError(problem, f"check that nobody changed the tables {WATERMARKS} and {HISTORY}")
 
     def _without_password(self, text: str) -> str:
         password = self._address.password

@@ -195,7 +195,7 @@ def metadata_provider(url: str, options: Mapping[str, str] | None = None) -> Bas
 
 def _address(spec: StateSpec) -> Secret:
     if spec.url is None:
-        raise ConfigError((f"state.url is missing: provider {str(spec.provider)!r} needs to know where",))
+        raise ConfigError((f"state.url is missing: provider {str(spec.provider)!r} needs it",))
     return spec.url
 
 

@@ -41,7 +41,7 @@ ALLOWED_FEATURES = frozenset(
 them.
 """
 
-_OTHER_TABLE = "write into another table, or take that off this one"
+_OTHER_TABLE = "write into another table, or remove that from this one"
 
 _REFUSED = {
     "catalogManaged": "commits managed by a catalog",
@@ -99,7 +99,7 @@ def lane_reasons(facts: TableFacts, uri: str) -> tuple[str, ...]:
         raise UnsupportedTable(f"table {uri} cannot be appended to: {'; '.join(refused)}", _OTHER_TABLE)
     reasons = (*_protocol_reasons(facts.protocol), *_property_reasons(facts), *_column_reasons(facts))
     if reasons:
-        check_frame_place(uri, f"table {uri} needs the DataFrame lane: {'; '.join(reasons)}")
+        check_frame_place(uri, f"only Spark can write table {uri}: {'; '.join(reasons)}")
     return reasons
 
 
@@ -107,8 +107,9 @@ def check_frame_place(uri: str, needed: str) -> None:
     """Raise :class:`UnsupportedTable` where the DataFrame lane must not write; ``needed`` says why it would."""
     if not uri.startswith(("file:", "s3:")):
         raise UnsupportedTable(
-            f"{needed}; and that lane writes tables on local disks and on S3 only: elsewhere it is not proven that "
-            "Spark and the Delta library keep each other's log entries",
+            f"{needed}; and Tidegate lets Spark write only on local disks and on S3: elsewhere it is not proven that "
+            "Spark "
+            "and the Delta library keep each other's log entries",
             _OTHER_TABLE,
         )
 
@@ -121,7 +122,7 @@ def check_table(facts: TableFacts, uri: str) -> None:
     if reasons:
         raise UnsupportedTable(
             f"table {uri} cannot be appended to here: {'; '.join(reasons)}",
-            "only `tidegate run` and `tidegate reconcile --ingest` write such a table, by the DataFrame lane",
+            "only `tidegate run` and `tidegate reconcile --ingest` write such a table, by Spark",
         )
 
 
@@ -138,12 +139,13 @@ def check_replaceable(facts: TableFacts, uri: str) -> None:
     if facts.properties.get("delta.appendOnly", "").lower() == "true":
         raise UnsupportedTable(
             f"rows of table {uri} cannot be replaced: delta.appendOnly is set",
-            "take the property off while you replay: ALTER TABLE ... UNSET TBLPROPERTIES ('delta.appendOnly')",
+            "remove the property while you replay: ALTER TABLE ... UNSET TBLPROPERTIES ('delta.appendOnly')",
         )
     if "deletionVectors" in {*facts.protocol.reader_features, *facts.protocol.writer_features}:
         raise UnsupportedTable(
-            f"rows of table {uri} cannot be replaced: it has the feature 'deletionVectors', and whether the Delta "
-            "library honours every vector is not proven",
+            f"rows of table {uri} cannot be replaced: it has the feature 'deletionVectors', and it is not proven that "
+            "the "
+            "Delta library honours every vector",
             "drop the feature (ALTER TABLE ... DROP FEATURE deletionVectors), or delete and reload the rows with Spark",
         )
 
@@ -239,7 +241,7 @@ def check_partitioning(table: tuple[str, ...], files: tuple[str, ...]) -> None:
     if table != files:
         raise SchemaMismatch(
             f"the table is partitioned by {list(table)}, the files by {list(files)}",
-            "set sink.partition_by as the table has it, or write into another table",
+            "set sink.partition_by to the table's columns, or write into another table",
         )
 
 
@@ -257,12 +259,12 @@ def check_partition_types(table: pa.Schema, written: pa.Schema, columns: Sequenc
         ours, theirs = plain(field.type), plain(known[field.name].type)
         if ours != theirs and not (kinds.is_integer(ours) and kinds.is_integer(theirs) and widens(ours, theirs)):
             raise SchemaMismatch(
-                f"partition column {field.name!r} is {theirs} in the table, and its values are {ours}",
+                f"partition column {field.name!r} is {theirs} in the table, but its values are {ours}",
                 "declare the table's type, or write into another table",
             )
         if field.nullable and not known[field.name].nullable:
             raise SchemaMismatch(
-                f"partition column {field.name!r} is required in the table, and its values may be null",
+                f"partition column {field.name!r} is required in the table, but its values may be null",
                 "declare it with `nullable: false`, or write into another table",
             )
 
@@ -275,7 +277,7 @@ def columns_to_add(facts: TableFacts, changes: Sequence[Change], mode: Evolution
     complete = table
     for change in changes:
         if change.data_files and not change.written:
-            raise TableError("data files without a schema cannot be committed", "hand over their schema")
+            raise TableError("data files without a schema cannot be committed", "give their schema")
         for written in change.written:
             if written.data_files or change.replacement or change.frame:
                 check_partitioning(facts.partition_columns, written.partition_columns)
@@ -287,8 +289,9 @@ def columns_to_add(facts: TableFacts, changes: Sequence[Change], mode: Evolution
 def costs_rows(error: ReplacesTable) -> ReplacesTable:
     """The same where the table has rows, which would go with its columns: a person has to agree."""
     return ReplacesTable(
-        f"{error.problem}; schema_evolution is `overwrite`, and the rows of the table would go with its columns",
-        "`tidegate schema replace` says how many and does it; or " + error.remedy,
+        f"{error.problem}; schema_evolution is `overwrite`, which would remove the rows of the table together with "
+        "its columns",
+        "`tidegate schema replace` shows how many and does it; or " + error.remedy,
     )
 
 
@@ -351,7 +354,7 @@ def _check_types(table: pa.Schema, written: pa.Schema, partition_columns: Sequen
         ours, theirs = plain(field.type), plain(known[field.name].type)
         if not _same(theirs, ours):
             raise ColumnsChanged(
-                f"column {field.name!r} was written as {ours} into {name}, and the table now has {theirs}",
+                f"column {field.name!r} was written as {ours} into {name}, but the table now has {theirs}",
                 "run again: the next plan writes the table's type",
             )
 

@@ -28,14 +28,14 @@ def answers(name: str, kind: str, source: ColumnSource) -> Check:
     """Whether somebody listens at the address of a source."""
     address = address_of(source)
     if address is None:
-        return Check(name, "ok", f"{kind}: {source.uri} has no address to try; the run tells whether it answers")
+        return Check(name, "ok", f"{kind}: {source.uri} has no address to try; a run shows whether it answers")
     told = f"{address[0]}:{address[1]}"
     try:
         socket.create_connection(address, timeout=ANSWER_SECS).close()
     except OSError as error:
         remedy = "correct the connection's url, or let this machine reach it (firewall, VPN, proxy)"
         return Check(name, "fail", f"{kind}: nobody answers at {told} ({error})", remedy)
-    return Check(name, "ok", f"{kind}: {told} answers; whether it lets us in is told by the run")
+    return Check(name, "ok", f"{kind}: {told} answers; a run shows whether it accepts the credentials")
 
 
 def jdbc_checks(name: str, read: JdbcRead, source: ColumnSource | UnitSource) -> Iterator[Check]:
@@ -50,10 +50,14 @@ def _driver_check(name: str, read: JdbcRead, needed: Sequence[str]) -> Check:
     known = driver_of(read.url)
     missing = [each for each in needed if each.endswith(".jar") and _is_missing(each)]
     if missing:
-        return Check(name, "fail", f"the driver's jar {missing[0]} is not there", "correct jars of the connection")
+        return Check(name, "fail", f"the driver's jar {missing[0]} is not there", "correct 'jars' of the connection")
     if not needed:
-        which = "no driver is known for this database" if known is None else f"driver {read.driver} is not ours"
-        remedy = "name driver and packages (Maven) or jars of the connection"
+        which = (
+            "no driver is known for this database"
+            if known is None
+            else f"driver {read.driver} is not one that Tidegate brings"
+        )
+        remedy = "set 'driver', and 'packages' (Maven) or 'jars', of the connection"
         return Check(name, "warn", f"{which}, and the connection names no packages or jars", remedy)
     later = [each for each in needed if not each.endswith(".jar") and not fetched(each)]
     if later:
@@ -84,7 +88,7 @@ def writable(name: str, uri: str) -> Iterator[Check]:
     while not os.path.exists(folder):
         folder = os.path.dirname(folder)
     if not os.access(folder, os.W_OK):
-        yield Check(name, "fail", f"{folder} cannot be written to", "change its permissions, or the table_uri")
+        yield Check(name, "fail", f"{folder} is not writable", "change its permissions, or the table_uri")
     yield space(folder, "the table")
 
 

@@ -81,7 +81,7 @@ class ColumnTracker(Tracker):
     offers: ClassVar[frozenset[Offer]] = frozenset({"replay_range"})
     replay_hint: ClassVar[str] = "allowed here: a pipeline whose source is files"
     not_compared: ClassVar[str | None] = (
-        "a column source: its rows are not compared with the source; a replay reads a range of them again"
+        "a column source: this command does not compare its rows with the source; a replay reads a range of them again"
     )
     retries: ClassVar[PassRetries] = PassRetries(5)
 
@@ -160,10 +160,10 @@ class ColumnTracker(Tracker):
         """Set the values of columns, or forget them all; a provider's copy moves with them."""
         if edit.to is not None or (edit.values is None) != edit.reset:
             wanted = "values of its watermark columns (values)"
-            raise TidegateError(f"the watermark of {source.pipeline.name!r} is something else", f"give {wanted}")
+            raise TidegateError(f"{source.pipeline.name!r} has another kind of watermark", f"give {wanted}")
         if edit.partition is not None:
             raise TidegateError(
-                f"{source.pipeline.name!r} follows columns and has no partitions", "leave partition out"
+                f"{source.pipeline.name!r} is a column source and has no partitions", "leave partition out"
             )
         texts = self._spelled(edit.values or {})
         source = source.for_edit()
@@ -219,9 +219,9 @@ class ColumnTracker(Tracker):
         """What a move means for rows; a watermark that lies ahead stops every run."""
         load = source.pipeline.sink.load.type
         if same:
-            yield "the watermark is there already: nothing changes"
+            yield "the watermark is already there: nothing changes"
         elif not self._has_copy(source, before):
-            yield "the state provider has another watermark, whose place this one takes"
+            yield "the state provider has another watermark; this one replaces it"
         old = {} if before is None else before.values
         for column in sorted({*old, *after.values}) if not same else ():
             was, now = old.get(column), after.values.get(column)
@@ -362,7 +362,7 @@ class ColumnWalk:
         """Rows that wait because their time lies ahead are counted and told, run by run."""
         if not later or plan.horizon is None:
             return
-        detail = f"later than {plan.horizon.isoformat()}; they are read when that time has come (future_tolerance)"
+        detail = f"later than {plan.horizon.isoformat()}; a later run reads them (future_tolerance)"
         self._leave_out("future", later, ", ".join(columns), detail)
 
     def _leave_out(self, reason: str, rows: int, columns: str, *detail: str) -> None:
@@ -391,7 +391,7 @@ class ColumnWalk:
     def _nothing_new(self, position: Position) -> Position:
         """Nothing is saved; the mirror shows that somebody looked."""
         if self._why_started:
-            self._run.notice(f"Spark was started although nothing is new: {self._why_started}")
+            self._run.notice(f"Spark had to start although nothing is new: {self._why_started}")
         return self._run.idle(position)
 
     def _write(self, position: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None) -> Position:
@@ -474,12 +474,13 @@ class ColumnWalk:
         new = [name for name in names if name.lower() not in {each.lower() for each in known}]
         if gone:
             self._run.notice(
-                f"{count(rows, 'row')} have no {', '.join(gone)}, which the table has: null there. If the source has"
+                f"{count(rows, 'row')} have no {', '.join(gone)}, which the table has: they get null there. If the "
+                "source has"
                 " dropped or renamed a column, say so (transform, or schema.fields); schema_evolution: strict refuses"
                 " such rows"
             )
         if new:
-            self._run.notice(f"new columns join the table: {', '.join(new)}; null in the rows that are there")
+            self._run.notice(f"the table gets new columns: {', '.join(new)}; they are null in its old rows")
 
     def _writes_each(self, plan: ColumnPlan) -> bool:
         """Whether each row that was gathered becomes one of the table, so that the log must say as many."""
@@ -535,9 +536,9 @@ def _cap(source: ColumnBound) -> str:
     """How the upper bound comes about."""
     read = source.source
     if not read.watermark_columns:
-        return "none: without watermark_columns everything is read each time"
+        return "none: without watermark_columns every run reads everything"
     if source.pipeline.sink.load.type.reads_everything:
-        return "none: the table is replaced by what the source holds"
+        return "none: each run replaces the table"
     lag = f", and not younger than {read.safety_lag} before the run" if read.safety_lag else ""
     match read.read:
         case JdbcRead() | TableRead() if _asked_first(read.read):

@@ -187,7 +187,7 @@ class TableCommitter:
         try:
             self._opened = self._open(self.positions, self._opened, (Accept.BLIZZARD,))
         except Restored as restored:
-            self.tally.tell_once(f"{restored.problem}; the committer goes on, and each source says whether it may")
+            self.tally.tell_once(f"{restored.problem}; the committer goes on, and each source decides for itself")
             self._opened = self._open(self.positions, None, (Accept.BLIZZARD, Accept.RESTORE))
         return self._opened
 
@@ -222,14 +222,14 @@ class TableCommitter:
         looked = gathering.foreign(pending.metas, self._metas_of_units, self._clock())
         found, metas = ForeignFiles(rejected=looked.unreadable), looked.metas
         for path in looked.growing:
-            self.tally.tell_once(f"{path} cannot be read and is less than a minute old; it is looked at again later")
+            self.tally.tell_once(f"{path} cannot be read and is less than a minute old; the next look tries again")
         if not metas:
             return found
         if not gathering.columns.known:
             self.declare(gathering.columns, opened)
         if not gathering.columns.known:
             self.tally.tell_once(
-                f"{count(len(metas), 'meta')} of foreign writers wait for a table: declare schema.fields"
+                f"{count(len(metas), 'meta')} of other writers wait for a table: declare schema.fields"
             )
             return found
         snapshot = self._first.positions.site.delta.snapshot()
@@ -301,7 +301,7 @@ class TableCommitter:
         try:
             bound.positions.open((Accept.PENDING,))
         except (StateError, TableError) as error:
-            self.tally.tell(f"something is left to do after its commit: {error}", key)
+            self.tally.tell(f"its commit stands, but a step after it failed: {error}", key)
 
     def _look_at_age(self, pending: Pending) -> None:
         """Tell of units that wait for so long that a VACUUM could soon take their files."""
@@ -509,7 +509,7 @@ class CommitterCounts:
         for key, signals in pending.units.items():
             if key not in known:
                 self.unknown += len(signals)
-                self.tell_once(f"units of {key} wait, and this configuration does not have that source", key)
+                self.tell_once(f"units of {key} wait, but this configuration does not have that source", key)
                 continue
             fold = folds.get(key)
             if fold is None:
@@ -522,7 +522,7 @@ class CommitterCounts:
                 self.tell_once(f"unit {left[0]} waits for unit {fold.seq + 1}, which is not there yet", key)
         self.waiting = sum(self.left.values())
         for path in pending.strays:
-            self.tell_once(f"{path} is neither a unit nor a meta; it is left alone")
+            self.tell_once(f"{path} is neither a staged unit nor a meta file; Tidegate leaves it alone")
 
     def count_what_ages(self, pending: Pending, now: datetime, kept_for: timedelta) -> None:
         """Units that wait for so long that a VACUUM could soon take their files."""

@@ -282,7 +282,7 @@ class _Ledger:
         """A command moved the position: what it passed over is not late, it was decided."""
         after = self._state_of(entry)
         if after is None:
-            self._miss(f"what {entry.action} at position {entry.version} passed over is not recorded any more")
+            self._miss(f"the record of what {entry.action} passed over at position {entry.version} is gone")
             return
         before = None if self._before is None else self._state_of(self._before)
         self._moves.append(Move(before or PathState(), after))
@@ -330,7 +330,7 @@ class _Ledger:
             )
         if self._moved:
             moved = ", ".join(self._moved)
-            yield f"the position was moved by hand ({moved}): files that it passed over are unexplained"
+            yield f"the position was moved by hand ({moved}): the files that this skipped are shown as unexplained"
 
 
 def _sorted_out(comparing: Comparing, database: sqlite3.Connection) -> tuple[dict[Finding, FoundFiles], int]:

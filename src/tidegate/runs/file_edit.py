@@ -65,7 +65,7 @@ class EditTarget:
 def _target_of(bound: FileSource, edit: WatermarkEdit) -> EditTarget:
     """A path that is given is relative to the source's location, or below it."""
     if edit.values is not None or (edit.to is None) != edit.reset:
-        problem = f"the watermark of {bound.pipeline.name!r} is something else"
+        problem = f"{bound.pipeline.name!r} has another kind of watermark"
         raise TidegateError(problem, "give the path of a file (to)")
     if edit.to is None:
         return EditTarget(None if edit.partition is None else edit.partition.strip("/"))
@@ -94,7 +94,7 @@ def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: C
     if is_first and target.name is None:
         raise TidegateError(
             f"{bound.key}: nothing is recorded yet, so there is no watermark to forget",
-            "run the pipeline, or let it begin behind a file with `tidegate watermark set --to PATH`",
+            "run the pipeline, or let it begin after a file with `tidegate watermark set --to PATH`",
         )
     before = watermarks_of(opened)
     after = target.state(bound.source, before, now, is_first=is_first)
@@ -140,7 +140,7 @@ def _begin(bound: FileSource, move: WatermarkMove, state: State) -> WatermarkMov
     """Keep where a source begins until there is a table; ``CommitLost`` where that was fixed before."""
     if bound.positions.put_cold_start(state) != state:
         raise CommitLost(
-            f"{bound.key}: where the first run begins is fixed already",
+            f"{bound.key}: the beginning of the first run is already fixed",
             f"remove {bound.pipeline.sink.table.uri}/{bound.key.cold_start} and set the watermark again",
         )
     return replace(move, applied=True)
@@ -168,17 +168,17 @@ def _watermark(state: PathState, partition: str | None) -> str | None:
 def _remarks(bound: FileSource, target: EditTarget, found: Consequences, letters: int, *, moves: bool) -> Iterator[str]:
     if letters:
         are = "is" if letters == 1 else "are"
-        yield f"{count(letters, 'dead letter')} of these files {are} answered: the run reads them anew"
+        yield f"{count(letters, 'dead letter')} of these files {are} resolved: the run reads the files again"
     if not moves:
-        yield "the watermark is there already: nothing changes"
+        yield "the watermark is already there: nothing changes"
     if found.again.files:
         yield (
-            "rows of files that are read again are then in the table twice, unless you remove them first; to replace"
+            "rows of files that are read again will be in the table twice, unless you remove them first; to replace"
             " the rows of files instead, use `tidegate replay`"
         )
     if found.never.files:
-        yield "files that are passed over stay out of the table; only `tidegate replay` reads them then"
+        yield "files that are skipped stay out of the table; only `tidegate replay` reads them later"
     if target.name is not None and not found.listed:
         yield f"there is no file in partition {target.partition or '(top level)'!r} of the source"
     if target.partition is None and bound.source.partition_filter is not None:
-        yield "partition_filter bounds the next run like a first one: older partitions are not read again"
+        yield "partition_filter limits the next run like a first run: it does not read older partitions again"

@@ -121,7 +121,7 @@ class GroupQueue:
             if rest == (done.group,):
                 raise TidegateError(
                     f"a task read nothing of {done.group.files} files, the first is {done.group.slices[0].path}",
-                    "look at the tasks' log; nothing of them was committed",
+                    "look at the log of the tasks; nothing was committed",
                 )
             self.left[:0] = rest
         rows = sum(result.rows for result in self._finished.results)

@@ -376,5 +376,5 @@ class Limits:
     def _reached(self, found: str, key: str, limit: float, example: str) -> LimitReached:
         return LimitReached(
             f"{self._name}: {found} in this run, error_handling.{key} is {limit:g}; e.g. in {example}",
-            f"what exceeded the limit was not committed; correct the files or the schema, or raise {key}",
+            f"nothing above the limit was committed; correct the files or the schema, or raise {key}",
         )

@@ -133,7 +133,7 @@ class FileTrackerBase(FileTracker):
         plan = plan_files(source, state, version, now)
         paths = [each.path for unit in plan.units for each in unit.slices]
         if not paths:
-            return "no file: nothing at the source lies above that state any more"
+            return "no file: nothing at the source lies above that state"
         more = f" and {count(len(paths) - EXAMPLES, 'more', 'more')}" if len(paths) > EXAMPLES else ""
         listed = "" if plan.complete else "at least "
         return f"{listed}{count(len(paths), 'file')}: {', '.join(paths[:EXAMPLES])}{more}"
@@ -181,10 +181,7 @@ class FileTrackerBase(FileTracker):
             yield Check(name, "ok", f"the schema declares columns that the table does not have yet: {', '.join(new)}")
         if left:
             told = f"the table has columns that the schema does not declare: {', '.join(left)}"
-            remedy = (
-                "rows that are read from now on have no value there; declare them under schema.fields if files have"
-                " them"
-            )
+            remedy = "new rows get null there; declare the columns under schema.fields if the files have them"
             yield Check(name, "warn", told, remedy)
         if not new and not left:
             yield Check(name, "ok", "the declared schema and the table have the same columns")
@@ -357,7 +354,7 @@ class SetTracker(FileTrackerBase):
             raise StateError(
                 f"{self.key}: the documents name {len(files):,} finished files, and the set had"
                 f" {state.remembered:,}; nothing was written",
-                "put the missing segments back from a backup, or write into a new table_uri to read everything anew",
+                "put the missing segments back from a backup, or write into a new table_uri to read everything again",
             )
         return self.remembered.extend(replace(state, segments=()), files.values())
 
@@ -413,7 +410,7 @@ def _with_pending(
         units = [read_unit(bound.positions.site, signal.seq) for signal in waiting]
         known = replace(known, pending_files=sum(len(unit.data_files) for unit in units))
         if [signal.seq for signal in waiting] != list(range(version + 1, version + 1 + len(waiting))):
-            raise StateError("they do not follow the position that was read", "look again")
+            raise StateError("they do not follow the committed position", "look again")
         there = with_memory_of_pending(bound)
         return there, fold_units(there, state, units), known
     except (StateError, ObjectMissing) as error:
@@ -429,7 +426,7 @@ def _pending_notes(bound: FileSource, units: int) -> tuple[str, ...]:
     if not units:
         return ()
     if bound.pipeline.delivery is Delivery.STAGED:
-        return (f"on top of staged units that wait for `tidegate commit`: {units:,}",)
+        return (f"after the staged units that wait for `tidegate commit`: {units:,}",)
     return (f"a run would stop: staged units wait ({units:,}); commit them with `tidegate commit CONFIG --once`",)
 
 
@@ -440,7 +437,7 @@ def _lane(bound: FileSource, opened: Position) -> tuple[str, tuple[str, ...]]:
     from tidegate.runs.lanes import frame_reasons
 
     try:
-        return DATAFRAME, (f"written by Spark itself (DataFrame lane): {'; '.join(frame_reasons(bound, opened))}",)
+        return DATAFRAME, (f"Spark writes this table:  {'; '.join(frame_reasons(bound, opened))}",)
     except TidegateError as error:
         return DATAFRAME, (f"a run would stop: {error}",)
 

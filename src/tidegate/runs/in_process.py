@@ -112,7 +112,7 @@ class InProcessEngine:
     def carry_out(self, wave: UnitWave) -> WaveResult:
         """Read and write the work units here; databases and functions need Spark."""
         if isinstance(wave.source.read, JdbcRead | FunctionRead):
-            raise _needs_spark(wave.pipeline.name, "databases and Python functions are read by Spark")
+            raise _needs_spark(wave.pipeline.name, "only Spark reads databases and Python functions")
         return carry_out_here(wave)
 
     def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> WaitingFrame:
@@ -172,7 +172,7 @@ def open_arrow_reader(source: ColumnSource, schema: SchemaSpec, now: datetime) -
         case TableRead(format=TableFormat.CSV | TableFormat.JSON) as scan:
             return ArrowReader(source, cache(lambda: _checked(source, _scanned_files(source, scan, schema))))
     if schema.fields:
-        raise _needs_spark(source.name, "its values are converted to declared columns")
+        raise _needs_spark(source.name, "its values must be converted to declared columns")
     match source.read:
         case TableRead(format=TableFormat.PARQUET, location=location, pattern=None):
             rows = _checked(source, _parquet_files(source, location))
@@ -181,7 +181,7 @@ def open_arrow_reader(source: ColumnSource, schema: SchemaSpec, now: datetime) -
         case FunctionRead() as read:
             return FunctionArrowReader(source, read, now)
         case _:
-            raise _needs_spark(source.name, "files of its type, or chosen by a pattern, are read by Spark")
+            raise _needs_spark(source.name, "only Spark reads files of its type, or files chosen by a pattern")
     return ArrowReader(source, lambda: rows, fixed_first=True)
 
 
@@ -201,7 +201,7 @@ class _BatchReader(ABC):
     def read(self, rows: RowFilter) -> pa.Table:
         """The rows that match."""
         if rows.extra is not None:
-            raise _needs_spark(self.source.name, "filter_expression is a condition in the language of Spark")
+            raise _needs_spark(self.source.name, "only Spark understands filter_expression")
         if self.source.watermark_filter is not None:
             return choose_rows(self.source, rows, self.batch, _matching)
         return _matching(self.batch(rows), rows)
@@ -337,7 +337,7 @@ def _parquet_files(source: ColumnSource, location: Location) -> pa.Table:
         return pa.concat_tables(parts, promote_options="default")
     except pa.ArrowException as error:
         raise SourceError(
-            f"{location.uri} cannot be read as Parquet: {error}", "see which of its files is none"
+            f"{location.uri} cannot be read as Parquet: {error}", "find the file that is not Parquet"
         ) from error
 
 

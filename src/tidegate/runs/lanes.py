@@ -89,7 +89,7 @@ def resolve_columns(
     columns = columns_of(bound, opened, found.fields)
     if not columns.table.names:
         raise SourceError(
-            f"{bound.key}: no sampled record has a field, so there are no columns for a table",
+            f"{bound.key}: no sampled record has a field, so the table would have no columns",
             "wait for records that have fields, or declare schema.fields",
         )
     emit(ColumnsInferred(bound.pipeline.name, bound.source.name, f"inferred {found.summary()}"))
@@ -122,7 +122,7 @@ def _grown(
         before = dict(paths_of(arrow_schema(known)))
         new = [f"{path} ({kind})" for path, kind in paths_of(arrow_schema(found.fields)) if path not in before]
         more = f" and {len(new) - SHOWN} more" if len(new) > SHOWN else ""
-        text = f"new fields join the columns: {', '.join(new[:SHOWN])}{more}; null in the rows that are there"
+        text = f"the table gets new columns: {', '.join(new[:SHOWN])}{more}; they are null in its old rows"
         emit(Notice(bound.pipeline.name, bound.source.name, text))
         agreed = InferredSchema(bound.table_store, bound.pipeline.name).add(replace(found, report=()))
         grown = columns_of(bound, opened, agreed.fields)
@@ -236,7 +236,7 @@ def frame_reasons(source: FileSource, opened: Position) -> tuple[str, ...]:
         return opened.needs_frames
     reason = f"the pipeline has a transform ({transform})"
     uri = source.pipeline.sink.table.uri
-    check_frame_place(uri, f"{source.pipeline.name} needs the DataFrame lane: {reason}")
+    check_frame_place(uri, f"{source.pipeline.name} needs Spark to write its table: {reason}")
     return (reason, *opened.needs_frames)
 
 
@@ -295,7 +295,7 @@ class FrameLane:
         if reasons and source.positions.staged:
             raise UnsupportedTable(
                 f"table {source.pipeline.sink.table.uri} cannot be written by staged delivery: {'; '.join(reasons)}",
-                "set delivery: direct, so that Spark commits what it writes",
+                "set delivery: direct; Spark then commits what it writes",
             )
         return cls(source, engine, now) if reasons else None
 

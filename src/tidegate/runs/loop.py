@@ -37,7 +37,7 @@ from tidegate.storage.port import ObjectStore
 SHOWN_UNKNOWN_FIELDS = 10
 SUMMED = ("files", "bytes", "rows", "commits", "staged", "bad_records", "dead_files", "work_units", "seconds")
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-WITHOUT_NATIVE = "tasks read JSON with the slower reader: tidegate-native is not installed where they run, only here"
+WITHOUT_NATIVE = "tasks use the slower JSON reader: tidegate-native is installed here but not where they run"
 
 Name = tuple[str, str]
 
@@ -263,8 +263,8 @@ def _unknown_words(counts: Mapping[str, int], schema: SchemaSpec) -> str:
         return f"fields and values that fit no column were kept in {schema.rescued!r}: {shown}{more}"
     told = f"fields that the schema does not declare were left out: {shown}{more}"
     if schema.infer and schema.evolution is Evolution.STRICT:
-        return f"{told}; schema_evolution: strict takes up no new field, merge does"
-    return f"{told}; no sampled record told their type" if schema.infer else told
+        return f"{told}; schema_evolution: strict adds no new columns, merge does"
+    return f"{told}; no sampled record showed their type" if schema.infer else told
 
 
 def _added(before: SourceReport | None, latest: SourceReport) -> SourceReport:

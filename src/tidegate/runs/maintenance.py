@@ -59,11 +59,11 @@ def merge_files(
 def _rows(store: ObjectStore, file: ActiveFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     content = store.get(file.path)
     if len(content) != file.size:
-        raise TableError(f"data file {file.path} has {len(content)} bytes, the log says {file.size}", "restore it")
+        raise TableError(f"data file {file.path} has {len(content)} bytes, but the log says {file.size}", "restore it")
     with pq.ParquetFile(pa.BufferReader(content), coerce_int96_timestamp_unit="us") as parquet:
         unknown = set(parquet.schema_arrow.names) - set(columns.names)
         if unknown:
-            raise TableError(f"data file {file.path} has columns that the table has not: {', '.join(sorted(unknown))}")
+            raise TableError(f"data file {file.path} has columns that the table lacks: {', '.join(sorted(unknown))}")
         for batch in parquet.iter_batches(BATCH_ROWS):
             yield _fitted(batch, columns, file)
 
@@ -155,8 +155,8 @@ class TableMaintenance:
         hours = self._sink.maintenance.vacuum_retention_hours if retention_hours is None else retention_hours
         if hours < SHORTEST_RETENTION_HOURS and not force:
             raise TableError(
-                f"a retention of {hours} h may take files from queries and runs that are still reading them",
-                f"keep {SHORTEST_RETENTION_HOURS} h or more, or force it (`--force`) while nobody uses the table",
+                f"a retention of {hours} h may remove files that queries and runs are still reading",
+                f"keep {SHORTEST_RETENTION_HOURS} h or more, or give --force while nobody uses the table",
             )
         table = self._table
         snapshot = table.snapshot(f"VACUUM delta.`{table.uri}` RETAIN {hours} HOURS")

@@ -128,8 +128,8 @@ def who_is_at_work(
         return ()
     silent = (now - seen).total_seconds()
     if silent < (courtesy or Courtesy()).worthless_secs:
-        return (f"a run is at work since {note.since}",)
-    return (f"a run that began at {note.since} gave no sign of life for {duration(silent)}: the next one ignores it",)
+        return (f"a run has been at work since {note.since}",)
+    return (f"a run that began at {note.since} gave no sign of life for {duration(silent)}: the next run ignores it",)
 
 
 @dataclass(slots=True)
@@ -187,12 +187,12 @@ class _AtWorkNote:
             if policy is OnConflict.SKIP or not self._courtesy.waits:
                 return False
             if self._stop.wait(self._courtesy.look_secs * (0.5 + random.random())):
-                raise RunStopped("stopped while it waited for another run of the source")
+                raise RunStopped("stopped while waiting for another run of the source")
         return True
 
     def warn(self, error: StorageError) -> None:
         """Say that others may not see this run, or this run not them."""
-        text = f"whether another run of this source is at work cannot be told or shown, going on ({error})"
+        text = f"Tidegate cannot see or show whether another run works on this source; going on ({error})"
         self._emit(events.Notice(self._key.pipeline, self._key.source, text))
 
     @contextmanager
@@ -243,7 +243,7 @@ class _AtWorkNote:
             self._store.delete(self._key.at_work)
             silent = duration(self._courtesy.worthless_secs)
             why = "its process is gone" if _is_gone(note.process) else f"no sign of life for {silent}"
-            text = f"a run of this source that began at {note.since} did not end properly ({why}); going on without it"
+            text = f"a run of this source that began at {note.since} did not end properly ({why}); going on"
             self._emit(events.Notice(self._key.pipeline, self._key.source, text))
 
     def _renew(self) -> None:

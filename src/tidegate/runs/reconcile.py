@@ -140,7 +140,7 @@ class ReconcileOptions:
 
     def __post_init__(self) -> None:
         if self.engine is not None and self.clean:
-            raise TidegateError("ingest and clean exclude each other", "do one after the other")
+            raise TidegateError("ingest and clean do not work together", "do one after the other")
 
 
 def checked_age(older_than: timedelta, *, force: bool) -> timedelta:
@@ -149,9 +149,9 @@ def checked_age(older_than: timedelta, *, force: bool) -> timedelta:
         raise TidegateError(f"older_than is {older_than}", "give a duration of zero or more")
     if older_than < SAFE_AGE and not force:
         raise TidegateError(
-            "orphans younger than 24 hours are not removed: a source that nobody knows of here may still be writing "
-            f"them (asked for: {duration(older_than.total_seconds())})",
-            "give --older-than 24h or more; --force removes younger ones all the same",
+            "Tidegate does not remove orphans younger than 24 hours: another source may still be "
+            f"writing them (asked for: {duration(older_than.total_seconds())})",
+            "give --older-than 24h or more; --force removes younger ones, too",
         )
     return older_than
 
@@ -251,7 +251,7 @@ class Reconciling:
         try:
             scan = kind(sources, database, self.emit, self.stop)
             if not scan.look():
-                return replace(blank, notes=("there is no table yet; files below it are not looked at",))
+                return replace(blank, notes=("there is no table yet, so no files below it were checked",))
             found = self._sort_out(blank, scan)
             if not self.wanted.clean:
                 return found

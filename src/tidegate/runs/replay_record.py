@@ -90,7 +90,7 @@ class ReplayRecord:
         if found.is_finished:
             return self._skip_covered(production or ColumnState())
         if not found.is_same(self.state):
-            return False, f"an unfinished replay is given up: {described(found)}"
+            return False, f"an unfinished replay is abandoned: {described(found)}"
         self.state = found
         return bool(found.finished), None
 
@@ -106,7 +106,7 @@ class ReplayRecord:
         watermark = column_watermark_text(production)
         return True, (
             f"this replay was finished before: {some} end at or below the stored watermark ({watermark}) and are"
-            " skipped; --again reads them once more"
+            " skipped; --again reads them again"
         )
 
     def recorded_kind(self) -> str | None:
@@ -292,6 +292,6 @@ def check_all_known(writers: Sequence[AnySource], uri: str) -> None:
         raise TidegateError(
             f"{uri} is also written by {named}, which this configuration does not have: "
             "they cannot be fenced, so their unfinished work could be taken for orphans; nothing was removed",
-            "clean with a configuration that has all sources of the table; for a source that is gone for good, add it "
-            "again for this once",
+            "clean with a configuration that has all sources of the table; add a source that is gone for good "
+            "once more for this",
         )

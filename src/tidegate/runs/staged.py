@@ -117,7 +117,7 @@ def _check_not_finished(tracker: FileTracker, state: SourceState, plan: Plan, ta
     known = {path for path, _ in state.unfinished()}
     files = [SourceFile(each.path, each.size, each.etag) for each in taken if each.path not in known]
     for file in tracker.sort_files(state, files, plan.now).finished:
-        raise StateError(f"{file.path} is finished already", "its rows are not committed a second time")
+        raise StateError(f"{file.path} is finished already", "its rows will not be committed a second time")
 
 
 def _up_to(listed: Sequence[SourceFile], outcomes: Sequence[FileOutcome]) -> tuple[SourceFile, ...]:
@@ -129,7 +129,7 @@ def _up_to(listed: Sequence[SourceFile], outcomes: Sequence[FileOutcome]) -> tup
     return tuple(file for file in listed if split(file.path)[1] <= last.get(split(file.path)[0], ""))
 
 
-THE_WAY_ON = "let `tidegate commit CONFIG --once` decide about it"
+THE_WAY_ON = "run `tidegate commit CONFIG --once`, which decides"
 
 
 def with_memory_of_pending(bound: FileSource) -> FileSource:
@@ -204,7 +204,7 @@ class StagedPositions(PositionStore):
         raise StateError(
             f"{self.site.key}: units are missing in {self.site.uri}/{pending_of(self.site.key)}: position "
             f"{committed.version} is committed, and those that wait are {_shown(above)}",
-            "put the missing ones back; or remove those that wait, and what they hold is read again",
+            "put the missing ones back; or remove those that wait, and the next run reads their rows again",
         )
 
     def is_current(self, opened: Position) -> bool:
@@ -336,12 +336,12 @@ def _too_late(unit: StagedUnit, path: str, deadline: Deadline, problem: Exceptio
     waited = f"after {deadline.seconds:.0f} s"
     if unclear:
         return OutcomeUnknown(
-            f"{unit.key}: {waited} it is unknown whether {path} is written ({problem})",
-            "run again when the storage answers: the next run finds out and goes on from there",
+            f"{unit.key}: {waited} it is unknown whether {path} was written ({problem})",
+            "run again when the storage answers: the next run finds out and continues from there",
         )
     return StorageUnavailable(
         f"{unit.key}: {path} could not be written; given up {waited} (last problem: {problem})",
-        "nothing was lost: run again; for more patience raise global.commit_deadline_secs",
+        "nothing was lost: run again; to retry for longer, raise global.commit_deadline_secs",
     )
 
 

@@ -108,7 +108,9 @@ def fit_columns(examined: ParquetFooter, table: pa.Schema, keys: tuple[str, ...]
     """
     present = [name for name in keys if name in examined.columns.names]
     if present:
-        raise StateError(f"{examined.file.path} holds the partition column {present[0]!r}", "leave it out of the file")
+        raise StateError(
+            f"{examined.file.path} contains the partition column {present[0]!r}", "leave it out of the file"
+        )
     _check_values(examined.file, table, keys)
     required = {field.name for field in table if not field.nullable}
     columns = [
@@ -135,7 +137,9 @@ def _check_values(file: DataFile, table: pa.Schema, keys: tuple[str, ...]) -> No
         if value is None and not field.nullable:
             raise StateError(f"{file.path}: partition column {name!r} is required and has no value", "give it one")
         if value is not None and not _is_value(field.type, value):
-            raise StateError(f"{file.path}: {value!r} is no {field.type} for partition column {name!r}", "correct it")
+            raise StateError(
+                f"{file.path}: {value!r} is not a valid {field.type} for partition column {name!r}", "correct it"
+            )
 
 
 def _is_value(kind: pa.DataType, text: str) -> bool:
@@ -291,10 +295,10 @@ class SourceSteps:
         if (unit.key, unit.seq) != (signal.key, signal.seq):
             raise _Unknown(f"the unit says that it is number {unit.seq} of {unit.key}")
         if changes := self.bound.positions.site.identity.differences(unit.identity):
-            raise _Unknown(f"the unit is not about the source of this configuration: {'; '.join(changes)}")
+            raise _Unknown(f"the unit belongs to another source than this configuration's: {'; '.join(changes)}")
         if unit.base < self.since:
             raise _Unknown(
-                f"the unit was planned at table version {unit.base}, and the source was moved by something else at "
+                f"the unit was planned at table version {unit.base}, but something else moved the source at "
                 f"{self.since}"
             )
         return unit
@@ -313,11 +317,11 @@ class SourceSteps:
         for file in unit.data_files:
             check_path(file.path)
         if unit.rows != sum(file.record_count for file in unit.data_files):
-            raise StateError(f"the unit tells of {unit.rows} rows, and its files of others", "")
+            raise StateError(f"the unit says {unit.rows} rows, but its files have another number", "")
         letters = self.bound.tracker.letters
         if unit.letter_files and unit.letters_uri != letters.uri:
             raise StateError(
-                f"its dead letters lie in {unit.letters_uri}, and this configuration has {letters.uri}",
+                f"its dead letters are in {unit.letters_uri}, but this configuration has {letters.uri}",
                 "",
             )
         letters.check(unit.letter_files)
@@ -378,7 +382,7 @@ def _check_coverage(unit: StagedUnit) -> None:
     except (KeyError, TypeError) as error:
         raise StateError(f"its step cannot be read ({error!r})", "") from error
     if unit.coverage != covered_ranges(outcomes):
-        raise StateError("what the unit covers is not what its step takes", "")
+        raise StateError("the unit covers other files than its step", "")
 
 
 def since_version(opened: Position, recorded: Mapping[str, Sequence[int]]) -> int:

@@ -114,7 +114,7 @@ class UnitWalk:
         while not self._breaker.is_open:
             if run.stop.wait(max(0.0, started + work.pacing_seconds - time.monotonic())):
                 self._save_failures(position, plan)
-                raise RunStopped("stopped; work units that are not committed are read by the next run")
+                raise RunStopped("stopped; the next run reads the work units that are not committed")
             wave = waves.next(self._breaker.left)
             if not wave:
                 break
@@ -171,8 +171,8 @@ class UnitWalk:
         prepared = change.prepared(group, outcomes.done, self._source.tracker.encode(state))
         if prepared is None:
             self._run.notice(
-                f"{count(len(done), 'work unit')} without rows, and no column is known yet: nothing is saved, they are"
-                " read again next time (declare the schema to save them)"
+                f"{count(len(done), 'work unit')} without rows, and no column is known yet: nothing is saved, and the "
+                "next run reads them again (declare the schema to save them)"
             )
             return position
         return self._save(position, prepared, state, len(done))
@@ -241,7 +241,7 @@ class UnitWalk:
             self._skip("breaker", left)
             limit = self._source.source.work.breaker_failures
             self._run.notice(
-                f"{count(limit, 'work unit')} failed in a row: {left:,} are left for the next run (breaker)"
+                f"{count(limit, 'work unit')} failed in a row: {left:,} are left to the next run (breaker_failures)"
             )
 
 
@@ -413,7 +413,7 @@ def _refused(source: UnitSource, work: WorkUnit, result: UnitFailure, found: Out
 
 def _thin(source: UnitSource, work: WorkUnit, rows: int, now: datetime, found: Outcomes) -> None:
     """Fewer rows than there must be: a failure, unless the partition may still be incomplete."""
-    reason = f"{rows:,} rows, and min_records is {source.work.min_records:,}"
+    reason = f"{rows:,} rows, but min_records is {source.work.min_records:,}"
     after = source.work.min_records_after
     end = work.nominal_end
     if after is None:

@@ -44,9 +44,10 @@ class UnitTracker(Tracker):
     kind: ClassVar[str] = "unit"
     reads: ClassVar[str] = "has work units"
     offers: ClassVar[frozenset[Offer]] = frozenset({"units"})
-    replay_hint: ClassVar[str] = "for those there is `tidegate units reset`"
+    replay_hint: ClassVar[str] = "use `tidegate units reset`"
     not_compared: ClassVar[str | None] = (
-        "work units: its rows are not compared with the source; `tidegate units reset` has some read again"
+        "work units: this command does not compare their rows with the source; `tidegate units reset` makes a run "
+        "read some again"
     )
     retries: ClassVar[PassRetries] = PassRetries(50, in_a_row=True)
     """Each loss is to another run that has committed work units of the same plan, so that fewer are left."""
@@ -156,9 +157,7 @@ class UnitTracker(Tracker):
 
     def edit(self, source: UnitBound, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
         """Work units have commands of their own."""
-        raise ConfigError(
-            (f"pipeline {source.pipeline.name!r} has work units; for those there is `tidegate units reset|retry`",)
-        )
+        raise ConfigError((f"pipeline {source.pipeline.name!r} has work units; use `tidegate units reset|retry`",))
 
     def doubles(self, source: UnitBound) -> bool:
         """Whether rows are appended, and not replaced by their keys."""
@@ -176,7 +175,7 @@ class UnitTracker(Tracker):
             if read is not None:
                 yield answers(name, self.type_name, ColumnSource(self.source.name, read))
             else:
-                told = f"{self.type_name}: {self.source.uri}; the run tells whether it can be read"
+                told = f"{self.type_name}: {self.source.uri}; a run shows whether it can be read"
                 yield Check(name, "ok", told)
             if isinstance(read, JdbcRead):
                 yield from jdbc_checks(name, read, self.source)
@@ -196,7 +195,7 @@ class UnitTracker(Tracker):
         if state is not None and state.failures:
             failed = count(len(state.failures), "work unit")
             remedy = f"tidegate units list CONFIG -p {source.pipeline.name} --failed"
-            yield Check(name, "warn", f"{failed} failed when tried last", remedy)
+            yield Check(name, "warn", f"{failed} failed at the last try", remedy)
         units = read_units(self.source)
         plan = plan_units(source.pipeline.name, self.source, state, units, position.version, utc_now())
         yield Check(name, "ok", f"{count(plan.count, 'work unit')} would run now")
@@ -311,9 +310,9 @@ def _skipped(each: SkippedUnits) -> SkippedWork:
 def _input_notes(units: Units) -> Iterator[str]:
     if units.filtered:
         rows = count(units.filtered, "row")
-        yield f"{rows} of the secondary input made no unit: not passed by its filters, or without a value in its fields"
+        yield f"{rows} of the secondary input made no unit: excluded by its filters, or without a value in a field"
     if units.repeated:
-        yield f"{count(units.repeated, 'row')} of the secondary input gave a unit that was there already"
+        yield f"{count(units.repeated, 'row')} of the secondary input repeat a unit"
 
 
 def _obstacles(plan: UnitPlan) -> Iterator[str]:
@@ -321,7 +320,7 @@ def _obstacles(plan: UnitPlan) -> Iterator[str]:
         yield "there are no units, so nothing runs"
     if plan.stale:
         stale = count(len(plan.stale), "unit")
-        yield f"{stale} read before, and not there any more: whatever comes back goes on where it was"
+        yield f"{stale} read before, now gone; a unit that comes back continues where it stopped"
 
 
 def _progress(plan: UnitPlan, state: UnitState | None) -> WorkProgress:

@@ -184,7 +184,7 @@ class _Comparison:
                 path,
                 table.type,
                 file.type,
-                f"column {path!r} is required in the table and nullable in {self._file}",
+                f"column {path!r} is required in the table but nullable in {self._file}",
                 "declare it with `nullable: false`",
             )
         return pa.field(table.name, self._type(plain(table.type), plain(file.type), path), nullable=table.nullable)
@@ -233,9 +233,8 @@ class _Comparison:
                 table,
                 file,
                 f"column {path!r} is {type_name(table)} in the table, narrower than {type_name(file)} in {self._file}",
-                f"rewrite the table with the wider type: `tidegate table widen` with --column {path} --type "
-                f"{type_name(file)}, which keeps the position; or use Delta's type widening, after which the table is "
-                "written by the DataFrame lane; or declare the table's type",
+                f"run `tidegate table widen` with --column {path} --type {type_name(file)}, which keeps the position; "
+                "or use Delta's type widening, after which Spark writes the table; or declare the table's type",
             )
         return self._note(
             Kind.OTHER_TYPE,
@@ -247,8 +246,8 @@ class _Comparison:
         )
 
     def _misspelled(self, path: str, twin: str) -> None:
-        problem = f"column {path!r} of {self._file} is {twin!r} in the table; Delta does not tell upper from lower case"
-        error = self._error(problem, "declare the table's spelling")
+        problem = f"column {path!r} of {self._file} is {twin!r} in the table; Delta ignores upper and lower case"
+        error = self._error(problem, "declare it as the table spells it")
         self.found.append(Difference(path, Kind.SPELLING, twin, path, error))
 
     def _note(
@@ -302,7 +301,7 @@ def _below(field: pa.Field, rest: str, kind: pa.DataType, path: str, schema: pa.
 def _wider(field: pa.Field, kind: pa.DataType, path: str) -> pa.Field:
     if field.type != kind and not widens(field.type, kind):
         raise SchemaMismatch(
-            f"column {path!r} is {type_name(field.type)}, and not each of its values is one of {type_name(kind)}",
-            "wider are: int32 → int64, float64, decimal; float32 → float64; date → timestamp; a decimal → more digits",
+            f"column {path!r} is {type_name(field.type)}, which does not always fit {type_name(kind)}",
+            "wider types: int32 → int64, float64, decimal; float32 → float64; date → timestamp; decimal → more digits",
         )
     return field.with_type(kind)

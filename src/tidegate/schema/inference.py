@@ -299,7 +299,7 @@ def infer_json(
     records, unreadable, root = _look(lines)
     if not records:
         raise SourceError(
-            f"no record to infer a schema from ({unreadable} lines are not JSON objects{why_unreadable(lines)})",
+            f"no record to infer columns from ({unreadable} lines are not JSON objects{why_unreadable(lines)})",
             "declare schema.fields, or wait for data",
         )
     shaping = _TypeInference(coerce=coerce_conflicts_to_utf8, rescued=rescued, moments=moments)
@@ -308,7 +308,7 @@ def infer_json(
     return Inference(fields, tuple(shaping.report), records, unreadable, problems, guessed)
 
 
-_NULL = "write null for a number that is none"
+_NULL = "write null for a missing number"
 _REMEDIES = {"not UTF-8": "send or write it as UTF-8", "NaN": _NULL, "Infinity": _NULL, "-Infinity": _NULL}
 
 
@@ -316,7 +316,7 @@ def why_unreadable(lines: Iterable[bytes]) -> str:
     """What is wrong with the first line that is no JSON, and what helps; empty where there is none.
 
     >>> why_unreadable([b'{"a": NaN}'])
-    '; the first: NaN is not JSON, write null for a number that is none'
+    '; the first: NaN is not JSON, write null for a missing number'
     """
     for line in lines:
         try:
@@ -332,7 +332,7 @@ def check_agreement(found: Inference) -> Inference:
     if found.problems:
         raise SourceError(
             "no columns can be inferred from the sampled records: " + "; ".join(found.problems),
-            "set schema.rescued to keep apart what fits no column, or declare schema.fields with the columns you want: "
+            "set schema.rescued to keep what fits no column, or declare schema.fields with the columns you want: "
             "fields that are not declared are left out and counted",
         )
     return found
@@ -395,7 +395,7 @@ class _TypeInference:
         kinds = set(seen.kinds)
         if not kinds:
             self.guessed.add(path)
-            return FieldSpec(name, "string"), "never had a value; taken for text"
+            return FieldSpec(name, "string"), "never had a value; becomes text"
         if kinds <= NUMBERS:
             return self._number(name, seen)
         if len(kinds) > 1 and self._rescued and not self._coerce:
@@ -422,13 +422,13 @@ class _TypeInference:
         count = sum(most.values())
         found, _ = self._shape(name, replace(seen, kinds=most), path, count, levels)
         left = sum(seen.kinds.values()) - count
-        return found, f"{left} of another kind are rescued: {_kinds(seen)}"
+        return found, f"{left} of other kinds go to the rescued column: {_kinds(seen)}"
 
     def _struct(self, name: str, seen: _Seen, path: str, count: int, levels: int) -> tuple[FieldSpec, str]:
         if not levels:
             return FieldSpec(name, "json"), _TOO_DEEP
         if not seen.members:
-            return FieldSpec(name, "json"), "always an object without keys; kept as text"
+            return FieldSpec(name, "json"), "always an empty object; kept as text"
         if len(seen.members) > MOST_KEYS:
             return FieldSpec(name, "json"), f"more than {MOST_KEYS} different keys; kept as text"
         fields = self.fields(seen.members, f"{path}.", count, levels - 1)
@@ -443,7 +443,7 @@ class _TypeInference:
         count = sum(items.kinds.values())
         found, note = self._shape("element", items, f"{path}[]", count, levels - 1)
         if not items.kinds:
-            note = "always an empty list; its items are taken for text"
+            note = "always an empty list; its items become text"
         return FieldSpec(name, "list", items=found), note
 
     def _conflict(self, path: str, seen: _Seen) -> str:
@@ -503,7 +503,7 @@ def infer_cells(
                 kind = cell_kind(cell)
                 seen.count("moment" if moments and kind == "string" and is_moment(cell) else kind, cell)
     if not records:
-        raise SourceError("no record to infer a schema from", "declare schema.fields, or wait for data")
+        raise SourceError("no record to infer columns from", "declare schema.fields, or wait for data")
     if problems := column_problems(list(columns), forbidden):
         raise SourceError("the columns cannot be used: " + "; ".join(problems), DECLARE_OTHERS)
     report = tuple(
@@ -521,7 +521,7 @@ def _cell_type(seen: _Seen) -> tuple[str, str]:
     """The type of a column of cells, and a note where it is not plain."""
     kinds = set(seen.kinds)
     if not kinds:
-        return "string", "never had a value; taken for text"
+        return "string", "never had a value; becomes text"
     if kinds <= NUMBERS:
         number = number_type(kinds)
         return number or "string", "" if number else "no number type holds all values exactly; kept as text"

@@ -68,7 +68,7 @@ def name_problem(name: str, *, nested: bool = False, rescue: bool = True) -> str
     ``rescue`` says whether ``schema.rescued`` would help.
 
     >>> name_problem("user name")
-    "holds ' ', which a table cannot have in a name; write the field as 'user_name', or keep it with schema.rescued"
+    "contains ' ', which no column name may contain; write the field as 'user_name', or keep it with schema.rescued"
     """
     if not name:
         return "is empty; give it a name"
@@ -76,7 +76,7 @@ def name_problem(name: str, *, nested: bool = False, rescue: bool = True) -> str
     if wrong is not None:
         better = fit_name(name)
         ways = [f"write the field as {better!r}"] * bool(better) + ["keep it with schema.rescued"] * rescue
-        return f"holds {wrong!r}, which a table cannot have in a name; {', or '.join(ways) or 'rename it'}"
+        return f"contains {wrong!r}, which no column name may contain; {', or '.join(ways) or 'rename it'}"
     if nested:
         return None
     if name.lower() in CHANGE_COLUMNS:
@@ -181,15 +181,13 @@ def field_from_json(data: Mapping[str, Any]) -> FieldSpec:
 def forbidden_name(path: str) -> str:
     """The remedy for a field named like a partition column that comes from the path."""
     return (
-        f"{path!r} is also the key of sink.partition_by, whose value comes from the path: there would be two values; "
+        f"{path!r} is also the key of sink.partition_by, whose value comes from the path: that would give two values; "
         f"rename the field where it is written, or take its value: "
         f"`partition_by: {{prefix_template: {path}, column: {path}}}`"
     )
 
 
-DECLARE_OTHERS = (
-    "declare schema.fields with the columns you want: columns that are not declared are left out and counted"
-)
+DECLARE_OTHERS = "declare schema.fields with the columns you want; Tidegate leaves out and counts all others"
 """What helps against names that a table cannot have."""
 
 
@@ -240,7 +238,7 @@ def spell(name: str, names: Sequence[str]) -> str:
     alike = [each for each in names if each.lower() == name.lower()]
     if len(alike) > 1:
         raise SchemaMismatch(
-            f"column {name!r} may be {' or '.join(map(repr, alike))}", "write it as one of them is spelled"
+            f"column {name!r} could be {' or '.join(map(repr, alike))}", "spell it exactly like one of them"
         )
     return alike[0] if alike else name
 

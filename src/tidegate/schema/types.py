@@ -102,8 +102,8 @@ def _field_spec(name: str, kind: pa.DataType, nullable: bool) -> FieldSpec:
         return FieldSpec(name, f"decimal({kind.precision},{kind.scale})", nullable)
     if kind not in _NAMES:
         raise TableError(
-            f"column {name!r} has the type {kind}, which the type list does not have",
-            "declare the columns in schema.fields with types of the list",
+            f"column {name!r} has the type {kind}, which Tidegate does not have",
+            "declare the columns in schema.fields with other types",
         )
     return FieldSpec(name, _NAMES[kind], nullable)
 
@@ -225,7 +225,7 @@ def infer_types(files: Iterable[tuple[str, pa.Schema, int]], *, forbidden: tuple
             found = _declared(each)
             columns.setdefault(each.name, _TypedColumn(found, Counter())).add(found, each.type, count, path)
     if not columns:
-        raise SourceError("no file has a column to infer a schema from", "declare schema.fields, or wait for data")
+        raise SourceError("no file has columns to infer", "declare schema.fields, or wait for data")
     wrong = column_problems(list(columns), forbidden)
     wrong += [column.clash for column in columns.values() if column.clash]
     if wrong:
@@ -238,7 +238,7 @@ def infer_types(files: Iterable[tuple[str, pa.Schema, int]], *, forbidden: tuple
 
 
 def _note(found: FieldSpec) -> str:
-    kept = "; no table has its type, it is kept as JSON text" if found.type == "json" else ""
+    kept = "; no table has this type; kept as JSON text" if found.type == "json" else ""
     return f"from the files' own schema{kept}"
 
 

@@ -179,7 +179,7 @@ def _check(decoded: Decoded, file: FetchedFile, before: int, noun: str) -> None:
         first = decoded.rejected[0]
         raise SourceError(
             f"{file.place(before + first.offset + 1, noun)}: {first.reason}",
-            "nothing of this work unit is kept; declare the column with a type that holds it, or see "
+            "this work unit was discarded; declare the column with a type that fits, or see "
             "schema.coerce_conflicts_to_utf8 and schema.rescued",
         )
 

@@ -62,7 +62,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DIGITS = 400
 """More than any number that a bound can be has."""
 
-_FUNCTION = "read the table by a function of yours ('type: python')"
+_FUNCTION = "read the table with your own function ('type: python')"
 _DELETES = f"rewrite its data files (in Spark: CALL system.rewrite_data_files), or {_FUNCTION}"
 
 
@@ -104,7 +104,7 @@ class IcebergTable:
         path = task.file.file_path
         if task.file.file_format is not FileFormat.PARQUET:
             kind = task.file.file_format.value.capitalize()
-            raise SourceError(f"{self._source}: data file {path} is {kind}, and only Parquet is read", _FUNCTION)
+            raise SourceError(f"{self._source}: data file {path} is {kind}, and Tidegate reads only Parquet", _FUNCTION)
         if task.delete_files:
             raise SourceError(f"{self._source}: rows of data file {path} are deleted by a delete file", _DELETES)
         root, below = _split_path(path)
@@ -198,8 +198,8 @@ def _metadata(location: Location, source: str) -> str:
     newest = versions[max(versions)]
     if len(newest) > 1:
         raise SourceError(
-            f"{source}: {' and '.join(newest)} in {location.uri} both claim to be the newest metadata",
-            "wait for the next commit, or give the one that the catalog names as source_uri",
+            f"{source}: {' and '.join(newest)} in {location.uri} both look like the newest metadata",
+            "wait for the next commit, or set source_uri to the one that the catalog names",
         )
     return f"{address}/{newest[0]}"
 

@@ -72,7 +72,7 @@ def nulls_if_idle(source: ColumnSource, rows: RowFilter) -> int | None:
     except NoAnswer:
         raise
     except Exception as error:  # Spark will meet it, too, and say what it is
-        raise NoAnswer(f"it could not be asked without Spark ({type(error).__name__})") from None
+        raise NoAnswer(f"Tidegate could not query it without Spark ({type(error).__name__})") from None
     raise NoAnswer
 
 
@@ -145,7 +145,7 @@ class _Address:
     def of(cls, read: JdbcRead) -> _Address:
         found = _URL.fullmatch(read.url)
         if found is None:
-            raise NoAnswer("its address has a form that only its JDBC driver knows")
+            raise NoAnswer("only its JDBC driver understands its address")
         scheme, host, port, database, query = found.groups()
         given = dict(part.partition("=")[::2] for part in (query or "").split("&") if part)
         settings = {name.lower(): unquote(value) for name, value in given.items()}
@@ -153,9 +153,9 @@ class _Address:
         carried = {name: value for name, value in settings.items() if name not in _WITHOUT_MEANING}
         unknown = sorted(carried.keys() - (_TLS if scheme == "postgresql" else set()))
         if unknown or carried.get("sslmode", "prefer") not in _TLS_MODES:
-            raise NoAnswer(f"the setting {(unknown or ['sslmode'])[0]!r} is one for its JDBC driver")
+            raise NoAnswer(f"the setting {(unknown or ['sslmode'])[0]!r} works only with its JDBC driver")
         if read.user is None or read.driver is not None:
-            raise NoAnswer("its connection names no user" if read.user is None else "it has a driver of its own")
+            raise NoAnswer("its connection has no user" if read.user is None else "it has a driver of its own")
         return cls(scheme, host.strip("[]"), None if port is None else int(port), unquote(database), carried)
 
 
@@ -178,7 +178,7 @@ def _connect_postgres(address: _Address, read: JdbcRead) -> Any:
     try:
         import psycopg
     except ImportError:
-        raise NoAnswer("install 'tidegate[postgres]', and such a run starts no Java") from None
+        raise NoAnswer("install 'tidegate[postgres]', and such a run starts without Java") from None
     connection = psycopg.connect(
         host=address.host,
         port=address.port or 5432,
@@ -205,7 +205,7 @@ def _connect_mysql(address: _Address, read: JdbcRead) -> Any:
     try:
         import pymysql
     except ImportError:
-        raise NoAnswer("install 'tidegate[mysql]', and such a run starts no Java") from None
+        raise NoAnswer("install 'tidegate[mysql]', and such a run starts without Java") from None
     return pymysql.connect(
         host=address.host,
         port=address.port or 3306,
@@ -264,7 +264,7 @@ def _ask_delta(read: TableRead, rows: RowFilter) -> int | None:
         raise NoAnswer
     protocol = snapshot.facts.protocol
     if protocol.min_reader == 2 or not _READ_BY_ALL.issuperset(protocol.reader_features):
-        raise NoAnswer("its table has features that only Spark reads")
+        raise NoAnswer("its table has features that only Spark can read")
     schema = arrow_schema(snapshot.facts.schema_json)
     wanted = [schema.field(name) for name in rows.columns if name in schema.names]
     _check_kinds(rows, {each.name: _arrow_kind(each.type) for each in wanted})

@@ -58,7 +58,7 @@ CAUSES = (
     _cause(
         r"password authentication failed|Access denied for user|no pg_hba\.conf entry|Login failed for user|ORA-01017|"
         r"SQLInvalidAuthorizationSpecException|role \S+ does not exist",
-        "correct user and password of the connection, or let this account in from this machine",
+        "correct user and password of the connection, or allow this account to connect from this machine",
     ),
     _cause(
         r"database \S+ does not exist|Unknown database|Cannot open database|ORA-12514",
@@ -88,16 +88,16 @@ CAUSES = (
     ),
     _cause(
         r"UNRECOGNIZED_SQL_TYPE|Unrecognized SQL type|unsupported (JDBC )?type|UNSUPPORTED_DATATYPE",
-        "Spark knows no type for that: read by a query that casts it, such as: cast(x as char)",
+        "Spark has no such type: use a query that casts it, such as cast(x as char)",
     ),
     _cause(
         r"statement timeout|lock timeout|max_statement_time|Query execution was interrupted|Lock wait timeout|deadlock|"
         r"SQLTimeoutException|canceling statement",
-        "run again; an index on the watermark columns makes it shorter, more parallelism too",
+        "run again; an index on the watermark columns or more parallelism makes the query faster",
     ),
     _cause(
         r"syntax error|error in your SQL syntax|Incorrect syntax|ORA-009\d\d",
-        "correct filter_expression or the query: they are in the language of the database",
+        "correct filter_expression or the query: they must be SQL of that database",
     ),
     _cause(
         r"invalid input syntax|Bad value for type|out of range|Data truncation|Zero date value|Incorrect \w+ value|"

@@ -176,7 +176,7 @@ def choose_rows(
     """The rows that the user's filter chooses, with our caps; it gets the rows, the watermark and the operator."""
     assert source.watermark_filter is not None, "asked for sources that have one"
     wide = rows.without_lower()
-    frame, remedy = frame_of(wide), "return the rows that are wanted, of the same type as those that it was given"
+    frame, remedy = frame_of(wide), "return the wanted rows, in the type in which they came"
     key = f"source {source.name}: watermark_filter"
     found = call(source.watermark_filter, key, remedy, frame, rows.watermark, rows.operator)
     if not isinstance(found, type(frame)):

@@ -42,7 +42,9 @@ def make_archive() -> Path:
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
         except subprocess.TimeoutExpired:
-            raise EnvironmentProblem("no archive of Spark's classes came about in ten minutes", _REMEDY) from None
+            raise EnvironmentProblem(
+                "Java did not finish an archive of Spark's classes within ten minutes", _REMEDY
+            ) from None
         if not made.is_file():
             told = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()][-1:]
             raise EnvironmentProblem(f"Java made no archive of Spark's classes: {''.join(told)}", _REMEDY)
@@ -52,7 +54,7 @@ def make_archive() -> Path:
     return target
 
 
-_REMEDY = "nothing depends on it: Spark starts without one, and takes longer"
+_REMEDY = "nothing depends on it: Spark starts without it, but more slowly"
 
 
 def _main() -> None:

@@ -215,8 +215,7 @@ class SparkEngine:
         except WorkerEnded as ended:
             raise TidegateError(
                 f"Spark gave up on a task: Python workers end before they read a file ({ended.how})",
-                "nothing of it was committed; look at the memory of the machine, and at the Python packages of its"
-                " workers",
+                "nothing of it was committed; check the memory of the machine and the Python packages of its workers",
             ) from ended
 
     def _group(self, task: ReadTask, group: FileGroup) -> tuple[GroupResult, ...]:
@@ -236,7 +235,7 @@ class SparkEngine:
             ended = worker_ended(error)
             if ended is not None:
                 raise ended from error
-            remedy = "nothing of it was committed; the same files are read again by the next run"
+            remedy = "nothing of it was committed; the next run reads the same files again"
             raise task_failure(error, remedy) from error
         for each in found:
             if isinstance(each, TidegateError):

@@ -115,7 +115,7 @@ def _refuse_day(wanted: ColumnRange, source: str) -> None:
     if lower is not None and not lower.inclusive and _name(lower.value) == "date":
         raise SourceError(
             f"{source}: the watermark of {wanted.column!r} is the day {lower.value}, but the column holds times",
-            f"say where to go on with 'tidegate watermark set', such as {lower.value}T23:59:59+00:00",
+            f"set the watermark with 'tidegate watermark set', such as {lower.value}T23:59:59+00:00",
         )
 
 
@@ -134,9 +134,9 @@ def _check(value: Value, column: str, kind: DataType, source: str) -> None:
     if _name(value) in allowed:
         return
     if isinstance(kind, StringType) and isinstance(value, int | float | Decimal):
-        remedy = "text does not sort as numbers do ('9' is above '10'): read it by a query that casts the column"
+        remedy = "text does not sort as numbers do ('9' is above '10'): use a query that casts the column"
     else:
-        remedy = "read it by a query that casts the column, or move the watermark with 'tidegate watermark set'"
+        remedy = "use a query that casts the column, or move the watermark with 'tidegate watermark set'"
     raise SourceError(
         f"{source}: the watermark of {column!r} is {value!r}, but the column holds {kind.simpleString()}", remedy
     )

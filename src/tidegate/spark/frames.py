@@ -139,7 +139,8 @@ class SparkFrame:
         missing = [name for name in self._partitioned_by if name not in columns.names]
         if missing:
             raise SchemaMismatch(
-                f"{self._pipeline.name}: {self._pipeline.transform} does not give the partition column {missing[0]!r}",
+                f"{self._pipeline.name}: {self._pipeline.transform} does not return the partition column "
+                f"{missing[0]!r}",
                 "select it, or change sink.partition_by",
             )
         return columns
@@ -173,7 +174,7 @@ def columns_of(frame: DataFrame, made_by: str) -> pa.Schema:
             )
         if isinstance(each.dataType, VariantType):
             raise SchemaMismatch(
-                f"{made_by} gives {each.name!r}, a variant, which no lane writes", "cast it, or keep the text"
+                f"{made_by} gives {each.name!r}, a variant, which Tidegate cannot write", "cast it, or keep the text"
             )
     unread = replaced_name(frame.schema)
     if unread is not None:
@@ -190,8 +191,8 @@ def columns_of(frame: DataFrame, made_by: str) -> pa.Schema:
         ) from error
     if deep := [(each.name, found) for each in columns if (found := levels(each.type)) > MOST_LEVELS]:
         raise SchemaMismatch(
-            f"{made_by} gives the column {deep[0][0]!r} with {deep[0][1]} levels inside each other; a table that can "
-            f"be read again has at most {MOST_LEVELS}",
+            f"{made_by} gives the column {deep[0][0]!r} with {deep[0][1]} nested levels; a table has at most "
+            f"{MOST_LEVELS}",
             "keep an inner part as text, such as: to_json(...)",
         )
     return columns
@@ -231,7 +232,7 @@ def _own(session: SparkSession) -> SparkSession:
         )
     if _EXTENSION not in (session.conf.get("spark.sql.extensions", "") or ""):
         raise EnvironmentProblem(
-            "the Spark session was started without Delta, and this table is written by Spark",
+            "the Spark session was started without Delta, but this table needs it",
             "start again; in a session of your own, set spark.sql.extensions, spark.sql.catalog.spark_catalog and "
             "spark.jars as the documentation of delta-spark says",
         )
@@ -272,7 +273,8 @@ def check_there(rows: WorkRows) -> None:
             told = "is gone" if size is None else f"has {size} bytes and was written with {wanted}"
             raise RowsRefused(
                 f"{rows.pipeline.name}: work file {rows.work.uri}/{path} {told}",
-                "nothing was committed, and the next run reads its rows again; look who changes files below _tidegate",
+                "nothing was committed, and the next run reads its rows again; find out who changes files below "
+                "_tidegate",
             )
 
 

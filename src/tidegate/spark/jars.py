@@ -93,7 +93,7 @@ def find_java(env: Mapping[str, str] | None = None) -> Path:
         if version is not None:
             seen.append(f"{home} (Java {version})")
         elif str(home) == env.get("JAVA_HOME"):
-            seen.append(f"JAVA_HOME={home}, where no Java starts")
+            seen.append(f"JAVA_HOME={home}, but no Java starts there")
     found = f"; found only {', '.join(seen)}" if seen else ""
     raise EnvironmentProblem(
         f"no Java 17 or 21 in JAVA_HOME, PATH or the usual folders{found}",
@@ -114,8 +114,8 @@ def spark_home(env: Mapping[str, str] | None = None) -> Path:
     named = (os.environ if env is None else env).get("SPARK_HOME")
     if named and not _same(Path(named), own):
         raise EnvironmentProblem(
-            f"SPARK_HOME is {named}, which is {_described(Path(named))}; pyspark brings {_described(own)} along",
-            "unset SPARK_HOME: Tidegate runs the Spark that pyspark brings along",
+            f"SPARK_HOME is {named}, which is {_described(Path(named))}; pyspark brings {_described(own)}",
+            "unset SPARK_HOME: Tidegate runs the Spark that comes with pyspark",
         )
     if not (own / "bin" / "spark-submit").is_file():
         raise EnvironmentProblem(f"pyspark in {own} has no bin/spark-submit", "install pyspark again")
@@ -242,8 +242,8 @@ def _checked(coordinate: str, jars: tuple[Path, ...]) -> tuple[Path, ...]:
         raise EnvironmentProblem(
             f"{name} of {coordinate} is not the file that Tidegate was tested with: its sha256 is "
             f"{there.get(name, 'missing')}, expected {wanted.get(name, 'no such file')}",
-            f"remove {_folder(coordinate)} and start again; if it stays so, what serves the jars (a mirror, "
-            "~/.m2) has other files",
+            f"remove {_folder(coordinate)} and start again; if that does not help, the server of the jars (a "
+            "mirror, ~/.m2) has other files",
         )
     return jars
 
@@ -372,7 +372,7 @@ def _compile(source: bytes, folder: Path) -> None:
     if not list(folder.glob("**/*.class")):
         raise EnvironmentProblem(
             f"the log store for tables on S3 could not be compiled: {(done.stderr or done.stdout).strip()[:500]}",
-            "install pyspark anew, in a version that Tidegate supports",
+            "reinstall pyspark in a version that Tidegate supports",
         )
 
 

@@ -88,8 +88,8 @@ def reach(session: SparkSession, location: Location) -> str:
             hadoop.set(name, value)
         elif present != value:
             raise EnvironmentProblem(
-                f"the Spark session reaches bucket {bucket!r} in another way than {location.uri} needs ({name})",
-                "give all pipelines of one process the same storage options for a bucket, or take that setting out of "
+                f"the Spark session is configured for bucket {bucket!r} otherwise than {location.uri} needs ({name})",
+                "give all pipelines of one process the same storage options for a bucket, or remove that setting from "
                 "spark.config",
             )
     return f"s3a://{bucket}/{path}"

@@ -225,7 +225,7 @@ def java_options(config: Mapping[str, str], name: str) -> str:
     other = [each for each in parts if each.startswith(_ZONE) and each.removeprefix(_ZONE) not in _UTC]
     if other:
         raise ConfigError(
-            (f"spark.config: {name}: {other[0]!r}: Java's zone is UTC, as all times are in UTC; take it out",)
+            (f"spark.config: {name}: {other[0]!r}: Java's zone is UTC, because all times are in UTC; remove it",)
         )
     return f"{_ZONE}UTC {theirs}".strip()
 
@@ -337,7 +337,7 @@ def _not_started(where: str, log: Path, error: Exception) -> EnvironmentProblem:
     why = told.strip().removeprefix("Error: ") if found is None else found.problem
     problem = EnvironmentProblem(
         f"Spark did not start ({where}): {shorten(why, 300)}",
-        f"{'correct that' if found is None else found.remedy} and run again; Spark's own log is {kept}",
+        f"{'correct this' if found is None else found.remedy} and run again; Spark's own log is {kept}",
     )
     problem.add_note(_ending(kept, said))
     return problem
@@ -364,7 +364,7 @@ def _check_zone(session: SparkSession) -> None:
         session.stop()
         raise EnvironmentProblem(
             f"Java's zone is {zone}, although Tidegate started it with {_ZONE}UTC",
-            f"take {_ZONE}{zone} out of _JAVA_OPTIONS, JAVA_TOOL_OPTIONS and PYSPARK_SUBMIT_ARGS",
+            f"remove {_ZONE}{zone} from _JAVA_OPTIONS, JAVA_TOOL_OPTIONS and PYSPARK_SUBMIT_ARGS",
         )
 
 

@@ -124,7 +124,7 @@ def worker_ended(error: Exception) -> WorkerEnded | None:
     if _ENDED in text:
         fatal = _FATAL.search(text)
         if fatal is None:
-            return WorkerEnded("killed or gone without a word, most often for want of memory")
+            return WorkerEnded("it was killed or vanished, most often for lack of memory")
         return WorkerEnded(_SIGNALS.get(fatal[1].strip(), fatal[1].strip()[:200]))
     lost = _LOST.search(text)
     return None if lost is None else WorkerEnded(f"its executor was lost: {lost[1].strip()[:200]}", executor_lost=True)

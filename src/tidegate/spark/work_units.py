@@ -491,7 +491,7 @@ def _in_rows(items: Sequence[Item], shares: int) -> list[list[Item]]:
 def _given_up(error: Exception) -> tuple[TidegateError, bool]:
     """What Spark gave up for, and whether that is that a worker ended."""
     ended = worker_ended(error)
-    remedy = "nothing of this work unit is kept; it runs again next time"
+    remedy = "this work unit was discarded; it runs again next time"
     if ended is None:
         return task_failure(error, remedy), False
     return TidegateError(f"Spark gave up on a task: it ended the worker ({ended.how})", remedy), True

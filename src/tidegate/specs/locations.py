@@ -114,7 +114,7 @@ class Reach(StrEnum):
     OWN = "this machine"
     LINK_LOCAL = "a link-local address"
     METADATA = "a metadata service"
-    NOBODY = "an address that is no host"
+    NOBODY = "an address that is not a host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +149,14 @@ def origin_of(url: str) -> Origin:
 
     >>> origin_of("https://api.example@evil.example/")
     Traceback (most recent call last):
-    tidegate.specs.locations.NotOrigin: it holds a user or a password
+    tidegate.specs.locations.NotOrigin: it contains a user or a password
     """
     found = _ADDRESS.match(url)
     if found is None or not found[2]:
-        raise NotOrigin("it is no address of an HTTP server")
+        raise NotOrigin("it is not the address of an HTTP server")
     scheme, authority = found[1].lower(), found[2]
     if "@" in authority:
-        raise NotOrigin("it holds a user or a password")
+        raise NotOrigin("it contains a user or a password")
     host, port = _divided(authority)
     return Origin(scheme, _host(host), PORTS[scheme] if port is None else port)
 
@@ -166,9 +166,9 @@ def refusal(home: Origin, target: Origin, allowed: Collection[Origin]) -> tuple[
     if target == home:
         return None
     if target.reach is not Reach.ANYONE and target.reach is not home.reach:
-        return f"{target} is {target.reach}", "see what the server does; such an address is never followed"
+        return f"{target} is {target.reach}", "check the server; Tidegate never follows such an address"
     if home.scheme == "https" and target.scheme == "http":
-        return f"{target} is not encrypted, and {home} is", "see what the server does; https is never left for http"
+        return f"{target} is not encrypted, and {home} is", "check the server; Tidegate never goes from https to http"
     if target not in allowed:
         return f"{target} is not {home}", f"if it belongs to the API, allow it: allowed_origins: ['{target}']"
     return None
@@ -180,7 +180,7 @@ def _divided(authority: str) -> tuple[str, int | None]:
         raise NotOrigin("its host cannot be read")
     port = int(found[2]) if found[2] else None
     if port is not None and not 0 < port < 65_536:
-        raise NotOrigin("its port is none")
+        raise NotOrigin("its port is not between 1 and 65535")
     return found[1], port
 
 

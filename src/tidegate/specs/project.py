@@ -188,7 +188,7 @@ class Evolution(StrEnum):
 
 
 class Numbers(StrEnum):
-    """Whether values that would lose something are bad records (``strict``) or bent (``lenient``)."""
+    """Whether values that would lose something are bad records (``strict``) or are cut (``lenient``)."""
 
     STRICT = "strict"
     LENIENT = "lenient"
@@ -491,7 +491,7 @@ ALLOWED_PREFIXES = ("delta.autoOptimize.", "delta.feature.")
 RETENTION = "delta.setTransactionRetentionDuration"
 
 _NOT_BY_US = {
-    RETENTION: "the table would forget positions, and a quiet source would be read again from its start",
+    RETENTION: "the table would forget positions, and a run would read a quiet source again from its start",
     "delta.checkpointPolicy": "the Delta library cannot write such checkpoints",
     "delta.checkpointRetentionDuration": "the Delta library does not know it; set it with Spark",
     "delta.enableFullRetentionRollback": "the Delta library does not know it; set it with Spark",
@@ -526,13 +526,13 @@ def why_not(name: str, value: str) -> str | None:
 
     >>> why_not("delta.appendOnly", "true")
     >>> why_not("delta.appendOnly", "maybe")
-    "'maybe' is none of its values; allowed: 'true' or 'false'"
+    "'maybe' is not one of its values; allowed: 'true' or 'false'"
     """
     if name in _NOT_BY_US:
         return _NOT_BY_US[name]
     if not name.startswith("delta."):
-        return "it is no property of Delta; allowed: names that begin with 'delta.'"
+        return "it is not a Delta property; use names that begin with 'delta.'"
     if is_unknown(name) or name.startswith("delta.feature."):
         return "appends do not honour it"
     form, example = next((form, example) for names, form, example in _FORMS if re.fullmatch(names, name))
-    return None if re.fullmatch(form, value) else f"{value!r} is none of its values; allowed: {example}"
+    return None if re.fullmatch(form, value) else f"{value!r} is not one of its values; allowed: {example}"

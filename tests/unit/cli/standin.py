@@ -41,7 +41,7 @@ PROJECT = ProjectSpec(
             SinkSpec(Location("file:///lake/events")),
         ),
     ),
-    notices=("global.connection_pooling means nothing here and is ignored",),
+    notices=("global.connection_pooling has no effect here and is ignored",),
 )
 
 FAILED = run.FailedFile("date=2026-01-28/hour=13/7.ndjson.gz", "line 3: not JSON", 2)

@@ -59,7 +59,7 @@ def test_an_adoption_shows_what_was_found_and_what_became_of_it() -> None:
         "4,000 records read",
         "… and 8 more",
         "left out: 3 files at or below its watermark; `--read-skipped` reads them",
-        "taken over as position 1, table version 18; no row changed",
+        "taken over in table version 18; no row changed",
     ):
         assert part in shown
     refused = replace(report, adopted=False, version=0, error="it still moves")

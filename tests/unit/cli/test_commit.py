@@ -28,7 +28,7 @@ def test_the_page_shows_sources_and_what_was_rejected() -> None:
     assert result.exit_code == 1
     assert "events/asia" in result.stdout
     assert "rejected: _staging/pending/events/asia/00000000000000000007.unit.json: is gone" in result.stdout
-    assert "2 files of foreign writers committed" in result.stdout
+    assert "2 files of other writers committed" in result.stdout
 
 
 def test_adopting_shows_the_files_and_wants_to_be_confirmed() -> None:

@@ -42,7 +42,7 @@ def test_one_problem_of_a_configuration_is_one_line() -> None:
 def test_a_checked_configuration_names_sources_tables_and_notices() -> None:
     shown = invoke("config", "check", "t.yml").stdout
     assert "pipelines.yml is correct: 1 pipeline, 2 sources" in shown
-    assert "notice: global.connection_pooling means nothing here" in shown
+    assert "notice: global.connection_pooling has no effect here" in shown
 
 
 def test_a_checked_configuration_is_json_when_asked() -> None:
@@ -99,7 +99,7 @@ def test_a_new_file_is_written_and_one_that_is_there_stays(pull: Path) -> None:
     out.write_text("mine", encoding="utf-8")
     result = imported(str(pull), "--out", str(out))
     assert result.exit_code == 2
-    assert "already exists; allowed: another file" in result.stderr
+    assert "already exists; give another file" in result.stderr
     assert out.read_text(encoding="utf-8") == "mine"
 
 

@@ -80,7 +80,7 @@ def test_the_whole_ledger_takes_no_selection(more: tuple[str, ...]) -> None:
 def test_files_are_shown_with_their_commit_their_progress_and_totals() -> None:
     lines = invoke("files", *START).stdout.splitlines()
     assert lines[0].split() == [
-        *("file", "committed", "position", "table", "version", "action", "read", "records", "rows", "bad")
+        *("file", "committed", "commit", "table", "version", "action", "read", "records", "rows", "bad")
     ]
     cells = [re.split(r"\s{2,}", line.strip()) for line in lines[1:4]]
     moment = "2026-01-28 14:30:05Z"
@@ -91,8 +91,8 @@ def test_files_are_shown_with_their_commit_their_progress_and_totals() -> None:
     ]
     assert lines[5] == "  3 files (1.0 MiB) in 2 commits: 20,000 records, 19,980 rows, 20 bad"
     assert "older files omitted; --limit 0 shows all" in lines[6]
-    assert "files of position 3 unknown: document x.json is damaged" in lines[7]
-    assert "files of positions 5 to 9 unknown: its document is missing" in lines[8]
+    assert "files of commit 3 unknown: document x.json is damaged" in lines[7]
+    assert "files of commits 5 to 9 unknown: its document is missing" in lines[8]
     assert "the newest position may be missing" in lines[9]
 
 

@@ -81,7 +81,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(arguments: tuple[str, ...]
         (("nonsense",), "nonsense", "the commands are setup, demo, "),
         (("runn",), "runn", "did you mean 'run'?"),
         (("dlq", "discrd"), "discrd", "did you mean 'discard'?"),
-        (("run", "t.yml", "--once", "--continuous"), "--once and --continuous exclude", "for example: tidegate run "),
+        (("run", "t.yml", "--once", "--continuous"), "--once and --continuous do not", "for example: tidegate run "),
         (("status", "t.yml", "--log-level", "loud"), "loud", "for example: tidegate status pipelines.yml"),
     ],
 )

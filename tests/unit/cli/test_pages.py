@@ -56,6 +56,11 @@ def test_a_long_value_is_folded_to_the_width_of_the_terminal_and_nothing_is_lost
     assert "".join(text.split()).count(path) == 2
 
 
+def test_a_long_label_never_hides_its_text() -> None:
+    name = "source events-of-the-whole-company/asia-pacific-southeast"
+    assert " ".join(drawn((Line(Cell("name files by time"), name),), 60).split()) == f"{name}: name files by time"
+
+
 def test_a_narrow_terminal_leaves_out_spare_columns_and_says_which() -> None:
     page = (tabulate(("file", "?>position", "?action", ">rows"), [("x" * 30, 7, "run", 1200)], "older ones omitted"),)
     assert drawn(page, 60).split() == ["file", "position", "action", "rows", "x" * 30, "7", "run", "1,200", *OMITTED]

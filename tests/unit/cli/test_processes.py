@@ -175,7 +175,7 @@ def test_files_fit_a_terminal_of_80_columns(more: tuple[str, ...], titles: str) 
     assert max(map(len, shown.splitlines())) <= 80
     assert shown.split("\n")[0].split() == ["file", "committed", *titles.split()]
     assert re.search(r"^  europe: b.ndjson +2026-01-28 14:30:05Z .* 3,990 +10\s*$", shown, re.MULTILINE)
-    assert "no room for: position, table version, action, records; shortened: file (--wide" in shown
+    assert "no room for: commit, table version, action, records; shortened: file (--wide" in shown
 
 
 def test_progress_of_a_run_leaves_only_the_result_on_the_terminal() -> None:

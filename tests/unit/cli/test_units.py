@@ -69,7 +69,7 @@ def test_nothing_is_forgotten_where_nobody_can_be_asked() -> None:
 def test_what_was_done_is_shown() -> None:
     shown = invoke("units", "reset", "t.yml", "-p", "events", "--all", "--yes").output
     assert "events/asia: units reset" in shown
-    assert "committed: position 12" in shown
+    assert "committed as table version" in shown
     assert json.loads(invoke("units", "retry", "t.yml", "-p", "events", "--failed", "--yes", "--json").output)[
         "applied"
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.cli.watermark import render_history, render_watermarks
+from tidegate.cli.watermark import render_history, render_move_end, render_watermarks
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke, text
 
@@ -83,8 +83,8 @@ def test_history_shows_each_position_and_what_is_not_known() -> None:
     assert lines[0] == "events/asia"
     assert lines[2].split() == ["12", "2026-01-28", "14:30:05Z", "run", "40", "250,000", "17", standin.MARK]
     assert lines[3].endswith("?  unknown: its document is missing")
-    assert lines[4] == "  older positions omitted; --limit 0 shows all"
-    assert lines[6:] == ["events/europe", "  no position yet", "  note: the table cannot be opened"]
+    assert lines[4] == "  older commits omitted; --limit 0 shows all"
+    assert lines[6:] == ["events/europe", "  no commit yet", "  note: the table cannot be opened"]
 
 
 def test_history_is_json_when_asked() -> None:
@@ -118,7 +118,7 @@ def test_a_dry_run_shows_what_it_would_mean_and_ends_well(arguments: tuple[str, 
 def test_with_yes_it_is_done(arguments: tuple[str, ...]) -> None:
     result = invoke(*arguments, "--yes")
     assert result.exit_code == 0
-    assert "committed:" in result.stdout
+    assert "committed as" in result.stdout
     assert document(invoke(*arguments, "--yes", "--json"))["applied"] is True
 
 
@@ -143,3 +143,8 @@ def test_directory_and_name_are_a_path(partition: str, path: str) -> None:
     api = StandIn()
     invoke(*SET, "--partition", partition, "--name", "a", "--yes", api=api)
     assert api.calls == [("set_watermark", {**EVENTS, "to": path})]
+
+
+def test_a_source_without_a_table_keeps_where_its_first_run_begins() -> None:
+    move = replace(standin.MOVE, applied=True, table_version=-1)
+    assert text(render_move_end(move)) == "\n  saved: the first run begins there"

@@ -82,7 +82,7 @@ def test_java_is_installed_as_a_system_package_after_a_question(apt: Path, tmp_p
     assert (classes.name, classes.verdict) == ("classes", "ok")
     assert [each.partition(". ")[2] or each for each in questions] == [
         "Install Java 17 with apt-get (openjdk-17-jre-headless)?",
-        "Make an archive of Spark's classes (140 MB), so that Spark starts sooner?",
+        "Make an archive of Spark's classes (140 MB), so that Spark starts faster?",
     ]
 
 
@@ -98,7 +98,7 @@ def test_a_java_that_makes_no_archive_of_classes_is_no_failure(apt: Path, monkey
     classes = tidegate.set_up()[-1]
     assert (classes.name, classes.verdict) == ("classes", "warn")
     assert classes.detail.startswith("Java made no archive of Spark's classes")
-    assert "Spark starts without one" in classes.remedy
+    assert "Spark starts without it" in classes.remedy
 
 
 def test_who_wants_no_archive_of_classes_gets_none(apt: Path, tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_units_that_vanished_are_told(tmp_path: Path) -> None:
     lake_of(tmp_path, "a", "b").run(FEBRUARY)
     plan = plan_of(lake_of(tmp_path, "a").place, MARCH)
     assert plan.stale == ("b",)
-    assert any("not there any more" in note for note in plan.notes)
+    assert any("now gone" in note for note in plan.notes)
 
 
 def test_a_status_counts_done_open_and_failed_work_units(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_what_is_not_there_cannot_be_moved(tmp_path: Path) -> None:
     UnitLake(project).run(FEBRUARY)
     with pytest.raises(TidegateError, match="no partition begins at '2020-01-15'"):
         tidegate.reset_units(project, "answers", partition="2020-01-15")
-    with pytest.raises(TidegateError, match="nothing is recorded of a unit 'x'"):
+    with pytest.raises(TidegateError, match="nothing is recorded for a unit 'x'"):
         tidegate.retry_units(project, "answers", names=("x",))
     with pytest.raises(ConfigError, match="no source 'other'"):
         tidegate.retry_units(project, "answers", "other")
@@ -272,7 +272,7 @@ def test_commands_about_files_say_that_there_are_none(tmp_path: Path) -> None:
     for ask in (tidegate.files, tidegate.list_letters, tidegate.show_schema, tidegate.compact_ledger):
         with pytest.raises(ConfigError, match="has work units; allowed here"):
             ask(project, "answers")
-    with pytest.raises(ConfigError, match="nothing can be staged"):
+    with pytest.raises(ConfigError, match="only file sources can be staged"):
         tidegate.commit(project)
 
 
@@ -318,7 +318,7 @@ def test_recover_goes_on_from_the_mirror_or_an_earlier_position(tmp_path: Path) 
     stopped = tidegate.recover(project, "answers")[0]
     assert stopped.verdict == "fail"
     assert "--accept mirror" in stopped.remedy
-    assert "--accept previous --accept doubles` goes on from the state of position 1 (2020-02-21" in stopped.remedy
+    assert "--accept previous --accept doubles` continues from the state of position 1 (2020-02-21" in stopped.remedy
     assert tidegate.recover(project, "answers", accept=("previous",))[0].verdict == "fail"
     assert tidegate.recover(project, "answers", accept=("mirror",))[0].verdict == "ok"
     assert watermark_of(lake.place).value == "2020-03-02"
@@ -331,7 +331,7 @@ def test_doctor_looks_at_inputs_and_table(tmp_path: Path) -> None:
     found = {each.name: each for each in tidegate.doctor(project) if "answers/surveys" in each.name}
     assert found["units of answers/surveys"].detail == "2 units"
     checks = [each.detail for each in tidegate.doctor(project) if each.name == "table of answers/surveys"]
-    assert any("2 work units failed when tried last" in each for each in checks)
+    assert any("2 work units failed at the last try" in each for each in checks)
     gone = SecondaryInput(("id",), Location((tmp_path / "gone").as_uri()), InputFormat.JSON)
     source = replace(monthly(), unit=UnitWatermark("surveyId"), inputs=(gone,))
     failed = [each for each in tidegate.doctor(project_of(tmp_path, source)) if each.verdict == "fail"]

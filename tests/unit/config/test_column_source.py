@@ -178,7 +178,8 @@ def test_keys_of_single_formats(loaded: Load_) -> None:
 def test_a_key_of_another_format_is_refused(problems: Problems, kind: str, key: str) -> None:
     (line,) = problems(table(f", {key}").replace("type: delta", f"type: {kind}"))
     assert line.startswith(f"pipelines.yml:2: pipelines.p.source.{key.split(':')[0]}: ")
-    assert f"the type of this source is {kind}; allowed: with " in line
+    assert "works only with type " in line
+    assert f"; this source is of type {kind}" in line
 
 
 def test_a_database_with_everything(loaded: Load_, tmp_path: Path) -> None:
@@ -232,13 +233,13 @@ state: {provider: sqll}
     assert problems(text) == (
         "pipelines.yml:2: connections.shop.pasword: unknown key; did you mean 'password'?",
         "pipelines.yml:2: connections.shop.url: 'postgresql://db/shop' is not a JDBC address; "
-        "allowed: such as jdbc:postgresql://host:5432/database",
+        "write it like jdbc:postgresql://host:5432/database",
         "pipelines.yml:5: pipelines.a.source.connection: there is no connection 'shp'; did you mean 'shop'?",
-        "pipelines.yml:8: pipelines.b.source: neither 'table' nor 'query' is given",
+        "pipelines.yml:8: pipelines.b.source: needs 'table' or 'query'",
         "pipelines.yml:8: pipelines.b.source.safety_lag: '5 minutes' is not a duration; "
         "allowed: 'PT5M', 'PT90S', 'PT2H', 'P1D', 'none'; above zero",
         "pipelines.yml:8: pipelines.b.source.tabel: unknown key; did you mean 'table'?",
-        "pipelines.yml:9: pipelines.b.sink.merge_keys: is missing; merge_upsert needs the columns that tell rows apart",
+        "pipelines.yml:9: pipelines.b.sink.merge_keys: is missing; merge_upsert needs the columns that identify a row",
         "pipelines.yml:10: state.provider: 'sqll' is not one of delta, file, sql; did you mean 'sql'?",
     )
 
@@ -272,14 +273,14 @@ state: {provider: sqll}
             "[at], backward: {closing_day: 0}",
             "source.backward.closing_day: '0' is too small; allowed: 1 or more",
         ),
-        ("[at]", "[at], backward: {value: -1}", "source.backward.value: '-1' is not a number from 0 on"),
+        ("[at]", "[at], backward: {value: -1}", "source.backward.value: '-1' is not a number of 0 or more"),
         ("[at]", "[at], backward: 7", "source.backward: must be a mapping"),
         ("[at]", "[at], configure: {backward_dayz: 7}", "source.configure.backward_dayz: unknown key; did you mean"),
         ("[at]", "[at], use_watermark: true", "two kinds of watermark at once (use_watermark, watermark_columns)"),
         (
             "[at]",
             "[at], use_watermark: false",
-            "source.use_watermark: is for sources of the type files; set type: files",
+            "source.use_watermark: works only with type files; set type: files",
         ),
         (
             "[at]",
@@ -294,14 +295,14 @@ state: {provider: sqll}
         ("[at]", "[at], watermark_operator: '='", "source.watermark_operator: '=' is not one of >, >="),
         ("[at]", "[at], watermark_operator: a", "source.watermark_operator: 'a' is not one of >, >="),
         ("[at]", "[at], watermark_filter: a", "source.watermark_filter: 'a' is not module:function"),
-        ("[at]", "[at], watermark_window: 'a:b'", "source.watermark_window: says which window is replaced; it needs"),
+        ("[at]", "[at], watermark_window: 'a:b'", "source.watermark_window: chooses the window to replace; set"),
         (
             "[at]",
             "[at], work_unit: {}",
             "source.work_unit: two kinds of watermark at once (watermark_columns, work_unit)",
         ),
-        ("path: in, ", "", "source.source_uri: is missing; where the table or the files are"),
-        ("path: in", "path: lake/in", "source.path: lies in the directory of the table that is written"),
+        ("path: in, ", "", "source.source_uri: is missing; the path or address of the table or files"),
+        ("path: in", "path: lake/in", "source.path: lies in the directory of the pipeline's own table"),
         ("type: delta, path: in", "type: python", "source.function: is missing; module:function"),
         ("type: delta, path: in", "type: python, function: f", "source.function: 'f' is not module:function"),
         ("type: delta, path: in", "type: jdbc, table: t", "source.connection: is missing; the name of a connection"),
@@ -325,15 +326,15 @@ def test_a_wrong_value_of_a_source_is_one_problem_in_its_line(
         (
             "db/shop",
             "db/shop?user=me&password=hunter2",
-            "holds credentials; put them into user, password and properties",
+            "contains credentials; put them into user, password and properties",
         ),
-        ("db/shop", "db/shop?sslPassword=hunter2", "holds credentials"),
-        ("postgresql://db/shop", "oracle:thin:scott/hunter2@//h/s", "holds credentials"),
-        ("postgresql://db/shop", "sqlserver://db;user=sa;encrypt=true", "holds credentials"),
+        ("db/shop", "db/shop?sslPassword=hunter2", "contains credentials"),
+        ("postgresql://db/shop", "oracle:thin:scott/hunter2@//h/s", "contains credentials"),
+        ("postgresql://db/shop", "sqlserver://db;user=sa;encrypt=true", "contains credentials"),
         (
             "s3cret",
             "s3cret, packages: [org.postgresql]",
-            "connections.shop.packages: the value holds what is not a Maven",
+            "connections.shop.packages: the value contains something that is not a Maven",
         ),
         ("s3cret", "s3cret, properties: [a]", "connections.shop.properties: the value must be a mapping of names to"),
         (
@@ -368,8 +369,8 @@ def test_a_wrong_value_of_a_connection_is_told_in_its_line(problems: Problems, o
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("table: t, query: select 1", "source.query: given beside 'table'; allowed: one of them"),
-        ("parallelism: 3", "source: neither 'table' nor 'query' is given"),
+        ("table: t, query: select 1", "source.query: given together with 'table'; remove one of the two"),
+        ("parallelism: 3", "source: needs 'table' or 'query'"),
         ("query: delete from t", "source.query: 'delete from t' is not a query"),
         (
             "table: t, path: /x",
@@ -377,14 +378,14 @@ def test_a_wrong_value_of_a_connection_is_told_in_its_line(problems: Problems, o
             "'pipelines.<pipeline>.sources.<http source>'",
         ),
         ("table: t, parallelism: 0", "source.parallelism: '0' is too small; allowed: 1 or more"),
-        ("type: http, path: /x", "source.type: 'http', and the connection 'shop' is of the type jdbc; allowed: jdbc"),
+        ("type: http, path: /x", "source.type: 'http' does not fit the connection 'shop' of type jdbc; set type: jdbc"),
         (
             "type: delta, path: x",
-            "source.connection: sources of the type 'delta' have none; remove it, or set type: jdbc",
+            "source.connection: sources of type 'delta' have no connection; remove it, or set type: jdbc",
         ),
         (
             "table: t, configure: {watermark_to_param: x}",
-            "source.configure.watermark_to_param: the type of this source is",
+            "source.configure.watermark_to_param: works only with type http; this source is",
         ),
         ("table: t, watermark_to_param: x", "source.watermark_to_param: unknown key here; it belongs to"),
     ],
@@ -404,7 +405,7 @@ def test_without_connections_the_problem_says_where_they_belong(problems: Proble
 def test_a_pipeline_has_sources_of_one_kind(problems: Problems) -> None:
     text = table().replace("source: {", "sources: {a: {path: files}, b: {").replace("},\n  sink", "}},\n  sink")
     (line,) = problems(text)
-    assert "sources.a: is a source of files, and 'b' is not; allowed: a pipeline of its own for each kind" in line
+    assert "sources.a: is a file source, and 'b' is not; give each kind a pipeline of its own" in line
 
 
 @pytest.mark.parametrize(
@@ -459,15 +460,15 @@ def test_look_back_of_the_source_replaces_that_of_the_connection(
 
 def test_a_key_in_configure_and_beside_it_is_refused(problems: Problems) -> None:
     (line,) = problems(table(", backward_days: 1, configure: {backward_days: 2}"))
-    assert "source.configure.backward_days: given on the source too; allowed: one of them" in line
+    assert "source.configure.backward_days: also given on the source; remove one of the two" in line
 
 
 def test_short_forms_that_lose_are_told(loaded: Load_) -> None:
     source = "table: t, configure: {backward_days: 1, backward: {days: 2}}"
     text = database(source, connection=", configure: {backward_hours: 1, backward: {hours: 2}}")
     assert loaded(text).notices == (
-        "connections.shop.configure.backward_hours means nothing beside backward.hours",
-        "pipelines.p.source.configure.backward_days means nothing beside backward.days",
+        "connections.shop.configure.backward_hours has no effect beside backward.hours",
+        "pipelines.p.source.configure.backward_days has no effect beside backward.days",
     )
 
 
@@ -479,7 +480,7 @@ def test_keys_that_mean_nothing_without_watermark_columns_are_told(loaded: Load_
     assert loaded(text).notices == ()
     without = text.replace(", watermark_columns: [at]", "")
     assert loaded(without).notices == (
-        f"pipelines.p.source.{given.split(':')[0]} means nothing without watermark_columns",
+        f"pipelines.p.source.{given.split(':')[0]} has no effect without watermark_columns",
     )
 
 
@@ -503,7 +504,7 @@ def test_a_safety_lag_on_a_declared_type_that_is_no_time_is_refused(
         return
     (line,) = problems(text)
     assert line.startswith("pipelines.yml:2: pipelines.p.source.safety_lag: has no effect on 'at', which is of type")
-    assert "use backward: {value: …} with a merge" in line
+    assert "or backward: {value: …} with a merge" in line
     assert loaded(text.replace("PT5M", "none"))
 
 
@@ -540,13 +541,17 @@ def test_a_look_back_that_does_not_fit_a_declared_type_is_refused(
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("}}}\n", "},\n  delivery: staged}}\n", "p.delivery: staged, and its sources are no files; allowed: direct"),
-        ("}}}\n", "},\n  schema: {rescued: true}}}\n", "p.schema.rescued: rescues what lines of files hold"),
-        ("[id]", "[id], metadata_columns: [_source_file]", "sink.metadata_columns: '_source_file' tells of files"),
+        (
+            "}}}\n",
+            "},\n  delivery: staged}}\n",
+            "p.delivery: staged works only with file sources; set delivery: direct",
+        ),
+        ("}}}\n", "},\n  schema: {rescued: true}}}\n", "p.schema.rescued: works only with file sources"),
+        ("[id]", "[id], metadata_columns: [_source_file]", "sink.metadata_columns: '_source_file' describes files"),
         (
             "[id]",
             "[id], partition_by: {prefix_template: 'd=%Y'}",
-            "prefix_template: takes values from the paths of files",
+            "prefix_template: takes values from file paths",
         ),
     ],
 )

@@ -52,7 +52,7 @@ def test_scalars_stay_text_until_their_key_is_known() -> None:
 
 
 def test_a_repeated_key_is_a_problem_with_both_lines() -> None:
-    assert complaints("a:\n  b: 1\n  c: 2\n  b: 3\n") == [(4, "a.b", "given twice, first in line 2; allowed: once")]
+    assert complaints("a:\n  b: 1\n  c: 2\n  b: 3\n") == [(4, "a.b", "given twice, first in line 2; remove one")]
 
 
 def test_aliases_and_merges_share_values() -> None:
@@ -90,16 +90,16 @@ def test_deep_nesting_is_refused_and_does_not_exhaust_the_stack(deep: str) -> No
         ("a: !!python/object:os.system x\n", 1, "a tag ('!…')"),
         ("a: 1\n---\nb: 2\n", 2, "a second document"),
         ("[a, b]: 1\n", 1, "a key that is not a plain name"),
-        ("a: {<<: 5}\n", 1, "'<<' takes a mapping"),
+        ("a: {<<: 5}\n", 1, "'<<' must be a mapping"),
         ("a: \x00\n", 1, "not valid YAML"),
-        ('a:\n  b: "in/\n  c: 1\n', 2, "a quote opens in this line and is never closed; close it"),
-        ("a:\n  b: 'in/\n  c: 1\n", 2, "a quote opens in this line and is never closed; close it"),
+        ('a:\n  b: "in/\n  c: 1\n', 2, "the quote that opens in this line is never closed; close it"),
+        ("a:\n  b: 'in/\n  c: 1\n", 2, "the quote that opens in this line is never closed; close it"),
         ('a:\n  b: "in/\n  c: csv\n  d: {e: "t"}\n', 4, "is the quote in line 2 closed?"),
         ("a:\n  b:in/\n  c: csv\n", 3, "write a space after the colon in line 2"),
-        ("", 1, "a configuration is a mapping"),
-        ("# nothing\n", 1, "a configuration is a mapping"),
-        ("- a\n", 1, "a configuration is a mapping"),
-        ("hello\n", 1, "a configuration is a mapping"),
+        ("", 1, "a configuration must be a mapping"),
+        ("# nothing\n", 1, "a configuration must be a mapping"),
+        ("- a\n", 1, "a configuration must be a mapping"),
+        ("hello\n", 1, "a configuration must be a mapping"),
     ],
 )
 def test_what_is_not_a_configuration_says_so_with_its_line(text: str, line: int, words: str) -> None:
@@ -207,7 +207,7 @@ def test_a_wrong_value_from_a_variable_is_shown_as_the_file_has_it(problems: Pro
 
 def test_a_variable_that_is_not_text_is_named(problems: Problems) -> None:
     (line,) = problems(FILE.format(flag="true", number=1, table="${T}"), env={"T": "a\udcff"})
-    assert line == "pipelines.yml:5: sink.table_uri: a variable here is not valid UTF-8 text; set it to text"
+    assert line == "pipelines.yml:5: sink.table_uri: the variable's value is not valid UTF-8; set it to text"
 
 
 def test_an_unquoted_variable_in_braces_gets_a_hint(problems: Problems) -> None:

@@ -139,21 +139,21 @@ def test_every_kind_of_credentials(loaded: Loaded, auth: str, found: HttpAuth) -
         (", auth: {type: oauth2, client_id: c, client_secret: s}", "auth.token_url: is missing; oauth2 needs it"),
         (
             ", auth: {type: bearer, token: hunter2, user: u}",
-            "connections.api.auth.user: means nothing with type bearer",
+            "connections.api.auth.user: has no effect with type bearer",
         ),
-        (", auth: {token: hunter2}", "connections.api.auth.token: means nothing with type none"),
+        (", auth: {token: hunter2}", "connections.api.auth.token: has no effect with type none"),
         (", auth: {type: bearer, tokn: hunter2, token: x}", "auth.tokn: unknown key; did you mean 'token'?"),
         (", auth: {type: api_key, token: hunter2, place: body}", "auth.place: the value is not one of header, params"),
         (", auth: hunter2", "connections.api.auth: must be a mapping"),
         (
             ", headers: {A: [hunter2]}",
-            "connections.api.headers: the value must be a mapping of names to texts; A is none",
+            "connections.api.headers: the value must be a mapping of names to texts; A is not a text",
         ),
         (", rate_limit: {per_seconds: 1}", "connections.api.rate_limit.requests: is missing"),
         (", rate_limit: {requests: 0}", "connections.api.rate_limit.requests: '0' is too small"),
         (", rate_limit: {requests: 1, per_seconds: 0}", "rate_limit.per_seconds: '0' is not a number of seconds"),
         (", retries: {attempts: -1}", "connections.api.retries.attempts: '-1' is too small"),
-        (", timeout_secs: soon", "connections.api.timeout_secs: 'soon' is not a number from 0 on"),
+        (", timeout_secs: soon", "connections.api.timeout_secs: 'soon' is not a number of 0 or more"),
         (
             ", password: hunter2",
             "connections.api.password: unknown key here; it belongs to 'connections.<http connection>.",
@@ -170,9 +170,9 @@ def test_a_wrong_connection_is_one_problem_without_its_secret(problems: Problems
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        (f"https://me:{CANARY}@host/v1", "holds credentials; put them into auth"),
-        (f"https://host/v1?key={CANARY}", "holds '?' or '#'; allowed: a plain address; parameters belong into params"),
-        ("ftp://host/v1", "'ftp://host/v1' is not an HTTP address; allowed: such as https://api.example.org/v1"),
+        (f"https://me:{CANARY}@host/v1", "contains credentials; put them into auth"),
+        (f"https://host/v1?key={CANARY}", "contains '?' or '#'; put parameters into params"),
+        ("ftp://host/v1", "'ftp://host/v1' is not an HTTP address; write it like https://api.example.org/v1"),
         ("jdbc:postgresql://host/db", "is not an HTTP address"),
         ("http://2130706433/v1", "is not an HTTP address: its host is a number in an unusual form"),
     ],
@@ -188,35 +188,38 @@ def test_a_wrong_address_is_one_problem_without_its_secret(problems: Problems, u
     ("source", "words"),
     [
         ("method: PATCH", "source.method: 'PATCH' is not one of GET, POST"),
-        ("body: {a: b}", "source.body: is about POST; set method: POST, or remove it"),
-        ("idempotent: true", "source.idempotent: is about POST"),
+        ("body: {a: b}", "source.body: works only with POST; set method: POST, or remove it"),
+        ("idempotent: true", "source.idempotent: works only with POST"),
         ("method: POST, body: [a]", "source.body: the value must be a mapping"),
-        ("path: 'https://other/x'", "source.path: 'https://other/x' is not a path; allowed: such as /orders"),
+        ("path: 'https://other/x'", "source.path: 'https://other/x' is not a path; write it like /orders"),
         ("path: '/x?a=b'", "source.path: '/x?a=b' is not a path"),
-        ("path: '/x/{{id}}'", "source.path: '/x/{{id}}' holds '{{…}}'; variables belong to units; give 'watermark'"),
-        ("records: 'a..b'", "source.records: 'a..b' is not a path of names; allowed: such as data, or paging.next"),
+        ("path: '/x/{{id}}'", "source.path: '/x/{{id}}' contains '{{…}}'; only units have variables; give 'watermark'"),
+        ("records: 'a..b'", "source.records: 'a..b' is not a path of names; write it like data, or paging.next"),
         (
             f"params: {{access_token: {CANARY}}}",
-            "source.params: the value holds 'access_token'; put it into the connection's",
+            "source.params: the value contains 'access_token'; put it into the connection's",
         ),
-        ("params: {a: {watermark: x}}", "source.params: the value must be a mapping of names to texts; a is none"),
+        (
+            "params: {a: {watermark: x}}",
+            "source.params: the value must be a mapping of names to texts; a is not a text",
+        ),
         ("table: t", "source.table: unknown key here; it belongs to 'pipelines.<pipeline>.sources.<jdbc source>'"),
         ("pagination: {type: cursor, param: a}", "source.pagination.next: is missing; cursor needs it"),
         (
             "pagination: {type: curso}",
             "source.pagination.type: 'curso' is not one of none, offset, page, cursor, next_link;",
         ),
-        ("pagination: {param: x}", "source.pagination.param: means nothing with type none"),
-        ("pagination: {type: next_link, start: 1}", "source.pagination.start: means nothing with type next_link"),
-        ("pagination: {type: page, next: a}", "source.pagination.next: means nothing with type page"),
+        ("pagination: {param: x}", "source.pagination.param: has no effect with type none"),
+        ("pagination: {type: next_link, start: 1}", "source.pagination.start: has no effect with type next_link"),
+        ("pagination: {type: page, next: a}", "source.pagination.next: has no effect with type page"),
         (
             "pagination: {type: page, size: 5}",
-            "source.pagination.size_param: is missing; it carries the size to the server",
+            "source.pagination.size_param: is missing; name the parameter for the page size",
         ),
         ("pagination: {type: page, max_pages: 0}", "source.pagination.max_pages: '0' is too small"),
-        ("watermark_param_mapping: {ta: since}", "watermark_param_mapping.ta: 'ta' is no watermark column; "),
+        ("watermark_param_mapping: {ta: since}", "watermark_param_mapping.ta: 'ta' is not a watermark column; "),
         ("watermark_param_location: header", "watermark_param_location: 'header' is not one of params, body"),
-        ("watermark_param_location: body", "watermark_param_location: body, and the method is GET; set method: POST"),
+        ("watermark_param_location: body", "watermark_param_location: body does not work with GET; set method: POST"),
         (
             "watermark_param_format: isoo",
             "watermark_param_format: 'isoo' is not one of iso, date, timestamp, timestamp_ms",
@@ -226,17 +229,17 @@ def test_a_wrong_address_is_one_problem_without_its_secret(problems: Problems, u
         ("watermark_split: 4", "watermark_split: needs both bounds in each request"),
         (
             "response_types: [text]",
-            "response_types: the value holds 'text', which is no content type; allowed: such as",
+            "response_types: the value contains 'text', which is not a content type; write it like",
         ),
         ("watermark_split: 4, watermark_to_param: x", "watermark_split: needs both bounds in each request"),
         ("configure: {watermark_split: 4}", "source.configure.watermark_split: needs both bounds"),
         (
             "configure: {watermark_param_mapping: {x: y}}",
-            "configure.watermark_param_mapping.x: 'x' is no watermark column",
+            "configure.watermark_param_mapping.x: 'x' is not a watermark column",
         ),
         (
             "watermark_to_param: a, configure: {watermark_to_param: b}",
-            "source.configure.watermark_to_param: given on the source too; allowed: one of them",
+            "source.configure.watermark_to_param: also given on the source; remove one of the two",
         ),
     ],
 )
@@ -265,7 +268,7 @@ def test_parameters_that_a_server_takes_together_cannot_tell_of_two_columns(prob
     source = "watermark_param_mapping: {at: since, id: after}"
     for mapping in (source, source.replace(", id: after", "")):
         (line,) = problems(file(mapping, columns="[at, id]"))
-        assert "watermark_param_mapping: a server gives records that fulfil all parameters" in line
+        assert "watermark_param_mapping: a server returns records that meet all parameters" in line
     (line,) = problems(file(f"{source}, watermark_mode: tuple", columns="[at, id]"))
     assert "watermark_mode: tuple with the first column mapped" in line
     first = f"{source.replace(', id: after', '')}, watermark_mode: tuple"
@@ -291,9 +294,12 @@ def test_no_secret_of_an_api_shows(loaded: Loaded) -> None:
 @pytest.mark.parametrize(
     ("origins", "words"),
     [
-        ("[https://me:canary@files.example.org]", "holds what is no server: it holds a user or a password"),
-        ("https://files.example.org/v1", "holds more than a server; allowed: https://files.example.org"),
-        ("files.example.org", "holds what is no server"),
+        (
+            "[https://me:canary@files.example.org]",
+            "contains something that is not a server: it contains a user or a password",
+        ),
+        ("https://files.example.org/v1", "contains more than a server; allowed: https://files.example.org"),
+        ("files.example.org", "contains something that is not a server"),
         ("[https://169.254.169.254]", "https://169.254.169.254 is a link-local address; allowed: another server"),
         ("[http://files.example.org]", "http://files.example.org is not encrypted, and https://api.example.org is"),
     ],

@@ -136,7 +136,7 @@ def test_a_configuration_of_the_older_system_loads_as_it_is(loaded: Load, tmp_pa
 
 def test_keys_of_other_systems_are_named_in_notices(loaded: Load) -> None:
     (pooling,) = loaded(OLDER).notices
-    assert pooling.startswith("global.connection_pooling means nothing here")
+    assert pooling.startswith("global.connection_pooling has no effect here")
 
 
 def test_a_file_without_notable_keys_has_no_notices(loaded: Load) -> None:

@@ -45,13 +45,13 @@ def test_a_key_of_another_kind_of_source_is_refused_for_files(problems: Problems
 
 def test_two_kinds_of_watermark_at_once_are_named(problems: Problems) -> None:
     (line,) = problems(file(source="watermark_columns: [a]"))
-    assert "two kinds of watermark at once (use_watermark, watermark_columns); allowed: one per source" in line
+    assert "two kinds of watermark at once (use_watermark, watermark_columns); give a source one" in line
 
 
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        ("watermark", "is for APIs, databases, functions and downloads"),
+        ("watermark", "works only with APIs, databases, functions and downloads"),
         ("watermark_columns", "not for file sources: give the source"),
     ],
 )
@@ -65,7 +65,7 @@ def test_another_kind_of_watermark_is_refused_without_further_problems(
 @pytest.mark.parametrize("kind", ["avro", "ndjson"])
 def test_a_format_of_files_is_no_type_of_source(problems: Problems, kind: str) -> None:
     (line,) = problems(file(source=f"type: {kind}"))
-    assert f"source.type: '{kind}' is a format of files; set type: files and format: {kind}" in line
+    assert f"source.type: '{kind}' is a file format; set type: files and format: {kind}" in line
 
 
 def test_a_source_with_an_unknown_connection_is_one_problem_whatever_else_it_has(problems: Problems) -> None:
@@ -91,13 +91,13 @@ def test_a_key_of_watermarks_is_noticed_where_there_are_none(loaded: Load) -> No
         written = file(source=f"{key}: {value}")
         assert loaded(written).notices == ()
         without = loaded(written.replace("use_watermark: true", "use_watermark: false"))
-        assert without.notices == (f"pipelines.p.source.{key} means nothing without use_watermark: true",)
+        assert without.notices == (f"pipelines.p.source.{key} has no effect without use_watermark: true",)
 
 
 def test_a_bounded_first_run_without_a_watermark_is_refused(problems: Problems) -> None:
     bounds = "partition_filter: {prefix_template: 'date=%Y-%m-%d', lookback: 1}"
     (line,) = problems(file(source=bounds).replace("use_watermark: true", "use_watermark: false"))
-    assert "source.partition_filter: bounds the first run of watermarks, and this source has none" in line
+    assert "source.partition_filter: limits the first run of a watermark, and this source has none" in line
     assert "set use_watermark: true" in line
 
 
@@ -113,7 +113,7 @@ def test_delivery_is_direct_or_staged(problems: Problems, loaded: Load) -> None:
 @pytest.mark.parametrize("word", ["overwrite", "full_load", "merge_upsert", "merge_overwrite", "scd2"])
 def test_other_load_types_are_refused_by_name(problems: Problems, word: str) -> None:
     (line,) = problems(file(sink=f"load_type: {word}"))
-    assert f"sink.load_type: '{word}' is not supported for file sources; set load_type: append" in line
+    assert f"sink.load_type: '{word}' does not work with file sources; set load_type: append" in line
 
 
 def test_keys_that_only_some_commands_use_are_checked(problems: Problems) -> None:
@@ -128,6 +128,6 @@ def test_keys_that_only_some_commands_use_are_checked(problems: Problems) -> Non
 def test_a_key_of_another_system_is_ignored_with_a_notice(loaded: Load, value: str) -> None:
     project = loaded(file(top=f"global: {{connection_pooling: {value}, poll_jitter_secs: 3}}"))
     assert project.notices == (
-        "global.connection_pooling means nothing here and is ignored: connections are always pooled",
+        "global.connection_pooling has no effect here and is ignored: Tidegate always pools connections",
     )
     assert project.poll_jitter_secs == 3

@@ -21,24 +21,24 @@ def one(schema: str = "{infer: true}", sink: str = "", extra: str = "") -> str:
 @pytest.mark.parametrize(
     ("schema", "words"),
     [
-        (f"{{infer: true, fields: {FIELDS}}}", "schema.infer: given beside 'fields'"),
+        (f"{{infer: true, fields: {FIELDS}}}", "schema.infer: given together with 'fields'"),
         ("{infer: false}", "declare fields, or set infer: true"),
         ("{infer: no, fields: []}", "declare fields, or set infer: true"),
         (
             "{fields: [{name: a, type: string}, {name: A, type: string}]}",
-            "fields[1].name: 'A' is declared as 'a' too",
+            "fields[1].name: 'A' is declared also as 'a'",
         ),
-        ("{fields: [{name: 'a b', type: string}]}", "fields[0].name: 'a b' holds ' '"),
+        ("{fields: [{name: 'a b', type: string}]}", "fields[0].name: 'a b' contains ' '"),
         ("{fields: [{name: s, type: struct}]}", "fields[0]: a struct needs fields; 'fields' is missing"),
         ("{fields: [{name: s, type: struct, fields: []}]}", "fields[0]: a struct needs fields"),
         (
             "{fields: [{name: s, type: map, values: string}]}",
             "a map needs keys and values; 'keys' is missing",
         ),
-        ("{fields: [{name: s, type: map, keys: int64, values: string}]}", "the keys of a map are strings"),
+        ("{fields: [{name: s, type: map, keys: int64, values: string}]}", "keys of a JSON map are strings"),
         (
             "{fields: [{name: s, type: map, keys: {type: date}, values: string}]}",
-            "the keys of a map are strings",
+            "keys of a JSON map are strings",
         ),
         ("{fields: [{name: s, type: string, items: string}]}", "fields[0].items: a string has no 'items'"),
         ("{fields: [{name: s, type: list, items: list}]}", "fields[0].items: a list needs items"),
@@ -71,18 +71,18 @@ def by(template: str, column: str = "") -> str:
         ("date=%Y-%m-%d", "when", "'when' is not a declared column; allowed: id, ts, day, c, f"),
         ("date=%Y-%m-%d", "id", "'id' is of type int64; allowed: a timestamp or date column"),
         ("h=%Y-%m-%d-%H", "day", "'day' is a date and has no hours"),
-        ("day=%Y", "ts", "'day' is a declared column too"),
-        ("c", "", "'c' is a declared column too"),
+        ("day=%Y", "ts", "'day' is also a declared column"),
+        ("c", "", "'c' is also a declared column"),
         ("date=%Y-%M", "ts", "the template has %M (minutes)"),
         ("a=%Y/a=%m", "ts", "a key occurs twice"),
-        ("%Y", "ts", "each directory is 'key=…' or a key alone"),
-        ("=%Y", "ts", "each directory is 'key=…' or a key alone"),
+        ("%Y", "ts", "each directory must be 'key=…' or only a key"),
+        ("=%Y", "ts", "each directory must be 'key=…' or only a key"),
         ("a=b", "ts", "'a=b' has no field of time"),
         ("a=%Y//b=%m", "ts", "separated by single slashes"),
         ("/", "ts", "separated by single slashes"),
         ("date=%Y-%m-%d", "tss", "did you mean 'ts'?"),
-        ("C", "c", "'C' is a declared column too"),
-        ("kind", "f", "'f' is of type float64, which makes no directory"),
+        ("C", "c", "'C' is also a declared column"),
+        ("kind", "f", "'f' is of type float64, which cannot name a directory"),
     ],
 )
 def test_a_partitioning_that_cannot_be_is_one_problem(
@@ -115,7 +115,7 @@ def test_partitionings_that_can_be(loaded: Load, template: str, column: str) -> 
 def test_metadata_columns_must_not_hide_partition_columns(problems: Problems) -> None:
     metadata = "  metadata_columns: [_source_file, _ingested_at]\n"
     (line,) = problems(one(f"{{fields: {FIELDS}}}", metadata + by("_source_file")))
-    assert "'_source_file' is a partition column too" in line
+    assert "'_source_file' is also a partition column" in line
 
 
 def pipelines(*each: tuple[str, str, str, str]) -> str:
@@ -146,7 +146,7 @@ def test_reading_the_same_files_twice_into_one_table_is_refused(problems: Proble
 def test_a_source_inside_its_own_table_is_refused(problems: Problems, source: str) -> None:
     (line,) = problems(pipelines(("a", "x", source, "lake")))
     assert "source_uri" in line or "path" in line
-    assert "lies in the directory of the table that is written" in line
+    assert "lies in the directory of the pipeline's own table" in line
 
 
 def test_a_source_beside_its_table_is_fine(loaded: Load) -> None:
@@ -164,7 +164,7 @@ def test_who_overwrites_the_schema_is_the_only_source_of_its_table(problems: Pro
     overwrite = ("lake}}", "lake}, schema_evolution: overwrite}")
     assert loaded(pipelines(("a", "x", "in/1", "lake")).replace(*overwrite))
     (line,) = problems(pipelines(("a", "x", "in/1", "lake"), ("b", "x", "in/2", "lake")).replace(*overwrite, 1))
-    assert "pipelines.a.schema_evolution: overwrite wants to be the only source of its table" in line
+    assert "pipelines.a.schema_evolution: overwrite needs a table with a single source" in line
     assert "a/x, b/x" in line
 
 
@@ -205,8 +205,8 @@ def test_sql_and_python_reach_the_pipeline(loaded: Callable[[str], ProjectSpec])
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ("{sql: select 1, python: 'a:b'}", "given beside 'sql'; allowed: one of them"),
-        ("{sql: drop table source}", "is not a query; allowed: select … from source"),
+        ("{sql: select 1, python: 'a:b'}", "given together with 'sql'; remove one of the two"),
+        ("{sql: drop table source}", "is not a query; write select … from source"),
         ("{python: clean}", "is not module:function"),
         ("{python: 'clean.py:run me'}", "is not module:function"),
         ("{sq: select 1}", "did you mean 'sql'?"),

@@ -44,9 +44,8 @@ def test_all_problems_of_a_file_come_at_once_in_the_order_of_its_lines(problems:
     found = problems(MANY)
     types = ", ".join((*SCALARS, "decimal(p,s)", *CONTAINERS))
     events, source = "pipelines.events", "pipelines.events.sources.asia"
-    address = "a path or an object storage address"
     assert found == (
-        f"pipelines.yml:4: {source}.source_uri: is missing; where the files are: {address}",
+        f"pipelines.yml:4: {source}.source_uri: is missing; the path or object storage address of the files",
         f"pipelines.yml:5: {source}.sourceuri: unknown key; did you mean 'source_uri'?",
         f"pipelines.yml:7: {source}.late_file: unknown key; did you mean 'late_files'?",
         f"pipelines.yml:8: {source}.batch_size: 'many' is not a whole number",
@@ -57,9 +56,10 @@ def test_all_problems_of_a_file_come_at_once_in_the_order_of_its_lines(problems:
         "did you mean 'gzip'?",
         f"pipelines.yml:16: pipelines.events.schema.fields[0].type: 'long' is not a type; allowed: {types}; "
         "did you mean 'int64'?",
-        f"pipelines.yml:17: {events}.schema.fields[1].name: 'id' is declared twice; allowed: each column once",
+        f"pipelines.yml:17: {events}.schema.fields[1].name: 'id' is declared twice; declare each column once",
         "pipelines.yml:18: pipelines.events.schema.fields[2]: a list needs items; 'items' is missing",
-        "pipelines.yml:19: pipelines.events.sink.table_uri: is missing; the table: a path or an object storage address",
+        "pipelines.yml:19: pipelines.events.sink.table_uri: is missing; the path or object storage address of the "
+        "table",
         "pipelines.yml:20: pipelines.events.sink.compression: "
         "'snapy' is not one of snappy, gzip, zstd, lz4, uncompressed; did you mean 'snappy'?",
         "pipelines.yml:21: pipelines.events.sink.lookback: unknown key here; "
@@ -102,13 +102,13 @@ def sink_with(line: str) -> str:
         ("checkpoint: {mirror_legacy: maybe}", "'maybe' is not a yes or no; allowed: true, false"),
         ("exclude: {a: b}", "must be a list of texts"),
         ("exclude: [[a]]", "must be a single value"),
-        ("pattern: ''", "is empty or holds control characters"),
+        ("pattern: ''", "is empty or contains control characters"),
         ("pattern: '[z-a]'", "is not a glob; allowed: text with *, **, ?, [a-z]"),
         ("pattern: /a/*.json", "starts with '/'; allowed: a name, or a path below source_uri"),
         ("exclude: [ok, '[z-a]']", "is not a glob"),
         ("type: file", "jdbc, http, python, download; did you mean 'files'?"),
         ("storage_options: [a]", "must be a mapping of names to texts"),
-        ("storage_options: {A: [1]}", "must be a mapping of names to texts; A is none"),
+        ("storage_options: {A: [1]}", "must be a mapping of names to texts; A is not a text"),
         ("partition_filter: {lookback: 1}", "partition_filter.prefix_template: is missing"),
         ('partition_filter: {prefix_template: "d=%Y-%m-%d"}', "partition_filter.lookback: is missing"),
         ('partition_filter: {prefix_template: "h=%H", lookback: 1}', "has the hour without the day"),
@@ -146,7 +146,7 @@ def test_a_wrong_value_of_a_source_is_one_problem_in_its_line(problems: Problems
         ("delta_checkpoint_interval: -1", "allowed: 0 or more"),
         ("rollover_timeout_secs: 0", "allowed: 1 or more"),
         ("part_size_mb: 4", "allowed: 5 or more"),
-        ("metadata_columns: [_source_fil]", "holds an unknown column"),
+        ("metadata_columns: [_source_fil]", "contains an unknown column"),
         ("partition_by: date", "must be a mapping"),
         ("load_type: apend", "merge_overwrite, scd2; did you mean 'append'?"),
         ("tabel_uri: x", "unknown key; did you mean 'table_uri'?"),
@@ -165,8 +165,8 @@ def test_a_wrong_value_of_a_sink_is_one_problem_in_its_line(problems: Problems, 
         ("ftp://host/x", "is an address of an unknown kind; allowed: a path, file://, s3://"),
         ("gsc://bucket/x", "did you mean 'gs'?"),
         ("s3:///x", "names no bucket; allowed: s3://bucket/prefix"),
-        ("s3://id:key@bucket/x", "holds credentials; put them into storage_options"),
-        ("s3://bucket/x?token=abc", "settings belong into storage_options"),
+        ("s3://id:key@bucket/x", "contains credentials; put them into storage_options"),
+        ("s3://bucket/x?token=abc", "put settings into storage_options"),
         ("'a\\tb'", "source_uri"),
     ],
 )
@@ -197,7 +197,7 @@ def test_an_address_is_checked(problems: Problems, address: str, words: str) -> 
         ("source: {path: x, use_watermark: true}\n", "sink: is missing"),
         (
             "spark: {master: yarn, remote: 'sc://h'}\n",
-            "spark.remote: given beside 'master'; allowed: one of them",
+            "spark.remote: given together with 'master'; remove one of the two",
         ),
     ],
 )
@@ -210,15 +210,15 @@ def test_a_file_with_parts_missing_says_which(problems: Problems, text: str, wor
     [
         (
             "source: {path: a, source_uri: b, use_watermark: true}\nsink: {path: x}\n",
-            "source.path: 'path' stands for 'sources.<source>.source_uri', which is given too",
+            "source.path: 'path' means 'sources.<source>.source_uri', which is also given",
         ),
         (
             "source: {path: a, use_watermark: true}\nsink: {path: x}\ndestination: {path: y}\n",
-            "destination: 'destination' stands for 'sink', which is given too",
+            "destination: 'destination' means 'sink', which is also given",
         ),
         (
             "source: {path: a, use_watermark: true}\nsources: {x: {path: b}}\nsink: {path: x}\n",
-            "source: 'source' stands for 'sources.default', which is given too",
+            "source: 'source' means 'sources.default', which is also given",
         ),
         (
             "pipelines: {}\nsource: {path: a}\nsink: {path: x}\n",

@@ -81,7 +81,7 @@ def test_a_strategy_that_has_what_it_needs_loads(loaded: Loaded, sink: str, sour
     ("sink", "source", "words"),
     [
         ("load_type: merge", BACK, "sink.load_type: 'merge' is not one of append, overwrite, full_load, merge_upsert"),
-        ("load_type: merge_upsert", BACK, "sink.merge_keys: is missing; merge_upsert needs the columns that tell rows"),
+        ("load_type: merge_upsert", BACK, "sink.merge_keys: is missing; merge_upsert needs the columns that identify"),
         ("load_type: merge_overwrite", BACK, "sink.merge_keys: is missing; merge_overwrite needs"),
         ("load_type: scd2", BACK, "sink.merge_keys: is missing; scd2 needs"),
         ("load_type: merge_upsert, merge_keys: []", BACK, "sink.merge_keys: is missing; merge_upsert needs"),
@@ -89,47 +89,47 @@ def test_a_strategy_that_has_what_it_needs_loads(loaded: Loaded, sink: str, sour
         (
             f"load_type: append, {MERGE}",
             "watermark_columns: [at]",
-            "sink.merge_keys: means nothing with load_type append",
+            "sink.merge_keys: has no effect with load_type append",
         ),
         (
             f"load_type: overwrite, {MERGE}",
             "watermark_columns: [at]",
-            "merge_keys: means nothing with load_type overwrite",
+            "merge_keys: has no effect with load_type overwrite",
         ),
         (
             "load_type: overwrite, tie_break: [id]",
             BACK,
-            "sink.tie_break: means nothing with load_type overwrite; allowed:",
+            "sink.tie_break: has no effect with load_type overwrite; allowed:",
         ),
         (
             f"load_type: merge_upsert, {MERGE}, deduplicate: [id]",
             BACK,
-            "deduplicate: means nothing with load_type merge_up",
+            "deduplicate: has no effect with load_type merge_up",
         ),
         (
             f"load_type: merge_upsert, {MERGE}, scd2_attributes: [id]",
             BACK,
-            "sink.scd2_attributes: means nothing with load_type merge_upsert; allowed: with scd2",
+            "sink.scd2_attributes: has no effect with load_type merge_upsert; allowed: with scd2",
         ),
         (
             f"load_type: merge_upsert, {MERGE}, scd2_effective_column: id",
             BACK,
-            "sink.scd2_effective_column: means nothing with load_type merge_upsert; allowed: with scd2",
+            "sink.scd2_effective_column: has no effect with load_type merge_upsert; allowed: with scd2",
         ),
         (
             f"load_type: merge_upsert, {MERGE}, replace_by_watermark: true",
             BACK,
-            "sink.replace_by_watermark: means nothing with load_type merge_upsert; allowed: with merge_overwrite",
+            "sink.replace_by_watermark: has no effect with load_type merge_upsert; allowed: with merge_overwrite",
         ),
         (
             f"load_type: merge_upsert, {MERGE}, max_delete_fraction: 0.1",
             BACK,
-            "sink.max_delete_fraction: is about replaced windows; allowed: with merge_overwrite",
+            "sink.max_delete_fraction: works only with replaced windows; allowed: with merge_overwrite",
         ),
         (
             f"load_type: merge_upsert, {MERGE}, allow_empty_window: true",
             BACK,
-            "sink.allow_empty_window: is about replac",
+            "sink.allow_empty_window: works only with replac",
         ),
         (f"{WINDOW}, max_delete_fraction: 1.5", BACK, "sink.max_delete_fraction: '1.5' is not a share"),
         (
@@ -139,7 +139,7 @@ def test_a_strategy_that_has_what_it_needs_loads(loaded: Loaded, sink: str, sour
         ),
         (WINDOW, "watermark_columns: [at], backward: {days: 0}", "source.backward: is missing; replace_by_watermark"),
         (WINDOW, "poll_interval_secs: 5", "source.watermark_columns: is missing; replace_by_watermark needs it"),
-        (WINDOW, f"{BACK}, watermark_mode: tuple", "source.watermark_mode: tuple, and a cursor has no window"),
+        (WINDOW, f"{BACK}, watermark_mode: tuple", "source.watermark_mode: tuple has no window to replace"),
         (
             "load_type: append",
             "poll_interval_secs: 5",
@@ -173,7 +173,7 @@ def test_a_strategy_that_has_what_it_needs_loads(loaded: Loaded, sink: str, sour
         (
             "load_type: append",
             "watermark_columns: [at], null_watermark: include",
-            "source.null_watermark: include reads such rows each time, and append would write them again",
+            "source.null_watermark: include reads such rows in every run, and append would write them again",
         ),
         (
             f"load_type: scd2, {MERGE}",
@@ -183,7 +183,7 @@ def test_a_strategy_that_has_what_it_needs_loads(loaded: Loaded, sink: str, sour
         (
             f"load_type: merge_upsert, {MERGE}, window_columns: {{ta: x}}",
             BACK,
-            "'ta' is no watermark column; allowed: at",
+            "'ta' is not a watermark column; allowed: at",
         ),
         (
             f"load_type: merge_upsert, {MERGE}, window_columns: {{at: x}}",
@@ -218,9 +218,11 @@ def test_a_window_after_a_transform_may_have_another_name(loaded: Loaded) -> Non
 
 def test_look_back_that_has_no_effect_is_told(loaded: Loaded) -> None:
     project = loaded(file("load_type: overwrite", BACK))
-    assert project.notices == ("pipelines.p.source.backward.days: look-back means nothing where everything is read",)
+    assert project.notices == (
+        "pipelines.p.source.backward.days: look-back has no effect where every run reads everything",
+    )
     project = loaded(file("load_type: overwrite", "watermark_columns: [at], safety_lag: PT5M"))
-    assert project.notices == ("pipelines.p.source.safety_lag means nothing where everything is read",)
+    assert project.notices == ("pipelines.p.source.safety_lag has no effect where every run reads everything",)
 
 
 @pytest.mark.parametrize(
@@ -228,10 +230,10 @@ def test_look_back_that_has_no_effect_is_told(loaded: Loaded) -> None:
     [
         (
             "load_type: overwrite",
-            "sink.load_type: overwrite wants to be the only source of its table, which has p/a, p/b",
+            "sink.load_type: overwrite needs a table with a single source; this one has p/a, p/b",
         ),
-        ("load_type: full_load", "sink.load_type: full_load wants to be the only source"),
-        (WINDOW, "sink.replace_by_watermark: wants to be the only source of its table, which has p/a, p/b"),
+        ("load_type: full_load", "sink.load_type: full_load needs a table with a single source"),
+        (WINDOW, "sink.replace_by_watermark: needs a table with a single source; this one has p/a, p/b"),
     ],
 )
 def test_who_replaces_rows_of_a_table_is_its_only_source(
@@ -279,7 +281,7 @@ def test_columns_of_a_strategy_are_declared_ones(problems: Problems, loaded: Loa
 def test_columns_that_versions_have_are_not_declared(problems: Problems) -> None:
     schema = "    schema: {fields: [{name: id, type: int64}, {name: __valid_to, type: timestamp}]}\n"
     (line,) = problems(file(f"load_type: scd2, {MERGE}", more=schema))
-    assert "schema.fields: '__valid_to' is a column that scd2 makes; allowed: another name" in line
+    assert "schema.fields: '__valid_to' is a column that scd2 adds; use another name" in line
 
 
 STATE = "state: {provider: file, url: state}\n"
@@ -295,7 +297,7 @@ STATE = "state: {provider: file, url: state}\n"
 )
 def test_a_folder_of_parquet_files_is_refused_with_the_way_out(problems: Problems, text: str) -> None:
     (line,) = problems(text)
-    assert "sink.format: 'parquet' is no longer supported, since a folder of Parquet files has no log" in line
+    assert "sink.format: 'parquet' is no longer supported, because a folder of Parquet files has no log" in line
     assert "set format: delta and another table_uri" in line
 
 
@@ -331,11 +333,11 @@ sink:
 
 def test_every_property_that_cannot_be_set_is_named(problems: Problems) -> None:
     assert problems(FILE) == (
-        "pipelines.yml:5: sink.table_properties.delta.appendOnly: cannot be set here; 'maybe' is "
-        "none of its values; allowed: 'true' or 'false'",
+        "pipelines.yml:5: sink.table_properties.delta.appendOnly: cannot be set here; 'maybe' is not "
+        "one of its values; allowed: 'true' or 'false'",
         "pipelines.yml:7: sink.table_properties.delta.columnMapping.mode: cannot be set here; appends do not honour it",
-        "pipelines.yml:8: sink.table_properties.owner: cannot be set here; it is no property of "
-        "Delta; allowed: names that begin with 'delta.'",
+        "pipelines.yml:8: sink.table_properties.owner: cannot be set here; it is not a "
+        "Delta property; use names that begin with 'delta.'",
     )
 
 

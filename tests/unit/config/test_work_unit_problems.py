@@ -55,9 +55,9 @@ def test_a_parameter_with_a_secret_variable_in_it_is_no_secret_in_the_file(loade
     [
         (
             {"watermark": f"[{TIME}, {TIME}, {UNITS}]"},
-            "source.watermark[1]: is a second watermark of the type datetime;",
+            "source.watermark[1]: is a second watermark of type datetime;",
         ),
-        ({"watermark": f"[{TIME}, {UNITS}, {UNITS}]"}, "source.watermark[2]: is a second watermark of the type unit;"),
+        ({"watermark": f"[{TIME}, {UNITS}, {UNITS}]"}, "source.watermark[2]: is a second watermark of type unit;"),
         (
             {"watermark": "[{name: t, type: datetime, range: {from: '2020-02-01', to: '2020-01-01'}}, " + UNITS + "]"},
             "watermark[0].range.to: does not lie after 'from'",
@@ -72,15 +72,15 @@ def test_a_parameter_with_a_secret_variable_in_it_is_no_secret_in_the_file(loade
         ),
         (
             {"watermark_columns": "[at]"},
-            "source.watermark: two kinds of watermark at once (watermark_columns, watermark); allowed: one per source",
+            "source.watermark: two kinds of watermark at once (watermark_columns, watermark); give a source one",
         ),
         (
             INPUT | {"watermark": GOOD["watermark"]},
-            "watermark[1].units: given beside 'secondary_input', which has units",
+            "watermark[1].units: given together with 'secondary_input', which also has units",
         ),
         (
             {"watermark": f"[{TIME}, {{name: id, type: unit}}]"},
-            "watermark[1].units: is missing, and no 'secondary_input' has units; give one of them",
+            "watermark[1].units: is missing, and no 'secondary_input' has units; give one of the two",
         ),
         (
             {"watermark": f"[{{name: t, type: datetime}}, {UNITS}]"},
@@ -88,7 +88,7 @@ def test_a_parameter_with_a_secret_variable_in_it_is_no_secret_in_the_file(loade
         ),
         (
             {"watermark": f"[{TIME}, {{name: id, type: unit, units: a, range: {{from: P1D}}}}]"},
-            "watermark[1].range: means nothing for a unit watermark",
+            "watermark[1].range: has no effect on a unit watermark",
         ),
         (
             {"watermark": f"[{TIME.replace('to:', 'too:')}, {UNITS}]"},
@@ -96,7 +96,7 @@ def test_a_parameter_with_a_secret_variable_in_it_is_no_secret_in_the_file(loade
         ),
         (
             {"watermark": "[{name: t, type: datetime, range: {from: P1D}, units: [a]}, " + UNITS + "]"},
-            "watermark[0].units: means nothing for a datetime watermark",
+            "watermark[0].units: has no effect on a datetime watermark",
         ),
         (
             {"watermark": f"[{TIME}, {{name: id, type: units, units: a}}]"},
@@ -107,14 +107,14 @@ def test_a_parameter_with_a_secret_variable_in_it_is_no_secret_in_the_file(loade
             "source.watermark: two watermarks are called 't'",
         ),
         ({"watermark": f"[{TIME}, {{name: id, type: unit, units: 'a,b, a'}}]"}, "has 'a' twice; allowed: each once"),
-        ({"watermark": f"[{TIME}, {{name: id, type: unit, units: 'a,,b'}}]"}, "holds an empty value"),
-        ({"watermark": f"[{TIME}, {{name: id, type: unit, units: []}}]"}, "holds an empty value"),
+        ({"watermark": f"[{TIME}, {{name: id, type: unit, units: 'a,,b'}}]"}, "contains an empty value"),
+        ({"watermark": f"[{TIME}, {{name: id, type: unit, units: []}}]"}, "contains an empty value"),
         (
             {"watermark": f"[{TIME}, {{name: 'i d', type: unit, units: a}}]", "path": "/s"},
             "is not the name of a variable",
         ),
-        ({"watermark": "'[{\"name\": ]'"}, "source.watermark: is not JSON at character 11; allowed: JSON text, or the"),
-        ({"ms.watermark": "[]"}, "source.ms.watermark: 'ms.watermark' stands for 'watermark', which is given too"),
+        ({"watermark": "'[{\"name\": ]'"}, "source.watermark: is not JSON at character 11; write JSON text, or the"),
+        ({"ms.watermark": "[]"}, "source.ms.watermark: 'ms.watermark' means 'watermark', which is also given"),
         ({"ms.watermarks": "[]"}, "source.ms.watermarks: unknown key; did you mean 'ms.watermark'?"),
         (
             {"work_unit": "{partition: month}"},
@@ -123,14 +123,14 @@ def test_a_parameter_with_a_secret_variable_in_it_is_no_secret_in_the_file(loade
         ({"work_unit": "{partition: {month: [a, b]}}"}, "work_unit.partition: the value has a part that is not one of"),
         (
             {"work_unit": "{partition: {monthly: [P1D]}}"},
-            "has a part without both bounds: monthly; allowed: monthly: [",
+            "has a part that lacks a bound: monthly; allowed: monthly: [",
         ),
         ({"work_unit": "{partition: [{partition: daily, form: P1D, to: P1D}]}"}, "has the unknown key 'form'"),
         ({"work_unit": "{partition: []}"}, "work_unit.partition: the value must be a kind, or parts of the range"),
         ({"work_unit": "{partial_partition: some}"}, "'some' is not a yes or no; allowed: true, false, all"),
         ({"work_unit": "{min_units: -1}"}, "work_unit.min_units: '-1' is too small; allowed: 0 or more"),
         ({"work_unit": "{min_records: -1}"}, "work_unit.min_records: '-1' is too small; allowed: 0 or more"),
-        ({"work_unit": "{pacing_seconds: -1}"}, "work_unit.pacing_seconds: '-1' is not a number from 0 on"),
+        ({"work_unit": "{pacing_seconds: -1}"}, "work_unit.pacing_seconds: '-1' is not a number of 0 or more"),
         ({"work_unit": "{pacing_seconds: 86401}"}, "work_unit.pacing_seconds: '86401' is too long"),
         ({"work_unit": "{parallelism_max: 0}"}, "work_unit.parallelism_max: '0' is too small; allowed: 1 or more"),
         (
@@ -143,10 +143,13 @@ def test_a_parameter_with_a_secret_variable_in_it_is_no_secret_in_the_file(loade
             {"grace_period": "3 days"},
             "source.grace_period: '3 days' is not a length of time; write P3D, P3DT6H or P3DT6H30M",
         ),
-        ({"grace_period": "P3D", "grace_period_days": "3"}, "source.grace_period: given beside 'grace_period_days'"),
+        (
+            {"grace_period": "P3D", "grace_period_days": "3"},
+            "source.grace_period: given together with 'grace_period_days'",
+        ),
         (
             {"abstinent_period": "P3D", "abstinent_period_days": "3"},
-            "source.abstinent_period: given beside 'abstinent_period_days'; allowed: one of them",
+            "source.abstinent_period: given together with 'abstinent_period_days'; remove one of the two",
         ),
         (
             {"timezone": "Europe/Berln"},
@@ -154,11 +157,11 @@ def test_a_parameter_with_a_secret_variable_in_it_is_no_secret_in_the_file(loade
         ),
         ({"path": "'/s/{{ids}}'"}, "source.path: nothing defines {{ids}}; did you mean 'id'?"),
         ({"path": "'/s/{{id}}/{{zzz}}'"}, "source.path: nothing defines {{zzz}}; allowed: id, since"),
-        ({"path": "'/s/{{id}'"}, "source.path: has braces without a name; allowed: {{name}}"),
-        ({"path": "'/s/{{}}'"}, "source.path: has braces without a name; allowed: {{name}}"),
+        ({"path": "'/s/{{id}'"}, "source.path: has braces without a name; write {{name}}"),
+        ({"path": "'/s/{{}}'"}, "source.path: has braces without a name; write {{name}}"),
         (
             {"path": "'/s?x={{id}}'"},
-            "is not a path; allowed: such as /surveys/{{surveyId}}; parameters belong into params",
+            "is not a path; write it like /surveys/{{surveyId}}; put parameters into params",
         ),
         ({"headers": "{X: '{{oid}}'}"}, "source.headers.X: nothing defines {{oid}}"),
         (
@@ -181,26 +184,26 @@ def test_a_parameter_with_a_secret_variable_in_it_is_no_secret_in_the_file(loade
             {"params": "{since: {watermark: t, format: is}}"},
             "params.since.format: 'is' is not one of iso, date, timestamp,",
         ),
-        ({"params": f"{{{SINCE}, id: {{watermark: t}}}}"}, "params.id: {{id}} is a variable of the units too"),
+        ({"params": f"{{{SINCE}, id: {{watermark: t}}}}"}, "params.id: {{id}} is also a variable of the units"),
         (
             {"params": f"{{{SINCE}, api_key: hush}}"},
             "params.api_key: looks like a secret; put it into the connection's auth",
         ),
         ({"replace": "rows"}, "source.replace: 'rows' is not one of segments, unit"),
-        ({"segment_column": "_tidegate_unit"}, "source.segment_column: is the unit_column too; allowed: another name"),
+        ({"segment_column": "_tidegate_unit"}, "source.segment_column: is also the unit_column; use another name"),
         (
             {"type": "delta", "connection": None},
-            "source.watermark: is for APIs, databases, functions and downloads, and the",
+            "source.watermark: works only with APIs, databases, functions and downloads, and the",
         ),
         (
             {"connection": None},
-            "source.watermark: is for APIs, databases, functions and downloads, and the type is files",
+            "source.watermark: works only with APIs, databases, functions and downloads, and the type is files",
         ),
         ({"backward": "{days: 1}"}, "source.backward: unknown key here; it belongs to"),
-        (INPUT | {"secondary_input": "[{fields: [id]}]"}, "secondary_input[0]: neither 'path' nor 'pipeline' is given"),
+        (INPUT | {"secondary_input": "[{fields: [id]}]"}, "secondary_input[0]: needs 'path' or 'pipeline'"),
         (
             INPUT | {"secondary_input": "[{path: in, pipeline: q, fields: [id]}]"},
-            "secondary_input[0].pipeline: given beside 'path'; allowed: one of them",
+            "secondary_input[0].pipeline: given together with 'path'; remove one of the two",
         ),
         (
             INPUT | {"secondary_input": "[{path: in, fields: [a, b], as: id}]", "path": "'/{{a}}'"},
@@ -208,11 +211,11 @@ def test_a_parameter_with_a_secret_variable_in_it_is_no_secret_in_the_file(loade
         ),
         (
             INPUT | {"secondary_input": "[{path: in, fields: [id], auth_fields: [id]}]"},
-            "secondary_input[0].auth_fields: 'id' is in 'fields' too, which are shown",
+            "secondary_input[0].auth_fields: 'id' is also in 'fields', whose values are shown",
         ),
         (
             INPUT | {"secondary_input": "[{path: in, fields: [id]}, {path: too, fields: [nr]}]"},
-            "secondary_input[1]: other 'fields' than input [0], which makes units too; allowed: the same",
+            "secondary_input[1]: other 'fields' than input [0], which also makes units; make them equal",
         ),
         (
             {"watermark": f"[{TIME.replace('2020-01-01', '1 May')}, {UNITS}]"},
@@ -228,11 +231,11 @@ def test_a_parameter_with_a_secret_variable_in_it_is_no_secret_in_the_file(loade
         ),
         (
             {"work_unit": "{partition: {daily: [2020-01-01, tomorrow]}}"},
-            "partition: the value has a bound that cannot be: 'tomorrow' is no time; write 2020-01-31",
+            "partition: the value has an impossible bound: 'tomorrow' is no time; write 2020-01-31",
         ),
         (
             INPUT | {"secondary_input": "[{path: in, fields: [id], csv: {quote: none}}]"},
-            "[0].csv: is about CSV files; set",
+            "[0].csv: works only with CSV files; set",
         ),
         (
             INPUT | {"secondary_input": "[{path: in, fields: [id], filters: {s: '('}}]"},
@@ -246,26 +249,29 @@ def test_a_parameter_with_a_secret_variable_in_it_is_no_secret_in_the_file(loade
             INPUT | {"secondary_input": "[{path: in}]"},
             "secondary_input[0].fields: is missing; the fields whose values make a",
         ),
-        (DATABASE | {"table": "t"}, "source.query: given beside 'table'; allowed: one of them"),
-        (DATABASE | {"query": None}, "source: neither 'table' nor 'query' is given"),
+        (DATABASE | {"table": "t"}, "source.query: given together with 'table'; remove one of the two"),
+        (DATABASE | {"query": None}, "source: needs 'table' or 'query'"),
         (
             DATABASE | {"params": f"{{{SINCE}, q: x}}"},
-            "source.params.q: is sent to no server; allowed: {watermark: …, bound:",
+            "source.params.q: goes to no server; allowed: {watermark: …, bound:",
         ),
         (DATABASE | {"query": "'select {{id}}, {{untill}}'"}, "source.query: nothing defines {{untill}}"),
         (DATABASE | {"parallelism": "3"}, "source.parallelism: unknown key here; it belongs to"),
-        (FILES | {"source_uri": None}, "source.source_uri: neither it nor 'connection' is given"),
-        (FILES | {"connection": "api"}, "source.source_uri: given beside 'connection'; allowed: one of them"),
+        (FILES | {"source_uri": None}, "source.source_uri: is missing; give it, or 'connection'"),
+        (FILES | {"connection": "api"}, "source.source_uri: given together with 'connection'; remove one of the two"),
         (
             FILES | {"connection": "db", "source_uri": None},
-            "source.connection: 'db' is of the type jdbc; files are downloaded",
+            "source.connection: 'db' is of type jdbc; downloads need",
         ),
         (
             FILES | {"connection": "api", "source_uri": None},
-            "source.path: is missing; the connection's server has more than",
+            "source.path: is missing; the server of the connection has more than",
         ),
-        (FILES | {"method": "GET"}, "source.method: is about requests to a server; give 'connection', or remove it"),
-        (FILES | {"format": None}, "source.format: is missing; what the files hold"),
+        (
+            FILES | {"method": "GET"},
+            "source.method: works only with requests to a server; give 'connection', or remove it",
+        ),
+        (FILES | {"format": None}, "source.format: is missing; the format of the files"),
         (
             FILES | {"format": "jsonl"},
             "source.format: 'jsonl' is not one of ndjson, csv, parquet, avro, json, excel; did you mean",
@@ -278,11 +284,11 @@ def test_a_parameter_with_a_secret_variable_in_it_is_no_secret_in_the_file(loade
         (FILES | {"source_uri": "'in/{{id}}/{{day}}'"}, "source.source_uri: nothing defines {{day}}"),
         (
             FILES | {"source_uri": None, "connection": "api", "path": "'{{id}}'", "storage_options": "{a: b}"},
-            "source.storage_options: is about object storage, and the connection is of the type http; remove it",
+            "source.storage_options: works only with object storage, and the connection is of type http; remove it",
         ),
         (
             FILES | {"source_uri": None, "connection": "api", "path": "'{{id}}'", "max_response_mb": "5"},
-            "source.max_response_mb: is about pages of records; a file may be as large as the disk allows; remove it",
+            "source.max_response_mb: limits pages of records, and this source downloads files of any size; remove it",
         ),
     ],
 )
@@ -298,11 +304,11 @@ def test_a_wrong_source_is_one_problem(problems: Problems, source: dict[str, str
     [
         (
             {"work_unit": "{partition: daily}"},
-            "work_unit.partition: cuts a time range, and there is none; give a watermark",
+            "work_unit.partition: splits a time range, and there is none; give a watermark",
         ),
         ({"time_column": "at"}, "source.time_column: is compared with a time range, and there is none; remove it"),
         ({"replace": "segments"}, "source.replace: segments are parts of a time range, and there is none; set unit"),
-        ({"params": "{since: {watermark: t}}"}, "'t' is no datetime watermark; give a watermark of the type datetime"),
+        ({"params": "{since: {watermark: t}}"}, "'t' is no datetime watermark; give a watermark of type datetime"),
     ],
 )
 def test_what_is_wrong_without_a_time_range(problems: Problems, source: dict[str, str | None], expected: str) -> None:
@@ -317,38 +323,38 @@ def test_what_is_wrong_without_a_time_range(problems: Problems, source: dict[str
             (
                 f", load_type: {kind}",
                 "",
-                f"sink.load_type: '{kind}' is not for sources of work units; allowed: append, merge",
+                f"sink.load_type: '{kind}' does not work with work units; allowed: append, merge",
             )
             for kind in ("overwrite", "full_load", "merge_overwrite", "scd2")
         ),
         (
             ", load_type: merge_upsert",
             "",
-            "sink.merge_keys: is missing; merge_upsert needs the columns that tell rows apart",
+            "sink.merge_keys: is missing; merge_upsert needs the columns that identify a row",
         ),
-        (", merge_keys: [k]", "", "sink.merge_keys: means nothing with load_type append; allowed: with merge_upsert"),
-        (", deduplicate: [k]", "", "sink.deduplicate: means nothing with sources of work units; remove it"),
-        (", window_columns: {a: b}", "", "sink.window_columns: means nothing with sources of work units; remove it"),
+        (", merge_keys: [k]", "", "sink.merge_keys: has no effect with load_type append; allowed: with merge_upsert"),
+        (", deduplicate: [k]", "", "sink.deduplicate: has no effect with work units; remove it"),
+        (", window_columns: {a: b}", "", "sink.window_columns: has no effect with work units; remove it"),
         (
             ", format: parquet",
             "",
-            "sink.format: 'parquet' is no longer supported, since a folder of Parquet files has no log to commit to",
+            "sink.format: 'parquet' is no longer supported, because a folder of Parquet files has no log to commit to",
         ),
-        ("", "delivery: staged", "p.delivery: staged, and its sources are no files; allowed: direct"),
+        ("", "delivery: staged", "p.delivery: staged works only with file sources; set delivery: direct"),
         (
             "",
             "schema_evolution: overwrite",
-            "schema_evolution: overwrite takes the rows of other work units; allowed: merge",
+            "schema_evolution: overwrite would remove the rows of other work units; allowed: merge",
         ),
         (
             "",
             "schema: {rescued: true}",
-            "schema.rescued: rescues what lines of files hold; allowed: with file sources only",
+            "schema.rescued: works only with file sources; remove it",
         ),
         (
             "",
             "schema: {fields: [{name: _tidegate_unit, type: string}]}",
-            "source.unit_column: '_tidegate_unit' is a declared column too; allowed: another name",
+            "source.unit_column: '_tidegate_unit' is also a declared column; use another name",
         ),
     ],
 )
@@ -375,7 +381,7 @@ def test_a_time_column_is_a_declared_one(problems: Problems, loaded: Load, colum
 def test_merging_needs_no_columns_that_tell_work_units_apart(problems: Problems, key: str) -> None:
     name, _, value = key.partition(": ")
     (line,) = problems(file({name: value}, ", load_type: merge_upsert, merge_keys: [k]"))
-    assert f"source.{name}: means nothing with load_type merge_upsert" in line
+    assert f"source.{name}: has no effect with load_type merge_upsert" in line
 
 
 @pytest.mark.parametrize("other", ["{path: in}", "{connection: db, table: t, watermark_columns: [a]}"])
@@ -385,7 +391,7 @@ def test_a_pipeline_has_sources_of_one_kind(problems: Problems, other: str) -> N
         f"{CONNECTIONS}pipelines:\n  p:\n    sources:\n      a: {units}\n      b: {other}\n    sink: {{path: lake}}\n"
     )
     (line,) = problems(text)
-    assert "sources.b: is no source of work units, and 'a' is; allowed: a pipeline of its own for each kind" in line
+    assert "sources.b: is not a source of work units, and 'a' is; give each kind a pipeline of its own" in line
 
 
 def reading(name: str, given: str) -> str:
@@ -401,8 +407,8 @@ def test_a_pipeline_that_is_not_there_is_named_with_the_nearest(problems: Proble
 @pytest.mark.parametrize(
     ("text", "where", "expected"),
     [
-        (reading("a", "pipeline: a"), "a.source.secondary_input[0].pipeline", "is the table of this pipeline itself"),
-        (reading("a", "path: lake/a"), "a.source.secondary_input[0].path", "is the table of this pipeline itself"),
+        (reading("a", "pipeline: a"), "a.source.secondary_input[0].pipeline", "is this pipeline's own table"),
+        (reading("a", "path: lake/a"), "a.source.secondary_input[0].path", "is this pipeline's own table"),
         (
             reading("a", "pipeline: b") + reading("b", "path: ./lake/c") + reading("c", "pipeline: a"),
             "a.source.secondary_input[0].pipeline",
@@ -412,7 +418,7 @@ def test_a_pipeline_that_is_not_there_is_named_with_the_nearest(problems: Proble
 )
 def test_pipelines_that_wait_for_each_other(problems: Problems, text: str, where: str, expected: str) -> None:
     (line,) = problems(f"{CONNECTIONS}pipelines:\n{text}")
-    assert f"pipelines.{where}: {expected}; allowed: the table of one that does not need this one" in line
+    assert f"pipelines.{where}: {expected}; use the table of a pipeline that does not depend on this one" in line
 
 
 def test_the_format_of_a_pipelines_table_is_known(problems: Problems) -> None:
@@ -425,8 +431,8 @@ def test_variables_of_properties_files_are_named_with_the_new_form(problems: Pro
     given = '[{"path": "${job.dir}/${preceding.table.name}", "fields": ["id"]}]'
     found = problems(file(INPUT | {"secondary_input": f"'{given}'"}))
     assert [line.split(": ", 1)[1] for line in found] == [
-        "pipelines.p.source.secondary_input: ${job.dir} is a variable of properties files; paths start at the "
-        "directory of the file; write the path of the table",
+        "pipelines.p.source.secondary_input: ${job.dir} is a variable of properties files; paths are relative to "
+        "the file; write the path of the table",
         "pipelines.p.source.secondary_input: ${preceding.table.name} is a variable of properties files; write "
         "secondary_input: [{pipeline: NAME, fields: [id]}], or the path of the table",
     ]
@@ -454,8 +460,8 @@ def test_all_problems_of_a_file_are_told_at_once(problems: Problems) -> None:
 @pytest.mark.parametrize(
     ("source", "notice"),
     [
-        ({"path": "/s"}, "source: {{id}} is used nowhere, so that every unit reads the same"),
-        (INPUT | {"path": "/s"}, "source: {{id}} is used nowhere, so that every unit reads the same"),
+        ({"path": "/s"}, "source: {{id}} is used nowhere, so every unit reads the same"),
+        (INPUT | {"path": "/s"}, "source: {{id}} is used nowhere, so every unit reads the same"),
         ({"path": "/s", "watermark": f"[{TIME}, {{name: id, type: unit, units: 'a, b'}}]"}, "{{id}} is used nowhere"),
         (
             {"params": None, "replace": "unit", "work_unit": "{partition: daily}"},
@@ -463,23 +469,23 @@ def test_all_problems_of_a_file_are_told_at_once(problems: Problems) -> None:
         ),
         (
             {"params": None},
-            "source: the range is used nowhere, so that every range reads the same; give 'time_column', or params with "
+            "source: the range is used nowhere, so every range reads the same; give 'time_column', or params with "
             "'watermark'",
         ),
         (
             DATABASE | {"query": "'select {{id}}'", "time_column": "at"},
-            "params.since means nothing where {{since}} is used",
+            "params.since has no effect where {{since}} is used",
         ),
         (
             {"watermark": f"[{UNITS}]", "params": None, "catch_up": "true"},
-            "source.catch_up means nothing without a datetime",
+            "source.catch_up has no effect without a datetime",
         ),
         (
             {"watermark": f"[{UNITS}]", "params": None, "grace_period_days": "3"},
-            "source.grace_period_days means nothing without a datetime watermark",
+            "source.grace_period_days has no effect without a datetime watermark",
         ),
-        ({"work_unit": "{min_records_after: P1D}"}, "work_unit.min_records_after means nothing without min_records"),
-        (FILES | {"work_unit": "{not_found: empty}"}, "work_unit.not_found means nothing without an HTTP server"),
+        ({"work_unit": "{min_records_after: P1D}"}, "work_unit.min_records_after has no effect without min_records"),
+        (FILES | {"work_unit": "{not_found: empty}"}, "work_unit.not_found has no effect without an HTTP server"),
     ],
 )
 def test_what_has_no_effect_is_noticed(loaded: Load, source: dict[str, str | None], notice: str) -> None:
@@ -546,6 +552,5 @@ def test_equal_keys_without_anything_that_tells_the_newer_row(
     assert all("give 'time_column', or sink.tie_break" in each for each in found)
 
 
-def test_a_state_provider_gets_no_positions_of_work_units(tmp_path: Path) -> None:
-    (told,) = notices(tmp_path, {}, {}, state={"provider": "file", "url": "state"})
-    assert "the state provider file gets no copy" in told
+def test_a_state_provider_of_work_units_needs_no_notice(tmp_path: Path) -> None:
+    assert notices(tmp_path, {}, {}, state={"provider": "file", "url": "state"}) == ()

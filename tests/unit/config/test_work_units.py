@@ -320,7 +320,7 @@ def test_downloads_of_workbooks(loaded: Load, problems: Problems) -> None:
     project = loaded(file(keys(*given, "format: excel") + BOTH))
     assert only(project).read == FileRead(FileFormat.EXCEL, http=server, sheet="Sales", timezone="Europe/Berlin")
     (told,) = problems(file(keys(*given, "format: csv") + BOTH))
-    assert told.endswith("sheet: is about workbooks; set format: excel, or remove it")
+    assert told.endswith("sheet: works only with workbooks; set format: excel, or remove it")
 
 
 @pytest.mark.parametrize("key", ["source_uri", "path"])

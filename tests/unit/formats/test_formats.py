@@ -538,6 +538,28 @@ def test_a_bad_csv_record_is_kept_with_its_header(place: FileSource, line: bytes
     assert [told for _, told in reread(place.task("csv", IDS), [letter]).bad] == [letter.reason]
 
 
+MEANS_NULL = "; if it means null, add 'n/a' to csv.null_values"
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("int64", "'v': \"n/a\" is not a number, the column is int64"),
+        ("decimal(10,2)", "'v': \"n/a\" is not a number, the column is decimal(10,2)"),
+        ("boolean", "'v': \"n/a\" is neither true nor false"),
+        ("timestamp", "'v': \"n/a\" is not a timestamp"),
+        ("date", "'v': \"n/a\" is not a date"),
+    ],
+)
+def test_a_word_for_null_names_the_key_that_makes_it_null(place: FileSource, kind: str, reason: str) -> None:
+    fields = (FieldSpec("v", kind),)
+    result, _ = read(place, "csv", b"v\nn/a\n", fields=fields)
+    (letter,) = place.kept(result)
+    assert letter.reason == reason + MEANS_NULL
+    (quoted,) = place.kept(read(place, "csv", b'v\n"n/a"\n', fields=fields)[0])
+    assert "null_values" not in (quoted.reason or "")
+
+
 @pytest.mark.parametrize("end", [b"", b"\n", b"\n3,c\n"])
 def test_a_csv_file_that_ends_inside_quotes_keeps_that_record_as_a_letter(place: FileSource, end: bytes) -> None:
     result, outcome = read(place, "csv", b'id,text\n1,"a"\n2,"b' + end, fields=IDS)

@@ -136,7 +136,7 @@ def test_a_document_under_a_foreign_name_is_not_believed(store: ObjectStore, oth
 
 def test_a_newer_document_is_refused_and_not_taken_for_damaged(store: ObjectStore) -> None:
     store.put(KEY.document(2, "a"), json.dumps({"schema_version": 2, "all": "different"}).encode())
-    with pytest.raises(StateError, match="schema_version 2, this Tidegate knows 1") as refused:
+    with pytest.raises(StateError, match="schema_version 2, but this Tidegate knows only 1") as refused:
         documents.read(store, KEY, 2, "a")
     assert "upgrade" in refused.value.remedy
 
@@ -210,7 +210,7 @@ def test_what_others_write_into_the_log_is_no_tag(text: object) -> None:
 
 @pytest.mark.parametrize("packed", [{}, {"state": 5}, {"state_zlib": "!"}, {"state_zlib": "aGFsbG8="}])
 def test_a_tag_without_a_readable_state_stops(packed: dict[str, Any]) -> None:
-    with pytest.raises(StateError, match="holds no readable state"):
+    with pytest.raises(StateError, match="has no readable state"):
         documents.CommitTag(KEY, 2, "a", "00", None, packed).state()
 
 

@@ -86,7 +86,7 @@ class TestColdStart:
 
     def test_of_another_source_it_stops(self, table: Location) -> None:
         positions(table).put_cold_start({"sealed": "26"})
-        with pytest.raises(StateError, match="is about another source"):
+        with pytest.raises(StateError, match="belongs to another source"):
             positions(table, "s3://elsewhere").open()
 
     def test_of_a_newer_version_it_stops(self, table: Location) -> None:

@@ -225,7 +225,7 @@ def test_it_recovers_from_a_state_that_cannot_be_read(counter: Counter) -> None:
         (table / "_delta_log" / f"{version:020d}.json").unlink()
     stopped = tidegate.recover(counter.project, "numbers")[0]
     assert stopped.verdict == "fail"
-    assert "--accept previous --accept doubles` goes on from the state of position 1" in stopped.remedy
+    assert "--accept previous --accept doubles` continues from the state of position 1" in stopped.remedy
     assert tidegate.recover(counter.project, "numbers", accept=("mirror",))[0].verdict == "ok"
     assert counter.count_to(5).ok
     assert counter.numbers() == [1, 2, 3, 4, 5]

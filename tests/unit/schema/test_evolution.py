@@ -54,7 +54,7 @@ def test_a_missing_required_column_is_refused() -> None:
 
 
 def test_a_nullable_column_does_not_fit_a_required_one() -> None:
-    with pytest.raises(SchemaMismatch, match=r"'id' is required in the table and nullable in x.parquet"):
+    with pytest.raises(SchemaMismatch, match=r"'id' is required in the table but nullable in x.parquet"):
         added(TABLE, FILE.set(0, pa.field("id", pa.int64())))
 
 
@@ -79,7 +79,7 @@ def test_a_narrower_file_is_cast_and_a_narrower_table_names_the_ways_out(
     assert write_schema(file, table, mode).field("c").type == wide
     with pytest.raises(SchemaMismatch, match=r"narrower than") as caught:
         added(file, table, mode)
-    assert "wider type" in str(caught.value)
+    assert "tidegate table widen" in str(caught.value)
     assert "x.parquet" in str(caught.value)
 
 

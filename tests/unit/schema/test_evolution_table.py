@@ -70,7 +70,7 @@ ROWS = {
         field(pa.float32()), field(pa.float64()), (), words=("narrower", "`tidegate table widen`")
     ),
     "timestamp into date": Row(
-        field(pa.date32()), field(TIMESTAMP), (), words=("narrower", "type widening", "DataFrame lane")
+        field(pa.date32()), field(TIMESTAMP), (), words=("narrower", "type widening", "Spark writes the table")
     ),
     "text into a number": Row(field(pa.int64()), field(pa.string()), ()),
     "a number into text": Row(field(pa.string()), field(pa.int64()), ()),
@@ -79,11 +79,14 @@ ROWS = {
     "a struct into text": Row(field(pa.string()), field(pa.struct([("a", pa.int64())])), ()),
     "a list into its item": Row(field(pa.int64()), field(element(pa.int64())), ()),
     "nullable into required": Row(
-        field(pa.int64(), nullable=False), field(pa.int64()), (), words=("required in the table and nullable",)
+        field(pa.int64(), nullable=False), field(pa.int64()), (), words=("required in the table but nullable",)
     ),
     "required into nullable": Row(field(pa.int64()), field(pa.int64(), nullable=False), (STRICT, MERGE, OVERWRITE)),
     "another spelling": Row(
-        field(pa.int64()), [pa.field("C", pa.int64())], (), words=("upper from lower case", "the table's spelling")
+        field(pa.int64()),
+        [pa.field("C", pa.int64())],
+        (),
+        words=("Delta ignores upper and lower case", "as the table spells it"),
     ),
 }
 

@@ -40,7 +40,7 @@ def test_the_report_says_what_the_cells_were() -> None:
     found = infer_cells([[{"a": "1", "b": None}, {"a": "x", "b": None}]], unreadable=2)
     assert tuple(each.describe() for each in found.report) == (
         'a: string (in 100% of 2 records: 1 integer, 1 string; kept as text: integer ("1") and string ("x"))',
-        "b: string (in 0% of 2 records: never a value; never had a value; taken for text)",
+        "b: string (in 0% of 2 records: never a value; never had a value; becomes text)",
     )
     assert found.unreadable == 2
 
@@ -49,7 +49,7 @@ def test_names_that_cannot_be_columns_are_refused_all_at_once() -> None:
     row = {"id": "1", "ID": "2", "a b": "3", "day": "4", "": "5"}
     with pytest.raises(SourceError) as caught:
         infer_cells([[row]], forbidden=("day",))
-    for words in ("'ID' differs", "'a b' holds ' '", "'day' is also the key", "'' is empty"):
+    for words in ("'ID' differs", "'a b' contains ' '", "'day' is also the key", "'' is empty"):
         assert words in caught.value.problem
     with pytest.raises(SourceError, match="no record"):
         infer_cells([[]])

@@ -88,5 +88,5 @@ def test_a_column_is_found_in_any_spelling_and_its_own_goes_first() -> None:
 
 
 def test_a_name_that_may_be_two_columns_is_refused() -> None:
-    with pytest.raises(SchemaMismatch, match="column 'aB' may be 'AB' or 'ab'"):
+    with pytest.raises(SchemaMismatch, match="column 'aB' could be 'AB' or 'ab'"):
         spell("aB", ["AB", "ab"])

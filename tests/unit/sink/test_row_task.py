@@ -141,5 +141,5 @@ def test_names_of_a_configuration_may_be_spelled_otherwise(tmp_path: Path) -> No
 
 def test_a_watermark_that_may_be_two_columns_is_refused(tmp_path: Path) -> None:
     columns = pa.schema([("ab", pa.int32()), ("AB", pa.int32())])
-    with pytest.raises(SchemaMismatch, match="'aB' may be 'ab' or 'AB'"):
+    with pytest.raises(SchemaMismatch, match="'aB' could be 'ab' or 'AB'"):
         row_task(pipeline(tmp_path), source("aB"), columns)

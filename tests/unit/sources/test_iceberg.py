@@ -216,7 +216,9 @@ def test_two_writers_that_both_claim_to_be_the_newest_are_refused(small: Table, 
     metadata = tmp_path / "small" / "metadata"
     newest = max(metadata.glob("*.metadata.json"))
     (metadata / "00002-other.metadata.json").write_bytes(newest.read_bytes())
-    with pytest.raises(SourceError, match=r"orders: metadata/00002-.* and metadata/00002-.* both claim .*wait"):
+    with pytest.raises(
+        SourceError, match=r"orders: metadata/00002-.* and metadata/00002-.* both look like the newest .*wait"
+    ):
         opened(small)
 
 
@@ -246,5 +248,5 @@ def test_delete_files_are_refused(small: Table, content: DataFileContent, facts:
 def test_other_files_than_parquet_are_refused(small: Table) -> None:
     with small.transaction() as transaction, transaction.update_snapshot().fast_append() as appending:
         appending.append_data_file(data_file(small, DataFileContent.DATA, FileFormat.ORC))
-    with pytest.raises(SourceError, match=r"orders: data file .*orc is Orc, and only Parquet is read"):
+    with pytest.raises(SourceError, match=r"orders: data file .*orc is Orc, and Tidegate reads only Parquet"):
         opened(small).plan_files(RowFilter())

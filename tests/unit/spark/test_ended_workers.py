@@ -159,7 +159,7 @@ def test_a_run_that_is_told_to_stop_looks_no_further(task: ReadTask) -> None:
 @pytest.mark.parametrize(
     ("text", "how"),
     [
-        ("Python worker exited unexpectedly (crashed): \n\tat org", "killed or gone without a word"),
+        ("Python worker exited unexpectedly (crashed): \n\tat org", "it was killed or vanished"),
         ("Python worker exited unexpectedly (crashed): Fatal Python error: Segmentation fault\n", "SIGSEGV"),
         ("Python worker exited unexpectedly (crashed): Fatal Python error: Stack overflow\n", "Stack overflow"),
     ],

@@ -112,7 +112,7 @@ def test_a_folder_without_java_is_none(tmp_path: Path) -> None:
 
 
 def test_a_java_home_that_is_wrong_is_named(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentProblem, match=r"JAVA_HOME=.*nowhere, where no Java starts"):
+    with pytest.raises(EnvironmentProblem, match=r"JAVA_HOME=.*nowhere, but no Java starts there"):
         jars.find_java({"JAVA_HOME": str(tmp_path / "nowhere"), "PATH": ""})
 
 

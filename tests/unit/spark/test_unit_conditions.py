@@ -52,7 +52,7 @@ def test_a_time_column_is_compared_by_its_type() -> None:
     local = condition(pa.timestamp("us"), one, zone=BERLIN)
     assert "convert_timezone('Europe/Berlin', 'UTC', `t`) >= TIMESTAMP_NTZ '1970-01-02 00:00:00'" in local
     assert "`t` >= TIMESTAMP_NTZ '1970-01-01 01:00:00' AND `t` < TIMESTAMP_NTZ '1970-01-04 01:00:00'" in local
-    with pytest.raises(SchemaMismatch, match=r"'t' is to tell which rows are replaced, and the table has it as string"):
+    with pytest.raises(SchemaMismatch, match=r"'t' must mark the rows to replace, but the table has it as string"):
         condition(pa.string(), one)
 
 

@@ -18,7 +18,7 @@ from tidegate.specs.locations import Location
 from tidegate.specs.units import FileFormat, FileRead, UnitSource
 
 DEAD = "dead"
-ENDED = "Spark gave up on a task: it ended the worker (killed or gone without a word, most often for want of memory)"
+ENDED = "Spark gave up on a task: it ended the worker (it was killed or vanished, most often for lack of memory)"
 
 
 class Session:
@@ -76,7 +76,7 @@ def test_a_unit_that_ends_its_worker_fails_alone() -> None:
     session = Session()
     done = jobs(session).done(act, "read", [(0, "a"), (1, DEAD), (2, "c")], 2)
     assert (done[0], done[2]) == ("read a", "read c")
-    assert done[1] == UnitFailure(ENDED, "nothing of this work unit is kept; it runs again next time")
+    assert done[1] == UnitFailure(ENDED, "this work unit was discarded; it runs again next time")
     assert session.jobs == [2, 1, 1, 1, 1], "one job tells whether workers live at all"
 
 

@@ -127,7 +127,7 @@ def test_credentials_in_an_address_are_refused_without_showing_them(form: str, t
         load(file, env={})
     (problem,) = raised.value.problems
     if form in SECRETS:
-        assert problem.endswith("holds credentials; put them into user, password and properties")
+        assert problem.endswith("contains credentials; put them into user, password and properties")
         assert CANARY not in problem
 
 

@@ -377,7 +377,7 @@ class _Planning:
             if self._columns:
                 yield f"{self._load.type} reads everything each time; the watermark is kept for show"
             if self.lag_until is not None:
-                yield "safety_lag means nothing where everything is read"
+                yield "safety_lag has no effect where every run reads everything"
             return
         if self._source.watermark_filter is not None:
             strict = ", as far as they lie above the watermark" if self._is_plain_append else ""

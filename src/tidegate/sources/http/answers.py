@@ -166,7 +166,7 @@ class Scanner:
             return
         self.count += 1
         if not (whole.startswith(b"{") and whole.endswith(b"}")):
-            raise NotAnswer(f"record {self.count} is no object", whole.decode("utf-8", "replace"))
+            raise NotAnswer(f"record {self.count} is not an object", whole.decode("utf-8", "replace"))
         self._found(whole)
 
     def _end_list(self, text: bytes, sign: int) -> None:
@@ -240,7 +240,7 @@ def page_of(response: httpx2.Response, read: HttpRead, excerpt: Callable[[object
             raise TryAgain("the answer ends in the middle") from error
         if isinstance(error, NotAnswer):
             found_there = f": {excerpt(error.found, 60)!r}" if error.found else ""
-            raise SourceError(f"{where}: {error.why}{found_there}", "see what the server sends") from None
+            raise SourceError(f"{where}: {error.why}{found_there}", "check what the server sends") from None
         raise
     page = Page(scanner.count, rest, _next_link(response), digest.digest(), size, lines)
     try:
@@ -281,7 +281,8 @@ def _check_type(response: httpx2.Response, read: HttpRead, where: str, excerpt: 
         return
     raise SourceError(
         f"{where}: the answer is {excerpt(kind, 100)}, not JSON",
-        "check url and path; a page for people often tells of a login; where it is JSON all the same, name its content "
+        "check url and path; a web page often means that a login is needed; where it is JSON all the same, name its "
+        "content "
         "type in `response_types`",
     )
 
@@ -294,7 +295,7 @@ def _check_content(
         problem = value_at(page.rest, path)
         if problem:
             raise SourceError(
-                f"{where}: the answer tells an error in {path!r}: {excerpt(problem, 200)}", "see what it says"
+                f"{where}: the answer reports an error in {path!r}: {excerpt(problem, 200)}", "act on what it says"
             )
     if scanner.is_found:
         return

@@ -108,7 +108,7 @@ def _parsed(text: str) -> date:
         except ValueError:
             continue
     raise SourceError(
-        f"the watermark {text!r} is text that is no ISO 8601 moment, so it cannot be written in another format",
+        f"the watermark {text!r} is text but not an ISO 8601 time, so it cannot be sent in another format",
         "set watermark_param_format: iso, which sends it as it is",
     )
 
@@ -210,7 +210,7 @@ def describe(source: ColumnSource, rows: RowFilter) -> str:
 def http_read(source: ColumnSource) -> HttpRead:
     """What is read, of a source that is an API."""
     if not isinstance(source.read, HttpRead):
-        raise SourceError(f"source {source.name!r} is no HTTP API", "give it `type: http`")
+        raise SourceError(f"source {source.name!r} is not an HTTP API", "give it `type: http`")
     return source.read
 
 

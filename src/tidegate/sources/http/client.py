@@ -72,12 +72,12 @@ def home_of(read: HttpRead) -> Origin:
         parsed = urlsplit(read.url)
         if parsed.username or parsed.password:
             raise ConfigError(
-                (f"url: {public_url(read.url)!r} holds credentials; give them as `auth: {{type: basic, …}}`",)
+                (f"url: {public_url(read.url)!r} contains credentials; give them as `auth: {{type: basic, …}}`",)
             )
         return origin_of(read.url)
     except ValueError as error:
         why = str(error) if isinstance(error, NotOrigin) else "it cannot be read"
-        text = f"url is no address of an HTTP server: {why}; begin it with https:// and the name of the host"
+        text = f"url does not work: {why}; begin it with https:// and the host name"
         raise ConfigError((text,)) from None
 
 
@@ -93,11 +93,11 @@ def resolve_link(url: str, link: str) -> str:
     return target
 
 
-def bad_link(url: str, why: str = "it is no address of an HTTP server") -> SourceError:
+def bad_link(url: str, why: str = "it is not the address of an HTTP server") -> SourceError:
     """A link or a redirect that cannot be followed."""
     return SourceError(
-        f"{public_url(url)} leads to something that is no address of an HTTP server, or none to be followed: {why}",
-        "see what the server does",
+        f"{public_url(url)} leads to an address that Tidegate does not follow: {why}",
+        "check what the server does",
     )
 
 
@@ -358,13 +358,13 @@ class Sender:
             except TryAgain as failure:
                 if method not in _HARMLESS and not self._read.idempotent:
                     raise SourceError(
-                        f"{method} {where} failed: {failure}; it is not repeated",
-                        "if the server may get it twice without harm, declare it: idempotent: true",
+                        f"{method} {where} failed: {failure}; Tidegate does not repeat it",
+                        "if the server may receive it twice without harm, set idempotent: true",
                     ) from failure
                 if number == retries.attempts:
                     raise SourceError(
-                        f"{method} {where} failed {number + 1} times, at last: {failure}",
-                        "see what the server says, or allow more with retries.attempts",
+                        f"{method} {where} failed {number + 1} times; the last failure: {failure}",
+                        "see what the server says, or allow more tries with retries.attempts",
                     ) from failure
                 self._wait(number, failure, f"{method} {where}")
                 self.repeated += 1
@@ -375,7 +375,7 @@ class Sender:
         if failure.after is not None and failure.after > retries.max_wait_secs:
             raise SourceError(
                 f"{what} failed: {failure}; the server asks to wait {failure.after:.0f} s",
-                f"run again later, or allow that with retries.max_wait_secs (now {retries.max_wait_secs:g})",
+                f"run again later, or raise retries.max_wait_secs (now {retries.max_wait_secs:g})",
             ) from failure
         backed_off = min(retries.base_secs * 2**number, retries.max_wait_secs)
         self._sleep(backed_off * (0.5 + self._chance() / 2) if failure.after is None else failure.after)
@@ -427,7 +427,7 @@ class Sender:
             raise SourceError(
                 f"{request.method} {public_url(request.url)} cannot be sent: a credential, a parameter or the body "
                 "holds something that is no text",
-                "see that the values, those of environment variables too, are UTF-8",
+                "make sure that all values, also those of environment variables, are UTF-8",
             ) from None
         if not at_home:
             built.headers.pop("cookie", None)
@@ -446,7 +446,7 @@ class Sender:
         except NotOrigin as error:
             raise bad_link(request.url, str(error)) from None
         if target != sent or address.username or address.password:
-            raise bad_link(request.url, "its host can be read in two ways")
+            raise bad_link(request.url, "its host is ambiguous")
         refused = refusal(self._home, target, self._allowed)
         if refused is not None:
             raise SourceError(f"the server at {self._home} leads elsewhere: {refused[0]}; nothing was sent", refused[1])
@@ -454,7 +454,7 @@ class Sender:
             raise SourceError(
                 f"the server at {self._home} leads elsewhere: a {request.method} would go to {target}; nothing was "
                 "sent",
-                "page in another way (offset, page, cursor), or ask by GET",
+                "use another pagination (offset, page, cursor), or GET",
             )
         return target
 
@@ -464,7 +464,7 @@ class Sender:
             return target
         raise SourceError(
             f"{request.method} {public_url(url)} is redirected to {public_url(target)}",
-            "name the address where the server takes the request",
+            "use the address to which the server redirects",
         )
 
     def _check(self, response: httpx2.Response, request: Request) -> None:
@@ -499,7 +499,7 @@ class Sender:
         if found.lower() not in ("", "identity", *_ENCODINGS):
             raise SourceError(
                 f"{public_url(str(response.url))}: the answer is encoded with {self.excerpt(found, 100)!r}",
-                f"let the server answer plainly, or with one of {', '.join(_ENCODINGS)}",
+                f"let the server answer without encoding, or with one of {', '.join(_ENCODINGS)}",
             )
 
     def _beginning(self, response: httpx2.Response) -> str:
@@ -561,7 +561,8 @@ def check_headers(headers: Mapping[str, str]) -> None:
     for name, value in headers.items():
         if not all(each.isascii() and each.isprintable() for each in (name, value)):
             raise SourceError(
-                f"the header {name!r} would hold something that no header can", "use values of printable ASCII letters"
+                f"the header {name!r} would contain characters that no header may contain",
+                "use printable ASCII characters",
             )
 
 

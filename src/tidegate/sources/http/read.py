@@ -106,7 +106,7 @@ class _PageWalk:
             if self._pages == self._paging.max_pages:
                 raise SourceError(
                     f"{public_url(self._first.url)}: there are more than {self._paging.max_pages} pages",
-                    "nothing of this read is kept; ask for less, for larger pages, or raise pagination.max_pages",
+                    "this read was discarded; ask for less or for larger pages, or raise pagination.max_pages",
                 )
             page = self._sender.fetch(request, partial(page_of, read=self._read, excerpt=self._sender.excerpt))
             try:
@@ -117,12 +117,12 @@ class _PageWalk:
                 raise
             yield page
         if self._total is not None and self._records != self._total:
-            raise self._problem(f"{self._records} records came of the {self._total} that the server tells")
+            raise self._problem(f"{self._records} records came, but the server announced {self._total}")
 
     def _problem(self, what: str) -> SourceError:
         return SourceError(
             f"{public_url(self._first.url)}, page {self._pages}: {what}",
-            "nothing of this read is kept; see what the server does",
+            "this read was discarded; check what the server does",
         )
 
     def _note(self, page: Page) -> None:
@@ -138,9 +138,9 @@ class _PageWalk:
     def _check_total(self, total: Any) -> None:
         if isinstance(total, bool) or not isinstance(total, int):
             found = self._sender.excerpt(total, 80)
-            raise self._problem(f"no number of all records at {self._paging.total!r} but {found!r}")
+            raise self._problem(f"the answer has {found!r} at {self._paging.total!r}, not the total number of records")
         if self._total is not None and total != self._total:
-            raise self._problem(f"the number of all records changed from {self._total} to {total} during the read")
+            raise self._problem(f"the total number of records changed from {self._total} to {total} during the read")
         self._total = total
 
     def _with_page(self, request: Request) -> Request:
@@ -178,7 +178,7 @@ class _PageWalk:
         if value is None or value is False or value == "":
             return None
         if isinstance(value, bool) or not isinstance(value, str | int):
-            raise self._problem(f"the {what} is no text but {self._sender.excerpt(value, 80)!r}")
+            raise self._problem(f"the {what} is not text but {self._sender.excerpt(value, 80)!r}")
         text = str(value)
         if text in self._cursors:
             seen = self._sender.excerpt(public_url(text) if what == "next link" else text, 80)

@@ -142,8 +142,8 @@ class _UnitFetch:
         kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
         if kind == "text/html":
             raise SourceError(
-                f"{public_url(str(response.url))}: the answer is a page for people ({kind}), no file",
-                "check url and path; such a page often tells of a login",
+                f"{public_url(str(response.url))}: the answer is a web page ({kind}), not a file",
+                "check url and path; a web page often means that a login is needed",
             )
         with _ScratchFile(self._task.scratch, path) as output:
             for chunk in response.iter_bytes(_CHUNK_BYTES):
@@ -245,8 +245,7 @@ def _requests(source: UnitSource, work: UnitWork) -> Sequence[SegmentRequest | F
         one, other = (_request(source, variables_of(source, work, each)) for each in around)
         if one == other:
             raise SourceError(
-                f"source {source.name!r}: two {source.work.partition} partitions that follow each other would get the"
-                " same rows",
+                f"source {source.name!r}: two {source.work.partition} partitions in a row would get the same rows",
                 "write the range in a finer format (params), or set larger partitions, or time_column",
             )
     return found
@@ -283,7 +282,7 @@ def _fill_read(source: UnitSource, read: HttpRead, variables: Variables) -> Segm
     if any(names_in(read.url)):
         raise SourceError(
             f"source {source.name!r}: the address of the server has a variable",
-            "variables belong into path, params, headers and body; credentials go to one server only",
+            "use variables only in path, params, headers and body; credentials go to one server only",
         )
     filled = replace(
         read,
@@ -301,7 +300,7 @@ def _fill_read(source: UnitSource, read: HttpRead, variables: Variables) -> Segm
 def _in_path(value: str) -> str:
     """A value as a part of an address: it never becomes a separator or a step upwards."""
     if value in ("", ".", ".."):
-        raise SourceError(f"the value {value!r} cannot stand in an address", "leave such units out by a filter")
+        raise SourceError(f"the value {value!r} cannot be part of an address", "leave such units out with a filter")
     return quote(value, safe="")
 
 
@@ -398,14 +397,17 @@ def address_of(template: Location, variables: Variables) -> FileAddress:
     """The address of one segment. Wildcards are those of the template: in a value they stand for themselves."""
     scheme, authority, path = split_uri(template.uri.replace("?", "%3F").replace("#", "%23"))
     if any(names_in(authority)):
-        raise SourceError(f"{template.uri}: variables belong behind the bucket", "give each bucket a source of its own")
+        raise SourceError(
+            f"{template.uri}: the bucket has a variable; use variables only after it",
+            "give each bucket a source of its own",
+        )
     display = variables.fill(path)
     pattern = variables.fill(re.sub(r"\[", "[[]", path), lambda value: _SPECIAL.sub(r"[\g<0>]", value))
     levels = pattern.split("/")
     if {"", ".", ".."} & set(levels):
         raise SourceError(
             f"{scheme}://{authority}/{display}: a value makes an empty part, '.' or '..' of the address",
-            "leave such units out by a filter",
+            "leave such units out with a filter",
         )
     first = next((place for place, each in enumerate(levels) if _WILD.search(_unclassed(each))), len(levels) - 1)
     fixed = re.split(r"\{\{|[*?]", path)[0].rpartition("/")[0]
@@ -432,9 +434,11 @@ def list_files(
         found = sorted(_found(store, address, scope), key=lambda each: each.path) if _is_reached(address, scope) else []
     refuse_left_out(scope, address.display, "set follow_links: true, or put the files themselves there")
     if not found and not open_store(address.root).exists():
-        raise SourceError(f"{address.root.uri} is not there", "check source_uri, and whether the folder is mounted")
+        raise SourceError(f"{address.root.uri} does not exist", "check source_uri, and whether the folder is mounted")
     if not found:
-        raise SourceMissing(f"{address.display}: there is no such file", "check the address; it may not be there yet")
+        raise SourceMissing(
+            f"{address.display}: there is no such file", "check the address; the file may not have arrived yet"
+        )
     return tuple(
         FetchedFile(
             segment,

@@ -134,7 +134,7 @@ def only_row(input: SecondaryInput, rows: Iterable[Columns]) -> dict[str, Secret
     if len(kept) != 1 or not all(kept[0]):
         wrong = "its row has a field without a value" if len(kept) == 1 else f"{len(kept)} rows pass its filters"
         raise SourceError(
-            f"secondary input {input.location.uri} is for all units, but {wrong}", "let it have exactly one whole row"
+            f"secondary input {input.location.uri} is for all units, but {wrong}", "give it exactly one complete row"
         )
     found = _secrets(fields, kept[0])
     return found | {input.variable: found[input.fields[0]]} if input.variable else found
@@ -164,7 +164,7 @@ def _test(pattern: str) -> Callable[[str | None], bool]:
     try:
         whole = filter_expression(pattern)
     except re.error as error:
-        raise SourceError(f"filter {pattern!r} is no regular expression: {error}", "correct `filters`") from error
+        raise SourceError(f"filter {pattern!r} is not a regular expression: {error}", "correct `filters`") from error
     return lru_cache(_CACHED)(lambda text: text is not None and whole.fullmatch(text) is not None)
 
 

@@ -131,7 +131,8 @@ class Variables:
         known = ", ".join(sorted({*self.values, *self.secrets})) or "none"
         raise SourceError(
             f"the variable {{{{{name}}}}} has no value; known are: {known}",
-            "correct its name, name the unit watermark or a field of the secondary input like it, or add it to params",
+            "correct its name, give the unit watermark or a field of the secondary input this name, or add it to "
+            "params",
         )
 
     def fill(self, text: str, write: Callable[[str], str] = str) -> str:
@@ -268,7 +269,7 @@ def failure_of(error: Exception, mask: Callable[[str], str] = str, *, not_found:
     """The failure of a work unit by an error, without secrets."""
     if isinstance(error, TidegateError):
         return UnitFailure(mask(error.problem), mask(error.remedy), not_found)
-    return UnitFailure(mask(f"{type(error).__name__}: {error}"), "nothing of this work unit is kept; it runs again")
+    return UnitFailure(mask(f"{type(error).__name__}: {error}"), "this work unit was discarded; it runs again")
 
 
 _DOUBLED = "{0}(?:[^{0}]|{0}{0})*(?:{0}|\\Z)"
@@ -290,7 +291,7 @@ def fill_query(query: str, values: Mapping[str, Value], dialect: SqlDialect) -> 
             parts.append(_literal(inside.group(1), values, dialect))
         elif inside is not None:
             raise SourceError(
-                f"the query has {inside.group()} inside {text.strip()[:60]!r}, where it would be no value",
+                f"the query has {inside.group()} inside {text.strip()[:60]!r}, where it would not be a value",
                 "leave out the quotes: a variable becomes a literal with quotes of its own; build texts in SQL ('…' || "
                 f"{inside.group()})",
             )

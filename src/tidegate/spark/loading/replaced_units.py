@@ -71,8 +71,8 @@ class ReplaceUnits(Plain):
         for name in self._columns:
             if name not in rows.columns:
                 raise SchemaMismatch(
-                    f"{self.owner}: the transform does not give {name!r}, which tells what is replaced when a work "
-                    "unit is read again",
+                    f"{self.owner}: the transform does not return {name!r}, which marks the rows to replace when a "
+                    "work unit is read again",
                     "select it",
                 )
 
@@ -92,8 +92,8 @@ class ReplaceUnits(Plain):
         for name in self._columns:
             if name not in columns.names:
                 raise SchemaMismatch(
-                    f"{self.owner}: the table has no column {name!r}, so nothing tells which of its rows belong to a "
-                    "work unit that is read again",
+                    f"{self.owner}: the table has no column {name!r}, so Tidegate cannot tell which of its rows "
+                    "belong to a work unit",
                     "load into a table that this pipeline made, or set source.replace: merge_keys",
                 )
         units: dict[tuple[int, int], dict[str, None]] = {}
@@ -139,7 +139,7 @@ class ReplaceUnits(Plain):
         if kinds.is_date(kind):
             return _between(column, first_day(low, self.source.timezone), first_day(high, self.source.timezone))
         raise SchemaMismatch(
-            f"{self.owner}: {self._ranged!r} is to tell which rows are replaced, and the table has it as {kind}",
+            f"{self.owner}: {self._ranged!r} must mark the rows to replace, but the table has it as {kind}",
             "declare it in the schema as timestamp or date, or choose another source.replace",
         )
 

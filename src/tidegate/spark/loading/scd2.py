@@ -45,7 +45,7 @@ class Versions:
         kinds = {VALID_FROM: moment, VALID_TO: moment, IS_CURRENT: pyarrow.bool_()}
         for name in kinds:
             if name in rows.names:
-                raise SchemaMismatch(f"{self.keys.owner}: the rows have a column {name!r} of their own", "rename it")
+                raise SchemaMismatch(f"{self.keys.owner}: the rows already have a column {name!r}", "rename it")
             rows = rows.append(pyarrow.field(name, kinds[name]))
         return rows
 
@@ -89,7 +89,7 @@ class Versions:
         undated = dated.where(f.col(VALID_FROM).isNull()).select(*self.keys.columns()).head()
         if undated is not None:
             raise RowsRefused(
-                f"{self.keys.owner}: the row with the key {self.keys.told(undated)} has no time from which it holds",
+                f"{self.keys.owner}: the row with the key {self.keys.told(undated)} has no time at which it begins",
                 "nothing was committed; leave such rows out, or name another column: sink.scd2_effective_column",
             )
         each = replace(self.keys, names=(*self.keys.names, VALID_FROM))
@@ -112,7 +112,7 @@ class Versions:
         table = target.read(rows.sparkSession)
         if VALID_FROM not in table.columns:
             raise SchemaMismatch(
-                f"{self.keys.owner}: the table has no column {VALID_FROM!r}, so its rows are no versions",
+                f"{self.keys.owner}: the table has no column {VALID_FROM!r}, so its rows are not versions",
                 "write into another table, or add and fill the columns __valid_from, __valid_to and __is_current",
             )
         names = [name for name in (*rows.columns, VALID_FROM, VALID_TO, IS_CURRENT) if name in table.columns]
@@ -151,7 +151,7 @@ class Versions:
             kind = rows.schema[name].dataType
             if not isinstance(kind, DateType | TimestampType | TimestampNTZType):
                 raise SchemaMismatch(
-                    f"{self.keys.owner}: versions begin at {name!r}, and that is a {kind.simpleString()}",
+                    f"{self.keys.owner}: versions begin at {name!r}, but that is a {kind.simpleString()}",
                     "name a column of dates or timestamps: sink.scd2_effective_column",
                 )
         if not names:

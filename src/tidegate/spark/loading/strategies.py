@@ -372,7 +372,7 @@ def strategy_of(
         case LoadType.OVERWRITE | LoadType.FULL_LOAD:
             if chunk:
                 raise TableError(
-                    f"{owner}: a chunk of a replay cannot be loaded by {load.type.value}: that replaces the table",
+                    f"{owner}: {load.type.value} replaces the whole table, so it cannot load a chunk of a replay",
                     "run the pipeline: each run reads everything",
                 )
             return Overwrite(guard)

@@ -46,8 +46,8 @@ class Target:
         """Raise ``RowsRefused`` if more or fewer rows were read than were gathered."""
         if self.gathered not in (None, rows):
             raise RowsRefused(
-                f"{self.gathered} rows were gathered for {self.path}, and Spark finds {rows} of them",
-                "nothing was committed, and the next run reads them again; look who changes files below _tidegate",
+                f"{self.gathered} rows were gathered for {self.path}, but Spark finds {rows}",
+                "nothing was committed, and the next run reads them again; find out who changes files below _tidegate",
             )
 
     def save(self, rows: DataFrame, mode: str = "append", replaced: str | None = None) -> None:
@@ -133,9 +133,9 @@ class Keys:
         found = unclear.drop(_PLACE).head()
         if found is not None:
             raise RowsRefused(
-                f"{self.owner}: several rows of the batch have the key {self.told(found)}, and nothing says which of "
-                "them is the latest",
-                f"nothing was committed; set sink.tie_break to a column that is greatest in the row that counts"
+                f"{self.owner}: several rows of the batch have the key {self.told(found)}, and nothing shows which is "
+                "the latest",
+                f"nothing was committed; set sink.tie_break to a column that is greatest in the row to keep"
                 f"{self._given()}",
             )
         return rows.withColumn(_PLACE, f.row_number().over(by)).where(f.col(_PLACE) == 1).drop(_PLACE)
@@ -229,7 +229,7 @@ class TableWindow:
             if name not in columns.names:
                 raise SchemaMismatch(
                     f"{self.owner}: the window is one of column {name!r}, which the table does not have",
-                    "say with sink.window_columns how it is called there, or do not replace by watermark",
+                    "give its name there in sink.window_columns, or set replace_by_watermark: false",
                 )
         moments = {each.name for each in columns if kinds.is_timestamp(each.type) and each.type.tz is not None}
         ranges = tuple(self._zoned(each) if each.column in moments else each for each in rows.ranges)
@@ -250,7 +250,7 @@ class TableWindow:
         for each, name in zip(self.rows.columns, self.columns, strict=True):
             if name not in columns:
                 raise SchemaMismatch(
-                    f"{self.owner}: the transform does not give {name!r}, the column of the window to replace",
+                    f"{self.owner}: the transform does not return {name!r}, the column of the window to replace",
                     f"select it, or name what it became: sink.window_columns: {{{each}: …}}",
                 )
 
@@ -288,7 +288,7 @@ class Guard:
         """Raise ``RowsRefused`` if rows to write lie outside the window: the next run would write them again."""
         if outside:
             raise RowsRefused(
-                f"{self.owner}: {outside} rows lie outside the window that they are to replace ({condition})",
+                f"{self.owner}: {outside} rows lie outside the window that they must replace ({condition})",
                 "nothing was committed; a transform must not change the watermark column of a window",
             )
 

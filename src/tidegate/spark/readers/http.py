@@ -37,7 +37,7 @@ _BLOCKS = "error string, part int, page int, first int, lines binary"
 class HttpReader(FrameReader):
     """One API source."""
 
-    _remedy = "nothing of this read is kept"
+    _remedy = "this read was discarded"
 
     def __init__(self, session: SparkSession, source: ColumnSource, schema: SchemaSpec, now: datetime) -> None:
         super().__init__(session, source, schema)

@@ -110,9 +110,9 @@ class JdbcConnection:
             return {_START: zone}
         if self.dialect is not SqlDialect.POSTGRESQL:
             raise SourceError(
-                f"{self._source}: properties.{_START} is taken: by it the session gets the zone UTC, in which times "
-                "are read and compared",
-                "set what you need in another property of the driver, such as sessionVariables",
+                f"{self._source}: properties.{_START} is reserved: Tidegate sets the time zone of the session to UTC "
+                "with it",
+                "use another property of the driver, such as sessionVariables",
             )
         return {_START: f"{own.rstrip().rstrip(';')}\n;{zone}"}
 
@@ -356,8 +356,8 @@ class JdbcColumns:
         if not way.sorts:
             called = way.field.metadata.get("jdbcClientType")
             raise SourceError(
-                f"{source}: the column {column!r} is of type {called}, whose text does not sort as its values do",
-                "follow another column, or read by a query that casts it to a number, a time or a day",
+                f"{source}: the column {column!r} is of type {called}, whose text sorts differently from its values",
+                "use another watermark column, or a query that casts it to a number, a time or a date",
             )
 
     def fetched(self) -> dict[str, str]:
@@ -390,7 +390,7 @@ class JdbcColumns:
             return _value_of(value, self._ways[column].compared)
         except (ValueError, ArithmeticError):
             raise SourceError(
-                f"the greatest value of {column!r} is {value!r}, above which nothing can be",
+                f"the greatest value of {column!r} is {value!r}, and nothing can be greater",
                 "leave such rows out with filter_expression",
             ) from None
 

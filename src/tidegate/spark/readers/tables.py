@@ -135,7 +135,7 @@ def _field(described: Mapping[str, Any], path: str, source: str) -> StructField:
 
     if described.get("initial-default") is not None:
         raise SourceError(
-            f"{source}: column {path!r} has a default for rows that were written before it, which is not read",
+            f"{source}: column {path!r} has a default for older rows, which Tidegate does not read",
             "rewrite the data files of the table, or read it by a function of yours ('type: python')",
         )
     kind = _type(described["type"], path, source)
@@ -177,8 +177,8 @@ def _simple(described: str, path: str, source: str) -> DataType:
     if kind := kinds.get(described.partition("[")[0]):
         return kind
     raise SourceError(
-        f"{source}: column {path!r} is of type {described}, which Spark does not read",
-        "read the table by a function of yours ('type: python')",
+        f"{source}: column {path!r} is of type {described}, which Spark cannot read",
+        "read the table with your own function ('type: python')",
     )
 
 
@@ -208,7 +208,7 @@ class IcebergReader(TableReader):
             from tidegate.sources.iceberg import IcebergTable
         except ImportError as error:
             raise EnvironmentProblem(
-                f"{self._source.name}: Iceberg tables are read by pyiceberg, which is missing ({error.name})",
+                f"{self._source.name}: reading Iceberg tables needs pyiceberg, which is missing ({error.name})",
                 "pip install 'tidegate[iceberg]'",
             ) from error
         return IcebergTable(self._read.location, self._source.name)

@@ -277,7 +277,7 @@ def test_a_safety_lag_claims_no_more_than_it_does() -> None:
     assert note.startswith("rows whose u is later than")
     assert planned(given, load=Load(LoadType.OVERWRITE)).notes == (
         "overwrite reads everything each time; the watermark is kept for show",
-        "safety_lag means nothing where everything is read",
+        "safety_lag has no effect where every run reads everything",
     )
 
 

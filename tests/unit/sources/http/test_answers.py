@@ -64,9 +64,9 @@ def test_an_answer_that_ends_anywhere_is_cut_off(records: list[Any], data: st.Da
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b'{"data": [1, 2]}', "record 1 is no object: '1'"),
-        (b'{"data": [{}, null]}', "record 2 is no object: 'null'"),
-        (b'{"data": [{}, ]}', "record 2 is no object"),
+        (b'{"data": [1, 2]}', "record 1 is not an object: '1'"),
+        (b'{"data": [{}, null]}', "record 2 is not an object: 'null'"),
+        (b'{"data": [{}, ]}', "record 2 is not an object"),
         (b'{"data": [{"a": "x\ny"}]}', "control character"),
         (b'{"data": [{}], "data": [{}]}', "'data' twice"),
         (b'{"data": [{}}, {}]', "do not match"),

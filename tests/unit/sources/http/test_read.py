@@ -170,20 +170,20 @@ def test_another_number_of_records_than_the_total_fails_the_read(api: Api, total
     served = by_offset(ROWS)
     api.routes["/items"] = lambda asked: Answer(served(asked).content | {"total": total})
     told = Pagination(PaginationKind.OFFSET, "offset", "limit", 5, total="total")
-    with pytest.raises(SourceError, match=f"25 records came of the {total}"):
+    with pytest.raises(SourceError, match=f"25 records came, but the server announced {total}"):
         fetched(read_of(api, pagination=told))
 
 
 def test_a_total_that_is_not_there_fails_the_read(api: Api) -> None:
     api.routes["/items"] = whole(ROWS)
     told = Pagination(PaginationKind.OFFSET, "offset", "limit", 5, total="meta.total")
-    with pytest.raises(SourceError, match=r"no number of all records at 'meta.total' but 'None'"):
+    with pytest.raises(SourceError, match=r"the answer has 'None' at 'meta.total', not the total number of records"):
         fetched(read_of(api, pagination=told))
 
 
 def test_a_cursor_that_is_no_text_fails_the_read(api: Api) -> None:
     api.routes["/items"] = lambda asked: Answer({"data": ROWS, "paging": {"next": {"a": 1}}})
-    with pytest.raises(SourceError, match="the cursor is no text"):
+    with pytest.raises(SourceError, match="the cursor is not text"):
         fetched(read_of(api, pagination=CURSOR))
 
 
@@ -217,8 +217,8 @@ def test_json_has_several_names(api: Api, kind: str | None) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ({"error": "quota exceeded"}, "tells an error in 'error': quota exceeded"),
-        ({"data": ROWS, "errors": [{"message": "partial"}]}, "tells an error in 'errors': .*partial"),
+        ({"error": "quota exceeded"}, "reports an error in 'error': quota exceeded"),
+        ({"data": ROWS, "errors": [{"message": "partial"}]}, "reports an error in 'errors': .*partial"),
         (
             {"status": "fail", "message": "quota"},
             "no list of records at 'data' but nothing; its keys are status, message",
@@ -226,7 +226,7 @@ def test_json_has_several_names(api: Api, kind: str | None) -> None:
         ({"data": None}, "no list of records at 'data' but nothing"),
         ({"data": {"id": 1}}, "no list of records at 'data' but an object"),
         ({"data": "none"}, "no list of records at 'data' but the value none"),
-        ({"data": [1, 2]}, "record 1 is no object"),
+        ({"data": [1, 2]}, "record 1 is not an object"),
         ("quota exceeded", "no list of records at 'data' but nothing"),
         (b"oops", "not JSON"),
     ],
@@ -241,7 +241,7 @@ def test_an_error_with_a_good_status_fails_the_read(api: Api, content: object, p
 def test_the_place_of_errors_can_be_named(api: Api) -> None:
     content = {"error": "not this one", "status": {"problem": "broken"}, "data": ROWS}
     api.routes["/items"] = lambda asked: Answer(content)
-    with pytest.raises(SourceError, match=r"tells an error in 'status.problem': broken"):
+    with pytest.raises(SourceError, match=r"reports an error in 'status.problem': broken"):
         fetched(read_of(api, error="status.problem"))
     assert fetched(read_of(api, error="status.fault")) == ROWS
 

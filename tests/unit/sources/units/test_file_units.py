@@ -162,7 +162,7 @@ def test_pages_for_people_and_empty_answers(api: Api, tmp_path: Path) -> None:
     api.routes["/files/2026-02-02.x"] = lambda asked: Answer(b"", 204)
     given = wave(tmp_path, from_server(api, "csv"), [work("", 1, 2), work("", 2, 3)], SCHEMA)
     results = carried_out(given)
-    assert "a page for people" in failure(results[0]).problem
+    assert "a web page" in failure(results[0]).problem
     assert results[1] == UnitWritten(requests=1)
 
 
@@ -279,7 +279,7 @@ def test_a_folder_that_is_not_mounted_says_nothing_about_a_unit(tmp_path: Path) 
     of = from_folder(f"{tmp_path.as_uri()}/mount/in/{{{{surveyId}}}}/*.ndjson")
     given = wave(tmp_path, of, [work("a", 1, 2)], SCHEMA)
     (result,) = carried_out(given)
-    assert f"{tmp_path.as_uri()}/mount/in is not there" in failure(result).problem
+    assert f"{tmp_path.as_uri()}/mount/in does not exist" in failure(result).problem
     assert not failure(result).not_found
     (tmp_path / "mount" / "in").mkdir(parents=True)
     (result,) = carried_out(given)
@@ -350,7 +350,7 @@ def test_partitions_that_would_get_the_same_file_are_refused(
     (result,) = carried_out(wave(tmp_path, of, [work("", 1, 2)], SCHEMA))
     assert isinstance(result, UnitWritten) == is_fine
     if not is_fine:
-        assert f"two {kind} partitions that follow each other would get the same rows" in failure(result).problem
+        assert f"two {kind} partitions in a row would get the same rows" in failure(result).problem
         snapshot = FileRead(FileFormat.NDJSON, location=Location(f"{(tmp_path / 'in').as_uri()}/2026-02"))
         fine: list[dict[str, Any]] = [
             {"time_column": "id"},

@@ -79,8 +79,8 @@ def test_parameters_may_go_into_the_body(api: Api, tmp_path: Path) -> None:
     ("given", "unit", "problem"),
     [
         ({"path": "/{{surveyID}}"}, "a", "{{surveyID}} has no value; known are: key, since, surveyId, until"),
-        ({"path": "/x/{{surveyId}}"}, "..", "'..' cannot stand in an address"),
-        ({"headers": Options({"X": "{{surveyId}}"})}, "a\r\nY: 1", "the header 'X' would hold"),
+        ({"path": "/x/{{surveyId}}"}, "..", "'..' cannot be part of an address"),
+        ({"headers": Options({"X": "{{surveyId}}"})}, "a\r\nY: 1", "the header 'X' would contain"),
     ],
 )
 def test_nothing_is_sent_where_something_cannot_be(
@@ -106,7 +106,7 @@ def test_a_unit_that_fails_keeps_no_other_from_being_done(api: Api, tmp_path: Pa
     works = [work(name) for name in "abcd"]
     results = carried_out(wave(tmp_path, source(surveys(api)), works))
     assert [len(rows(tmp_path, results[number], works[number])) for number in (0, 3)] == [20, 20]
-    assert "failed 3 times, at last: status 500" in failure(results[1]).problem
+    assert "failed 3 times; the last failure: status 500" in failure(results[1]).problem
     assert not failure(results[1]).not_found
     assert "answered 404" in failure(results[2]).problem
     assert failure(results[2]).not_found
@@ -202,7 +202,7 @@ def test_tasks_beside_each_other_share_the_rate_limit(api: Api, tmp_path: Path, 
 
     with closing(Senders(slots, sleep=sleep)) as senders:
         result = fetch(fetch_task(given), given.works[0], 0, senders)
-    assert result == UnitFailure(f"RuntimeError: waits {wait} s", "nothing of this work unit is kept; it runs again")
+    assert result == UnitFailure(f"RuntimeError: waits {wait} s", "this work unit was discarded; it runs again")
     assert not api.asked
 
 

@@ -273,7 +273,7 @@ def test_bytes_are_no_units(tmp_path: Path) -> None:
 
 def test_a_filter_that_is_no_regular_expression_is_an_error(tmp_path: Path) -> None:
     write(InputFormat.JSON, tmp_path / "in", ROWS)
-    with pytest.raises(SourceError, match=r"filter '\(' is no regular expression"):
+    with pytest.raises(SourceError, match=r"filter '\(' is not a regular expression"):
         units_of(tmp_path / "in", filters={"status": "("})
 
 
