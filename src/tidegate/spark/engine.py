@@ -316,8 +316,10 @@ class SparkEngine:
             self._listener.close()
             self._listener = None
         if self._session is not None and self._started:
+            from tidegate.spark.session import stop_session
+
             with contextlib.suppress(Exception):  # a signal to the whole group has ended the JVM before us
-                self._session.stop()
+                stop_session(self._session)
         self._session = None
 
     @contextlib.contextmanager

@@ -114,7 +114,21 @@ def end_jvm(seconds: float = 10.0) -> None:
         if process is not None:
             silence_py4j()
             process.stdin.close()
+            if SparkContext._active_spark_context is None:
+                process.kill()  # Spark has stopped; what is left of Java only removes files that we remove ourselves
             process.wait(seconds)
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop a session of this process, without PySpark's wait for its server of accumulators.
+
+    That server looks once a second whether it is to end; it may do so by itself, and say nothing if Java ends before.
+    """
+    server: Any = getattr(getattr(session, "_sc", None), "_accumulatorServer", None)
+    if server is not None:
+        server.shutdown = threading.Thread(target=server.shutdown, daemon=True).start
+        server.handle_error = lambda *_: None
+    session.stop()
 
 
 _LOGGERS = ("", "py4j.clientserver", "py4j.java_gateway")
