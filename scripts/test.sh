@@ -4,11 +4,14 @@
 set -uo pipefail
 set -m # what runs in the background heeds an interrupt, as some tests need
 cd "$(dirname "$0")/.."
+unset PYTHONDONTWRITEBYTECODE # else every process that a test starts would compile all modules again
+work=$(mktemp -d)
 
 own_java=(tests/spark/test_{ended_workers,sessions,spark_faults,worker_pythons}.py)
 pytest=".venv/bin/python -m pytest"
 if [ "${1:-}" = unit ]; then
-  jobs=("$pytest tests/unit tests/laws -m 'not slow and not s3' --share "{1/2,2/2})
+  export TIDEGATE_QUICK=1
+  jobs=("$pytest tests/laws tests/unit -m 'not slow and not s3' --beside $work/files "{,})
 else
   jobs=(
     "$pytest tests/spark tests/compat tests/docs/test_snippets.py ${own_java[*]/#/--ignore=}"
@@ -21,7 +24,6 @@ else
   )
 fi
 
-work=$(mktemp -d)
 trap 'trap - EXIT; kill -- "${workers[@]/#/-}" 2>/dev/null; rm -rf "$work"' EXIT
 
 take_jobs() { # does one job after another that nobody else has taken

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import cache
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,22 +57,30 @@ def each_reader(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--share", help="run part of the files: 1/2 every second eight of them, 2/2 the others")
+    parser.addoption("--beside", type=Path, help="run the files that no other process with this folder has taken")
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out the files that belong to another share."""
-    share = config.getoption("--share")
-    if not share or collection_path not in _files():
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """File after file that nobody else has taken; so several processes end together, whatever takes how long."""
+    taken: Path | None = session.config.getoption("--beside")
+    if taken is None or session.testsfailed or session.config.option.collectonly:
         return None
-    number, shares = map(int, share.split("/"))
-    return True if _files()[collection_path] // 8 % shares != number - 1 else None
+    for path, group in groupby(session.items, key=lambda item: item.path):
+        if not _take(taken / str(path.relative_to(TESTS)).replace(os.sep, "-")):
+            continue
+        for item, following in pairwise([*group, None]):
+            session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if session.shouldfail or session.shouldstop:
+                raise session.Interrupted(session.shouldfail or session.shouldstop)
+    return True
 
 
-@cache
-def _files() -> dict[Path, int]:
-    """All files with tests, by path, with their number in the order of names."""
-    return {path: number for number, path in enumerate(sorted(TESTS.rglob("test_*.py")))}
+def _take(mark: Path) -> bool:
+    try:
+        mark.mkdir(parents=True)
+    except FileExistsError:
+        return False
+    return True
 
 
 @pytest.fixture(scope="session", autouse=True)

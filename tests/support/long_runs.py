@@ -1,4 +1,7 @@
-"""How much of a matrix is run: with ``TIDEGATE_LONG=1`` (``make test-long``) all of it, else what tells the most."""
+"""How much of a matrix is run: with ``TIDEGATE_LONG=1`` (``make test-long``) all of it, else what tells the most.
+
+With ``TIDEGATE_QUICK=1`` (``make unit``) laws are tried with a third of the examples.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 LONG = bool(os.environ.get("TIDEGATE_LONG"))
+QUICK = bool(os.environ.get("TIDEGATE_QUICK"))
 
 
 def chosen(every: Sequence[T], *some: T) -> list[T]:
@@ -19,4 +23,5 @@ def chosen(every: Sequence[T], *some: T) -> list[T]:
 
 def examples(long: int, short: int | None = None) -> int:
     """How many examples Hypothesis makes: ``long`` in a long run, else ``short``, or a quarter of ``long``."""
-    return long if LONG else short or max(15, long // 4)
+    usual = long if LONG else short or max(15, long // 4)
+    return min(usual, max(10, usual // 3)) if QUICK else usual

@@ -114,6 +114,7 @@ def test_a_text_chooses_the_files_and_a_place_may_have_several_rules() -> None:
     failpoint("sink.file.before", "date=1/bad.ndjson")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "code"), [("kill", -signal.SIGKILL), ("crash", -signal.SIGSEGV), ("raise", 1), ("lose", 1), ("sleep:0", 0)]
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.syntax import SRC, trees
+from support.syntax import SRC, statements, trees
 
 LAYERS = (
     {"errors", "failpoints"},
@@ -87,7 +87,7 @@ COULD_MOVE_UP: dict[str, set[str]] = {
 def imported(path: Path, tree: ast.Module) -> list[str]:
     """The modules that one imports, those of ``from tidegate import x`` as ``tidegate.x``."""
     names: list[str] = []
-    for node in ast.walk(tree):
+    for node, _ in statements(tree):
         if isinstance(node, ast.Import):
             names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -160,7 +160,7 @@ class Graph:
         self.loaded: dict[str, set[str]] = {name: set() for name in self.paths}
         self.inside: dict[str, list[tuple[str, int]]] = {name: [] for name in self.paths}
         for path, tree in trees().items():
-            self._walk(_module(path), tree, within=False)
+            self._read(_module(path), tree)
 
     @cache  # noqa: B019  # one graph per test
     def libraries(self, module: str) -> set[str]:
@@ -181,18 +181,13 @@ class Graph:
                     found.add(root)
         return found
 
-    def _walk(self, module: str, tree: ast.AST, *, within: bool) -> None:
-        for node in ast.iter_child_nodes(tree):
-            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-                continue
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                for name in self._names(node):
-                    if not within:
-                        self.loaded[module].add(name)
-                    elif name in self.paths:
-                        self.inside[module].append((name, node.lineno))
-            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            self._walk(module, node, within=within or is_function)
+    def _read(self, module: str, tree: ast.Module) -> None:
+        for node, within in statements(tree, types=False):
+            for name in self._names(node) if isinstance(node, ast.Import | ast.ImportFrom) else ():
+                if not within:
+                    self.loaded[module].add(name)
+                elif name in self.paths:
+                    self.inside[module].append((name, node.lineno))
 
     def _names(self, node: ast.Import | ast.ImportFrom) -> list[str]:
         if isinstance(node, ast.Import):

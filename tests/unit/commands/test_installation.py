@@ -93,6 +93,7 @@ def test_a_machine_that_has_everything_is_asked_nothing(apt: Path) -> None:
     assert questions == []
 
 
+@pytest.mark.slow
 def test_a_java_that_makes_no_archive_of_classes_is_no_failure(apt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installation, "make_archive", class_archive.make_archive)
     classes = tidegate.set_up()[-1]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import yaml
 
 from tidegate.config import load, show
@@ -170,6 +171,7 @@ def test_every_key_has_a_value_to_try() -> None:
     assert keys == OTHER_VALUES.keys() | ONE_VALUE_ONLY | NESTED
 
 
+@pytest.mark.slow
 def test_every_key_reaches_the_specs_and_survives_show(loaded: Load) -> None:
     plain = loaded(yaml.safe_dump(base()))
     for path in OTHER_VALUES:

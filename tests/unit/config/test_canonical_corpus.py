@@ -20,13 +20,10 @@ from tidegate.config.work_units import MS_KEYS
 
 CORPUS = read()
 ORIGINS = sorted({case["origin"] for case in CORPUS["cases"]})
-LARGE = {"canonical", "column_canonical", "unit_canonical"}
-"""A whole project for each key: half of the time of all of them."""
 
 
-@pytest.mark.parametrize(
-    "origin", [pytest.param(each, marks=pytest.mark.slow) if each in LARGE else each for each in ORIGINS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("origin", ORIGINS)
 def test_outcomes_are_as_recorded(origin: str, tmp_path: Path) -> None:
     for case in CORPUS["cases"]:
         if case["origin"] == origin:
@@ -55,6 +52,7 @@ def parsed(text: str) -> object:
     return yaml.load(text, Loader=yaml.CSafeLoader)
 
 
+@pytest.mark.slow
 def test_the_canonical_form_of_the_corpus_is_yaml_that_means_itself(tmp_path: Path) -> None:
     accepted = [case for case in CORPUS["cases"] if "show" in case["outcome"]]
     for case in accepted[::20]:

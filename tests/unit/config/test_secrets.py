@@ -157,6 +157,7 @@ def test_no_secret_shows_in_errors(good: str, bad: str, tmp_path: Path) -> None:
     assert CANARY not in error(GOOD.replace(good, bad, 1), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_secret_put_by_mistake_into_any_other_key_does_not_show_in_errors(tmp_path: Path) -> None:
     tried = 0
     for key in every_key():

@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 HEAVY = ("pyarrow", "pyspark", "deltalake", "obstore", "sqlalchemy", "pandas", "numpy", "duckdb")
 
 

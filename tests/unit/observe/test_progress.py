@@ -241,6 +241,7 @@ def test_lines_are_written_above_the_bars_and_the_bars_come_back() -> None:
     assert "0/8 files" in stream.getvalue().partition("<table>")[2]
 
 
+@pytest.mark.slow
 def test_the_terminal_library_is_not_loaded_without_a_terminal() -> None:
     code = "import tidegate.observe.progress, tidegate.observe.logs, sys; sys.exit('rich' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

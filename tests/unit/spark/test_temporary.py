@@ -12,6 +12,8 @@ import pytest
 
 from tidegate.spark import session
 
+pytestmark = pytest.mark.slow
+
 CLAIM = """
 import sys
 from tidegate.spark.session import claim

@@ -191,6 +191,7 @@ for action in (lambda: list(store.list()), lambda: store.get("closed/a"), lambda
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="switches to a user without permissions")
 def test_a_directory_without_permission_is_denied_by_name() -> None:
     with tempfile.TemporaryDirectory() as place:

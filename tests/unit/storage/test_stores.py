@@ -160,6 +160,7 @@ def test_other_clouds_open_without_a_request() -> None:
     open_store(Location("gs://lake/x", Options({"GOOGLE_BEARER_TOKEN": "token"})))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("uri", ["file:///tmp/x", "s3://lake/x"])
 def test_storage_loads_neither_arrow_nor_spark(uri: str) -> None:
     code = (
