@@ -121,14 +121,14 @@ impl Column {
     /// The buffers of `length` values; the column is empty afterwards.
     pub fn finish(&mut self, length: usize) -> Finished {
         self.pad(length);
-        let valid = std::mem::take(&mut self.valid);
+        let valid = taken(&mut self.valid);
         // a required field is null only where its struct is, and Arrow wants no null of its own there
         let nulls = if self.is_nullable { valid.iter().filter(|&&valid| valid == 0).count() } else { 0 };
         let validity = (nulls > 0).then(|| pack(&valid));
         let mut children = Vec::new();
         let mut buffers = vec![validity];
         match &mut self.data {
-            Data::Boolean(values) => buffers.push(Some(pack(&std::mem::take(values)))),
+            Data::Boolean(values) => buffers.push(Some(pack(&taken(values)))),
             Data::Int32(values) | Data::Date(values) => buffers.push(take_bytes(values)),
             Data::Int64(values) | Data::Moment(values) => buffers.push(take_bytes(values)),
             Data::Float32(values) => buffers.push(take_bytes(values)),
@@ -165,7 +165,13 @@ fn resize_offsets(offsets: &mut Vec<i32>, length: usize) {
 }
 
 fn finish_bytes(data: &mut Bytes) -> [Option<Vec<u8>>; 2] {
-    [take_offsets(&mut data.offsets), Some(std::mem::take(&mut data.data))]
+    [take_offsets(&mut data.offsets), Some(taken(&mut data.data))]
+}
+
+/// What a column held, and as much room in its place: the next block is mostly alike.
+fn taken(bytes: &mut Vec<u8>) -> Vec<u8> {
+    let room = Vec::with_capacity(bytes.len());
+    std::mem::replace(bytes, room)
 }
 
 fn take_offsets(offsets: &mut Vec<i32>) -> Option<Vec<u8>> {

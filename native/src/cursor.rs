@@ -348,28 +348,22 @@ pub fn quote(plain: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-fn escape(plain: &[u8], out: &mut Vec<u8>) {
-    let mut copied = 0;
-    for (place, &byte) in plain.iter().enumerate() {
-        let escape: &[u8] = match byte {
-            b'"' => b"\\\"",
-            b'\\' => b"\\\\",
-            b'\n' => b"\\n",
-            b'\r' => b"\\r",
-            b'\t' => b"\\t",
-            0x08 => b"\\b",
-            0x0c => b"\\f",
-            ..0x20 => b"",
-            _ => continue,
-        };
-        out.extend_from_slice(&plain[copied..place]);
-        out.extend_from_slice(escape);
-        if escape.is_empty() {
-            out.extend_from_slice(format!("\\u{byte:04x}").as_bytes());
+fn escape(mut plain: &[u8], out: &mut Vec<u8>) {
+    loop {
+        let (before, rest) = plain.split_at(plain_length(plain));
+        out.extend_from_slice(before);
+        let Some((&byte, rest)) = rest.split_first() else { return };
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            _ => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
         }
-        copied = place + 1;
+        plain = rest;
     }
-    out.extend_from_slice(&plain[copied..]);
 }
 
 /// The character of a `\u` escape, or of two that are a surrogate pair, and how long that is; none for half a pair.

@@ -209,9 +209,13 @@ fn leave_out(cursor: &mut Cursor, key: Text, context: &mut Context, depth: usize
     if !context.options.rescues {
         return cursor.skip(depth);
     }
-    let mut name = Vec::new();
-    cursor.unescape(key, &mut name);
-    let before = context.descend(&name);
+    let before = if key.is_escaped {
+        let mut name = Vec::new();
+        cursor.unescape(key, &mut name);
+        context.descend(&name)
+    } else {
+        context.descend(cursor.raw(key))
+    };
     context.leave(cursor, depth)?;
     context.path.truncate(before);
     Ok(())
