@@ -172,7 +172,7 @@ def test_a_window_on_a_column_that_the_transform_renames(spark: SparkSession, tm
     assert [row[0] for row in table.rows("id")] == [1, 2]
     assert table.left() == []
     other = LoadedTable(spark, tmp_path, replacing(), transform="select id, u as changed, 'v' as v from source")
-    with pytest.raises(SchemaMismatch, match=r"does not give 'u'.*window_columns: \{u: …\}"):
+    with pytest.raises(SchemaMismatch, match=r"does not return 'u'.*window_columns: \{u: …\}"):
         other.load([(2, datetime(2026, 1, 2))], columns, window=part)
 
 

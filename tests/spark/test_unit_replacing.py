@@ -90,7 +90,7 @@ def test_nothing_came_and_the_rows_go_all_the_same(spark: SparkSession, tmp_path
 
 def test_a_transform_must_keep_what_tells_units_apart(spark: SparkSession, tmp_path: Path) -> None:
     table = UnitTable(spark, tmp_path, VALUE, transform="select _tidegate_unit, v from source")
-    with pytest.raises(SchemaMismatch, match="does not give '_tidegate_segment'"):
+    with pytest.raises(SchemaMismatch, match="does not return '_tidegate_segment'"):
         table.replace({"a": [(0, 1)]}, ("a", 0, 1))
 
 
