@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from tidegate.commands.ingest import IngestOptions as IngestOptions
     from tidegate.commands.ingest import ingest as ingest
     from tidegate.commands.init import init as init
-    from tidegate.commands.installation import set_up as set_up
     from tidegate.commands.project import load as load
     from tidegate.commands.reconcile import reconcile as reconcile
     from tidegate.commands.recover import recover as recover
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from tidegate.commands.schema import infer_schema as infer_schema
     from tidegate.commands.schema import replace_schema as replace_schema
     from tidegate.commands.schema import show_schema as show_schema
+    from tidegate.commands.setup import set_up as set_up
     from tidegate.commands.status import plan as plan
     from tidegate.commands.status import serve as serve
     from tidegate.commands.status import status as status
@@ -213,13 +213,13 @@ _NAMES = {
     "commands.files": "compact_ledger export_ledger files",
     "commands.ingest": "IngestOptions ingest",
     "commands.init": "init",
-    "commands.installation": "set_up",
     "commands.reconcile": "reconcile",
     "commands.recover": "recover",
     "commands.replay": "replay",
     "commands.run": "run",
     "commands.schema": "diff_schema infer_schema replace_schema show_schema",
     "commands.project": "load",
+    "commands.setup": "set_up",
     "commands.status": "plan serve status",
     "commands.table": "checkpoint_table optimize_table vacuum_table widen_table",
     "commands.units": "reset_units retry_units unit units",

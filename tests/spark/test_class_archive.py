@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.long_runs import LONG
-from tidegate.spark.class_archive import make_archive
+from tidegate.commands.setup import make_archive
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.skipif(not LONG, reason="starts Java four times")]
 

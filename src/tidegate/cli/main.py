@@ -11,10 +11,9 @@ from typing import Any, NoReturn
 
 import click
 
-from tidegate.cli.invocation import Invocation, print_json
+from tidegate.cli.invocation import Invocation, print_json, report
 from tidegate.cli.options import Command, Group, with_json
 from tidegate.cli.pages import facts
-from tidegate.cli.problems import report
 from tidegate.schema.native import describe_reader
 from tidegate.specs.masking import remembering
 

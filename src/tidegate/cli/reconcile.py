@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 import tidegate
-from tidegate.cli.invocation import Invocation
+from tidegate.cli.invocation import Invocation, exit_code
 from tidegate.cli.options import Age, Command, target, with_json
 from tidegate.cli.pages import (
     Block,
@@ -28,7 +28,6 @@ from tidegate.cli.pages import (
     source_name,
     tabulate,
 )
-from tidegate.cli.problems import exit_code
 from tidegate.observe.wording import count, duration, size
 from tidegate.reports.correction import FoundDataFiles, FoundFiles, ReconcileReport, SourceComparison, TableComparison
 

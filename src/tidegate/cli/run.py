@@ -12,7 +12,7 @@ from shlex import quote
 import click
 
 import tidegate
-from tidegate.cli.invocation import Invocation
+from tidegate.cli.invocation import Invocation, exit_code
 from tidegate.cli.options import Command, at_option, mode_of, target, with_json
 from tidegate.cli.pages import (
     Block,
@@ -30,7 +30,6 @@ from tidegate.cli.pages import (
     source_name,
     tabulate,
 )
-from tidegate.cli.problems import exit_code
 from tidegate.cli.status import failed_lines, state_cell
 from tidegate.core.files.discovery import Reason
 from tidegate.core.units.plan import WhySkipped

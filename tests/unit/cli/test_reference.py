@@ -15,8 +15,8 @@ import pytest
 
 from support.commands import child, walk
 from tidegate import errors
+from tidegate.cli.invocation import INTERRUPTED, UNEXPECTED
 from tidegate.cli.main import cli
-from tidegate.cli.problems import INTERRUPTED, UNEXPECTED
 from tidegate.core.files.discovery import Reason, Skipped
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.core.units.plan import WhyRun, WhySkipped

@@ -11,9 +11,10 @@ from click.testing import CliRunner
 
 import tidegate
 from tidegate.cli.main import cli
-from tidegate.commands import installation
-from tidegate.spark import class_archive, jars
+from tidegate.commands import setup
+from tidegate.spark import jars
 
+MAKE_ARCHIVE = setup.make_archive
 JAVA = "#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n"
 
 
@@ -36,7 +37,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(jars, "_FOLDERS", (str(tmp_path / "jvm" / "*"),))
     monkeypatch.setattr(jars, "pinned", dict)
-    monkeypatch.setattr(installation, "make_archive", made_archive)
+    monkeypatch.setattr(setup, "make_archive", made_archive)
     folder = jars._folder(jars.DELTA)
     (folder / "jars").mkdir(parents=True)
     (folder / "jars" / "delta.jar").touch()
@@ -95,7 +96,7 @@ def test_a_machine_that_has_everything_is_asked_nothing(apt: Path) -> None:
 
 @pytest.mark.slow
 def test_a_java_that_makes_no_archive_of_classes_is_no_failure(apt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installation, "make_archive", class_archive.make_archive)
+    monkeypatch.setattr(setup, "make_archive", MAKE_ARCHIVE)
     classes = tidegate.set_up()[-1]
     assert (classes.name, classes.verdict) == ("classes", "warn")
     assert classes.detail.startswith("Java made no archive of Spark's classes")
@@ -124,7 +125,7 @@ def test_an_installer_that_fails_is_told_with_its_last_line(bare: Path, monkeypa
 
 def test_without_rights_java_goes_below_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert "~/.jdk" in installation.java_installer().words
+    assert "~/.jdk" in setup.java_installer().words
 
 
 def test_where_nobody_can_answer_yes_must_be_given(apt: Path) -> None:

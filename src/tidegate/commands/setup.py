@@ -1,38 +1,55 @@
-"""Set up a machine: find or install Java, and fetch jars, so that later sessions start without the network.
+"""Set up a machine: find or install Java, fetch jars, and archive the classes that Spark loads.
+
+With the jars, later sessions start without the network.
 
 A system package is installed where this process may do that; else the package ``install-jdk`` unpacks a Java below
 ``~/.jdk``, where Tidegate looks for one. Nothing is installed or fetched that ``ask`` did not agree to.
+
+Between a command and its first task, Java finds, checks and loads more than ten thousand classes. With class data
+sharing it maps them from a file instead. The file is made by a session that does what every session does first, and
+written as its Java ends. It belongs to that Java and those jars; with others, Java starts as if it were not there.
+``python -m tidegate.commands.setup FILE`` is such a session.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 
 from tidegate.commands.project import Config, agree, load
 from tidegate.errors import EnvironmentProblem, TidegateError
 from tidegate.reports.run import Check
-from tidegate.spark.class_archive import make_archive
 from tidegate.spark.jars import (
     DELTA,
     S3,
     archive_options,
+    archive_path,
     fetch,
     fetched,
     find_java,
     java_version,
     log_store_jar,
     packages_for,
+    size_note,
     spark_home,
 )
+from tidegate.spark.session import end_jvm, open_session
+from tidegate.spark.tasks import run_tasks, slot_frame, slot_numbers
+from tidegate.specs.locations import Options
+from tidegate.specs.project import SparkSpec
 
 JAVA = "17"
 JDK_PACKAGE = "install-jdk"
+_SECONDS = 600
+_REMEDY = "nothing depends on it: Spark starts without it, but more slowly"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +163,43 @@ def _call(*command: str) -> None:
             f"Java could not be installed: `{' '.join(command)}` failed: {''.join(told) or done.returncode}",
             "install a Java 17 or 21 by hand and set JAVA_HOME to it, then run `tidegate setup` again",
         )
+
+
+def make_archive() -> Path:
+    """The archive for the Java and the Spark that sessions start with, made if there is none.
+
+    :class:`EnvironmentProblem` where that Java makes none; sessions start without it then.
+    """
+    java, spark = find_java(), spark_home()
+    target = archive_path(java, spark)
+    if archive_options(java, spark):
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        made = Path(folder) / "classes.jsa"
+        command = [sys.executable, "-m", "tidegate.commands.setup", str(made)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise EnvironmentProblem(
+                "Java did not finish an archive of Spark's classes within ten minutes", _REMEDY
+            ) from None
+        if not made.is_file():
+            told = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()][-1:]
+            raise EnvironmentProblem(f"Java made no archive of Spark's classes: {''.join(told)}", _REMEDY)
+        made.chmod(0o600)
+        size_note(target).write_text(str(made.stat().st_size))
+        os.replace(made, target)
+    return target
+
+
+def _main() -> None:
+    options = shlex.quote(f"-XX:ArchiveClassesAtExit={sys.argv[1]}")
+    session = open_session(SparkSpec(master="local[1]", config=Options({"spark.driver.extraJavaOptions": options})))
+    run_tasks(slot_frame(session, 1), slot_numbers)
+    session.stop()
+    end_jvm(_SECONDS)
+
+
+if __name__ == "__main__":
+    _main()
