@@ -51,7 +51,7 @@ def draw(page: Page, console: Console) -> None:
             case Heading():
                 console.print(Text(visible(block.text), style="bold"))
             case Facts():
-                _print_indented(console, _facts(block))
+                _print_indented(console, _facts(block, console.width // 3))
             case Table():
                 table, widths = _fit(block, console.width - INDENT)
                 _print_indented(console, _table(table, widths))
@@ -74,12 +74,13 @@ def _text(cell: Cell, width: int | None = None) -> Text:
     return Text(text, style=_COLOURS[cell.style], overflow="fold")
 
 
-def _facts(facts: Facts) -> RenderableType:
+def _facts(facts: Facts, longest: int) -> RenderableType:
+    """Labels and values; a label takes ``longest`` columns at most, so that its value has room."""
     grid = Grid.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     for label, value in facts.pairs:
-        grid.add_row(label, _text(value))
+        grid.add_row(shorten_middle(label, max(longest, READABLE)), _text(value))
     return grid
 
 

@@ -56,6 +56,11 @@ def test_a_long_value_is_folded_to_the_width_of_the_terminal_and_nothing_is_lost
     assert "".join(text.split()).count(path) == 2
 
 
+def test_a_long_label_of_a_fact_leaves_room_for_its_value() -> None:
+    page = (Facts((("orders_of_the_whole_company/default", Cell("file:///lake/orders")),)),)
+    assert drawn(page, 60).split() == ["orders_o…any/default", "file:///lake/orders"]
+
+
 def test_a_long_label_never_hides_its_text() -> None:
     name = "source events-of-the-whole-company/asia-pacific-southeast"
     assert " ".join(drawn((Line(Cell("name files by time"), name),), 60).split()) == f"{name}: name files by time"
