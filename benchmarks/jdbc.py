@@ -8,9 +8,9 @@ every row (Spark's sink ``noop``, which computes all columns and keeps nothing),
 increment of one row in a hundred is read, which should cost about a hundredth. The server runs on this machine.
 
 Then both fill a Delta table from the first rows of the same table, end to end: a first run of a pipeline that appends,
-with its position in the commit, beside ``spark.read.jdbc(…).write.format("delta")`` with as many connections, whose
-equal ranges of the identity are equal shares, and with one connection. The processor seconds are those of everything:
-this process, Java, the Python workers and the server.
+with its position in the commit, by ADBC and by JDBC, beside ``spark.read.jdbc(…).write.format("delta")`` with as many
+connections, whose equal ranges of the identity are equal shares, and with one connection. The processor seconds are
+those of everything: this process, Java, the Python workers and the server.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.spark.jars import POSTGRESQL
 from tidegate.spark.readers.jdbc import JdbcReader
 from tidegate.spark.session import open_session
-from tidegate.specs.columns import ColumnSource, JdbcRead
+from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader
 from tidegate.specs.locations import Secret
 from tidegate.specs.project import SchemaSpec, SparkSpec
 
@@ -62,11 +63,11 @@ def into_tables(
     properties = {"user": postgres.USER, "password": postgres.PASSWORD, "fetchsize": "10000"}
     properties |= {"driver": "org.postgresql.Driver"}
 
-    def with_tidegate(turn: int) -> None:
+    def with_tidegate(turn: int, reader: str = "adbc") -> None:
         connection = {"type": "jdbc", "url": server.jdbc_url(), "user": postgres.USER, "password": postgres.PASSWORD}
         source = {"connection": "shop", "table": "events", "filter_expression": f"id <= {rows}"}
-        source |= {"watermark_columns": ["id"], "parallelism": parallelism}
-        pipeline = {"source": source, "sink": {"table_uri": str(folder / f"tidegate-{turn}")}}
+        source |= {"watermark_columns": ["id"], "parallelism": parallelism, "reader": reader}
+        pipeline = {"source": source, "sink": {"table_uri": str(folder / f"tidegate-{reader}-{turn}")}}
         path = folder / "jdbc.yml"
         path.write_text(json.dumps({"connections": {"shop": connection}, "pipelines": {"events": pipeline}}))
         (report,) = run(path).sources
@@ -83,6 +84,7 @@ def into_tables(
 
     return {
         "into a table: tidegate": with_tidegate,
+        "into a table: tidegate, jdbc": partial(with_tidegate, reader="jdbc"),
         "into a table: spark": with_spark,
         "into a table: spark, one connection": with_one_connection,
     }
@@ -127,6 +129,7 @@ def main() -> None:
             table="events",
             partition_column="key",
             parallelism=given.parallelism,
+            reader=RowReader.JDBC,
         )
         reader = JdbcReader(session, ColumnSource("events", read, ("id",)), read, SchemaSpec())
         options = {"user": postgres.USER, "password": postgres.PASSWORD, "fetchsize": "10000"}
@@ -159,7 +162,7 @@ def main() -> None:
         print(f"full read: {middle['spark.read.jdbc'] / middle['tidegate']:.2f} times as fast as spark.read.jdbc")
         print(f"increment: {middle['tidegate, 1 %'] / middle['tidegate']:.3f} of the full read")
         ours = middle["into a table: tidegate"]
-        others = ("into a table: spark", "into a table: spark, one connection")
+        others = tuple(each for each in tables if each != "into a table: tidegate")
         print(
             "into a table: " + ", ".join(f"{middle[each] / ours:.2f} times as fast as {each[14:]}" for each in others)
         )

@@ -149,6 +149,7 @@ if TYPE_CHECKING:
     from tidegate.specs.columns import ProviderKind as ProviderKind
     from tidegate.specs.columns import RateLimit as RateLimit
     from tidegate.specs.columns import Retries as Retries
+    from tidegate.specs.columns import RowReader as RowReader
     from tidegate.specs.columns import StateSpec as StateSpec
     from tidegate.specs.columns import TableFormat as TableFormat
     from tidegate.specs.columns import TableRead as TableRead
@@ -252,7 +253,7 @@ _NAMES = {
     "spark.filters": "apply_watermark_filter",
     "specs.columns": (
         "AuthKind ColumnSource CsvOptions FunctionRead HttpAuth HttpRead JdbcRead Load LoadType LookBack "
-        "NullWatermark Pagination PaginationKind ParamFormat ProviderKind RateLimit Retries StateSpec "
+        "NullWatermark Pagination PaginationKind ParamFormat ProviderKind RateLimit Retries RowReader StateSpec "
         "TableFormat TableRead WatermarkMode WatermarkParams"
     ),
     "specs.locations": "Location Options Secret",

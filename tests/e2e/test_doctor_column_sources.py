@@ -58,6 +58,7 @@ def test_who_listens_is_found_without_credentials_and_who_does_not_fails(tmp_pat
             client.settimeout(5)
             assert client.recv(1) == b""
     assert (driver.verdict, "org.postgresql:postgresql" in driver.detail) == ("ok", True)
+    assert driver.detail.endswith("; rows come by JDBC: its connection has no user")
     assert (warned.verdict, "'updated_at' looks like the time of an update" in warned.detail) == ("warn", True)
     (refused, *_) = told(config, "source orders/default")
     assert (refused.verdict, "nobody answers" in refused.detail) == ("fail", True)

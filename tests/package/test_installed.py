@@ -24,6 +24,7 @@ pytestmark = [
     pytest.mark.spark,
 ]
 EXTRAS = {
+    "adbc": "import adbc_driver_manager, adbc_driver_postgresql",
     "avro": "from tidegate.schema.names import avro_library; avro_library()",
     "connect": "import grpc, pyspark.sql.connect.session",
     "excel": "import python_calamine",

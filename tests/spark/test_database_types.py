@@ -22,7 +22,7 @@ from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import SourceError, TidegateError
 from tidegate.sources.idle import NoAnswer, nulls_if_idle
 from tidegate.spark.engine import open_reader
-from tidegate.specs.columns import ColumnSource, JdbcRead
+from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader
 from tidegate.specs.locations import Secret
 from tidegate.specs.project import FieldSpec, SchemaSpec
 
@@ -44,15 +44,21 @@ class Types:
     user: str
     password: str
 
+    def read(self, table: str) -> JdbcRead:
+        """By JDBC; what comes by ADBC is compared with that in ``test_adbc_reader``."""
+        given = {"user": self.user, "password": Secret(self.password), "reader": RowReader.JDBC}
+        return JdbcRead(self.url, table=table, parallelism=1, **given)  # type: ignore[arg-type]  # each its own
+
     def frame(self, table: str, schema: SchemaSpec | None = None) -> DataFrame:
-        read = JdbcRead(self.url, user=self.user, password=Secret(self.password), table=table, parallelism=1)
-        reader = open_reader(self.spark, ColumnSource("types", read, ()), schema or SchemaSpec(), datetime.now(UTC))
+        reader = open_reader(
+            self.spark, ColumnSource("types", self.read(table), ()), schema or SchemaSpec(), datetime.now(UTC)
+        )
         frame: DataFrame = reader.read(RowFilter())
         return frame
 
     def said_about(self, table: str) -> str:
-        read = JdbcRead(self.url, user=self.user, password=Secret(self.password), table=table, parallelism=1)
-        reader: Any = open_reader(self.spark, ColumnSource("types", read, ()), SchemaSpec(), datetime.now(UTC))
+        source = ColumnSource("types", self.read(table), ())
+        reader: Any = open_reader(self.spark, source, SchemaSpec(), datetime.now(UTC))
         with pytest.raises(Exception) as failed:  # Spark's own
             reader.read(RowFilter()).toArrow()
         problem = reader.problem(failed.value)
@@ -126,8 +132,7 @@ def test_every_type_of_postgresql_comes_as_it_is(pg: Types) -> None:
 
 def check_idle(types: Types, columns: Sequence[Typed], *some: str) -> None:
     """Without Spark nothing is said to be new only where Spark finds nothing; the kinds of ``some`` are answered."""
-    read = JdbcRead(types.url, user=types.user, password=Secret(types.password), table="fit", parallelism=1)
-    source = ColumnSource("types", read, ("c0",))
+    source = ColumnSource("types", types.read("fit"), ("c0",))
     reader = open_reader(types.spark, source, SchemaSpec(), datetime.now(UTC))
     wanted, answered = chosen([each.sql for each in columns], *some), set()
     for index, each in enumerate(columns):

@@ -18,8 +18,9 @@ from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import SourceError
 from tidegate.sources.reader import GreatestValues
 from tidegate.spark.engine import open_reader
-from tidegate.spark.readers.jdbc import JdbcReader, _exact
-from tidegate.specs.columns import ColumnSource, JdbcRead, NullWatermark, Value, WatermarkMode
+from tidegate.spark.readers.jdbc import JdbcReader
+from tidegate.spark.readers.jdbc_columns import _exact
+from tidegate.specs.columns import ColumnSource, JdbcRead, NullWatermark, RowReader, Value, WatermarkMode
 from tidegate.specs.locations import Options, Secret
 from tidegate.specs.project import FieldSpec, SchemaSpec
 
@@ -58,9 +59,10 @@ class Shop:
     def read(self, table: str, **more: Any) -> JdbcRead:
         url = self.server.jdbc_url(self.database)
         user, password = postgres_server.USER, Secret(postgres_server.PASSWORD)
-        return replace(JdbcRead(url, user=user, password=password, table=table, parallelism=1), **more)
+        one = JdbcRead(url, user=user, password=password, table=table, parallelism=1, reader=RowReader.JDBC)
+        return replace(one, **more)
 
-    def reader(self, read: JdbcRead, *columns: str, zone: str = "UTC", schema: SchemaSpec | None = None) -> JdbcReader:
+    def reader(self, read: JdbcRead, *columns: str, zone: str = "UTC", schema: SchemaSpec | None = None) -> Any:
         source = ColumnSource("orders", read, columns, source_timezone=zone)
         opened = open_reader(self.spark, source, schema or SchemaSpec(), NOW)
         assert isinstance(opened, JdbcReader)

@@ -163,7 +163,7 @@ def test_the_zone_of_a_session_cannot_be_taken_away(shop: Shop) -> None:
     reader = shop.reader(shop.read("orders", properties=zones), "made")
     assert reader.greatest(above(made=None)).values == {"made": datetime(2026, 3, 5, 10, 0, 0, 1, tzinfo=UTC)}
     other = Options({"sessionInitStatement": "set time_zone = '+05:00'"})
-    with pytest.raises(SourceError, match="sessionInitStatement is taken"):
+    with pytest.raises(SourceError, match="sessionInitStatement is reserved"):
         shop.reader(shop.read("orders", properties=other), "made").greatest(above(made=None))
 
 

@@ -45,6 +45,8 @@ ONLY_IN = {
     "sqlalchemy": {"protocol/sql_provider.py"},
     "httpx2": {"sources"},
     "psycopg": {"sources/idle.py"},
+    "adbc_driver_manager": {"sources/adbc.py"},
+    "adbc_driver_postgresql": {"sources/adbc.py"},
     "pymysql": {"sources/idle.py"},
     "pyiceberg": {"sources/iceberg.py"},
 }
@@ -59,6 +61,7 @@ DEFERRING = {
     "config.loading",
     "protocol.store",
     "protocol.table_checks",
+    "runs.checks",
     "runs.columns",
     "runs.files",
     "runs.units",

@@ -26,6 +26,7 @@ from tidegate.specs.columns import (
     JdbcRead,
     NullWatermark,
     Read,
+    RowReader,
     TableFormat,
     TableRead,
     WatermarkMode,
@@ -458,13 +459,15 @@ class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
     parallelism: v.Whole | None = entry(
         "Connections at once; unset: as many as Spark has tasks.", None, ge=1, le=10_000
     )
+    reader: RowReader | None = entry(
+        "The driver that reads the rows; unset: adbc where possible, otherwise jdbc.", None
+    )
     read = JdbcReadModel.read
 
     @classmethod
     def show_read(cls, read: JdbcRead) -> dict[str, Any]:
-        return dump(
-            cls, read, ("type", "connection", "table", "query", "partition_column", "parallelism", "fetch_size")
-        )
+        keys = ("type", "connection", "table", "query", "partition_column", "parallelism", "fetch_size", "reader")
+        return dump(cls, read, keys)
 
 
 def with_path(url: str, form: str, absolute: Absolute) -> str:

@@ -9,14 +9,16 @@ import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from tidegate.core.columns.predicates import untested_note
+from tidegate.core.columns.predicates import SqlDialect, dialect_of, untested_note
 from tidegate.errors import TidegateError
 from tidegate.reports.run import Check
+from tidegate.sources.jdbc import Unsupported
 from tidegate.sources.reader import address_of
 from tidegate.spark.jars import driver_of, fetched, packages_of
-from tidegate.specs.columns import ColumnSource, JdbcRead
+from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader
 from tidegate.specs.units import UnitSource
 from tidegate.storage.options import split_uri
 
@@ -40,10 +42,26 @@ def answers(name: str, kind: str, source: ColumnSource) -> Check:
 
 def jdbc_checks(name: str, read: JdbcRead, source: ColumnSource | UnitSource) -> Iterator[Check]:
     """Whether the JDBC driver is known, and there; that no test of ours runs against such a database."""
-    yield _driver_check(name, read, packages_of([source]))
+    found = _driver_check(name, read, packages_of([source]))
+    yield replace(found, detail=f"{found.detail}{_rows_by(read)}") if isinstance(source, ColumnSource) else found
     told = untested_note(read.url)
     if told is not None:
         yield Check(name, "ok", told)
+
+
+def _rows_by(read: JdbcRead) -> str:
+    """By which driver rows of PostgreSQL come, and why not by the faster one."""
+    if dialect_of(read.url) is not SqlDialect.POSTGRESQL:
+        return ""
+    if read.reader is RowReader.JDBC:
+        return "; rows come by JDBC (reader: jdbc)"
+    from tidegate.sources.adbc import connection_of
+
+    try:
+        connection_of(read)
+    except Unsupported as told:
+        return f"; rows come by JDBC: {told.reason}"
+    return "; rows come by ADBC, where their columns allow it"
 
 
 def _driver_check(name: str, read: JdbcRead, needed: Sequence[str]) -> Check:

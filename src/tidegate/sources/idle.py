@@ -12,7 +12,6 @@ statistics in their own metadata, and by a look into the few files whose statist
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -28,7 +27,7 @@ from tidegate.core.columns.predicates import ColumnRange, RowFilter, matches
 from tidegate.core.columns.values import NUMBERS, is_above, kind_of
 from tidegate.protocol.delta import pin_table
 from tidegate.protocol.table import arrow_schema
-from tidegate.sources.jdbc import JdbcStatements
+from tidegate.sources.jdbc import DatabaseAddress, JdbcStatements, Unsupported
 from tidegate.specs.columns import (
     ColumnSource,
     JdbcRead,
@@ -93,7 +92,6 @@ def _check_kinds(rows: RowFilter, kinds: Mapping[str, str | None], *, numbers_mi
             raise NoAnswer
 
 
-_URL = re.compile(r"jdbc:(postgresql|mysql|mariadb)://([\w.-]+|\[[0-9A-Fa-f:.]+\])(?::(\d+))?/([^/?;&#]+)(?:\?(.*))?")
 _POSTGRES_KINDS = {
     **dict.fromkeys((20, 21, 23), "int"),
     **dict.fromkeys((700, 701), "float"),
@@ -116,51 +114,12 @@ _MYSQL_KINDS = {
 }
 """By the number that the protocol of MySQL gives a type."""
 
-_WITHOUT_MEANING = frozenset(
-    (
-        *("applicationname", "connecttimeout", "sockettimeout", "logintimeout", "tcpkeepalive", "fetchsize"),
-        *("preparethreshold", "defaultrowfetchsize", "rewritebatchedinserts", "binarytransfer", "querytimeout"),
-        *("usecursorfetch", "tinyint1isbit", "rewritebatchedstatements", "useserverprepstmts", "cacheprepstmts"),
-        *("allowpublickeyretrieval", "permitmysqlscheme", "useunicode"),
-    )
-)
-"""Settings of JDBC drivers that change no answer and protect no connection."""
-
-_TLS = frozenset(("sslmode", "sslrootcert"))
-_TLS_MODES = frozenset(("disable", "allow", "prefer", "require", "verify-ca", "verify-full"))
-"""Of PostgreSQL: its drivers for Java and for C have these in common."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Address:
-    """A database as a JDBC address has it; ``settings`` are those that must be carried over."""
-
-    scheme: str
-    host: str
-    port: int | None
-    database: str
-    settings: Mapping[str, str]
-
-    @classmethod
-    def of(cls, read: JdbcRead) -> _Address:
-        found = _URL.fullmatch(read.url)
-        if found is None:
-            raise NoAnswer("only its JDBC driver understands its address")
-        scheme, host, port, database, query = found.groups()
-        given = dict(part.partition("=")[::2] for part in (query or "").split("&") if part)
-        settings = {name.lower(): unquote(value) for name, value in given.items()}
-        settings |= {name.lower(): value for name, value in read.properties.items()}
-        carried = {name: value for name, value in settings.items() if name not in _WITHOUT_MEANING}
-        unknown = sorted(carried.keys() - (_TLS if scheme == "postgresql" else set()))
-        if unknown or carried.get("sslmode", "prefer") not in _TLS_MODES:
-            raise NoAnswer(f"the setting {(unknown or ['sslmode'])[0]!r} works only with its JDBC driver")
-        if read.user is None or read.driver is not None:
-            raise NoAnswer("its connection has no user" if read.user is None else "it has a driver of its own")
-        return cls(scheme, host.strip("[]"), None if port is None else int(port), unquote(database), carried)
-
 
 def _ask_database(read: JdbcRead, rows: RowFilter) -> int | None:
-    address = _Address.of(read)
+    try:
+        address = DatabaseAddress.of(read)
+    except Unsupported as told:
+        raise NoAnswer(told.reason) from None
     connect, kinds_of = _DRIVERS[address.scheme]
     statements = JdbcStatements(read)
     with closing(connect(address, read)) as connection, closing(connection.cursor()) as cursor:
@@ -173,7 +132,7 @@ def _ask_database(read: JdbcRead, rows: RowFilter) -> int | None:
         return int(cursor.fetchone()[0])
 
 
-def _connect_postgres(address: _Address, read: JdbcRead) -> Any:
+def _connect_postgres(address: DatabaseAddress, read: JdbcRead) -> Any:
     """Nothing is taken from the environment that the JDBC driver would not know."""
     try:
         import psycopg
@@ -197,7 +156,7 @@ def _connect_postgres(address: _Address, read: JdbcRead) -> Any:
     return connection
 
 
-def _connect_mysql(address: _Address, read: JdbcRead) -> Any:
+def _connect_mysql(address: DatabaseAddress, read: JdbcRead) -> Any:
     """As its JDBC driver does without settings: that of MySQL encrypts where the server can, that of MariaDB does not.
 
     None of the two looks at the certificate then.
@@ -234,7 +193,7 @@ def _mysql_kinds(cursor: Any, statements: JdbcStatements, rows: RowFilter) -> di
 
 
 _Kinds = Callable[[Any, JdbcStatements, RowFilter], dict[str, str | None]]
-_DRIVERS: Mapping[str, tuple[Callable[[_Address, JdbcRead], Any], _Kinds]] = {
+_DRIVERS: Mapping[str, tuple[Callable[[DatabaseAddress, JdbcRead], Any], _Kinds]] = {
     "postgresql": (_connect_postgres, _postgres_kinds),
     "mysql": (_connect_mysql, _mysql_kinds),
     "mariadb": (_connect_mysql, _mysql_kinds),

@@ -10,9 +10,10 @@ What makes text sort by code points stands in conditions and orders only: a valu
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from urllib.parse import unquote
 
 from tidegate.core.columns.predicates import (
     RowFilter,
@@ -67,7 +68,8 @@ CAUSES = (
     _cause(
         r"Connection (to \S+ )?refused|Communications link failure|fail(ed)? to connect|Could not connect|UnknownHost|"
         r"connection attempt failed|The TCP/IP connection to the host|ORA-1254\d|SQLNonTransientConnectionException|"
-        r"SQLTransientConnectionException|Connection reset|terminating connection|An I/O error occurred",
+        r"SQLTransientConnectionException|Connection reset|terminating connection|An I/O error occurred|"
+        r"server closed the connection|could not receive data from server",
         "check host and port of the connection's url and that the server runs; nothing is lost, run again",
     ),
     _cause(
@@ -278,3 +280,56 @@ class JdbcStatements:
         sampled = "" if percent is None else f" TABLESAMPLE SYSTEM ({percent:.4f}) REPEATABLE (1)"
         query = (self.read.query or "").strip().rstrip(";")
         return f"{self.read.table}{sampled}" if self.read.table else f"({query}\n) tidegate_source"
+
+
+_URL = re.compile(r"jdbc:(postgresql|mysql|mariadb)://([\w.-]+|\[[0-9A-Fa-f:.]+\])(?::(\d+))?/([^/?;&#]+)(?:\?(.*))?")
+WITHOUT_MEANING = frozenset(
+    (
+        *("applicationname", "connecttimeout", "sockettimeout", "logintimeout", "tcpkeepalive", "fetchsize"),
+        *("preparethreshold", "defaultrowfetchsize", "rewritebatchedinserts", "binarytransfer", "querytimeout"),
+        *("usecursorfetch", "tinyint1isbit", "rewritebatchedstatements", "useserverprepstmts", "cacheprepstmts"),
+        *("allowpublickeyretrieval", "permitmysqlscheme", "useunicode"),
+    )
+)
+"""Settings of JDBC drivers that change no answer and protect no connection."""
+
+_TLS = frozenset(("sslmode", "sslrootcert"))
+_TLS_MODES = frozenset(("disable", "allow", "prefer", "require", "verify-ca", "verify-full"))
+"""Of PostgreSQL: its drivers for Java and for C have these in common."""
+
+
+class Unsupported(Exception):
+    """No other driver than JDBC's can do it; ``reason`` is for people, empty where nobody can do anything about it."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseAddress:
+    """A database as a JDBC address has it; ``settings`` are those that must be carried over."""
+
+    scheme: str
+    host: str
+    port: int | None
+    database: str
+    settings: Mapping[str, str]
+
+    @classmethod
+    def of(cls, read: JdbcRead, ignored: frozenset[str] = WITHOUT_MEANING) -> DatabaseAddress:
+        """The address of ``read``; :class:`Unsupported` where a setting is neither known nor ``ignored``."""
+        found = _URL.fullmatch(read.url)
+        if found is None:
+            raise Unsupported("only its JDBC driver understands its address")
+        scheme, host, port, database, query = found.groups()
+        given = dict(part.partition("=")[::2] for part in (query or "").split("&") if part)
+        settings = {name.lower(): unquote(value) for name, value in given.items()}
+        settings |= {name.lower(): value for name, value in read.properties.items()}
+        carried = {name: value for name, value in settings.items() if name not in ignored}
+        unknown = sorted(carried.keys() - (_TLS if scheme == "postgresql" else set()))
+        if unknown or carried.get("sslmode", "prefer") not in _TLS_MODES:
+            raise Unsupported(f"the setting {(unknown or ['sslmode'])[0]!r} works only with its JDBC driver")
+        if read.user is None or read.driver is not None:
+            raise Unsupported("its connection has no user" if read.user is None else "it has a driver of its own")
+        return cls(scheme, host.strip("[]"), None if port is None else int(port), unquote(database), carried)

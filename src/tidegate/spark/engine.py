@@ -22,7 +22,7 @@ from tidegate.sink.row_task import WorkRows
 from tidegate.sources.reader import Reader
 from tidegate.spark.readers.files import FilesReader
 from tidegate.spark.readers.http import HttpReader
-from tidegate.spark.readers.jdbc import JdbcReader
+from tidegate.spark.readers.jdbc import AdbcRows, JdbcReader, frame_of
 from tidegate.spark.readers.reader import FunctionReader
 from tidegate.spark.readers.tables import IcebergReader, TableReader
 from tidegate.spark.reports import ReportAddress, ReportListener
@@ -252,21 +252,21 @@ class SparkEngine:
         """Who reads a column source."""
         return open_reader(self.session(), source, schema, now)
 
-    def count(self, frame: DataFrame) -> int:
-        """How many rows a frame has that a reader gave."""
+    def count(self, frame: DataFrame | AdbcRows) -> int:
+        """How many rows there are of those that a reader gave."""
         try:
-            return frame.count()
+            return frame_of(frame).count()
         except Exception as error:
             problem = TidegateError(f"Spark gave up on a count: {cause(error)}", "nothing was committed; run again")
             raise machine_problem(error) or problem from error
 
-    def columns(self, frame: DataFrame) -> pa.Schema:
-        """The columns of a frame that a reader gave; :class:`SchemaMismatch` for a type that no table can hold."""
+    def columns(self, frame: DataFrame | AdbcRows) -> pa.Schema:
+        """The columns of the rows that a reader gave; :class:`SchemaMismatch` for a type that no table can hold."""
         from tidegate.spark.frames import columns_of
 
-        return columns_of(frame, "the source")
+        return columns_of(frame_of(frame), "the source")
 
-    def write_rows(self, frame: DataFrame, task: RowTask) -> RowsWritten:
+    def write_rows(self, frame: DataFrame | AdbcRows, task: RowTask) -> RowsWritten:
         """Write the rows of a frame, once, each partition by a task of its own."""
         from tidegate.spark.frames import write_rows
 

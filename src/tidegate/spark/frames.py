@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import (
     EnvironmentProblem,
@@ -31,12 +31,13 @@ from tidegate.schema.evolution import require_as
 from tidegate.schema.names import MOST_LEVELS, spell
 from tidegate.schema.types import levels
 from tidegate.sink.row_task import RowsWritten, RowTask, WorkRows, joined, write_batches
-from tidegate.sources.jdbc import is_of_database
+from tidegate.sources.adbc import AdbcShare, share_rows
+from tidegate.sources.jdbc import Unsupported, is_of_database
 from tidegate.spark.filters import named
-from tidegate.spark.readers.jdbc import database_refusal
+from tidegate.spark.readers.jdbc import AdbcRows, database_refusal, frame_of
 from tidegate.spark.s3a import check_writing, reach
 from tidegate.spark.session import COLUMNAR_INPUT, VARIABLE, own_session, put, quote, replaced_name
-from tidegate.spark.tasks import machine_problem, run_tasks, task_failure, telling_line
+from tidegate.spark.tasks import machine_problem, run_tasks, slot_frame, slot_numbers, task_failure, telling_line
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import ParquetCodec, TransformSpec
 from tidegate.specs.user_code import load_function
@@ -47,15 +48,26 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def write_rows(frame: DataFrame, task: RowTask) -> RowsWritten:
-    """Write every row of ``frame``, each partition of it by a task of its own; it has the columns of the task.
+def write_rows(rows: DataFrame | AdbcRows, task: RowTask) -> RowsWritten:
+    """Write every row, each partition or share of them by a task of its own; they have the columns of the task.
 
     Raises :class:`TidegateError` when Spark gave up; then nothing counts.
     """
+    frame = frame_of(rows)
+    if isinstance(rows, AdbcRows):
+        slots = slot_frame(frame.sparkSession, len(rows.shares))
+        received = _received(slots, task, _write_shares, rows.shares)
+        if not any(isinstance(each, Unsupported) for each in received):
+            return joined(task, received)
     numbered = frame.select(*(named(name).alias(f"c{n}") for n, name in enumerate(task.names)))
+    put(frame.sparkSession, {COLUMNAR_INPUT: "false"})
+    return joined(task, _received(numbered, task, _write_partition))
+
+
+def _received(frame: DataFrame, task: RowTask, work: Callable[..., Iterator[Any]], *needs: object) -> list[Any]:
+    """What the tasks gave back; an error among it is raised."""
     try:
-        put(frame.sparkSession, {COLUMNAR_INPUT: "false"})
-        received = run_tasks(numbered, _write_partition, task)
+        received = run_tasks(frame, work, task, *needs)
     except Exception as error:
         if is_of_database(str(error)):
             refused = database_refusal(error, task.mask)
@@ -64,8 +76,19 @@ def write_rows(frame: DataFrame, task: RowTask) -> RowsWritten:
         raise task_failure(error, remedy, task.mask) from task.mask.cause(error)
     for each in received:
         if isinstance(each, TidegateError):
-            raise each
-    return joined(task, received)
+            raise task.mask.error(each)
+    return received
+
+
+def _write_shares(
+    batches: Iterator[pa.RecordBatch], task: RowTask, shares: Sequence[AdbcShare]
+) -> Iterator[RowsWritten | TidegateError | Unsupported]:
+    """What runs in the task of a share; :class:`Unsupported` where its machine has no driver."""
+    for number in slot_numbers(batches):
+        try:
+            yield write_batches(task, share_rows(shares[number]))
+        except (TidegateError, Unsupported) as error:
+            yield error
 
 
 def _write_partition(batches: Iterator[pa.RecordBatch], task: RowTask) -> Iterator[RowsWritten | TidegateError]:

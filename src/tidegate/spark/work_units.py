@@ -47,7 +47,8 @@ from tidegate.sources.units.work import (
 )
 from tidegate.spark.filters import filtered, fitted
 from tidegate.spark.frames import columns_of
-from tidegate.spark.readers.jdbc import JdbcColumns, JdbcConnection
+from tidegate.spark.readers.jdbc import JdbcConnection
+from tidegate.spark.readers.jdbc_columns import JdbcColumns
 from tidegate.spark.readers.reader import (
     FUNCTION_REMEDY,
     call_function,

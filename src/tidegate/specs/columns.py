@@ -76,12 +76,20 @@ class NullWatermark(StrEnum):
     ERROR = "error"
 
 
+class RowReader(StrEnum):
+    """By which driver the rows of a database are read."""
+
+    ADBC = "adbc"
+    JDBC = "jdbc"
+
+
 @dataclass(frozen=True, slots=True)
 class JdbcRead:
     """A table or a query of a database; exactly one of ``table`` and ``query`` is given.
 
     ``driver`` is the class of the JDBC driver, ``packages`` are Maven coordinates to fetch and ``jars`` files to use
     for it; for the databases we know they are filled in. ``partition_column`` and ``parallelism`` divide the read.
+    Without a ``reader`` rows come by ADBC where that can be.
     """
 
     url: str
@@ -97,6 +105,7 @@ class JdbcRead:
     parallelism: int | None = None
     fetch_size: int = 10_000
     properties: Options = field(default_factory=Options)
+    reader: RowReader | None = None
 
 
 class TableFormat(StrEnum):

@@ -96,6 +96,7 @@ OTHER: dict[str, dict[str, Any]] = {
         "table": "s.other",
         "partition_column": "id",
         "parallelism": 3,
+        "reader": "jdbc",
         "fetch_size": 3,
     },
     HTTP: {

@@ -27,6 +27,7 @@ from tidegate.specs.columns import (
     LookBack,
     NullWatermark,
     ProviderKind,
+    RowReader,
     StateSpec,
     TableFormat,
     TableRead,
@@ -184,7 +185,8 @@ def test_a_key_of_another_format_is_refused(problems: Problems, kind: str, key: 
 
 def test_a_database_with_everything(loaded: Load_, tmp_path: Path) -> None:
     more = ", driver: org.Driver, packages: 'a.b:c:1.0', jars: [x.jar], properties: {ssl: 'true'}"
-    text = database("query: 'select 1', partition_column: id, parallelism: 7, fetch_size: 5", connection=more)
+    keys = "query: 'select 1', partition_column: id, parallelism: 7, fetch_size: 5, reader: adbc"
+    text = database(keys, connection=more)
     assert only(loaded(text)).read == JdbcRead(
         url="jdbc:postgresql://db/shop",
         connection="shop",
@@ -196,6 +198,7 @@ def test_a_database_with_everything(loaded: Load_, tmp_path: Path) -> None:
         jars=(f"file://{tmp_path}/x.jar",),
         partition_column="id",
         parallelism=7,
+        reader=RowReader.ADBC,
         fetch_size=5,
         properties=Options({"ssl": "true"}),
     )
@@ -377,6 +380,7 @@ def test_a_wrong_value_of_a_connection_is_told_in_its_line(problems: Problems, o
             "source.path: unknown key here; it belongs to 'pipelines.<pipeline>.sources.<download source>' or "
             "'pipelines.<pipeline>.sources.<http source>'",
         ),
+        ("table: t, reader: odbc", "source.reader: 'odbc' is not one of adbc, jdbc; did you mean 'jdbc'?"),
         ("table: t, parallelism: 0", "source.parallelism: '0' is too small; allowed: 1 or more"),
         ("type: http, path: /x", "source.type: 'http' does not fit the connection 'shop' of type jdbc; set type: jdbc"),
         (

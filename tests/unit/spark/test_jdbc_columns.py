@@ -21,7 +21,8 @@ from pyspark.sql.types import (
 from tidegate.core.columns.predicates import SqlDialect
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
 from tidegate.sources.jdbc import FetchedColumns
-from tidegate.spark.readers.jdbc import JdbcColumns, JdbcConnection
+from tidegate.spark.readers.jdbc import JdbcConnection
+from tidegate.spark.readers.jdbc_columns import JdbcColumns
 from tidegate.specs.columns import JdbcRead
 from tidegate.specs.locations import Options, Secret
 

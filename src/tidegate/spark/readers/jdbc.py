@@ -3,38 +3,39 @@
 The database itself counts rows to find the range of each connection, so that a skewed key still gives equal shares.
 Every row, nulls included, belongs to exactly one of them.
 
-No value changes on its way through driver and JVM. A driver shifts times by the JVM's zone, gives decimals a scale of
-its own, and turns ``infinity`` into a year. So the database writes such values as text, and Spark parses the text:
-exactly, or the row is refused with its column and value. Types that Delta lacks stay the database's text.
+Where PostgreSQL has a driver that gives Arrow columns (ADBC), that one reads in tasks of Python what the JDBC driver
+would read, by the same statements. It is never needed: whatever it cannot do is left to JDBC.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tidegate.core.columns.predicates import Bound, RowFilter, SqlDialect, dialect_of
+from tidegate.core.columns.predicates import quote as quote_name
 from tidegate.core.columns.values import is_finite
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
-from tidegate.sources.jdbc import REFUSED, FetchedColumns, JdbcStatements, Refusal, innermost_cause, refusal
+from tidegate.sources.adbc import AdbcShare, answer, check_share, connection_of
+from tidegate.sources.jdbc import JdbcStatements, Refusal, Unsupported, innermost_cause, refusal
 from tidegate.sources.reader import GreatestValues
-from tidegate.spark.filters import collected, column_named, count_in, fitted, kinds_of_times, named
+from tidegate.spark.filters import collected, column_named, count_in, fitted, kinds_of_times
 from tidegate.spark.jars import driver_of
+from tidegate.spark.readers.jdbc_columns import JdbcColumns
 from tidegate.spark.readers.reader import declared, given, task_count, utc_session
 from tidegate.spark.session import quote
 from tidegate.spark.tasks import telling_line
-from tidegate.specs.columns import ColumnSource, JdbcRead, Value, WatermarkMode
+from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader, Value, WatermarkMode
+from tidegate.specs.locations import Secret
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import SchemaSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType, DecimalType, StructField, StructType
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _ZONE = {
     SqlDialect.POSTGRESQL: "SET TIME ZONE 'UTC'",
@@ -131,6 +132,10 @@ class JdbcConnection:
             )
         return SourceError(f"{self._source}: {told}", refused.remedy)
 
+    def masked(self, error: SourceError) -> SourceError:
+        """An error of another driver, as one of this source."""
+        return SourceError(f"{self._source}: {self._mask(error.problem)}", error.remedy)
+
     @cached_property
     def _mask(self) -> Mask:
         """Masks the password, property values, the whole address, and its parameters."""
@@ -165,6 +170,19 @@ The second holds without a lower bound: an increment of few rows has an index to
 """
 
 
+@dataclass(frozen=True, slots=True)
+class AdbcRows:
+    """Rows that tasks read by ADBC, a share each; ``frame`` has the same rows by JDBC, and the columns of both."""
+
+    frame: DataFrame
+    shares: tuple[AdbcShare, ...]
+
+
+def frame_of(rows: DataFrame | AdbcRows) -> DataFrame:
+    """The rows that a reader gave, as a DataFrame."""
+    return rows.frame if isinstance(rows, AdbcRows) else rows
+
+
 class JdbcReader:
     """Reads one table or query of a database."""
 
@@ -178,6 +196,7 @@ class JdbcReader:
         self._read = read
         self._schema = schema
         self._counted: dict[RowFilter, int] = {}
+        self._adbc = self._columnar()
 
     def greatest(self, rows: RowFilter) -> GreatestValues:
         """The greatest values in the database now; the answer also counts the rows up to those."""
@@ -187,7 +206,7 @@ class JdbcReader:
         statements = self._statements
         if wanted.mode is WatermarkMode.TUPLE:
             found = self._asked(statements.greatest_tuple(wanted), wanted)
-            counted = self._connection.asked(statements.nulls(wanted))
+            counted = self._answer(statements.nulls(wanted))
         else:
             found = counted = self._asked(statements.greatest(wanted), wanted)
         row = found[0] if found else {}
@@ -204,7 +223,7 @@ class JdbcReader:
         """Which columns hold times, according to the database."""
         return kinds_of_times(columns, self._columns.schema, self._source.name)
 
-    def read(self, rows: RowFilter) -> DataFrame:
+    def read(self, rows: RowFilter) -> DataFrame | AdbcRows:
         """The matching rows, over as many connections as pay off."""
         wanted = self._fitted(rows)
         conditions = self._conditions(wanted)
@@ -212,7 +231,8 @@ class JdbcReader:
         statement = self._statements.rows(wanted, divided_by=divided_by)
         frame = self._connection.frame(statement, self._columns.fetched(), conditions)
         restored = self._columns.restored(frame, declared(self._schema))
-        return given(restored, self._schema, self._source.source_timezone, self._source.name)
+        rows_of_jdbc = given(restored, self._schema, self._source.source_timezone, self._source.name)
+        return self._by_adbc(rows_of_jdbc, wanted, divided_by, conditions)
 
     def problem(self, error: Exception) -> TidegateError:
         """The error for a failure while the rows of :meth:`read` were computed."""
@@ -236,7 +256,77 @@ class JdbcReader:
 
     def _asked(self, statement: str, rows: RowFilter) -> list[dict[str, Value | None]]:
         types = {f"greatest_{index}": self._columns.greatest_type(name) for index, name in enumerate(rows.columns)}
-        return self._connection.asked(statement, types)
+        return self._answer(statement, types)
+
+    def _columnar(self) -> Secret | None:
+        """How ADBC connects, where rows can be read by it; raises where it was asked for and cannot."""
+        if self._read.reader is RowReader.JDBC:
+            return None
+        try:
+            return connection_of(self._read)
+        except Unsupported as told:
+            self._without_adbc(told)
+            return None
+
+    def _without_adbc(self, told: Unsupported) -> None:
+        """JDBC reads; :class:`SourceError` where the configuration wants otherwise."""
+        if self._read.reader is RowReader.ADBC:
+            reason = told.reason or "an answer has a type that it gives otherwise"
+            raise SourceError(
+                f"{self._source.name}: rows cannot be read by ADBC: {reason}", "change that, or leave out reader: adbc"
+            )
+
+    def _answer(self, statement: str, types: Mapping[str, str] | None = None) -> list[dict[str, Value | None]]:
+        """The answer to a statement that returns a few rows; where ADBC gives none, JDBC is asked from then on."""
+        if self._adbc is None:
+            return self._connection.asked(statement, types)
+        try:
+            return answer(self._adbc, statement)
+        except Unsupported:
+            return self._connection.asked(statement, types)
+        except SourceError as error:
+            if self._read.reader is RowReader.ADBC:
+                raise self._connection.masked(error) from None
+            by_jdbc = self._connection.asked(statement, types)
+            self._adbc = None
+            return by_jdbc
+
+    def _by_adbc(
+        self, frame: DataFrame, rows: RowFilter, divided_by: str | None, conditions: Sequence[str]
+    ) -> DataFrame | AdbcRows:
+        """The rows of ``frame`` in shares for ADBC; ``frame`` itself where JDBC must read.
+
+        The first share is tried without rows: an operator ``??``, for one, is SQL for the JDBC driver alone.
+        """
+        if self._adbc is None:
+            return frame
+        try:
+            shares = self._shares(self._adbc, frame.schema, rows, divided_by, conditions)
+            check_share(shares[0])
+        except Unsupported as told:
+            self._without_adbc(told)
+            return frame
+        except SourceError as error:
+            if self._read.reader is RowReader.ADBC:
+                raise self._connection.masked(error) from None
+            return frame
+        return AdbcRows(frame, shares)
+
+    def _shares(
+        self,
+        connection: Secret,
+        schema: StructType,
+        rows: RowFilter,
+        divided_by: str | None,
+        conditions: Sequence[str],
+    ) -> tuple[AdbcShare, ...]:
+        columns = self._columns.exact(schema, self._source.source_timezone, self._source.name)
+        origin = JdbcStatements(self._read, self._columns.selected(by_adbc=True)).rows(rows, divided_by=divided_by)
+        names = ", ".join(quote_name(name, self._connection.dialect) for name, _ in columns.values())
+        statement = f"SELECT {names} FROM ({origin}) tidegate_read"
+        exact = tuple(column for _, column in columns.values())
+        wheres = [f" WHERE {each}" for each in conditions] or [""]
+        return tuple(AdbcShare(connection, f"{statement}{where}", exact) for where in wheres)
 
     def _conditions(self, rows: RowFilter) -> tuple[str, ...]:
         """One condition per connection: equal shares of at least ``fetch_size`` rows."""
@@ -246,7 +336,7 @@ class JdbcReader:
             return ()
         found = self._counted.get(rows)
         if found is None:
-            found = count_in(self._connection.asked(statements.count(rows))[0]["found"])
+            found = count_in(self._answer(statements.count(rows))[0]["found"])
         parts = min(self._parallelism, found // self._read.fetch_size)
         if parts < 2:
             return ()
@@ -272,230 +362,6 @@ class JdbcReader:
         return self._least(statements.parts(rows, column, parts), column)
 
     def _least(self, statement: str, column: str) -> set[Any]:
-        rows = self._connection.asked(statement, {"bound": self._columns.greatest_type(column)})
+        rows = self._answer(statement, {"bound": self._columns.greatest_type(column)})
         values = (self._columns.greatest(column, row["bound"]) for row in rows)
         return {value for value in values if value is not None and is_finite(value)}
-
-
-TEXT = "STRING"
-_TEXT = {SqlDialect.POSTGRESQL: "CAST({} AS text)", SqlDialect.MYSQL: "CAST({} AS CHAR)"}
-_IN_UTC = "CAST({} AT TIME ZONE 'UTC' AS text)"
-_BITS = "CAST(CAST({} AS UNSIGNED) AS CHAR)"
-_TEMPLATES = {
-    SqlDialect.POSTGRESQL: {
-        "timestamptz": _IN_UTC,
-        **dict.fromkeys(("timestamp", "date", "time", "timetz", "interval", "money"), _TEXT[SqlDialect.POSTGRESQL]),
-    },
-    SqlDialect.MYSQL: dict.fromkeys(("timestamp", "datetime", "date", "time", "char"), _TEXT[SqlDialect.MYSQL]),
-}
-"""What the database writes as text, by the driver's name of the type. MySQL's sessions are in UTC."""
-
-_UNSORTED = {SqlDialect.POSTGRESQL: ("timetz", "interval", "money"), SqlDialect.MYSQL: ("time",)}
-"""Of these, those whose text sorts otherwise; a ``time`` of MySQL may be negative, and have hundreds of hours."""
-
-_NUMBERS: dict[SqlDialect, dict[str, str]] = {
-    SqlDialect.POSTGRESQL: {},
-    SqlDialect.MYSQL: {"float": "({} + 0E0)", "float unsigned": "({} + 0E0)"},
-}
-"""MySQL shows no more than six digits of a ``float``."""
-
-_ARRAYS_AS_THEY_ARE = frozenset(
-    ("_int2", "_int4", "_int8", "_oid", "_float4", "_float8", "_bool", "_bytea", "_text", "_varchar", "_bpchar")
-) | {"_name", "_uuid", "_json", "_jsonb"}
-_UNBOUNDED = (38, 18)
-"""What Spark takes a ``numeric`` without a size for; no other has this size and a scale of 0."""
-
-
-@dataclass(frozen=True, slots=True)
-class _ColumnTransfer:
-    """How one column is fetched: the expression to select, and the type of its values in the rows.
-
-    ``is_text``: the database sends text, which Spark parses as ``kind``. ``sorts``: database and Spark order its values
-    alike.
-    """
-
-    field: StructField
-    template: str
-    kind: DataType
-    is_text: bool = False
-    sorts: bool = True
-
-    @property
-    def compared(self) -> DataType:
-        """The type of its bounds; a decimal stays a decimal even where its rows are text."""
-        from pyspark.sql.types import DecimalType
-
-        return self.field.dataType if isinstance(self.field.dataType, DecimalType) else self.kind
-
-
-class JdbcColumns:
-    """The columns of one table or query and how ``dialect`` fetches them; ``schema`` gives the types of bounds."""
-
-    def __init__(self, schema: StructType, dialect: SqlDialect) -> None:
-        from pyspark.sql.types import StructField, StructType
-
-        self._ways = {field.name: _way(field, dialect) for field in schema}
-        self.schema = StructType(
-            [StructField(each.field.name, each.compared, each.field.nullable) for each in self._ways.values()]
-        )
-
-    def selected(self) -> tuple[FetchedColumns, ...]:
-        """The select expression of every column."""
-        from pyspark.sql.types import StringType
-
-        return tuple(
-            FetchedColumns(
-                name, way.template, isinstance(way.compared, StringType) and not way.field.metadata.get("rowid")
-            )
-            for name, way in self._ways.items()
-        )
-
-    def check_followed(self, column: str, source: str) -> None:
-        """Refuse a watermark column that arrives as text which sorts differently from its values."""
-        way = self._ways[column]
-        if not way.sorts:
-            called = way.field.metadata.get("jdbcClientType")
-            raise SourceError(
-                f"{source}: the column {column!r} is of type {called}, whose text sorts differently from its values",
-                "use another watermark column, or a query that casts it to a number, a time or a date",
-            )
-
-    def fetched(self) -> dict[str, str]:
-        """Types that override Spark's choice, for columns that the database does not send as text."""
-        return {name: TEXT for name, way in self._ways.items() if _is_clock(way.field) and way.template == "{}"}
-
-    def restored(self, frame: DataFrame, declared: StructType | None = None) -> DataFrame:
-        """``frame``, fetched this way, with the columns' real types.
-
-        A column ``declared`` as text keeps the database's text; one declared as a decimal is parsed into it.
-        """
-        wanted = {} if declared is None else {field.name.lower(): field.dataType for field in declared}
-        came = {field.name: field.dataType for field in frame.schema}
-        columns = [_restored(way, came[name], wanted.get(name.lower())) for name, way in self._ways.items()]
-        return frame.select(*columns)
-
-    def greatest_type(self, column: str) -> str:
-        """The type in which an aggregate of ``column`` is fetched."""
-        from pyspark.sql.types import DecimalType
-
-        way = self._ways[column]
-        as_text = way.is_text or _is_clock(way.field) or isinstance(way.kind, DecimalType)
-        return TEXT if as_text else str(way.kind.simpleString())
-
-    def greatest(self, column: str, value: Value | None) -> Value | None:
-        """The value of an aggregate that was fetched with :meth:`greatest_type`."""
-        if not isinstance(value, str):
-            return value
-        try:
-            return _value_of(value, self._ways[column].compared)
-        except (ValueError, ArithmeticError):
-            raise SourceError(
-                f"the greatest value of {column!r} is {value!r}, and nothing can be greater",
-                "leave such rows out with filter_expression",
-            ) from None
-
-
-def _way(field: StructField, dialect: SqlDialect) -> _ColumnTransfer:
-    from pyspark.sql.types import ArrayType, BooleanType, DecimalType, IntegerType, LongType, StringType
-
-    kind = StringType() if _is_clock(field) else field.dataType
-    called = str(field.metadata.get("jdbcClientType", "")).lower()
-    if dialect not in _TEMPLATES:
-        return _ColumnTransfer(field, "{}", kind)
-    in_words = _ColumnTransfer(field, _TEXT[dialect], StringType(), is_text=True)
-    if isinstance(kind, ArrayType):
-        return _ColumnTransfer(field, "{}", kind) if called in _ARRAYS_AS_THEY_ARE else replace(in_words, sorts=False)
-    if isinstance(kind, DecimalType) and called in ("numeric", "decimal", "decimal unsigned"):
-        return _decimal(field, kind, dialect)
-    if called in ("bit", "varbit") and not isinstance(kind, BooleanType):
-        return _ColumnTransfer(field, _BITS, LongType(), is_text=True) if dialect is SqlDialect.MYSQL else in_words
-    if called == "year":
-        return _ColumnTransfer(field, "CAST({} AS SIGNED)", IntegerType())
-    if called in _NUMBERS[dialect]:
-        return _ColumnTransfer(field, _NUMBERS[dialect][called], kind)
-    if called in _TEMPLATES[dialect]:
-        return _ColumnTransfer(
-            field, _TEMPLATES[dialect][called], kind, is_text=True, sorts=called not in _UNSORTED[dialect]
-        )
-    return _ColumnTransfer(field, "{}", kind)
-
-
-def _decimal(field: StructField, kind: DecimalType, dialect: SqlDialect) -> _ColumnTransfer:
-    """A decimal where Delta has one that wide, else text."""
-    from pyspark.sql.types import StringType
-
-    scale = field.metadata.get("scale", kind.scale)
-    unbounded = dialect is SqlDialect.POSTGRESQL and scale == 0 and (kind.precision, kind.scale) == _UNBOUNDED
-    fits = scale == kind.scale or unbounded
-    return _ColumnTransfer(field, _TEXT[dialect], kind if fits else StringType(), is_text=True)
-
-
-def _restored(way: _ColumnTransfer, came: DataType, declared: DataType | None) -> Column:
-    from pyspark.sql.types import DecimalType, StringType
-
-    name = way.field.name
-    column, kind = named(name), way.kind
-    if way.is_text and isinstance(way.field.dataType, DecimalType) and isinstance(declared, DecimalType):
-        kind = declared
-    if way.is_text and isinstance(declared, StringType):
-        kind = declared
-    if way.is_text and not isinstance(kind, StringType):
-        column = _exact(column, kind, name)
-    elif kind != came:
-        column = column.cast(kind)
-    return column.alias(name, metadata={})
-
-
-def _exact(text: Column, kind: DataType, name: str) -> Column:
-    """``text`` as a value of ``kind``; refuses a row whose text is no such value or has more digits.
-
-    A regular expression costs more than the parsing, so it looks only at text that is not of the usual form.
-    """
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import DateType, DecimalType, LongType, TimestampType
-
-    parsed = text.try_cast(kind)
-    match kind:
-        case DecimalType():
-            point = f.instr(text, ".")
-            few_digits = (point == 0) | (f.length(text) - point <= kind.scale)
-            usual = few_digits & ~text.contains("e") & ~text.contains("E")
-            ways = [f.when(usual, parsed), f.when(text.rlike(f"^-?[0-9]*([.][0-9]{{0,{kind.scale}}}0*)?$"), parsed)]
-        case LongType():
-            ways = [f.when(text.rlike("^-?[0-9]+$"), parsed)]
-        case DateType():
-            usual = (f.length(text) == 10) & (f.substring(text, 8, 1) == "-")
-            ways = [f.when(usual, parsed), f.when(text.rlike("^[0-9]{4,6}-[0-9]{2}-[0-9]{2}$"), parsed)]
-        case TimestampType():
-            ways = [f.concat(text, f.lit("Z")).try_cast(kind)]
-        case _:
-            ways = [parsed]
-    told = f.concat(
-        f.lit(f"{REFUSED}column {name!r} holds "),
-        f.substring(text, 1, 80),
-        f.lit(f", which is no {kind.simpleString()}"),
-    )
-    return f.coalesce(*ways, f.when(text.isNotNull(), f.raise_error(told)))
-
-
-def _value_of(text: str, kind: DataType) -> Value:
-    from pyspark.sql.types import DateType, DecimalType, LongType, TimestampNTZType, TimestampType
-
-    match kind:
-        case DecimalType():
-            return Decimal(text)
-        case TimestampType():
-            return datetime.fromisoformat(text).replace(tzinfo=UTC)
-        case TimestampNTZType():
-            return datetime.fromisoformat(text)
-        case DateType():
-            return date.fromisoformat(text)
-        case LongType():
-            return int(text)
-        case _:
-            return text
-
-
-def _is_clock(field: StructField) -> bool:
-    """Whether a column holds times of day, which Spark would turn into times on 1970-01-01."""
-    return bool(field.metadata.get("logical_time_type"))

@@ -1,0 +1,247 @@
+"""Rows of PostgreSQL as Arrow columns, by its ADBC driver: Java never sees them.
+
+What is asked and which types come of it is decided elsewhere, the same for JDBC. The database writes times and decimals
+as text here, too, and the text is parsed exactly, or refused in the words that Spark's lane has for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from decimal import Context, Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.errors import SourceError
+from tidegate.sources.jdbc import VALUE, WITHOUT_MEANING, DatabaseAddress, Unsupported, refusal
+from tidegate.specs.columns import JdbcRead
+from tidegate.specs.locations import Secret
+
+CONNECT_SECONDS = 30
+_IGNORED = WITHOUT_MEANING - {"sockettimeout", "querytimeout"}
+_SESSION = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO",
+    "extra_float_digits": "3",
+    "max_parallel_workers_per_gather": "0",  # the connections of a read are its parallelism
+}
+_PLAIN = (pa.bool_(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class ExactColumn:
+    """A column of the rows and its type; ``called`` says what its text must be, empty where it comes as it is."""
+
+    name: str
+    kind: pa.DataType
+    called: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AdbcShare:
+    """What one connection reads; picklable. The statement selects the ``columns`` in their order."""
+
+    connection: Secret
+    statement: str
+    columns: tuple[ExactColumn, ...]
+
+
+def connection_of(read: JdbcRead) -> Secret:
+    """How the driver is told to connect; :class:`Unsupported` where it is not installed or would connect otherwise."""
+    address = DatabaseAddress.of(read, _IGNORED)
+    if address.scheme != "postgresql":
+        raise Unsupported("only PostgreSQL is read by ADBC")
+    _driver()
+    given = {
+        "host": address.host,
+        "port": str(address.port or 5432),
+        "dbname": address.database,
+        "user": read.user or "",
+        **({} if read.password is None else {"password": read.password.value}),
+        "connect_timeout": str(CONNECT_SECONDS),
+        "client_encoding": "utf-8",
+        "gssencmode": "disable",
+        "options": " ".join(f"-c {name}={value}" for name, value in _SESSION.items()),
+        "sslmode": "prefer",
+        **address.settings,
+    }
+    return Secret(" ".join(f"{name}={_quoted(value)}" for name, value in given.items()))
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", r"\\").replace("'", r"\'")
+    return f"'{escaped}'"
+
+
+def _driver() -> Any:
+    try:
+        import adbc_driver_manager
+        import adbc_driver_postgresql
+    except ImportError:
+        raise Unsupported("install 'tidegate[adbc]', on the machines of Spark's workers, too") from None
+    return adbc_driver_manager, adbc_driver_postgresql._driver_path()
+
+
+@contextmanager
+def _answered(connection: Secret, statement: str) -> Iterator[pa.RecordBatchReader]:
+    """The answer of the database, batch by batch; :class:`SourceError` in its words, whenever it refuses."""
+    manager, driver = _driver()
+    try:
+        with (
+            manager.AdbcDatabase(driver=driver, uri=connection.value) as database,
+            manager.AdbcConnection(database) as opened,
+            manager.AdbcStatement(opened) as asked,
+        ):
+            asked.set_sql_query(statement)
+            stream, _ = asked.execute_query()
+            with pa.RecordBatchReader._import_from_c(stream.address) as reader:
+                yield reader
+    except (manager.Error, OSError, pa.ArrowException) as error:
+        raise _problem(str(error)) from None
+
+
+def _problem(text: str) -> SourceError:
+    """What the driver reports: the server's own words where there are some, never the statement that follows them."""
+    told = re.search(r"\b(ERROR|FATAL|PANIC): +([^\n]+)", text)
+    refused = refusal(text, f"{told[1]}: {told[2]}" if told else text.strip().partition("\n")[0])
+    return SourceError(refused.problem, refused.remedy)
+
+
+def answer(connection: Secret, statement: str) -> list[dict[str, Any]]:
+    """The answer to a statement of a few rows; :class:`Unsupported` where a value may not be what JDBC gives."""
+    with _answered(connection, statement) as reader:
+        if any(each.type not in _PLAIN for each in reader.schema):
+            raise Unsupported
+        return list(reader.read_all().to_pylist())
+
+
+def check_share(share: AdbcShare) -> None:
+    """Ask for no row of the share; :class:`Unsupported` where a column does not come as it is expected."""
+    with _answered(share.connection, f"{share.statement} LIMIT 0") as reader:
+        for found, column in zip(reader.schema, share.columns, strict=True):
+            if found.type != (pa.string() if column.called else column.kind):
+                raise Unsupported(f"the column {column.name!r} comes as {found.type}")
+
+
+def share_rows(share: AdbcShare) -> Iterator[pa.RecordBatch]:
+    """The rows of a share; :class:`SourceError` names the column and the value that fits no type."""
+    names = [each.name for each in share.columns]
+    with _answered(share.connection, share.statement) as reader:
+        for batch in reader:
+            columns = [exact(found, each) for found, each in zip(batch.columns, share.columns, strict=True)]
+            yield pa.record_batch(columns, names)
+
+
+def exact(found: pa.Array, column: ExactColumn) -> pa.Array:
+    """``found`` as values of the column's type, none of them bent."""
+    kind = column.kind
+    if not column.called:
+        return _as_it_is(found, column)
+    quick, parse = _ways(kind)
+    try:
+        return quick(found, kind)
+    except pa.ArrowInvalid:
+        return _one_by_one(found, column, parse)
+
+
+def _as_it_is(found: pa.Array, column: ExactColumn) -> pa.Array:
+    """The values; a database without an encoding lets any bytes be text, and no table does."""
+    try:
+        found.validate(full=True)
+        return found if found.type == column.kind else found.cast(column.kind)
+    except pa.ArrowInvalid as error:
+        raise SourceError(f"column {column.name!r} holds what is no {column.kind}: {error}", VALUE) from None
+
+
+Parse = Callable[[str, pa.DataType], Any]
+
+
+def _ways(kind: pa.DataType) -> tuple[Callable[[pa.Array, pa.DataType], pa.Array], Parse]:
+    """How a column of texts is parsed at once, and how one text is, where that does not know them all."""
+    if pa.types.is_decimal(kind):
+        return _decimals, _decimal
+    return (_moments, _moment) if pa.types.is_timestamp(kind) else (pc.cast, _day)
+
+
+def _one_by_one(texts: pa.Array, column: ExactColumn, parse: Parse) -> pa.Array:
+    values = []
+    for text in texts.to_pylist():
+        value = None if text is None else parse(text, column.kind)
+        if value is None and text is not None:
+            problem = f"column {column.name!r} holds {text[:80]}, which is no {column.called}"
+            raise SourceError(problem, VALUE)
+        values.append(value)
+    if pa.types.is_decimal(column.kind):
+        return pa.array(values, column.kind)
+    return pa.array(values, pa.int64()).cast(pa.int32() if column.kind == pa.date32() else pa.int64()).view(column.kind)
+
+
+_DIGITS = 38
+
+
+def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """At once only where the digits fit, also after they are moved to the scale: Arrow does not see what overflows."""
+    lengths = pc.binary_length(texts)
+    longest = pc.max(lengths).as_py() or 0
+    if longest > _DIGITS - kind.scale:
+        points = pc.find_substring(texts, ".")
+        whole = pc.max(pc.if_else(pc.less(points, 0), lengths, points)).as_py() or 0
+        if longest > _DIGITS or whole > _DIGITS - kind.scale:
+            raise pa.ArrowInvalid("a text may have more digits than a decimal")
+    return texts.cast(kind)
+
+
+def _moments(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    return texts.cast(pa.timestamp("us")).view(kind)
+
+
+_NUMBER = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?")
+_DAY = re.compile(r"([0-9]{4,6})-([0-9]{2})-([0-9]{2})")
+_TIME = re.compile(r"(\S+) ([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?")
+_WIDE = Context(prec=60)
+_CYCLE, _CYCLE_DAYS = 400, 146_097
+"""The calendar repeats itself: so many years have so many days."""
+
+
+def _decimal(text: str, kind: pa.DataType) -> Decimal | None:
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        return None
+    rest = found[3] or ""
+    digits = f"{found[2]}{rest[: kind.scale].ljust(kind.scale, '0')}".lstrip("0") or "0"
+    if rest[kind.scale :].strip("0") or len(digits) > kind.precision:
+        return None
+    return Decimal(f"{found[1]}{digits}").scaleb(-kind.scale, _WIDE)
+
+
+def _day(text: str, kind: pa.DataType | None = None) -> int | None:
+    """Days since 1970, also of years that Python's calendar does not have."""
+    found = _DAY.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day = (int(each) for each in found.groups())
+    cycles = max(0, year - 2000) // _CYCLE
+    try:
+        ordinal = date(year - cycles * _CYCLE, month, day).toordinal()
+    except ValueError:
+        return None
+    return ordinal + cycles * _CYCLE_DAYS - date(1970, 1, 1).toordinal()
+
+
+def _moment(text: str, kind: pa.DataType | None = None) -> int | None:
+    """Microseconds since 1970, where a timestamp can hold them."""
+    found = _TIME.fullmatch(text)
+    days = None if found is None else _day(found[1])
+    if found is None or days is None:
+        return None
+    hours, minutes, seconds = (int(each) for each in found.groups()[1:4])
+    if hours > 23 or minutes > 59 or seconds > 59:
+        return None
+    micros = int((found[5] or "").ljust(6, "0"))
+    total = (days * 86_400 + hours * 3600 + minutes * 60 + seconds) * 1_000_000 + micros
+    return total if total < 2**63 else None
