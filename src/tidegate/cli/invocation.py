@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TextIO, TypeVar
@@ -103,7 +103,7 @@ class Invocation:
 
         as_text = TerminalLog if self.log_level is None and is_terminal(sys.stderr) else TextLog
         log = JsonLog if self.log_format == "json" else as_text
-        with self._progress() as view:
+        with _own_stderr() as stream, self._progress(stream) as view:
             self._view = view
             lines: Emit = log(view.write, self.effective_level(), traces=self.debug)
             held = DeferredErrors if self._sees_both() else ErrorsOnce
@@ -129,17 +129,33 @@ class Invocation:
             return Level.ERROR
         return Level.INFO if self.log_format == "json" else Level.WARNING
 
-    def _progress(self) -> SilentProgress:
+    def _progress(self, stream: TextIO) -> SilentProgress:
         from tidegate.observe.progress import BarProgress, PlainProgress, SilentProgress
 
         if self.quiet or self.log_format == "json":
-            return SilentProgress(sys.stderr)
-        if is_terminal(sys.stderr):
+            return SilentProgress(stream)
+        if is_terminal(stream):
             from tidegate.cli.terminal import console_for
 
-            return BarProgress(console_for(sys.stderr, colour=self.uses_colour()))
+            return BarProgress(console_for(stream, colour=self.uses_colour()))
         in_the_log = self.log_level in ("debug", "info")
-        return SilentProgress(sys.stderr) if in_the_log else PlainProgress(sys.stderr)
+        return SilentProgress(stream) if in_the_log else PlainProgress(stream)
+
+
+@contextmanager
+def _own_stderr() -> Iterator[TextIO]:
+    """Standard error by a descriptor of its own: while Spark starts, the usual one leads into Spark's log."""
+    try:
+        number = os.dup(sys.stderr.fileno())
+    except (OSError, ValueError):  # it is no file
+        yield sys.stderr
+        return
+    stream = open(number, "w", encoding=sys.stderr.encoding, errors=sys.stderr.errors)  # noqa: SIM115
+    try:
+        yield stream
+    finally:
+        with suppress(OSError):  # nobody reads any more
+            stream.close()
 
 
 @dataclass(slots=True)

@@ -297,3 +297,22 @@ def test_where_log_and_result_go_to_different_places_both_tell(tmp_path: Path) -
     done = subprocess.run(arguments, **settings, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout.count(MESSAGE), done.stderr.count(MESSAGE)) == (1, 1)
     assert "t/default: failed: 0 files" in done.stderr
+
+
+STARTING = """
+import sys
+from pathlib import Path
+from tidegate.cli.invocation import Invocation
+from tidegate.observe.events import SessionStarting
+from tidegate.spark.session import _stderr_to
+
+with Invocation().emitter() as emit, _stderr_to(Path(sys.argv[1])):
+    emit(SessionStarting("", "", "local[*]"))
+    print("from Java", file=sys.stderr, flush=True)
+"""
+
+
+def test_progress_goes_on_while_standard_error_leads_into_the_log_of_spark(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    done = subprocess.run([sys.executable, "-c", STARTING, str(log)], env=environment(), capture_output=True, text=True)
+    assert (done.stderr, log.read_text()) == ("starting Spark (local[*])\n", "from Java\n")
