@@ -105,7 +105,7 @@ def _release() -> None:
     _held.clear()
 
 
-def end_jvm(seconds: float = 10.0) -> None:
+def end_jvm(seconds: float = 10.0, *, by_itself: bool = False) -> None:
     """End the JVM that PySpark started in this process, if it did, as the end of the process would; and wait for it."""
     with contextlib.suppress(Exception):
         from pyspark import SparkContext
@@ -114,7 +114,7 @@ def end_jvm(seconds: float = 10.0) -> None:
         if process is not None:
             silence_py4j()
             process.stdin.close()
-            if SparkContext._active_spark_context is None:
+            if SparkContext._active_spark_context is None and not by_itself:
                 process.kill()  # Spark has stopped; what is left of Java only removes files that we remove ourselves
             process.wait(seconds)
 
