@@ -198,7 +198,7 @@ def _main() -> None:
     session = open_session(SparkSpec(master="local[1]", config=Options({"spark.driver.extraJavaOptions": options})))
     run_tasks(slot_frame(session, 1), slot_numbers)
     session.stop()
-    end_jvm(_SECONDS, by_itself=True)  # Java writes the archive as it ends
+    end_jvm(_SECONDS)  # Java writes the archive as it ends
 
 
 if __name__ == "__main__":

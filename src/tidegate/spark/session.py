@@ -105,7 +105,11 @@ def _release() -> None:
     _held.clear()
 
 
-def end_jvm(seconds: float = 10.0, *, by_itself: bool = False) -> None:
+_options_given: set[str] = set()
+"""Options of Java that are not ours: some of them write something when Java ends, such as a recording."""
+
+
+def end_jvm(seconds: float = 10.0) -> None:
     """End the JVM that PySpark started in this process, if it did, as the end of the process would; and wait for it."""
     with contextlib.suppress(Exception):
         from pyspark import SparkContext
@@ -114,7 +118,7 @@ def end_jvm(seconds: float = 10.0, *, by_itself: bool = False) -> None:
         if process is not None:
             silence_py4j()
             process.stdin.close()
-            if SparkContext._active_spark_context is None and not by_itself:
+            if SparkContext._active_spark_context is None and not _options_given:
                 process.kill()  # Spark has stopped; what is left of Java only removes files that we remove ourselves
             process.wait(seconds)
 
@@ -326,6 +330,7 @@ def open_session(spec: SparkSpec, *, delta: bool = False, packages: Sequence[str
     folder = claim()
     archive: tuple[str, ...] = ()
     if needs_java:
+        _options_given.update(_all_options(dict(spec.config)).split())
         home, java = spark_home(), find_java()
         os.environ["JAVA_HOME"] = str(java)
         os.environ.setdefault(_LAUNCHER, " ".join((*_SHORT, _COLLECTOR)))
