@@ -23,9 +23,10 @@ def told(config: Path, *names: str) -> list[Check]:
     return [each for each in tidegate.doctor(config) if each.name in wanted]
 
 
-def database(root: Path, connection: dict[str, Any], **sink: Any) -> Path:
+def database(root: Path, connection: dict[str, Any], reader: str | None = None, **sink: Any) -> Path:
     path = root / "tidegate.yml"
-    source = {"connection": "db", "table": "orders", "watermark_columns": ["updated_at"], "backward": {"days": 1}}
+    source: dict[str, Any] = {"connection": "db", "table": "orders", "watermark_columns": ["updated_at"]}
+    source |= {"backward": {"days": 1}, **({} if reader is None else {"reader": reader})}
     pipeline = {"source": source, "sink": {"table_uri": "lake/orders", **WINDOW, **sink}}
     path.write_text(json.dumps({"connections": {"db": connection}, "pipelines": {"orders": pipeline}}))
     return path
@@ -58,11 +59,27 @@ def test_who_listens_is_found_without_credentials_and_who_does_not_fails(tmp_pat
             client.settimeout(5)
             assert client.recv(1) == b""
     assert (driver.verdict, "org.postgresql:postgresql" in driver.detail) == ("ok", True)
-    assert driver.detail.endswith("; rows come by JDBC: its connection has no user")
     assert (warned.verdict, "'updated_at' looks like the time of an update" in warned.detail) == ("warn", True)
     (refused, *_) = told(config, "source orders/default")
     assert (refused.verdict, "nobody answers" in refused.detail) == ("fail", True)
     assert not any("hidden" in f"{each}" for each in tidegate.doctor(config))
+
+
+@pytest.mark.parametrize(
+    ("connection", "verdict", "words"),
+    [
+        ({"user": "me"}, "ok", "rows come by ADBC (reader: adbc)"),
+        ({}, "fail", "rows cannot be read by ADBC: its connection has no user"),
+        ({"user": "me", "properties": {"currentSchema": "x"}}, "fail", "the setting 'currentschema' works only with"),
+    ],
+)
+def test_a_source_that_adbc_cannot_read_fails(
+    tmp_path: Path, connection: dict[str, Any], verdict: str, words: str
+) -> None:
+    config = database(tmp_path, {"type": "jdbc", "url": "jdbc:postgresql://127.0.0.1:1/x", **connection}, "adbc")
+    _, _, found, _ = told(config, "source orders/default")
+    assert (found.verdict, words in found.detail) == (verdict, True)
+    assert (found.verdict == "fail") == ("leave out reader: adbc" in (found.remedy or ""))
 
 
 @pytest.mark.parametrize(

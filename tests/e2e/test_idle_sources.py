@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -306,6 +306,43 @@ def test_the_session_of_a_database_is_in_utc_whatever_the_zone_of_its_role(
     assert not shop.is_idle()
     shop.source = {**shop.source, "filter_expression": "at > '2026-03-01 10:00:01'"}
     assert shop.is_idle()
+
+
+@pytest.mark.parametrize("name", ["PGHOSTADDR", "PGSERVICE"])
+def test_the_environment_does_not_decide_which_server_of_postgresql_is_asked(
+    postgres: postgres_server.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The wrong one has the same database without the new row."""
+    database = in_postgres(postgres)
+    shop = database.shop(tmp_path, "id").is_at(id=7)
+    there = database.connection["url"].rpartition("/")[2]
+    with postgres_server.with_impostor(postgres) as (address, other):
+        with other.connect() as connection:
+            connection.execute(f"create database {there}".encode())
+        with other.connect(there) as connection:
+            connection.execute(b"create table orders (id bigint)")
+        services = tmp_path / "services"
+        services.write_text(f"[wrong]\nhostaddr={address}\n")
+        monkeypatch.setenv("PGSERVICEFILE", str(services))
+        monkeypatch.setenv(name, address if name == "PGHOSTADDR" else "wrong")
+        database.execute("insert into orders (id) values (8)")
+        assert not shop.is_idle()
+        shop.run(GreatestValues())
+        (told,) = shop.notices()
+        assert told.endswith(f"the environment variable {name} would change the connection")
+
+
+def test_a_plus_in_the_address_is_left_to_the_jdbc_driver_which_reads_a_blank(
+    postgres: postgres_server.Server, tmp_path: Path
+) -> None:
+    """Nothing is new in the database that has the plus in its name."""
+    made = in_postgres(postgres)
+    name = f"a+{tmp_path.name}"
+    with postgres.connect() as connection:
+        template = made.connection["url"].rpartition("/")[2]
+        connection.execute(f'create database "{name}" template {template}'.encode())
+    database = replace(made, connection={**made.connection, "url": postgres.jdbc_url(name)})
+    assert not database.shop(tmp_path, "id").is_at(id=7).is_idle()
 
 
 PROGRAM = """

@@ -10,7 +10,10 @@ import contextlib
 import importlib.util
 import os
 import signal
+import socket
+import socketserver
 import subprocess
+import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -116,3 +119,31 @@ def _started(directory: Path) -> Iterator[Server]:
 def running() -> AbstractContextManager[Server]:
     """A server that answers, ended with the block; starts anew if another program took its port."""
     return started_in_a_new_directory(_started, "tidegate-postgres-")
+
+
+@contextlib.contextmanager
+def with_impostor(server: Server) -> Iterator[tuple[str, Server]]:
+    """Another server, and the address at which it answers by the port of ``server``."""
+    with running() as other:
+
+        class Relay(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                with socket.create_connection(("127.0.0.1", other.port)) as there:
+                    back = threading.Thread(target=_copy, args=(there, self.request), daemon=True)
+                    back.start()
+                    _copy(self.request, there)
+                    back.join()
+
+        with socketserver.ThreadingTCPServer(("127.0.0.2", server.port), Relay) as relay:
+            relay.daemon_threads = True
+            threading.Thread(target=relay.serve_forever, daemon=True).start()
+            yield "127.0.0.2", other
+            relay.shutdown()
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65_536):
+            target.sendall(data)
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_WR)

@@ -1,8 +1,10 @@
-"""PostgreSQL read by ADBC gives the bounds, rows and refusals that JDBC gives, and is left where it would not."""
+"""PostgreSQL read by ADBC gives the bounds, rows and refusals that JDBC gives, or stops where it would not."""
 
 from __future__ import annotations
 
+import pickle
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC
@@ -23,7 +25,6 @@ from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import SourceError
 from tidegate.sources import adbc
 from tidegate.sources.adbc import ExactColumn, exact, share_rows
-from tidegate.sources.jdbc import Unsupported
 from tidegate.sources.reader import GreatestValues
 from tidegate.spark import frames
 from tidegate.spark.readers.jdbc import AdbcRows, JdbcReader
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-LEFT_TO_JDBC = ("bit(1)", "integer[]", "text[]")
+NOT_BY_ADBC = ("bit(1)", "integer[]", "text[]")
 SEED = 16
 
 
@@ -55,7 +56,12 @@ class Server:
             connection.execute(statement.encode(), values or None)
 
     def reader(
-        self, query: str, *columns: str, by: RowReader | None = None, schema: SchemaSpec | None = None, **more: Any
+        self,
+        query: str,
+        *columns: str,
+        by: RowReader | None = RowReader.ADBC,
+        schema: SchemaSpec | None = None,
+        **more: Any,
     ) -> JdbcReader:
         user, password = postgres_server.USER, Secret(postgres_server.PASSWORD)
         read = JdbcRead(self.server.jdbc_url(self.database), user=user, password=password, query=query, parallelism=1)
@@ -85,19 +91,23 @@ def server(spark: SparkSession, postgres: postgres_server.Server) -> Server:
 
 
 def test_every_type_has_the_values_that_jdbc_gives(server: Server) -> None:
-    names = [f"c{index}" for index, each in enumerate(POSTGRESQL) if each.sql not in LEFT_TO_JDBC]
+    names = [f"c{index}" for index, each in enumerate(POSTGRESQL) if each.sql not in NOT_BY_ADBC]
     ours, theirs = server.both(f"select {', '.join(names)} from fit order by c0 nulls last")
     assert ours.to_pylist() == theirs.to_pylist()
     assert ours.schema.types == [each.type for each in theirs.schema]
 
 
-def test_a_column_that_adbc_gives_otherwise_is_left_to_jdbc_and_told_where_adbc_was_asked_for(server: Server) -> None:
+def test_a_column_that_adbc_gives_otherwise_stops_the_run(server: Server) -> None:
     for index, each in enumerate(POSTGRESQL):
-        if each.sql in LEFT_TO_JDBC:
-            query = f"select c{index} from fit"
-            assert not isinstance(server.reader(query).read(RowFilter()), AdbcRows)
-            with pytest.raises(SourceError, match=f"cannot be read by ADBC: the column 'c{index}' is of type"):
-                server.reader(query, by=RowReader.ADBC).read(RowFilter())
+        if each.sql in NOT_BY_ADBC:
+            with pytest.raises(SourceError, match=f"cannot be read by ADBC: the column 'c{index}' is of type") as told:
+                server.reader(f"select c{index} from fit").read(RowFilter())
+            assert told.value.remedy.endswith(", or leave out reader: adbc")
+
+
+def test_unset_reads_by_jdbc(server: Server) -> None:
+    for by in (None, RowReader.JDBC):
+        assert not isinstance(server.reader("select 1 as a", by=by).read(RowFilter()), AdbcRows)
 
 
 def test_types_that_have_no_type_of_their_own_come_as_the_database_writes_them(server: Server) -> None:
@@ -105,12 +115,22 @@ def test_types_that_have_no_type_of_their_own_come_as_the_database_writes_them(s
     server.execute("create domain code as varchar(5)")
     query = """select 'it''s ok'::mood as mood, '::1/64'::inet as net, '10.0.0.0/8'::cidr as block, 'ab'::code as code,
       'fat & rat'::tsquery as words, '$.a'::jsonpath as path, 'ab '::name as name,
-      row(1, 'x y')::pair as pair, null::mood as none, '{"b": 1, "a": "é☃"}'::json as doc2, 17::oid as number"""
-    by_jdbc: Any = server.reader(query, by=RowReader.JDBC).read(RowFilter())
-    named = [name for name in by_jdbc.columns if name != "number"]
-    ours, theirs = server.both(f"select {', '.join(named)} from ({query}) q")
+      row(1, 'x y')::pair as pair, null::mood as none, '{"b": 1, "a": "é☃"}'::json as doc2"""
+    ours, theirs = server.both(query)
     assert ours.to_pylist() == theirs.to_pylist()
-    assert not isinstance(server.reader(query).read(RowFilter()), AdbcRows)
+    for other in ("17::oid", "''::\"char\""):
+        with pytest.raises(SourceError, match="cannot be read by ADBC: the column 'a' is of type"):
+            server.reader(f"select {other} as a").read(RowFilter())
+
+
+def test_a_composite_value_with_nulls_in_it_is_not_null(server: Server) -> None:
+    server.execute("create type entry as (a int, b text); create domain checked as entry")
+    values = ["(1, null)::entry", "(null, null)::entry", "(1, null)::entry::checked", "(null, null)::entry::checked"]
+    values += ["null::entry", "null::checked", "(1, 'x')::entry", "array[(1, null)::entry]"]
+    named = ", ".join(f"{value} as c{index}" for index, value in enumerate(values))
+    ours, theirs = server.both(f"select {named}")
+    assert ours.to_pylist() == theirs.to_pylist()
+    assert list(ours.to_pylist()[0].values()) == ["(1,)", "(,)", "(1,)", "(,)", None, None, "(1,x)", '{"(1,)"}']
 
 
 def test_a_value_that_fits_no_type_is_refused_in_the_same_words(server: Server) -> None:
@@ -132,7 +152,8 @@ def test_declared_columns_are_read_by_adbc_where_they_need_no_other_conversion(s
     assert ours.to_pylist() == theirs.to_pylist() == [{"C": "x", "a": Decimal("1.500")}]
     assert ours.schema.types == [each.type for each in theirs.schema]
     cast = SchemaSpec((FieldSpec("b", "string"),))
-    assert not isinstance(server.reader(query, schema=cast).read(RowFilter()), AdbcRows)
+    with pytest.raises(SourceError, match="the column 'b' is of type int4 and becomes string"):
+        server.reader(query, schema=cast).read(RowFilter())
 
 
 def generated(count: int) -> Iterator[tuple[Any, ...]]:
@@ -274,13 +295,13 @@ def test_runs_by_adbc_and_by_jdbc_take_turns_and_the_table_has_every_row_once(
     sink = {"load_type": load, **({"merge_keys": ["id"]} if load != "append" else {})}
     shop = Shop(postgres, tmp_path, ORDERS, source, sink)
     most = 0
-    for reader, expected in ((None, 4), ("jdbc", 0), ("adbc", 4), ("jdbc", 0)):
+    for reader, expected in (("adbc", 4), (None, 0), ("adbc", 4), ("jdbc", 0)):
         shop.source = {**source, **({} if reader is None else {"reader": reader})}
         shop.execute(FILL.format(f"generate_series({most + 1}, {most + 1000})"))
         before, most = len(postgres.statements()), most + 1000
         assert shop.go() == 1000
         assert copies(shop, before) >= expected
-        assert reader != "jdbc" or not copies(shop, before)
+        assert reader == "adbc" or not copies(shop, before)
     assert shop.go() == 0
     assert shop.ids() == list(range(1, most + 1))
     found, wanted = shop.rows("at, price, note"), []
@@ -292,7 +313,7 @@ def test_runs_by_adbc_and_by_jdbc_take_turns_and_the_table_has_every_row_once(
 def test_a_connection_that_ends_in_the_middle_commits_nothing_and_the_next_run_reads_all_of_it_once(
     spark: SparkSession, postgres: postgres_server.Server, tmp_path: Path
 ) -> None:
-    source = {"table": "trapped", "watermark_columns": ["id"], "parallelism": 2, "fetch_size": 100}
+    source = {"table": "trapped", "watermark_columns": ["id"], "parallelism": 2, "fetch_size": 100, "reader": "adbc"}
     shop = Shop(postgres, tmp_path, ORDERS, source)
     shop.execute(f"create table trap as select true as armed; {FILL.format('generate_series(1, 200000)')}")
     shop.execute(
@@ -313,7 +334,8 @@ def test_a_connection_that_ends_in_the_middle_commits_nothing_and_the_next_run_r
 def test_a_refusal_in_the_middle_of_the_rows_is_told_in_the_words_of_the_server(
     spark: SparkSession, postgres: postgres_server.Server, tmp_path: Path
 ) -> None:
-    shop = Shop(postgres, tmp_path, ORDERS, {"filter_expression": "1 / (id - 900) is not null"})
+    source = {"filter_expression": "1 / (id - 900) is not null", "reader": "adbc"}
+    shop = Shop(postgres, tmp_path, ORDERS, source)
     shop.sink = {"load_type": "overwrite"}
     shop.execute(FILL.format("generate_series(1, 1000)"))
     told = shop.refused()
@@ -322,46 +344,35 @@ def test_a_refusal_in_the_middle_of_the_rows_is_told_in_the_words_of_the_server(
     assert postgres_server.PASSWORD not in told
 
 
-def test_workers_without_the_driver_read_by_jdbc(
+def test_a_worker_without_the_driver_stops_the_run_with_the_reason(
     spark: SparkSession, postgres: postgres_server.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there, tried = frames.run_tasks, []
+    def without_the_driver(rows: Any, work: Any, *needs: Any) -> list[Any]:
+        with monkeypatch.context() as there:
+            there.setitem(sys.modules, "adbc_driver_manager", None)
+            return pickle.loads(pickle.dumps(list(work(iter([pa.record_batch({"id": [0]})]), *needs))))
 
-    def without(*_: object) -> Any:
-        raise Unsupported("not on this machine")
-
-    def in_this_process(rows: Any, work: Any, *needs: Any) -> list[Any]:
-        if work is not frames._write_shares:
-            return there(rows, work, *needs)
-        tried.append(work)
-        with monkeypatch.context() as patched:
-            patched.setattr(adbc, "_driver", without)
-            return list(work(iter([pa.record_batch({"id": [0]})]), *needs))
-
-    monkeypatch.setattr(frames, "run_tasks", in_this_process)
-    shop = Shop(postgres, tmp_path, ORDERS, {"watermark_columns": ["id"]})
+    monkeypatch.setattr(frames, "run_tasks", without_the_driver)
+    shop = Shop(postgres, tmp_path, ORDERS, {"watermark_columns": ["id"], "reader": "adbc"})
     shop.execute(FILL.format("generate_series(1, 10)"))
-    assert shop.go() == 10
-    assert tried
-    assert shop.ids() == list(range(1, 11))
+    told = shop.refused()
+    assert "rows cannot be read by ADBC: its driver is not installed" in told
+    assert "install 'tidegate[adbc]' here and on the machines of Spark's workers, or leave out reader: adbc" in told
 
 
-def test_a_server_that_does_not_let_adbc_in_is_read_by_jdbc(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(adbc._SESSION, "no_such_setting", "1")
-    rows = RowFilter((ColumnRange("id"),))
-    reader = server.reader("select 7 as id", "id")
-    assert reader.greatest(rows).values == {"id": 7}
-    assert not isinstance(reader.read(rows), AdbcRows)
-    with pytest.raises(SourceError, match="no_such_setting"):
-        server.reader("select 7 as id", "id", by=RowReader.ADBC).greatest(rows)
-
-
-def test_sql_that_only_the_jdbc_driver_understands_is_left_to_it(server: Server) -> None:
+def test_what_the_server_refuses_to_adbc_is_told_with_the_way_out(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     query = "select 7 as id where '{\"a\": 1}'::jsonb ?? 'a'"
-    rows: Any = server.reader(query).read(RowFilter())
-    assert rows.collect() == [(7,)]
-    with pytest.raises(SourceError, match="operator does not exist"):
-        server.reader(query, by=RowReader.ADBC).read(RowFilter())
+    by_jdbc: Any = server.reader(query, by=None).read(RowFilter())
+    assert by_jdbc.collect() == [(7,)]
+    with pytest.raises(SourceError, match="types: the database refused: ERROR: operator does not exist") as told:
+        server.reader(query).read(RowFilter())
+    assert told.value.remedy.endswith(", or leave out reader: adbc")
+    monkeypatch.setitem(adbc._SESSION, "no_such_setting", "1")
+    with pytest.raises(SourceError, match="no_such_setting") as told:
+        server.reader("select 7 as id", "id").greatest(RowFilter((ColumnRange("id"),)))
+    assert told.value.remedy.endswith(", or leave out reader: adbc")
 
 
 def test_what_is_secret_shows_nowhere(server: Server, capfd: pytest.CaptureFixture[str]) -> None:

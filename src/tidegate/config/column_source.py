@@ -459,9 +459,7 @@ class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
     parallelism: v.Whole | None = entry(
         "Connections at once; unset: as many as Spark has tasks.", None, ge=1, le=10_000
     )
-    reader: RowReader | None = entry(
-        "The driver that reads the rows; unset: adbc where possible, otherwise jdbc.", None
-    )
+    reader: RowReader | None = entry("The driver that reads the rows; adbc: of PostgreSQL only; unset: jdbc.", None)
     read = JdbcReadModel.read
 
     @classmethod
@@ -485,3 +483,12 @@ def table_or_query_problems(source: Spot) -> Iterator[Problem]:
     yield from source.both("query", "table")
     if not source.has("table") and not source.has("query"):
         yield source.problem("needs 'table' or 'query'")
+
+
+def reader_problems(source: Spot) -> Iterator[Problem]:
+    """``reader: adbc`` for another database than PostgreSQL."""
+    connection = Spot(source.root, (), source.root).below("connections", str(source.text("connection") or ""))
+    url = connection.text("url")
+    if source.text("reader") == "adbc" and url is not None and not url.startswith("jdbc:postgresql:"):
+        text = f"adbc reads PostgreSQL only, and the connection {str(source.text('connection'))!r} is another database"
+        yield source.problem(f"{text}; set reader: jdbc", "reader")

@@ -14,6 +14,7 @@ from tidegate.config.column_source import (
     PythonSourceModel,
     TableSourceModel,
     column_source_problems,
+    reader_problems,
     rows_problems,
     table_or_query_problems,
 )
@@ -251,6 +252,7 @@ def _row_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Probl
         yield from column_source_problems(source, declared)
         if source.text("type") == "jdbc":
             yield from table_or_query_problems(source)
+            yield from reader_problems(source)
         if source.text("type") == "http":
             yield from request_problems(source)
             yield from declared_problems(source, declared)

@@ -9,13 +9,11 @@ import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from tidegate.core.columns.predicates import SqlDialect, dialect_of, untested_note
-from tidegate.errors import TidegateError
+from tidegate.core.columns.predicates import untested_note
+from tidegate.errors import SourceError, TidegateError
 from tidegate.reports.run import Check
-from tidegate.sources.jdbc import Unsupported
 from tidegate.sources.reader import address_of
 from tidegate.spark.jars import driver_of, fetched, packages_of
 from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader
@@ -42,26 +40,23 @@ def answers(name: str, kind: str, source: ColumnSource) -> Check:
 
 def jdbc_checks(name: str, read: JdbcRead, source: ColumnSource | UnitSource) -> Iterator[Check]:
     """Whether the JDBC driver is known, and there; that no test of ours runs against such a database."""
-    found = _driver_check(name, read, packages_of([source]))
-    yield replace(found, detail=f"{found.detail}{_rows_by(read)}") if isinstance(source, ColumnSource) else found
+    yield _driver_check(name, read, packages_of([source]))
+    if read.reader is RowReader.ADBC:
+        yield _adbc_check(name, read)
     told = untested_note(read.url)
     if told is not None:
         yield Check(name, "ok", told)
 
 
-def _rows_by(read: JdbcRead) -> str:
-    """By which driver rows of PostgreSQL come, and why not by the faster one."""
-    if dialect_of(read.url) is not SqlDialect.POSTGRESQL:
-        return ""
-    if read.reader is RowReader.JDBC:
-        return "; rows come by JDBC (reader: jdbc)"
+def _adbc_check(name: str, read: JdbcRead) -> Check:
+    """Whether ADBC can connect, as far as this machine and the configuration tell."""
     from tidegate.sources.adbc import connection_of
 
     try:
         connection_of(read)
-    except Unsupported as told:
-        return f"; rows come by JDBC: {told.reason}"
-    return "; rows come by ADBC, where their columns allow it"
+    except SourceError as error:
+        return Check(name, "fail", error.problem, error.remedy)
+    return Check(name, "ok", "rows come by ADBC (reader: adbc)")
 
 
 def _driver_check(name: str, read: JdbcRead, needed: Sequence[str]) -> Check:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
 from decimal import Context, Decimal
@@ -18,7 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.errors import SourceError
-from tidegate.sources.jdbc import VALUE, WITHOUT_MEANING, DatabaseAddress, Unsupported, refusal
+from tidegate.sources.jdbc import (
+    LIKE_JDBC,
+    VALUE,
+    WITHOUT_MEANING,
+    DatabaseAddress,
+    Unsupported,
+    check_environment,
+    refusal,
+)
 from tidegate.specs.columns import JdbcRead
 from tidegate.specs.locations import Secret
 
@@ -30,7 +39,15 @@ _SESSION = {
     "extra_float_digits": "3",
     "max_parallel_workers_per_gather": "0",  # the connections of a read are its parallelism
 }
+"""Set by a statement: what is told while connecting, a pooler may drop and the environment may override."""
+
 _PLAIN = (pa.bool_(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string())
+WITHOUT = "leave out reader: adbc"
+
+
+def impossible(reason: str, remedy: str = "change that") -> SourceError:
+    """Why ADBC cannot read the rows, and that JDBC can."""
+    return SourceError(f"rows cannot be read by ADBC: {reason}", f"{remedy}, or {WITHOUT}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +57,11 @@ class ExactColumn:
     name: str
     kind: pa.DataType
     called: str = ""
+
+    @property
+    def comes_as(self) -> pa.DataType:
+        """The type in which the driver gives it."""
+        return pa.string() if self.called else self.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +74,13 @@ class AdbcShare:
 
 
 def connection_of(read: JdbcRead) -> Secret:
-    """How the driver is told to connect; :class:`Unsupported` where it is not installed or would connect otherwise."""
-    address = DatabaseAddress.of(read, _IGNORED)
+    """How the driver is told to connect; :class:`SourceError` where it is missing or would connect otherwise."""
+    try:
+        address = DatabaseAddress.of(read, _IGNORED)
+    except Unsupported as told:
+        raise impossible(told.reason) from None
     if address.scheme != "postgresql":
-        raise Unsupported("only PostgreSQL is read by ADBC")
+        raise impossible("the database is not PostgreSQL")
     _driver()
     given = {
         "host": address.host,
@@ -66,7 +91,7 @@ def connection_of(read: JdbcRead) -> Secret:
         "connect_timeout": str(CONNECT_SECONDS),
         "client_encoding": "utf-8",
         "gssencmode": "disable",
-        "options": " ".join(f"-c {name}={value}" for name, value in _SESSION.items()),
+        "options": LIKE_JDBC,
         "sslmode": "prefer",
         **address.settings,
     }
@@ -79,30 +104,64 @@ def _quoted(value: str) -> str:
 
 
 def _driver() -> Any:
+    """The driver of this machine, whose environment must not redirect it."""
     try:
+        check_environment()
         import adbc_driver_manager
         import adbc_driver_postgresql
+    except Unsupported as told:
+        raise impossible(told.reason) from None
     except ImportError:
-        raise Unsupported("install 'tidegate[adbc]', on the machines of Spark's workers, too") from None
+        where = "here and on the machines of Spark's workers"
+        raise impossible("its driver is not installed", f"install 'tidegate[adbc]' {where}") from None
     return adbc_driver_manager, adbc_driver_postgresql._driver_path()
 
 
 @contextmanager
-def _answered(connection: Secret, statement: str) -> Iterator[pa.RecordBatchReader]:
-    """The answer of the database, batch by batch; :class:`SourceError` in its words, whenever it refuses."""
-    manager, driver = _driver()
+def _telling(manager: Any) -> Iterator[None]:
+    """What the driver reports becomes a :class:`SourceError`; no error of our own may happen in here."""
     try:
-        with (
-            manager.AdbcDatabase(driver=driver, uri=connection.value) as database,
-            manager.AdbcConnection(database) as opened,
-            manager.AdbcStatement(opened) as asked,
-        ):
-            asked.set_sql_query(statement)
-            stream, _ = asked.execute_query()
-            with pa.RecordBatchReader._import_from_c(stream.address) as reader:
-                yield reader
+        yield
     except (manager.Error, OSError, pa.ArrowException) as error:
         raise _problem(str(error)) from None
+
+
+@contextmanager
+def _answered(connection: Secret, statement: str) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """The columns and batches of the answer; :class:`SourceError` in the words of the database, whenever it refuses."""
+    manager, driver = _driver()
+    with ExitStack() as opened:
+        with _telling(manager):
+            database = opened.enter_context(manager.AdbcDatabase(driver=driver, uri=connection.value))
+            session = opened.enter_context(manager.AdbcConnection(database))
+            asked = opened.enter_context(manager.AdbcStatement(session))
+            asked.set_sql_query("SELECT " + ", ".join(f"set_config('{n}', '{v}', false)" for n, v in _SESSION.items()))
+            asked.execute_update()
+            asked.set_sql_query(statement)
+            stream, _ = _interruptible(asked, asked.execute_query)
+            reader = opened.enter_context(pa.RecordBatchReader._import_from_c(stream.address))
+        yield reader.schema, _batches(manager, asked, reader)
+
+
+def _batches(manager: Any, asked: Any, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    while True:
+        with _telling(manager):
+            try:
+                batch = _interruptible(asked, reader.read_next_batch)
+            except StopIteration:
+                return
+        yield batch
+
+
+def _interruptible(asked: Any, call: Callable[[], Any]) -> Any:
+    """What ``call`` gives; it waits in C, deaf to signals, so a thread of its own calls, and a signal cancels it."""
+    with ThreadPoolExecutor(1) as pool:
+        calling = pool.submit(call)
+        try:
+            return calling.result()
+        finally:
+            if not calling.done():
+                asked.cancel()
 
 
 def _problem(text: str) -> SourceError:
@@ -113,26 +172,35 @@ def _problem(text: str) -> SourceError:
 
 
 def answer(connection: Secret, statement: str) -> list[dict[str, Any]]:
-    """The answer to a statement of a few rows; :class:`Unsupported` where a value may not be what JDBC gives."""
-    with _answered(connection, statement) as reader:
-        if any(each.type not in _PLAIN for each in reader.schema):
-            raise Unsupported
-        return list(reader.read_all().to_pylist())
+    """The answer to a statement of a few rows; :class:`SourceError` where a value may not be what JDBC gives."""
+    with _answered(connection, statement) as (schema, batches):
+        for each in schema:
+            if each.type not in _PLAIN:
+                raise impossible(f"the answer {each.name!r} comes as {each.type}")
+        return [row for batch in batches for row in batch.to_pylist()]
 
 
 def check_share(share: AdbcShare) -> None:
-    """Ask for no row of the share; :class:`Unsupported` where a column does not come as it is expected."""
-    with _answered(share.connection, f"{share.statement} LIMIT 0") as reader:
-        for found, column in zip(reader.schema, share.columns, strict=True):
-            if found.type != (pa.string() if column.called else column.kind):
-                raise Unsupported(f"the column {column.name!r} comes as {found.type}")
+    """Ask for no row of the share; :class:`SourceError` where a column does not come as it is expected."""
+    with _answered(share.connection, f"{share.statement} LIMIT 0") as (schema, _):
+        for found, column in _others(schema, share):
+            raise impossible(f"the column {column.name!r} comes as {found}")
+
+
+def _others(schema: pa.Schema, share: AdbcShare) -> Iterator[tuple[pa.DataType, ExactColumn]]:
+    """The columns that come as another type than they should."""
+    pairs = zip(schema.types, share.columns, strict=True)
+    return ((found, column) for found, column in pairs if found != column.comes_as)
 
 
 def share_rows(share: AdbcShare) -> Iterator[pa.RecordBatch]:
     """The rows of a share; :class:`SourceError` names the column and the value that fits no type."""
     names = [each.name for each in share.columns]
-    with _answered(share.connection, share.statement) as reader:
-        for batch in reader:
+    with _answered(share.connection, share.statement) as (schema, batches):
+        for found, column in _others(schema, share):
+            problem = f"the column {column.name!r} changed while it was read: it comes as {found}"
+            raise SourceError(problem, "nothing was committed; run again")
+        for batch in batches:
             columns = [exact(found, each) for found, each in zip(batch.columns, share.columns, strict=True)]
             yield pa.record_batch(columns, names)
 
@@ -153,9 +221,9 @@ def _as_it_is(found: pa.Array, column: ExactColumn) -> pa.Array:
     """The values; a database without an encoding lets any bytes be text, and no table does."""
     try:
         found.validate(full=True)
-        return found if found.type == column.kind else found.cast(column.kind)
     except pa.ArrowInvalid as error:
         raise SourceError(f"column {column.name!r} holds what is no {column.kind}: {error}", VALUE) from None
+    return found
 
 
 Parse = Callable[[str, pa.DataType], Any]

@@ -27,7 +27,7 @@ from tidegate.core.columns.predicates import ColumnRange, RowFilter, matches
 from tidegate.core.columns.values import NUMBERS, is_above, kind_of
 from tidegate.protocol.delta import pin_table
 from tidegate.protocol.table import arrow_schema
-from tidegate.sources.jdbc import DatabaseAddress, JdbcStatements, Unsupported
+from tidegate.sources.jdbc import LIKE_JDBC, DatabaseAddress, JdbcStatements, Unsupported
 from tidegate.specs.columns import (
     ColumnSource,
     JdbcRead,
@@ -146,7 +146,7 @@ def _connect_postgres(address: DatabaseAddress, read: JdbcRead) -> Any:
         password=None if read.password is None else read.password.value,
         connect_timeout=CONNECT_SECONDS,
         autocommit=True,
-        options="",
+        options=LIKE_JDBC,
         gssencmode="disable",
         client_encoding="utf-8",
         **{"sslmode": "prefer", **address.settings},  # type: ignore[arg-type]  # texts, which libpq takes

@@ -9,11 +9,12 @@ What makes text sort by code points stands in conditions and orders only: a valu
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_plus
 
 from tidegate.core.columns.predicates import (
     RowFilter,
@@ -306,6 +307,25 @@ class Unsupported(Exception):
         self.reason = reason
 
 
+LIKE_JDBC = "-c DateStyle=ISO"
+"""As the JDBC driver of PostgreSQL begins: months stand before days, whatever the role has for it."""
+
+_ENVIRONMENT = re.compile(
+    r"PG(HOSTADDR|SERVICE|SSL(?!MODE$).+|REQUIRE(AUTH|PEER)|CHANNELBINDING|TARGETSESSIONATTRS|LOADBALANCEHOSTS|"
+    r"MINPROTOCOLVERSION|MAXPROTOCOLVERSION|DATESTYLE)"
+)
+
+
+def check_environment() -> None:
+    """:class:`Unsupported` where a variable would lead PostgreSQL's drivers for C to another server, trust or meaning.
+
+    The JDBC driver does not know it. About what is not named here, those drivers are told otherwise.
+    """
+    for name in sorted(os.environ):
+        if _ENVIRONMENT.fullmatch(name) and os.environ[name]:
+            raise Unsupported(f"the environment variable {name} would change the connection")
+
+
 @dataclass(frozen=True, slots=True)
 class DatabaseAddress:
     """A database as a JDBC address has it; ``settings`` are those that must be carried over."""
@@ -320,12 +340,14 @@ class DatabaseAddress:
     def of(cls, read: JdbcRead, ignored: frozenset[str] = WITHOUT_MEANING) -> DatabaseAddress:
         """The address of ``read``; :class:`Unsupported` where a setting is neither known nor ``ignored``."""
         found = _URL.fullmatch(read.url)
-        if found is None:
+        if found is None or "+" in found[4]:  # Java reads a plus as a blank there
             raise Unsupported("only its JDBC driver understands its address")
         scheme, host, port, database, query = found.groups()
+        if scheme == "postgresql":
+            check_environment()
         given = dict(part.partition("=")[::2] for part in (query or "").split("&") if part)
-        settings = {name.lower(): unquote(value) for name, value in given.items()}
-        settings |= {name.lower(): value for name, value in read.properties.items()}
+        settings = {name.lower(): value for name, value in read.properties.items()}
+        settings |= {name.lower(): unquote_plus(value) for name, value in given.items()}
         carried = {name: value for name, value in settings.items() if name not in ignored}
         unknown = sorted(carried.keys() - (_TLS if scheme == "postgresql" else set()))
         if unknown or carried.get("sslmode", "prefer") not in _TLS_MODES:

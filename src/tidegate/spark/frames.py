@@ -32,9 +32,9 @@ from tidegate.schema.names import MOST_LEVELS, spell
 from tidegate.schema.types import levels
 from tidegate.sink.row_task import RowsWritten, RowTask, WorkRows, joined, write_batches
 from tidegate.sources.adbc import AdbcShare, share_rows
-from tidegate.sources.jdbc import Unsupported, is_of_database
+from tidegate.sources.jdbc import is_of_database
 from tidegate.spark.filters import named
-from tidegate.spark.readers.jdbc import AdbcRows, database_refusal, frame_of
+from tidegate.spark.readers.jdbc import AdbcRows, database_refusal
 from tidegate.spark.s3a import check_writing, reach
 from tidegate.spark.session import COLUMNAR_INPUT, VARIABLE, own_session, put, quote, replaced_name
 from tidegate.spark.tasks import machine_problem, run_tasks, slot_frame, slot_numbers, task_failure, telling_line
@@ -53,14 +53,11 @@ def write_rows(rows: DataFrame | AdbcRows, task: RowTask) -> RowsWritten:
 
     Raises :class:`TidegateError` when Spark gave up; then nothing counts.
     """
-    frame = frame_of(rows)
     if isinstance(rows, AdbcRows):
-        slots = slot_frame(frame.sparkSession, len(rows.shares))
-        received = _received(slots, task, _write_shares, rows.shares)
-        if not any(isinstance(each, Unsupported) for each in received):
-            return joined(task, received)
-    numbered = frame.select(*(named(name).alias(f"c{n}") for n, name in enumerate(task.names)))
-    put(frame.sparkSession, {COLUMNAR_INPUT: "false"})
+        slots = slot_frame(rows.frame.sparkSession, len(rows.shares))
+        return joined(task, _received(slots, task, _write_shares, rows.shares))
+    numbered = rows.select(*(named(name).alias(f"c{n}") for n, name in enumerate(task.names)))
+    put(rows.sparkSession, {COLUMNAR_INPUT: "false"})
     return joined(task, _received(numbered, task, _write_partition))
 
 
@@ -82,12 +79,12 @@ def _received(frame: DataFrame, task: RowTask, work: Callable[..., Iterator[Any]
 
 def _write_shares(
     batches: Iterator[pa.RecordBatch], task: RowTask, shares: Sequence[AdbcShare]
-) -> Iterator[RowsWritten | TidegateError | Unsupported]:
-    """What runs in the task of a share; :class:`Unsupported` where its machine has no driver."""
+) -> Iterator[RowsWritten | TidegateError]:
+    """What runs in the task of a share."""
     for number in slot_numbers(batches):
         try:
             yield write_batches(task, share_rows(shares[number]))
-        except (TidegateError, Unsupported) as error:
+        except TidegateError as error:
             yield error
 
 

@@ -89,7 +89,7 @@ class JdbcRead:
 
     ``driver`` is the class of the JDBC driver, ``packages`` are Maven coordinates to fetch and ``jars`` files to use
     for it; for the databases we know they are filled in. ``partition_column`` and ``parallelism`` divide the read.
-    Without a ``reader`` rows come by ADBC where that can be.
+    Without a ``reader`` rows come by JDBC.
     """
 
     url: str

@@ -603,3 +603,11 @@ def test_append_is_refused_exactly_where_the_specs_look_back(
     else:
         with pytest.raises(ConfigError, match="look-back reads rows again"):
             load(yaml.safe_dump(data), env={})
+
+
+def test_adbc_for_another_database_than_postgresql_is_refused(problems: Problems) -> None:
+    text = database("table: t, reader: adbc")
+    found = [problems(text.replace("jdbc:postgresql:", f"jdbc:{each}:", 1)) for each in ("mariadb", "redshift")]
+    for (line,) in found:
+        assert "source.reader: adbc reads PostgreSQL only" in line
+        assert line.endswith("; set reader: jdbc")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from support.long_runs import examples
 from tidegate.errors import SourceError
-from tidegate.sources.adbc import ExactColumn, _problem, connection_of, exact
-from tidegate.sources.jdbc import VALUE, Unsupported
+from tidegate.sources.adbc import AdbcShare, ExactColumn, _problem, connection_of, exact, share_rows
+from tidegate.sources.jdbc import VALUE
 from tidegate.specs.columns import JdbcRead
 from tidegate.specs.locations import Options, Secret
 
@@ -110,15 +110,16 @@ def test_the_driver_is_told_the_address_the_session_and_what_protects_the_connec
     assert "host='db.example' port='5433' dbname='shop' user='me'" in told
     assert r"password='it\'s a \\ secret'" in told
     assert "sslmode='verify-full'" in told
-    assert "TimeZone=UTC" in told
+    assert "options='-c DateStyle=ISO'" in told
     assert "secret" not in repr(connection_of(READ))
 
 
 @pytest.mark.parametrize(
     ("read", "reason"),
     [
-        (replace(READ, url="jdbc:mariadb://h/shop"), "only PostgreSQL is read by ADBC"),
+        (replace(READ, url="jdbc:mariadb://h/shop"), "the database is not PostgreSQL"),
         (replace(READ, url="jdbc:postgresql://a,b/shop"), "only its JDBC driver understands its address"),
+        (replace(READ, url="jdbc:postgresql://h/a+b"), "only its JDBC driver understands its address"),
         (replace(READ, user=None), "its connection has no user"),
         (replace(READ, driver="x.Driver"), "it has a driver of its own"),
         *((replace(READ, properties=Options({name: "1"})), f"the setting '{name}'") for name in ("sockettimeout",)),
@@ -128,10 +129,29 @@ def test_the_driver_is_told_the_address_the_session_and_what_protects_the_connec
         ),
     ],
 )
-def test_what_only_a_jdbc_driver_knows_is_left_to_it(read: JdbcRead, reason: str) -> None:
-    with pytest.raises(Unsupported) as told:
+def test_what_only_a_jdbc_driver_knows_is_refused(read: JdbcRead, reason: str) -> None:
+    with pytest.raises(SourceError) as told:
         connection_of(read)
-    assert reason in told.value.reason
+    assert told.value.problem.startswith(f"rows cannot be read by ADBC: {reason}")
+    assert told.value.remedy.endswith(", or leave out reader: adbc")
+
+
+@pytest.mark.parametrize("name", ["PGHOSTADDR", "PGSERVICE", "PGSSLROOTCERT", "PGTARGETSESSIONATTRS", "PGDATESTYLE"])
+def test_a_variable_that_would_change_the_connection_is_refused_also_where_rows_are_read(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = AdbcShare(connection_of(READ), "select 1", ())
+    monkeypatch.setenv(name, "")
+    connection_of(READ)
+    monkeypatch.setenv(name, "x")
+    for ask in (lambda: connection_of(READ), lambda: list(share_rows(share))):
+        with pytest.raises(SourceError, match=f"the environment variable {name} would change the connection"):
+            ask()
+
+
+def test_the_address_has_the_last_word_on_a_setting_as_for_the_jdbc_driver() -> None:
+    both = replace(READ, url=f"{READ.url}?sslmode=verify-full", properties=Options({"sslmode": "disable"}))
+    assert "sslmode='verify-full'" in connection_of(both).value
 
 
 def test_the_words_of_the_server_are_told_without_the_statement() -> None:

@@ -3,14 +3,15 @@
 The database itself counts rows to find the range of each connection, so that a skewed key still gives equal shares.
 Every row, nulls included, belongs to exactly one of them.
 
-Where PostgreSQL has a driver that gives Arrow columns (ADBC), that one reads in tasks of Python what the JDBC driver
-would read, by the same statements. It is never needed: whatever it cannot do is left to JDBC.
+With ``reader: adbc`` PostgreSQL's driver that gives Arrow columns reads in tasks of Python what the JDBC driver would
+read, by the same statements. What it cannot do is an error.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,8 @@ from tidegate.core.columns.predicates import Bound, RowFilter, SqlDialect, diale
 from tidegate.core.columns.predicates import quote as quote_name
 from tidegate.core.columns.values import is_finite
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
-from tidegate.sources.adbc import AdbcShare, answer, check_share, connection_of
-from tidegate.sources.jdbc import JdbcStatements, Refusal, Unsupported, innermost_cause, refusal
+from tidegate.sources.adbc import WITHOUT, AdbcShare, answer, check_share, connection_of
+from tidegate.sources.jdbc import JdbcStatements, Refusal, innermost_cause, refusal
 from tidegate.sources.reader import GreatestValues
 from tidegate.spark.filters import collected, column_named, count_in, fitted, kinds_of_times
 from tidegate.spark.jars import driver_of
@@ -132,9 +133,10 @@ class JdbcConnection:
             )
         return SourceError(f"{self._source}: {told}", refused.remedy)
 
-    def masked(self, error: SourceError) -> SourceError:
-        """An error of another driver, as one of this source."""
-        return SourceError(f"{self._source}: {self._mask(error.problem)}", error.remedy)
+    def of_adbc(self, error: SourceError) -> SourceError:
+        """An error of ADBC, as one of this source; JDBC may be able to do it."""
+        remedy = error.remedy if WITHOUT in error.remedy else f"{error.remedy}, or {WITHOUT}"
+        return SourceError(f"{self._source}: {self._mask(error.problem)}", remedy)
 
     @cached_property
     def _mask(self) -> Mask:
@@ -172,7 +174,7 @@ The second holds without a lower bound: an increment of few rows has an index to
 
 @dataclass(frozen=True, slots=True)
 class AdbcRows:
-    """Rows that tasks read by ADBC, a share each; ``frame`` has the same rows by JDBC, and the columns of both."""
+    """Rows that tasks read by ADBC, a share each; ``frame`` has their columns, and counts them by JDBC."""
 
     frame: DataFrame
     shares: tuple[AdbcShare, ...]
@@ -228,11 +230,14 @@ class JdbcReader:
         wanted = self._fitted(rows)
         conditions = self._conditions(wanted)
         divided_by = self._partition_column(wanted) if len(conditions) > 1 else None
-        statement = self._statements.rows(wanted, divided_by=divided_by)
+        statement = JdbcStatements(self._read, self._columns.selected()).rows(wanted, divided_by=divided_by)
         frame = self._connection.frame(statement, self._columns.fetched(), conditions)
         restored = self._columns.restored(frame, declared(self._schema))
-        rows_of_jdbc = given(restored, self._schema, self._source.source_timezone, self._source.name)
-        return self._by_adbc(rows_of_jdbc, wanted, divided_by, conditions)
+        found = given(restored, self._schema, self._source.source_timezone, self._source.name)
+        if self._adbc is None:
+            return found
+        with self._masking():
+            return AdbcRows(found, self._shares(self._adbc, found.schema, wanted, divided_by, conditions))
 
     def problem(self, error: Exception) -> TidegateError:
         """The error for a failure while the rows of :meth:`read` were computed."""
@@ -252,65 +257,33 @@ class JdbcReader:
 
     @property
     def _statements(self) -> JdbcStatements:
-        return JdbcStatements(self._read, self._columns.selected())
+        return JdbcStatements(self._read, self._columns.selected(by_adbc=self._adbc is not None))
 
     def _asked(self, statement: str, rows: RowFilter) -> list[dict[str, Value | None]]:
         types = {f"greatest_{index}": self._columns.greatest_type(name) for index, name in enumerate(rows.columns)}
         return self._answer(statement, types)
 
     def _columnar(self) -> Secret | None:
-        """How ADBC connects, where rows can be read by it; raises where it was asked for and cannot."""
-        if self._read.reader is RowReader.JDBC:
+        """How ADBC connects, where rows are to be read by it."""
+        if self._read.reader is not RowReader.ADBC:
             return None
-        try:
+        with self._masking():
             return connection_of(self._read)
-        except Unsupported as told:
-            self._without_adbc(told)
-            return None
 
-    def _without_adbc(self, told: Unsupported) -> None:
-        """JDBC reads; :class:`SourceError` where the configuration wants otherwise."""
-        if self._read.reader is RowReader.ADBC:
-            reason = told.reason or "an answer has a type that it gives otherwise"
-            raise SourceError(
-                f"{self._source.name}: rows cannot be read by ADBC: {reason}", "change that, or leave out reader: adbc"
-            )
+    @contextmanager
+    def _masking(self) -> Iterator[None]:
+        """What ADBC reports, as an error of this source."""
+        try:
+            yield
+        except SourceError as error:
+            raise self._connection.of_adbc(error) from None
 
     def _answer(self, statement: str, types: Mapping[str, str] | None = None) -> list[dict[str, Value | None]]:
-        """The answer to a statement that returns a few rows; where ADBC gives none, JDBC is asked from then on."""
+        """The answer to a statement that returns a few rows."""
         if self._adbc is None:
             return self._connection.asked(statement, types)
-        try:
+        with self._masking():
             return answer(self._adbc, statement)
-        except Unsupported:
-            return self._connection.asked(statement, types)
-        except SourceError as error:
-            if self._read.reader is RowReader.ADBC:
-                raise self._connection.masked(error) from None
-            by_jdbc = self._connection.asked(statement, types)
-            self._adbc = None
-            return by_jdbc
-
-    def _by_adbc(
-        self, frame: DataFrame, rows: RowFilter, divided_by: str | None, conditions: Sequence[str]
-    ) -> DataFrame | AdbcRows:
-        """The rows of ``frame`` in shares for ADBC; ``frame`` itself where JDBC must read.
-
-        The first share is tried without rows: an operator ``??``, for one, is SQL for the JDBC driver alone.
-        """
-        if self._adbc is None:
-            return frame
-        try:
-            shares = self._shares(self._adbc, frame.schema, rows, divided_by, conditions)
-            check_share(shares[0])
-        except Unsupported as told:
-            self._without_adbc(told)
-            return frame
-        except SourceError as error:
-            if self._read.reader is RowReader.ADBC:
-                raise self._connection.masked(error) from None
-            return frame
-        return AdbcRows(frame, shares)
 
     def _shares(
         self,
@@ -320,13 +293,16 @@ class JdbcReader:
         divided_by: str | None,
         conditions: Sequence[str],
     ) -> tuple[AdbcShare, ...]:
+        """The rows in shares for ADBC; the first is tried without rows: ``??``, for one, is SQL for JDBC alone."""
         columns = self._columns.exact(schema, self._source.source_timezone, self._source.name)
-        origin = JdbcStatements(self._read, self._columns.selected(by_adbc=True)).rows(rows, divided_by=divided_by)
+        origin = self._statements.rows(rows, divided_by=divided_by)
         names = ", ".join(quote_name(name, self._connection.dialect) for name, _ in columns.values())
         statement = f"SELECT {names} FROM ({origin}) tidegate_read"
         exact = tuple(column for _, column in columns.values())
         wheres = [f" WHERE {each}" for each in conditions] or [""]
-        return tuple(AdbcShare(connection, f"{statement}{where}", exact) for where in wheres)
+        shares = tuple(AdbcShare(connection, f"{statement}{where}", exact) for where in wheres)
+        check_share(shares[0])
+        return shares
 
     def _conditions(self, rows: RowFilter) -> tuple[str, ...]:
         """One condition per connection: equal shares of at least ``fetch_size`` rows."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from tidegate.core.columns.predicates import SqlDialect
 from tidegate.errors import SourceError
-from tidegate.sources.adbc import ExactColumn
-from tidegate.sources.jdbc import REFUSED, FetchedColumns, Unsupported
+from tidegate.sources.adbc import ExactColumn, impossible
+from tidegate.sources.jdbc import REFUSED, FetchedColumns
 from tidegate.spark.filters import column_named, named
 from tidegate.specs.columns import Value
 
@@ -61,8 +61,11 @@ _AS_ADBC_GIVES_THEM = {
     "binary": ("bytea",),
 }
 _TEXT_OF_ADBC = ("text", "varchar", "bpchar")
-_WRITTEN = "CASE WHEN {} IS NOT NULL THEN format('%s', {}) END"
-"""The text that PostgreSQL writes of a value, as its JDBC driver gives it; of some types a cast gives another."""
+_WRITTEN = "CASE WHEN {} IS DISTINCT FROM NULL THEN format('%s', {}) END"
+"""The text that PostgreSQL writes of a value, as its JDBC driver gives it; of some types a cast gives another.
+
+A row that has a null in it is neither null nor ``NOT NULL`` there.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +103,12 @@ class _ColumnTransfer:
     def parsed_by_adbc(self, kind: DataType, timezone: str) -> str:
         """What the text that ADBC gives is to be parsed as, so that rows have the type ``kind``; empty: nothing else.
 
-        :class:`Unsupported` where Java does more than that.
+        :class:`SourceError` where Java does more than that.
         """
         from pyspark.sql.types import DateType, DecimalType, StringType, TimestampNTZType, TimestampType
 
         match kind:
-            case StringType() if self.is_text or self.kind == kind:
+            case StringType() if self.called != "char" and (self.is_text or self.kind == kind):
                 return ""
             case DecimalType() if self.is_text and isinstance(self.field.dataType, DecimalType):
                 return str(kind.simpleString())
@@ -115,7 +118,7 @@ class _ColumnTransfer:
                 return str(kind.simpleString())
             case _ if self.kind == kind and self.called in _AS_ADBC_GIVES_THEM.get(kind.simpleString(), ()):
                 return ""
-        raise Unsupported(f"the column {self.field.name!r} is of type {self.called} and becomes {kind.simpleString()}")
+        raise impossible(f"the column {self.field.name!r} is of type {self.called} and becomes {kind.simpleString()}")
 
 
 class JdbcColumns:
@@ -145,7 +148,7 @@ class JdbcColumns:
     def exact(self, rows: StructType, timezone: str, source: str) -> dict[str, tuple[str, ExactColumn]]:
         """By column of the ``rows`` that are to come of it: the column here, and how ADBC's values become those.
 
-        :class:`Unsupported` where they cannot.
+        :class:`SourceError` where they cannot.
         """
         from pyspark.sql.pandas.types import to_arrow_schema
 
