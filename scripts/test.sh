@@ -33,7 +33,7 @@ take_jobs() { # does one job after another that nobody else has taken
     mkdir "$work/$number" 2>/dev/null || continue
     job=${jobs[$number]} said="$work/$number/said" began=$SECONDS
     echo "Begun: $job"
-    bash -c "$job" >"$said" 2>&1 || touch "$work/failed"
+    bash -c "$job" >"$said" 2>&1 && touch "$work/$number/passed"
     flock "$work" bash -c 'echo; echo "Done in $1 s: $2"; cat "$3"' - "$((SECONDS - began))" "$job" "$said"
   done
 }
@@ -44,4 +44,6 @@ for _ in 1 2; do
   workers+=("$!")
 done
 wait
-[ ! -e "$work/failed" ]
+for number in "${!jobs[@]}"; do
+  [ -e "$work/$number/passed" ] || exit 1
+done

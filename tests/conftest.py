@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from itertools import groupby, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,10 +65,13 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     taken: Path | None = session.config.getoption("--beside")
     if taken is None or session.testsfailed or session.config.option.collectonly:
         return None
-    for path, group in groupby(session.items, key=lambda item: item.path):
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in session.items:
+        files.setdefault(item.path, []).append(item)
+    for path, items in files.items():
         if not _take(taken / str(path.relative_to(TESTS)).replace(os.sep, "-")):
             continue
-        for item, following in pairwise([*group, None]):
+        for item, following in pairwise([*items, None]):
             session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if session.shouldfail or session.shouldstop:
                 raise session.Interrupted(session.shouldfail or session.shouldstop)

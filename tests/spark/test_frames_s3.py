@@ -143,7 +143,7 @@ def test_a_session_reaches_a_bucket_in_one_way_and_commits_by_our_log_store(spar
     check_writing(spark, table)
     reach(spark, table)
     other = Location(table.uri, Options({**table.options, "AWS_SECRET_ACCESS_KEY": "another"}))
-    with pytest.raises(EnvironmentProblem, match=r"bucket 'tidegate' in another way.*secret\.key") as raised:
+    with pytest.raises(EnvironmentProblem, match=r"bucket 'tidegate' otherwise.*secret\.key") as raised:
         reach(spark, other)
     assert SECRET_KEY not in str(raised.value)
     assert SECRET_KEY not in str(spark.sparkContext.getConf().getAll())

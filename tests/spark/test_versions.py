@@ -81,7 +81,7 @@ def test_attributes_and_the_time_of_a_version_can_be_named(spark: SparkSession, 
     assert history(table) == [(1, "a", 1, 3, False), (1, "b", 3, None, True)]
     with pytest.raises(RowsRefused, match="key id = 5 has no time"):
         table.load([(5, 1, "a", None, None)], columns)
-    with pytest.raises(SchemaMismatch, match="begin at 'u', and that is a bigint"):
+    with pytest.raises(SchemaMismatch, match="begin at 'u', but that is a bigint"):
         versions(spark, tmp_path).load([(1, 1, "a")], "id bigint, u bigint, v string")
     same = [(7, 1, "x", at(1).date(), None), (7, 1, "y", at(1).date(), None)]
     with pytest.raises(RowsRefused, match=r"key id = 7, __valid_from = .*tie_break"):

@@ -349,7 +349,7 @@ def _cell_value(cell: bytes, field: FieldSpec, *, quoted: bool) -> Any:
         raise BadLine(f"{field.name!r}: not UTF-8 at byte {error.start + 1}") from error
     except NotJson as error:
         raise BadLine(f"{field.name!r}: {error}") from error
-    hint = "" if quoted or text.lower() not in _NULL_WORDS else f"; if it means null, add {text!r} to csv.null_values"
+    hint = "" if quoted or text.lower() not in _NULL_WORDS else f"; if it means null, add '{text}' to csv.null_values"
     if field.type == "boolean":
         if text.lower() not in _BOOLEANS:
             raise BadLine(f"{field.name!r}: {excerpt(text)} is neither true nor false{hint}")

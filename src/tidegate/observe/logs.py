@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -283,7 +284,8 @@ class ErrorsOnce(_Held):
         """Tell which other sources each error stopped."""
         for first, *others in self._stopped.values():
             if others:
-                self._emit(SourceFailed("", "", f"{', '.join(others)}: for the same reason as {first}"))
+                with suppress(OSError, ValueError):  # whoever listened may be gone
+                    self._emit(SourceFailed("", "", f"{', '.join(others)}: for the same reason as {first}"))
 
 
 class DeferredErrors(_Held):

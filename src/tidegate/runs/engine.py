@@ -11,6 +11,7 @@ from tidegate.core.files.plan import FileGroup
 from tidegate.protocol.change import Frame
 from tidegate.sources.reader import Reader
 from tidegate.specs.columns import ColumnSource
+from tidegate.specs.masking import Mask
 from tidegate.specs.project import SchemaSpec
 from tidegate.specs.units import UnitSource
 
@@ -108,8 +109,8 @@ class Engine(Protocol):
     def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> WaitingFrame:
         """Rows of a work area, to take the place of those of ``replaced``, or with equal keys, in one commit."""
 
-    def own_log(self, error: BaseException) -> str:
-        """Where the engine's own log is, and how it ends, if ``error`` came from the engine; else nothing."""
+    def own_log(self, error: BaseException, mask: Mask) -> str:
+        """Where the engine's own log is kept, masked, and how it ends, if ``error`` came from the engine."""
 
     def close(self) -> None:
         """Give back what the engine holds."""

@@ -437,7 +437,7 @@ def _lane(bound: FileSource, opened: Position) -> tuple[str, tuple[str, ...]]:
     from tidegate.runs.lanes import frame_reasons
 
     try:
-        return DATAFRAME, (f"Spark writes this table:  {'; '.join(frame_reasons(bound, opened))}",)
+        return DATAFRAME, (f"Spark writes this table: {'; '.join(frame_reasons(bound, opened))}",)
     except TidegateError as error:
         return DATAFRAME, (f"a run would stop: {error}",)
 

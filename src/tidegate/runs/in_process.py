@@ -119,7 +119,7 @@ class InProcessEngine:
         """Not without Spark."""
         raise _needs_spark(batch.pipeline.name, "only Spark replaces rows of work units")
 
-    def own_log(self, error: BaseException) -> str:
+    def own_log(self, error: BaseException, mask: Mask) -> str:
         """There is none."""
         return ""
 

@@ -123,9 +123,9 @@ def _grown(
         new = [f"{path} ({kind})" for path, kind in paths_of(arrow_schema(found.fields)) if path not in before]
         more = f" and {len(new) - SHOWN} more" if len(new) > SHOWN else ""
         text = f"the table gets new columns: {', '.join(new[:SHOWN])}{more}; they are null in its old rows"
-        emit(Notice(bound.pipeline.name, bound.source.name, text))
         agreed = InferredSchema(bound.table_store, bound.pipeline.name).add(replace(found, report=()))
         grown = columns_of(bound, opened, agreed.fields)
+        emit(Notice(bound.pipeline.name, bound.source.name, text))
         return grown if bound.positions.staged else replace(grown, inferred=replace(found, fields=agreed.fields))
     return columns
 

@@ -161,13 +161,14 @@ class Loop:
         except RunStopped as stopped:
             self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:
-            error = Mask.around(self.project).error(failure)
+            mask = Mask.around(self.project)
+            error = mask.error(failure)
             told = without_name(name, failure)
             self.emit(events.SourceFailed(*name, told))
             if told != self._traced:
                 self._traced = told
                 trace = "".join(traceback.format_exception(failure))
-                self.emit(events.FailureTraced(*name, f"{trace}{self.engine.own_log(failure)}"))
+                self.emit(events.FailureTraced(*name, f"{trace}{self.engine.own_log(failure, mask)}"))
         report = self._tell(name, done, error, time.monotonic() - started)
         if done is not None:
             settle_attempts(bound, done.is_first, done.before, report, self.clock, done.unsaved)

@@ -39,6 +39,7 @@ from tidegate.spark.tasks import (
     worker_ended,
 )
 from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableFormat, TableRead
+from tidegate.specs.masking import Mask
 from tidegate.specs.project import SchemaSpec, SparkSpec
 
 if TYPE_CHECKING:
@@ -299,14 +300,14 @@ class SparkEngine:
 
         return unit_frame(self.session(), batch, source, replaced)
 
-    def own_log(self, error: BaseException) -> str:
+    def own_log(self, error: BaseException, mask: Mask) -> str:
         """Where the log of the Spark that runs here is kept, and how it ends, if ``error`` came from Spark."""
         each: BaseException | None = error
         while each is not None and self._session is not None:
             if type(each).__module__.partition(".")[0] in ("pyspark", "py4j"):
                 from tidegate.spark.session import told_by_log
 
-                return told_by_log()
+                return told_by_log(mask)
             each = each.__cause__ or each.__context__
         return ""
 

@@ -47,7 +47,7 @@ from tidegate.spark.jars import (
     spark_home,
 )
 from tidegate.spark.tasks import machine_problem, telling_line
-from tidegate.specs.masking import shorten
+from tidegate.specs.masking import Mask, shorten
 from tidegate.specs.project import SparkSpec
 
 if TYPE_CHECKING:
@@ -105,10 +105,6 @@ def _release() -> None:
     _held.clear()
 
 
-_options_given: set[str] = set()
-"""Options of Java that are not ours: some of them write something when Java ends, such as a recording."""
-
-
 def end_jvm(seconds: float = 10.0) -> None:
     """End the JVM that PySpark started in this process, if it did, as the end of the process would; and wait for it."""
     with contextlib.suppress(Exception):
@@ -118,8 +114,6 @@ def end_jvm(seconds: float = 10.0) -> None:
         if process is not None:
             silence_py4j()
             process.stdin.close()
-            if SparkContext._active_spark_context is None and not _options_given:
-                process.kill()  # Spark has stopped; what is left of Java only removes files that we remove ourselves
             process.wait(seconds)
 
 
@@ -330,7 +324,6 @@ def open_session(spec: SparkSpec, *, delta: bool = False, packages: Sequence[str
     folder = claim()
     archive: tuple[str, ...] = ()
     if needs_java:
-        _options_given.update(_all_options(dict(spec.config)).split())
         home, java = spark_home(), find_java()
         os.environ["JAVA_HOME"] = str(java)
         os.environ.setdefault(_LAUNCHER, " ".join((*_SHORT, _COLLECTOR)))
@@ -362,9 +355,11 @@ def _not_started(where: str, log: Path, error: Exception) -> EnvironmentProblem:
     return problem
 
 
-def told_by_log() -> str:
+def told_by_log(mask: Mask) -> str:
     """Where the log of this process's Spark is kept for later, and its last lines; nothing where it has none."""
-    kept, said = _kept(next(iter(_held), Path()) / _LOG, "spark-run.log")
+    if not _held:
+        return ""
+    kept, said = _kept(next(iter(_held)) / _LOG, "spark-run.log", mask)
     return _ending(kept, said) if said else ""
 
 
@@ -387,23 +382,25 @@ def _check_zone(session: SparkSession) -> None:
         )
 
 
-def _kept(log: Path, name: str) -> tuple[Path, list[str]]:
-    """The lines at the end of ``log``, and where they outlive this process, in the place of those before."""
+def _kept(log: Path, name: str, mask: Mask | None = None) -> tuple[Path, list[str]]:
+    """The lines at the end of ``log``, masked, and where they outlive this process, in the place of those before."""
     try:
         with log.open("rb") as content:
             content.seek(max(0, log.stat().st_size - _KEPT_BYTES))
-            end = content.read()
+            end = content.read().decode(errors="replace")
     except OSError:
         return log, []
+    end = end if mask is None else mask(end)
     kept = cache_folder() / name
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.unlink(missing_ok=True)
-        with os.fdopen(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as copy:
+        descriptor, fresh = tempfile.mkstemp(prefix=f".{name}-", dir=kept.parent)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as copy:
             copy.write(end)
+        os.replace(fresh, kept)
     except OSError:
         kept = log
-    return kept, end.decode(errors="replace").splitlines()
+    return kept, end.splitlines()
 
 
 def _without_query_logs() -> None:
@@ -424,7 +421,7 @@ _CAUSE = re.compile(r"\b(?:[Ee]rror|[\w.]*Exception)\b:? ")
 
 _FRAME = re.compile(r"\s+at |\s+\.\.\. \d+ more")
 _LAST_LINES = 12
-_KEPT_BYTES = 1 << 20
+_KEPT_BYTES = 100_000
 
 
 @contextlib.contextmanager

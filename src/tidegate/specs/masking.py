@@ -63,8 +63,11 @@ _CUT = ("...", "…")
 _CUT_INSIDE = re.compile(r"(?<!…)…(?=.)", re.DOTALL)
 """Where :func:`shorten` has cut off a part of a text that goes on."""
 
-_CUTS = 100
+_CUTS = 10
 """How many such places are looked at from the beginning of a text, and as many from its end."""
+
+_LONGEST_CUT = 2_000
+"""How many characters before such a place are looked at."""
 
 _DEPTH = 2
 _WIDEST = 20
@@ -233,7 +236,7 @@ class Mask:
 
     def _before(self, text: str, cut: int) -> Iterator[Span]:
         """The beginning of a secret that was cut off in the middle of the text."""
-        first = max(0, cut - _WIDEST * max(map(len, self.secrets)))
+        first = max(0, cut - min(_LONGEST_CUT, _WIDEST * max(map(len, self.secrets))))
         return ((start + first, end + first) for start, end in self._at_end(text[first:cut]))
 
     def _masked(self, text: str, spans: Iterable[Span]) -> str:
@@ -281,11 +284,13 @@ class Mask:
         """An error with its facts masked; the one it came from goes where that has a secret in its text."""
         facts = tuple(self._deep(each) for each in error.args)
         cause = self.cause(error.__cause__)
-        if facts == error.args and cause is error.__cause__:
+        notes = getattr(error, "__notes__", [])
+        masked = self._deep(notes)
+        if facts == error.args and cause is error.__cause__ and masked == notes:
             return error
         fresh = error if facts == error.args else type(error)(*facts)
-        if fresh is not error:
-            fresh.__notes__ = self._deep(getattr(error, "__notes__", []))
+        if masked:
+            fresh.__notes__ = masked
         fresh.__cause__, fresh.__suppress_context__ = cause, True
         return fresh.with_traceback(error.__traceback__)
 
@@ -293,7 +298,7 @@ class Mask:
         """``error`` as what another came from, unless it, or one behind it, has a secret in its text."""
         each = error
         while each is not None:
-            if self.hides(f"{each} {each!r}"):
+            if self.hides("\n".join((str(each), repr(each), *getattr(each, "__notes__", ())))):
                 return None
             each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
         return error

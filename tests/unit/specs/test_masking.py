@@ -254,3 +254,26 @@ def test_the_notes_of_an_error_are_masked_with_its_facts() -> None:
     error.add_note("log: swordfish")
     masked = Mask.of("swordfish").error(error)
     assert (str(masked), masked.__notes__) == ("refused: *** - ask", ["log: ***"])
+
+
+def test_notes_of_errors_are_masked_whether_or_not_their_facts_are() -> None:
+    mask = Mask.of("canary-0123456789")
+    error = ValueError("clean")
+    error.add_note("password=canary-0123456789")
+    assert mask.cause(error) is None
+    assert mask.error(error).__notes__ == ["password=***"]
+
+
+def test_marks_of_cuts_in_hostile_texts_cost_little() -> None:
+    """Counted in what is looked at, not in seconds."""
+    mask, text = Mask.of("x" * 1_700), "%41\\u0041…" * 2_000
+    looked_at: list[int] = []
+    real = Mask._at_end
+
+    class Counting(Mask):
+        def _at_end(self, text: str) -> list[tuple[int, int]]:
+            looked_at.append(len(text))
+            return real(self, text)
+
+    assert Counting(mask.secrets)(text) == text
+    assert sum(looked_at) < 3 * len(text)
