@@ -5,13 +5,36 @@
 //! either. An element that is not there becomes a line with a comma.
 //!
 //! An element that surely is a record ends where its object does, so that nobody has to look for its end. All others are
-//! made lines first. One that goes on in the next chunk is held, and no byte of it is looked at twice for its end.
+//! made lines first, and so are those that may be too long. One that goes on in the next chunk is held as the beginning
+//! of its line, so that blanks between elements need no room, and no byte of it is looked at twice for its end.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::cursor::plain_length;
 use crate::{Found, LineReader};
+
+/// So many odd elements end a part, whatever follows: each of them is an object in Python.
+const MOST_ODD: usize = 100_000;
+
+/// What came of a chunk, or of a part of it.
+#[derive(Default)]
+pub(crate) struct Part {
+    pub found: Found,
+    /// The odd elements as lines.
+    pub lines: Vec<u8>,
+    /// How many bytes of the chunk it is; what follows is left to be read.
+    pub taken: usize,
+    /// The place of the bracket that closes the whole, if it is there.
+    pub end: Option<usize>,
+}
+
+/// An element: what is known of its line, and the rest with what ends it, and the state in which that begins.
+struct Element<'b> {
+    known: &'b [u8],
+    rest: &'b [u8],
+    state: (i64, bool, bool),
+}
 
 /// Splits an array chunk by chunk, from behind its opening bracket on.
 #[pyclass]
@@ -23,8 +46,11 @@ pub struct ArraySplitter {
     is_escaped: bool,
     /// Room for the lines of a chunk, kept for the next one.
     lines: Vec<u8>,
-    /// An element that goes on, with carriage returns for line ends.
+    /// The line of an element that goes on, as far as it is there.
     held: Vec<u8>,
+    /// Whether the element behind those that were read is longer than it may be.
+    #[pyo3(get)]
+    is_too_long: bool,
     #[pyo3(get)]
     elements: usize,
     #[pyo3(get)]
@@ -42,15 +68,10 @@ impl ArraySplitter {
             is_escaped: false,
             lines: Vec::new(),
             held: Vec::new(),
+            is_too_long: false,
             elements: 0,
             element_is_empty: true,
         }
-    }
-
-    /// How many bytes are held of an element that goes on.
-    #[getter]
-    pub fn held(&self) -> usize {
-        self.held.len()
     }
 
     /// The lines that a chunk gives, and the place of the bracket that closes the whole, if it is there.
@@ -158,45 +179,64 @@ impl ArraySplitter {
 }
 
 impl ArraySplitter {
-    /// Read the elements that end in a chunk: what was found, the odd ones as lines, and the place of the bracket that
-    /// closes the whole, if it is there.
-    pub(crate) fn read(&mut self, chunk: &[u8], reader: &mut LineReader) -> (Found, Vec<u8>, Option<usize>) {
+    /// How many bytes are held of an element that goes on.
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Read the elements that end in a chunk, and are no longer than `longest`.
+    pub(crate) fn read(&mut self, chunk: &[u8], longest: usize, reader: &mut LineReader) -> Part {
         let before = self.held.len();
         let mut bytes = std::mem::take(&mut self.held);
         bytes.extend(chunk.iter().map(|&byte| if byte == b'\n' { b'\r' } else { byte }));
         bytes.push(b'\n');
-        let (mut found, mut lines) = (Found::default(), Vec::new());
+        let mut part = Part { taken: chunk.len(), ..Part::default() };
         let (mut start, mut text_end, mut looked_at) = (0, text_length(&bytes), before);
         let mut cursor = reader.cursor(&bytes);
-        let end = loop {
+        loop {
+            let state = (self.depth, self.is_inside, self.is_escaped);
             let known = if looked_at > start { self.find_end(&bytes, looked_at) } else { None };
-            if looked_at > start && known.is_none() {
-                break None;
-            }
             if start > text_end {
                 text_end = start + text_length(&bytes[start..]);
             }
             cursor.at = start;
-            let place = if self.outer == 0 && reader.records.read_element(&mut cursor, text_end) {
-                found.add_record();
+            let is_open = looked_at > start && known.is_none();
+            let may_be_read = self.outer == 0 && !is_open && bytes.len() - start <= longest;
+            let place = if may_be_read && reader.records.read_element(&mut cursor, text_end) {
+                part.found.add_record();
                 cursor.at
             } else {
-                let Some(place) = known.or_else(|| self.find_end(&bytes, start)) else { break None };
-                self.read_as_line(&bytes[start..=place], reader, &mut found, &mut lines);
+                let place = if is_open { None } else { known.or_else(|| self.find_end(&bytes, start)) };
+                let Some(place) = place else {
+                    (self.depth, self.is_inside, self.is_escaped) = state;
+                    let (kept, from) = if start == 0 { (before, 0) } else { (0, start - before) };
+                    bytes.truncate(kept);
+                    self.split(&chunk[from..], &mut bytes);
+                    self.is_too_long = bytes.len() > longest;
+                    self.held = bytes;
+                    break;
+                };
+                let known = looked_at.max(start);
+                let element = Element { known: &bytes[start..known], rest: &bytes[known..=place], state };
+                self.is_too_long = !self.read_as_line(element, longest, reader, &mut part);
+                if self.is_too_long {
+                    break;
+                }
                 place
             };
             if bytes[place] != b',' {
-                start = bytes.len() - 1;
-                break Some(place - before);
+                part.end = Some(place - before);
+                break;
             }
             (start, looked_at) = (place + 1, 0);
             self.elements += 1;
-        };
-        bytes.pop();
-        bytes.drain(..start);
-        self.held = bytes;
+            if part.found.odd.len() >= MOST_ODD {
+                part.taken = start - before;
+                break;
+            }
+        }
         self.element_is_empty = false; // nothing is left to be told at the end
-        (found, lines, end)
+        part
     }
 
     /// Where the element ends that is looked at up to here: at a comma, or at the bracket that closes the whole.
@@ -225,21 +265,30 @@ impl ArraySplitter {
         None
     }
 
-    /// Read an element with what ends it; one that is not there is none where it is the only one.
-    fn read_as_line(&self, element: &[u8], reader: &mut LineReader, found: &mut Found, lines: &mut Vec<u8>) {
+    /// Read an element, unless it is too long; one that is not there is none where it is the only one.
+    fn read_as_line(&self, element: Element, longest: usize, reader: &mut LineReader, part: &mut Part) -> bool {
+        let (found, lines) = (&mut part.found, &mut part.lines);
         let start = lines.len();
-        ArraySplitter::new(self.outer).split(element, lines);
+        lines.extend_from_slice(element.known);
+        let mut splitter =
+            ArraySplitter { element_is_empty: element.known.is_empty(), ..ArraySplitter::new(self.outer) };
+        (splitter.depth, splitter.is_inside, splitter.is_escaped) = element.state;
+        splitter.split(element.rest, lines);
         if lines.len() == start {
             if self.elements == 0 {
-                return;
+                return true;
             }
             lines.push(b',');
         }
         if !lines.ends_with(b"\n") {
             lines.push(b'\n');
         }
+        if lines.len() - start - 1 > longest {
+            return false;
+        }
         let is_text = std::str::from_utf8(&lines[start..]).is_ok();
         reader.read_line(&mut reader.cursor(lines).moved_to(start), is_text, found);
+        true
     }
 }
 

@@ -104,23 +104,25 @@ impl LineReader {
         self.block(py, found, columns)
     }
 
-    /// The elements of an array that end in a chunk: a block as above, the lines of its odd ones, and the place of the
-    /// bracket that closes the array, if it is there.
+    /// The elements of an array that end in a chunk, up to one that is longer than `longest`: a block as above, the lines
+    /// of its odd ones, how many bytes of the chunk that is (it stops at very many odd ones), and the place of the bracket
+    /// that closes the array, if it is there.
     fn read_elements<'py>(
         &mut self,
         py: Python<'py>,
         splitter: &Bound<'py, ArraySplitter>,
         chunk: &[u8],
+        longest: usize,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let splitter = &mut *splitter.try_borrow_mut()?;
         if i32::try_from(splitter.held() + chunk.len()).is_err() {
             return Err(PyValueError::new_err("a chunk and what is held have less than 2 GiB"));
         }
-        let (found, lines, end, columns) = py.detach(|| {
-            let (found, lines, end) = splitter.read(chunk, self);
-            (found, lines, end, self.finish())
+        let (part, columns) = py.detach(|| {
+            let part = splitter.read(chunk, longest, self);
+            (part, self.finish())
         });
-        (self.block(py, found, columns)?, PyBytes::new(py, &lines), end).into_pyobject(py)
+        (self.block(py, part.found, columns)?, PyBytes::new(py, &part.lines), part.taken, part.end).into_pyobject(py)
     }
 }
 

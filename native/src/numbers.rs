@@ -20,6 +20,7 @@ pub struct Number<'a> {
 
 const MOST_DIGITS: usize = 19;
 const FARTHEST: i64 = 300;
+const LARGEST_EXPONENT: i64 = u32::MAX as i64;
 const POWERS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
     1e21, 1e22,
@@ -81,7 +82,7 @@ impl<'a> Number<'a> {
             at += usize::from(sign.is_some());
             digit(at)?;
             while let Some(found) = digit(at) {
-                exponent = (exponent * 10 + i64::from(found)).min(i64::from(u32::MAX));
+                exponent = (exponent * 10 + i64::from(found)).min(LARGEST_EXPONENT);
                 at += 1;
             }
             if sign == Some(b'-') {
@@ -195,6 +196,9 @@ impl<'a> Number<'a> {
     }
 
     pub fn nearest<T: std::str::FromStr>(&self) -> Read<T> {
+        if self.exponent.abs() == LARGEST_EXPONENT && !self.is_zero() {
+            return Err(Stop::Odd); // there is an exponent from which on the strict line reader has no number
+        }
         std::str::from_utf8(self.text).ok().and_then(|text| text.parse().ok()).ok_or(Stop::Odd)
     }
 

@@ -18,7 +18,16 @@ from hypothesis import strategies as st
 from support.json_lines import TABLE, lines
 from support.long_runs import chosen, examples
 from tidegate.errors import SourceError
-from tidegate.formats.json import ChunkSplitter, LineFormat, Splitter, blocks, element_lines, without_mark
+from tidegate.formats.json import (
+    ChunkSplitter,
+    LineFormat,
+    LineTooLong,
+    Splitter,
+    blocks,
+    element_lines,
+    skip_lines,
+    without_mark,
+)
 from tidegate.formats.json_decoder import Decoder
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.inference import infer_json
@@ -152,6 +161,8 @@ NUMBERS = [
     *("0." + "0" * 40 + "1", "1." + "5" * 40, "1." + "0" * 40, "123456789012345678", "1234567890123456789"),
     *("253402300799999999", "253402300800000000", "-62135596800000000", "-62135596800000001", "86400000000.9"),
     *("18014398509481985", "340282366920938463463374607431768211456", "179769313486231580793e288"),
+    *(f"{digits}e{sign}{9 * 10**zeros}" for digits in ("1", "-2.5", "0") for sign in "+-" for zeros in (17, 18, 19)),
+    *("1e-1999999999999999997", "1e-1999999999999999998", "1e999999999999999999", "1e1000000000000000000"),
     *("170141183460469231731687303715884105728", "-170141183460469231731687303715884105728", "17014118346046923173e19"),
 ]
 TEXTS = [
@@ -433,21 +444,24 @@ def test_arrays_are_split_alike(pieces: list[bytes], cuts: list[int], outer: int
     assert split(native.ArraySplitter, outer, chunks) == split(ChunkSplitter, outer, chunks)
 
 
-def read_array(way: str, chunks: list[bytes], switch: str) -> Any:
+def read_array(
+    way: str, chunks: list[bytes], switch: str, *, start: int = 0, in_lines: bool = False, block_bytes: int = 1 << 22
+) -> Any:
     """Everything that comes of an array in such chunks: rows and bad records by number, and unknown fields."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SWITCH, switch)
         patch.setattr("tidegate.formats.json.gathered", lambda chunks: chunks)
         decoder = Decoder(RecordRules(**WAYS[way]))
         assert decoder.reads_elements == (switch == "1")
-        if switch == "1":
+        if switch == "1" and not in_lines:
             format = LineFormat(decoder, Format.JSON, Compression.NONE)
             found = format._read_elements(iter(chunks), "a.json")
         else:
-            found = map(decoder.decode, blocks(element_lines(without_mark(chunks), "a.json")))
+            whole = blocks(element_lines(without_mark(chunks), "a.json"), block_bytes=block_bytes)
+            found = map(decoder.decode, skip_lines(whole, start, "a.json"))
         rows: list[Any] = []
         bad: list[Any] = []
-        count = 0
+        count, is_too_long = start, False
         try:
             for each in found:
                 each.batch.validate(full=True)
@@ -457,7 +471,9 @@ def read_array(way: str, chunks: list[bytes], switch: str) -> Any:
                 count += each.lines
         except SourceError as error:
             return str(error)
-        return rows, bad, count, {name: times for name, times in decoder.unknown.items() if times}
+        except LineTooLong:
+            is_too_long = True
+        return rows, bad, count, is_too_long, {name: times for name, times in decoder.unknown.items() if times}
 
 
 def in_chunks(whole: bytes, cuts: list[int]) -> list[bytes]:
@@ -493,6 +509,7 @@ ELEMENTS = [
         b'"b"',
         b"\\,",
         b'\\"',
+        b'\\ "b" ',
         b'{"i":1',
         b"}",
         b"]",
@@ -518,6 +535,51 @@ def test_arrays_are_read_alike(way: str, elements: list[bytes], frame: tuple[byt
     assert read_array(way, [whole], "1") == expected
     assert read_array(way, in_chunks(whole, cuts), "1") == expected
     assert read_array(way, [whole[place : place + 1] for place in range(len(whole))], "1") == expected
+
+
+@settings(max_examples=examples(5000, 60), deadline=None)
+@given(
+    elements=st.lists(
+        st.sampled_from([each for each in ELEMENTS if each.count(b"{") == each.count(b"}") and b"]" not in each])
+        | st.integers(0, 40).map(lambda size: b'{"s":"%b"}' % (b"x" * size))
+        | st.integers(0, 40).map(lambda size: b'{"i":1}' + b" \n" * size)
+        | st.integers(0, 40).map(lambda size: b"1 " * size),
+        max_size=6,
+    ),
+    longest=st.integers(7, 40),
+    block_bytes=st.integers(1, 100),
+    cuts=st.lists(st.integers(0, 160), max_size=4),
+)
+@example(elements=[b'{"i":1}', b'{"s":"%b"}' % (b"x" * 33), b'{"i":2}'], longest=40, block_bytes=50, cuts=[20])
+@example(elements=[b'{"i":1}', b'{"s":"%b"}' % (b"x" * 32), b'{"i":2}'], longest=40, block_bytes=50, cuts=[20])
+@example(
+    elements=[b'{"i":1}', b" " * 50 + b'{"i":2}' + b"\n" * 50, b"1 " * 20], longest=20, block_bytes=1, cuts=[40, 80]
+)
+def test_the_longest_element_is_the_same_in_every_way(
+    elements: list[bytes], longest: int, block_bytes: int, cuts: list[int]
+) -> None:
+    whole = b"[" + b",".join(elements) + b"]"
+    try:
+        lines = b"".join(element_lines([whole], "a.json")).split(b"\n")
+    except SourceError:
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tidegate.formats.json.LONGEST_LINE", longest)
+        expected = read_array("rescued", [whole], "1")
+        rows, bad, count, is_too_long, _ = expected
+        first = next((number for number, line in enumerate(lines) if len(line) > longest), None)
+        assert is_too_long == (first is not None)
+        assert count == (len(lines) if first is None else first) or lines == [b""]
+        for chunks in ([whole], in_chunks(whole, cuts), [whole[at : at + 1] for at in range(len(whole))]):
+            assert read_array("rescued", chunks, "1") == expected
+            for switch in "01":
+                assert read_array("rescued", chunks, switch, in_lines=True, block_bytes=block_bytes) == expected
+                for start in range(1, count + 1):
+                    *resumed, _ = read_array(
+                        "rescued", chunks, switch, start=start, in_lines=True, block_bytes=block_bytes
+                    )
+                    tail = [[each for each in some if each[0] >= start] for some in (rows, bad)]
+                    assert resumed == [*tail, count, is_too_long]
 
 
 def test_a_large_array_is_read_alike() -> None:

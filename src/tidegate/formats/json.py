@@ -40,25 +40,37 @@ class LineTooLong(Exception):
 def blocks(chunks: Iterable[bytes], *, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
     """Blocks of about ``block_bytes`` that end with a newline; a missing one at the end is added.
 
-    Raises :class:`LineTooLong`, so that memory stays bounded.
+    Raises :class:`LineTooLong` behind the lines before that one, so that memory stays bounded.
     """
     held: list[bytes] = []
-    size = 0
+    size = open_size = 0
     for chunk in chunks:
         held.append(chunk)
         size += len(chunk)
-        if size < block_bytes:
-            continue
         end = chunk.rfind(b"\n") + 1
-        if end:
+        open_size = len(chunk) - end if end else open_size + len(chunk)
+        if open_size > LONGEST_LINE:
+            yield from _short_lines(b"".join(held))
+        if end and size >= block_bytes:
             held[-1] = chunk[:end]
-            yield b"".join(held)
-            held, size = [chunk[end:]], len(chunk) - end
-        elif size > LONGEST_LINE:
-            raise LineTooLong
+            yield from _short_lines(b"".join(held))
+            held, size = [chunk[end:]], open_size
     last = b"".join(held)
     if last:
-        yield last if last.endswith(b"\n") else last + b"\n"
+        yield from _short_lines(last if last.endswith(b"\n") else last + b"\n")
+
+
+def _short_lines(block: bytes) -> Iterator[bytes]:
+    """A block, or its lines before one that is too long; then raises."""
+    start = 0
+    while len(block) - start > LONGEST_LINE:
+        end = block.find(b"\n", start, start + LONGEST_LINE + 1)
+        if end < 0:
+            if start:
+                yield block[:start]
+            raise LineTooLong
+        start = end + 1
+    yield block
 
 
 def without_mark(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -362,14 +374,15 @@ class LineFormat:
         file = _ArrayFile(path)
         for chunk in gathered(without_mark(plain)):
             inside = file.inside(chunk)
-            if inside:
+            while inside:
                 splitter: Any = file.splitter
-                decoded, end = self._decoder.read_elements(splitter, inside)
+                decoded, taken, end = self._decoder.read_elements(splitter, inside, LONGEST_LINE)
                 file.check_end(inside, end)
-                if splitter.held > LONGEST_LINE:
-                    raise LineTooLong
                 if decoded.lines:
                     yield decoded
+                if splitter.is_too_long:
+                    raise LineTooLong
+                inside = inside[taken:]
         file.end()
 
     def reread(self, contents: Sequence[bytes], path: str) -> Decoded:

@@ -42,7 +42,7 @@ class NativeLines(Protocol):
 
     def read(self, block: bytes) -> Block: ...
 
-    def read_elements(self, splitter: Any, chunk: bytes) -> tuple[Block, bytes, int | None]:
+    def read_elements(self, splitter: Any, chunk: bytes, longest: int) -> tuple[Block, bytes, int, int | None]:
         """The same for elements of an array; what was not read lies in the lines that come with the block."""
 
 
@@ -106,7 +106,7 @@ class Decoder:
     @property
     def reads_elements(self) -> bool:
         """Whether elements of an array can be read without being made lines first."""
-        return hasattr(self._native, "read_elements")
+        return self._native is not None
 
     def decode(self, block: bytes) -> Decoded:
         """The records of ``block``, which ends with a newline."""
@@ -117,11 +117,14 @@ class Decoder:
             return Decoded(batch, len(lines), None if len(kept) == len(lines) else np.array(kept), rejected)
         return self._completed(self._native.read(block), block)
 
-    def read_elements(self, splitter: Any, chunk: bytes) -> tuple[Decoded, int | None]:
-        """The elements of an array that end in ``chunk``, and where the array does; ``splitter`` is the native one."""
+    def read_elements(self, splitter: Any, chunk: bytes, longest: int) -> tuple[Decoded, int, int | None]:
+        """The elements of an array that end in ``chunk``, how many of its bytes were read, and where the array ends.
+
+        ``splitter`` is the native one, and knows whether an element longer than ``longest`` follows.
+        """
         assert self._native is not None
-        found, lines, end = self._native.read_elements(splitter, chunk)
-        return self._completed(found, lines), end
+        found, lines, taken, end = self._native.read_elements(splitter, chunk, longest)
+        return self._completed(found, lines), taken, end
 
     def _completed(self, found: Block, block: bytes) -> Decoded:
         """What the native reader found, with what it left to the strict one."""

@@ -11,7 +11,7 @@ import os
 from importlib import import_module
 from types import ModuleType
 
-VERSION = "0.2.0"
+VERSION = "0.3.0"
 """The version of the package that this code knows."""
 
 SWITCH = "TIDEGATE_NATIVE"

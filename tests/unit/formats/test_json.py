@@ -18,6 +18,7 @@ from tidegate.formats import json as lines_module
 from tidegate.formats.json import LineFormat, LineTooLong, blocks, element_lines, skip_lines, without_mark
 from tidegate.formats.json_decoder import Decoder
 from tidegate.formats.strict_lines import RecordRules
+from tidegate.schema.native import find_native
 from tidegate.specs.project import Compression, FieldSpec, Format
 
 pytestmark = pytest.mark.usefixtures("each_reader")
@@ -73,6 +74,43 @@ def test_an_element_that_never_ends_is_an_error_before_memory_is_full(monkeypatc
         list(array_format().read(raw, FileSlice("a.json", 20_000_015)))
 
 
+@pytest.mark.parametrize("start", [0, 1])
+def test_blanks_between_elements_are_no_part_of_them(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines_module, "LONGEST_LINE", 3_000_000)
+    many = b" \n" * 4_500_000
+    whole = b'[{"i":1}' + many + b"," + many + b'{"i":2}' + many + b"," + b"1 " * 2_900_000 + b"]"
+    read = list(array_format().read(io.BytesIO(whole), FileSlice("a.json", len(whole), start_record=start)))
+    assert pa.Table.from_batches([each.batch for each in read])["i"].to_pylist() == [1, 2][start:]
+    (bad,) = [one for each in read for one in each.rejected]
+    assert (bad.text, bad.reason) == (b"1" * 2_900_000, "not an object but a number")
+
+
+@pytest.mark.parametrize("start", [0, 1, 4000])
+@pytest.mark.parametrize("size", [5_000_000, 5_000_001])
+def test_the_longest_element_is_as_long_wherever_reading_begins(
+    size: int, start: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines_module, "LONGEST_LINE", 5_000_000)
+    small, large = (b'{"s":"%b"}' % (b"x" * (length - 8)) for length in (1000, size))
+    whole = b"[" + b",".join([*[small] * 4000, large, *[small] * 7000]) + b"]"
+    count, is_too_long = start, False
+    try:
+        for each in array_format().read(io.BytesIO(whole), FileSlice("a.json", len(whole), start_record=start)):
+            count += each.lines
+    except LineTooLong:
+        is_too_long = True
+    assert (count, is_too_long) == ((4000, True) if size > 5_000_000 else (11_001, False))
+
+
+def test_many_tiny_bad_elements_come_in_parts() -> None:
+    whole = b"[" + b"," * 250_000 + b'{"i":1}]'
+    last = 50_000 if find_native() else 250_000
+    read = list(array_format().read(io.BytesIO(whole), FileSlice("a.json", len(whole))))
+    assert [each.lines for each in read] == [100_000] * ((250_000 - last) // 100_000) + [last + 1]
+    assert sum(len(each.rejected) for each in read) == 250_000
+    assert (read[-1].batch.to_pylist(), read[-1].offsets) == ([{"i": 1, "s": None}], [last])
+
+
 @pytest.mark.parametrize("start", [0, 3])
 def test_an_array_of_several_blocks_is_read_whole_or_from_a_record_on(
     start: int, monkeypatch: pytest.MonkeyPatch
@@ -86,7 +124,7 @@ def test_an_array_of_several_blocks_is_read_whole_or_from_a_record_on(
     assert found["i"].to_pylist() == [number for number in range(start, 40_000) if number % 9]
     bad = [one.text for each in read for one in each.rejected]
     assert bad == [elements[number].encode() for number in range(start, 40_000) if number % 9 == 0]
-    monkeypatch.setattr(Decoder, "reads_elements", False)  # as with an older native reader
+    monkeypatch.setattr(Decoder, "reads_elements", False)
     again = array_format().read(io.BytesIO(whole), FileSlice("a.json", len(whole), start_record=start))
     assert pa.Table.from_batches([each.batch for each in again]).equals(found)
 
