@@ -144,10 +144,10 @@ def test_a_note_that_nobody_renews_is_worth_nothing_after_a_while(store: ObjectS
 
 def test_a_note_that_is_renewed_keeps_its_worth(store: ObjectStore) -> None:
     """It is looked at many times after the age from which on it would be worth nothing."""
-    second = Run(store, courtesy=replace(QUICK, worthless_secs=1.0))
+    second = Run(store, courtesy=replace(QUICK, worthless_secs=2.5))
     with Run(store).entered:
         before = store.get(KEY.at_work)
-        threading.Timer(2.0, second.stop.set).start()
+        threading.Timer(4.0, second.stop.set).start()
         with pytest.raises(RunStopped), second.entered:
             pytest.fail("the first run is still at work")
         assert store.get(KEY.at_work) != before
