@@ -76,7 +76,8 @@ class _Active:
 class Faults:
     """The rules in force, and what they did; used by many threads.
 
-    ``most_at_once`` is how many requests whose decoded path matches ``watched`` were under way together.
+    ``most_at_once`` is how many requests whose decoded path matches ``watched`` were under way together. A request is
+    under way until the last of its answer is sent: a client that has it may begin the next one at once.
     """
 
     seed: int = 0
@@ -112,18 +113,19 @@ class Faults:
         """Count from now on how many requests with that path are under way."""
         self.watched, self.most_at_once = path, 0
 
-    @contextlib.contextmanager
-    def under_way(self, path: str) -> Iterator[None]:
-        """While a request is handled."""
-        counts = int(self.watched is not None and bool(re.search(self.watched, path)))
+    def enter(self, path: str) -> bool:
+        """A request begins; whether it counts, which :meth:`leave` is told."""
+        if self.watched is None or not re.search(self.watched, path):
+            return False
         with self._lock:
-            self._under_way += counts
+            self._under_way += 1
             self.most_at_once = max(self.most_at_once, self._under_way)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._under_way -= counts
+        return True
+
+    def leave(self) -> None:
+        """A request that counts is about to end."""
+        with self._lock:
+            self._under_way -= 1
 
     def _hits(self, active: _Active) -> bool:
         active.met += 1
@@ -225,6 +227,7 @@ class _Forwarding(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: FaultProxy
+    counted = False
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing is printed."""
@@ -234,8 +237,16 @@ class _Forwarding(BaseHTTPRequestHandler):
             super().handle()
 
     def do_GET(self) -> None:
-        with self.server.faults.under_way(unquote(self.path)):
+        self.counted = self.server.faults.enter(unquote(self.path))
+        try:
             self._handle(self.server.faults.befalling(self.command, unquote(self.path)))
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self.counted:
+            self.counted = False
+            self.server.faults.leave()
 
     def _handle(self, fault: Fault | None) -> None:
         length = int(self.headers.get("Content-Length", "0"))
@@ -281,16 +292,19 @@ class _Forwarding(BaseHTTPRequestHandler):
                 self.wfile.write(answer.head() + half)
                 self._reset()
             case Fault.TRUNCATED:
+                self._leave()
                 self.wfile.write(answer.head(len(half) if body else None) + half)
             case Fault.SLOW:
                 self.wfile.write(answer.head() + half)
                 time.sleep(SLOW_SECONDS)
+                self._leave()
                 self.wfile.write(body[len(half) :])
             case _:
                 self._send(answer)
 
     def _send(self, answer: _Answer) -> None:
         body = b"" if self.command == "HEAD" else answer.body
+        self._leave()
         self.wfile.write(answer.head() + body)
 
     def _reset(self) -> None:
