@@ -27,7 +27,7 @@ from pathlib import Path
 import duckdb
 
 from tidegate.core.files.plan import FileGroup, FileSlice
-from tidegate.formats import json_decoder
+from tidegate.formats.json import Decoder
 from tidegate.schema.types import arrow_schema
 from tidegate.sink import parquet_file
 from tidegate.sink.read_task import GroupResult, ReadTask
@@ -133,7 +133,7 @@ def stopwatch(places: dict[str, tuple[object, str]]) -> Iterator[dict[str, float
 def steps(root: Path) -> None:
     """Where the time of one file goes."""
     places = {
-        "JSON to columns": (json_decoder.Decoder, "decode"),
+        "JSON to columns": (Decoder, "decode"),
         "Parquet": (parquet_file.GrowingFile, "flush"),
     }
     before = time.process_time()

@@ -32,7 +32,7 @@ from benchmarks.record_shapes import NEAT, SHAPES, Shape, corrupt, misfit
 from benchmarks.report import machine, store, table
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.schema.inference import infer_json
-from tidegate.schema.native import describe_reader
+from tidegate.schema.literals import describe_reader
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.dead_letters import DeadLetterTarget
 from tidegate.sink.read_task import GroupResult, ReadTask

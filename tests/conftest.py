@@ -18,7 +18,7 @@ from servers import postgres as postgres_server
 from servers import s3 as s3_server
 from support import canary
 from support.long_runs import examples
-from tidegate.schema.native import SWITCH, find_native
+from tidegate.schema.literals import SWITCH, find_native
 from tidegate.spark.jars import S3, TESTED
 from tidegate.spark.session import open_session
 from tidegate.specs.locations import Options

@@ -24,7 +24,7 @@ from tidegate.observe.events import (
 )
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import WITHOUT_NATIVE, Loop
-from tidegate.schema.native import SWITCH
+from tidegate.schema.literals import SWITCH
 from tidegate.sink.read_task import GroupResult, Hear, ReadTask
 
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from support.json_lines import lines
 from support.long_runs import examples
 from tidegate.errors import SourceError
-from tidegate.formats.json import blocks, element_lines
-from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.json import Decoder, blocks, element_lines
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.literals import DEEPEST

@@ -19,7 +19,7 @@ from support.long_runs import examples
 from tidegate.errors import SourceError
 from tidegate.formats import avro
 from tidegate.formats.avro import AvroFile
-from tidegate.schema.native import SWITCH, find_native
+from tidegate.schema.literals import SWITCH, find_native
 
 pytestmark = pytest.mark.skipif(find_native() is None, reason="tidegate-native is not installed")
 

@@ -20,6 +20,7 @@ from support.long_runs import chosen, examples
 from tidegate.errors import SourceError
 from tidegate.formats.json import (
     ChunkSplitter,
+    Decoder,
     LineFormat,
     LineTooLong,
     Splitter,
@@ -28,10 +29,9 @@ from tidegate.formats.json import (
     skip_lines,
     without_mark,
 )
-from tidegate.formats.json_decoder import Decoder
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.inference import infer_json
-from tidegate.schema.native import SWITCH, find_native
+from tidegate.schema.literals import SWITCH, find_native
 from tidegate.specs.project import Compression, FieldSpec, Format, Numbers
 
 pytestmark = pytest.mark.skipif(find_native() is None, reason="tidegate-native is not installed")

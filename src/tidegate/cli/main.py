@@ -14,7 +14,7 @@ import click
 from tidegate.cli.invocation import Invocation, print_json, report
 from tidegate.cli.options import Command, Group, with_json
 from tidegate.cli.pages import facts
-from tidegate.schema.native import describe_reader
+from tidegate.schema.literals import describe_reader
 from tidegate.specs.masking import remembering
 
 MODULES = {

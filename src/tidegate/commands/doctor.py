@@ -14,7 +14,7 @@ from tidegate.observe.wording import count
 from tidegate.reports.run import Check
 from tidegate.runs.checks import collect_checks, space, writable
 from tidegate.runs.tracker import TrackedSource
-from tidegate.schema.native import describe_reader, find_native
+from tidegate.schema.literals import describe_reader, find_native
 from tidegate.spark.jars import S3, fetched, find_java, java_version
 from tidegate.specs.project import ProjectSpec
 

@@ -30,10 +30,10 @@ from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError, TidegateError
 from tidegate.formats.columnar import MIXED, ColumnarFormat
 from tidegate.formats.files import LARGEST_WINDOW
-from tidegate.formats.json_decoder import Decoded, array_of
-from tidegate.formats.port import check_start
+from tidegate.formats.json import array_of
+from tidegate.formats.port import Decoded, check_start
+from tidegate.schema.literals import find_native
 from tidegate.schema.names import avro_library
-from tidegate.schema.native import find_native
 from tidegate.schema.types import TIMESTAMP
 
 Shape = Callable[[Any], Any]

@@ -26,12 +26,10 @@ import pyarrow.csv as pv
 
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
-from tidegate.formats.columnar import ColumnFit
-from tidegate.formats.exact_types import INTEGER, decimals, doubtful_rows, settle, text_bytes
+from tidegate.formats.columnar import INTEGER, ColumnFit, decimals, doubtful_rows, settle, text_bytes
 from tidegate.formats.files import chunks
 from tidegate.formats.json import BLOCK_BYTES, LONGEST_LINE, LineTooLong, skip_lines, without_mark
-from tidegate.formats.json_decoder import Decoded, Rejected
-from tidegate.formats.port import RowDecoder, check_start
+from tidegate.formats.port import Decoded, Rejected, RowDecoder, check_start
 from tidegate.formats.strict_lines import NUMBER, BadLine, RecordRules, Suspicious
 from tidegate.schema.literals import Literal, NotJson, Pairs, compact, excerpt, parse
 from tidegate.schema.names import decimal_of, table_names

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
 from tidegate.formats.columnar import ColumnarFormat
-from tidegate.formats.json_decoder import Decoded
-from tidegate.formats.port import check_start
+from tidegate.formats.port import Decoded, check_start
 from tidegate.schema.names import table_names
 from tidegate.schema.types import plain
 

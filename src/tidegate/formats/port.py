@@ -7,18 +7,17 @@ does not go at once goes in groups, and then row by row through the same strict 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any, BinaryIO, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
-from tidegate.formats.exact_types import check_filled
-from tidegate.formats.json_decoder import Decoded, Rejected, batch_of
 from tidegate.formats.strict_lines import BadLine, RecordRules, StrictLineReader, Suspicious
 from tidegate.schema.literals import Pairs
 from tidegate.schema.types import arrow_schema
@@ -54,6 +53,50 @@ def check_start(each: FileSlice, records: int) -> None:
             f"{each.path}: has {records} records, but {each.start_record} of its records are committed",
             "the file was cut after it was read; restore it",
         )
+
+
+class Rejected(NamedTuple):
+    """Line ``offset`` (from 0) of the block is not a record."""
+
+    offset: int
+    reason: str
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A block: its physical ``lines``, the records, and the lines that are none.
+
+    ``offsets`` has the physical line of each record, from 0 at the block's beginning; None when record ``n``
+    is line ``n``.
+    """
+
+    batch: pa.RecordBatch
+    lines: int
+    offsets: npt.NDArray[np.int64] | None = None
+    rejected: tuple[Rejected, ...] = ()
+
+    @classmethod
+    def join(
+        cls, batches: Sequence[pa.RecordBatch], schema: pa.Schema, lines: int, kept: Sequence[int], bad: list[Rejected]
+    ) -> Decoded:
+        """Batches that together hold the records on the lines ``kept``."""
+        whole = one_batch(batches, schema)
+        offsets = None if len(kept) == lines else np.array(kept, np.int64)
+        return cls(whole, lines, offsets, tuple(sorted(bad, key=lambda each: each.offset)))
+
+
+def one_batch(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """Batches behind each other as one."""
+    if len(batches) == 1:
+        return batches[0]
+    joined = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
+    return joined[0] if joined else pa.RecordBatch.from_pylist([], schema)
+
+
+def batch_of(records: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Records as Python values in a batch."""
+    return pa.RecordBatch.from_struct_array(pa.array(records, pa.struct(list(schema))))
 
 
 class Rows(Protocol):
@@ -134,3 +177,9 @@ class RowDecoder:
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         check_filled(batch, self._filled)
         return batch
+
+
+def check_filled(batch: pa.RecordBatch, columns: Iterable[str]) -> None:
+    """Raise :class:`Suspicious` for an empty text in one of ``columns``."""
+    if any(pc.any(pc.equal(batch.column(name), "")).as_py() for name in columns):
+        raise Suspicious("an empty text where none may be")

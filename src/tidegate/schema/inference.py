@@ -23,7 +23,7 @@ from itertools import chain
 from typing import Any
 
 from tidegate.errors import SourceError
-from tidegate.schema.literals import DEEPEST, Literal, NotJson, Pairs, excerpt, parse
+from tidegate.schema.literals import DEEPEST, Literal, NotJson, Pairs, excerpt, find_native, parse
 from tidegate.schema.names import (
     DECLARE_OTHERS,
     MOST_LEVELS,
@@ -33,7 +33,6 @@ from tidegate.schema.names import (
     forbidden_name,
     name_problem,
 )
-from tidegate.schema.native import find_native
 from tidegate.specs.project import FieldSpec
 
 MOST_KEYS = 1000

@@ -2,14 +2,21 @@
 
 The grammar is RFC 8259, with the two bounds that it leaves to whoever reads: values are nested at most :data:`DEEPEST`
 levels deep, and texts and keys are Unicode, so half a surrogate pair is refused wherever it stands.
+
+``tidegate-native`` is a package of its own, compiled from ``native/``. It reads lines of JSON, looks at samples, splits
+arrays and reads blocks of Avro by the same rules. Without it, or with ``TIDEGATE_NATIVE=0``, code in Python does the
+same, far slower.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable
+from importlib import import_module
 from itertools import accumulate
+from types import ModuleType
 from typing import Any, NoReturn
 
 DEEPEST = 200
@@ -168,3 +175,34 @@ def excerpt(value: Any, limit: int = 60) -> str:
     """``value`` for a message, shortened; half a surrogate pair, which no file can hold, as its escape."""
     text = escape_halves(compact(value))
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+NATIVE_VERSION = "0.3.0"
+"""The version of ``tidegate-native`` that this code knows."""
+
+SWITCH = "TIDEGATE_NATIVE"
+
+
+def find_native() -> ModuleType | None:
+    """The native module; None where it is switched off, not installed, or of another version."""
+    found = None if os.environ.get(SWITCH) == "0" else _installed()
+    return found if found is not None and found.__version__ == NATIVE_VERSION else None
+
+
+def describe_reader() -> str:
+    """Which reader of JSON is in use here, in words."""
+    if os.environ.get(SWITCH) == "0":
+        return f"the slower one: {SWITCH}=0"
+    found = _installed()
+    if found is None:
+        return "the slower one: tidegate-native is not installed"
+    if found.__version__ != NATIVE_VERSION:
+        return f"the slower one: tidegate-native is {found.__version__}, not {NATIVE_VERSION}"
+    return f"native (tidegate-native {NATIVE_VERSION})"
+
+
+def _installed() -> ModuleType | None:
+    try:
+        return import_module("tidegate_native")
+    except ImportError:
+        return None

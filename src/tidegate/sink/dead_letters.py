@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import LimitReached
-from tidegate.formats.json_decoder import Rejected
+from tidegate.formats.port import Rejected
 from tidegate.formats.strict_lines import bad_kind
 from tidegate.schema.dead_letter import (
     FILE,

@@ -19,8 +19,7 @@ from tidegate.errors import SourceError, TidegateError
 from tidegate.formats.avro import AvroFormat
 from tidegate.formats.csv import CsvFormat
 from tidegate.formats.files import Fetcher
-from tidegate.formats.json import LineFormat
-from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.json import Decoder, LineFormat
 from tidegate.formats.parquet import ParquetFormat
 from tidegate.formats.port import FormatReader
 from tidegate.formats.samples import Sampler, spread
@@ -28,8 +27,8 @@ from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.dead_letter import fingerprint
 from tidegate.schema.evolution import write_schema
 from tidegate.schema.inference import check_agreement
+from tidegate.schema.literals import find_native
 from tidegate.schema.names import avro_library
-from tidegate.schema.native import find_native
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.dead_letters import DeadLetterTarget
 from tidegate.sink.parquet_file import FinishedFile

@@ -33,11 +33,9 @@ from tidegate.errors import AccessDenied, BadRecord, ObjectChanged, ObjectMissin
 from tidegate.failpoints import failpoint
 from tidegate.formats.files import Fetcher, place_in
 from tidegate.formats.json import BLOCK_BYTES, LONGEST_LINE, LineFormat, LineTooLong
-from tidegate.formats.json_decoder import Decoded, Rejected
-from tidegate.formats.port import FormatReader
+from tidegate.formats.port import Decoded, FormatReader, Rejected
 from tidegate.schema.dead_letter import Letter
-from tidegate.schema.literals import escape_halves
-from tidegate.schema.native import find_native
+from tidegate.schema.literals import escape_halves, find_native
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.dead_letters import DeadLetterWriter
 from tidegate.sink.parquet_file import FinishedFile, Lines, RowOrigin, keep_memory

@@ -24,8 +24,7 @@ from tidegate.formats.avro import AvroFile
 from tidegate.formats.csv import sampled_records
 from tidegate.formats.excel import WorkbookFormat, sheet_lines
 from tidegate.formats.files import chunks
-from tidegate.formats.json import LONGEST_LINE, LineTooLong, line_blocks
-from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.json import LONGEST_LINE, Decoder, LineTooLong, line_blocks
 from tidegate.formats.parquet import open_parquet, own_schema
 from tidegate.formats.port import FormatReader
 from tidegate.formats.strict_lines import RecordRules

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from tidegate.errors import SchemaMismatch, SourceError
 from tidegate.formats.json import LineTooLong
-from tidegate.formats.json_decoder import Decoded
+from tidegate.formats.port import Decoded
 from tidegate.protocol.change import DataFile
 from tidegate.schema.literals import escape_halves
 from tidegate.schema.names import spell

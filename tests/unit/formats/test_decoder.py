@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.long_runs import examples
-from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.json import Decoder
 from tidegate.formats.strict_lines import RecordRules, moments
-from tidegate.schema.native import SWITCH, find_native
+from tidegate.schema.literals import SWITCH, find_native
 from tidegate.specs.project import FieldSpec, Numbers
 
 pytestmark = pytest.mark.usefixtures("each_reader")

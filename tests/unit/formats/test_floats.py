@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from support.long_runs import examples
 from tidegate.core.files.plan import FileGroup, FileSlice
-from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.json import Decoder
 from tidegate.formats.strict_lines import RecordRules, StrictLineReader
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.dead_letters import DeadLetterTarget

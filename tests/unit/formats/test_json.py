@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
 from tidegate.formats import json as lines_module
-from tidegate.formats.json import LineFormat, LineTooLong, blocks, element_lines, skip_lines, without_mark
-from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.json import Decoder, LineFormat, LineTooLong, blocks, element_lines, skip_lines, without_mark
 from tidegate.formats.strict_lines import RecordRules
-from tidegate.schema.native import find_native
+from tidegate.schema.literals import find_native
 from tidegate.specs.project import Compression, FieldSpec, Format
 
 pytestmark = pytest.mark.usefixtures("each_reader")

@@ -15,8 +15,8 @@ import pytest
 from support.json_lines import TABLE
 from support.long_runs import LONG
 from tidegate.errors import SourceError
-from tidegate.formats.json import blocks, element_lines
-from tidegate.formats.json_decoder import Decoded, Decoder
+from tidegate.formats.json import Decoder, blocks, element_lines
+from tidegate.formats.port import Decoded
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.inference import infer_json
 from tidegate.schema.literals import DEEPEST

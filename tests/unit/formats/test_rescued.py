@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.json import Decoder
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.specs.project import FieldSpec, Numbers
 

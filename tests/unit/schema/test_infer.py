@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from support.long_runs import examples
 from tidegate.errors import SourceError
-from tidegate.formats.json_decoder import Decoder
+from tidegate.formats.json import Decoder
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.inference import Inference, check_agreement, infer_json
 from tidegate.specs.project import FieldSpec

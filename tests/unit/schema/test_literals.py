@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import doctest
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 
+from tidegate.commands.doctor import doctor
 from tidegate.schema import literals
 from tidegate.schema.literals import DEEPEST, NotJson, compact, depth, half_pair, parse
 
@@ -71,3 +74,30 @@ def test_what_is_too_deep_is_refused_with_its_depth(opening: bytes, closing: byt
 
 def test_the_examples_in_the_docstrings_are_true() -> None:
     assert doctest.testmod(literals).failed == 0
+
+
+def reader_in_doctor() -> tuple[str, str]:
+    (found,) = [each for each in doctor() if each.name == "json reader"]
+    return found.verdict, found.detail
+
+
+def missing(name: str) -> NoReturn:
+    raise ImportError(name)
+
+
+@pytest.mark.parametrize(
+    ("switch", "module", "status", "text"),
+    [
+        ("1", SimpleNamespace(__version__=literals.NATIVE_VERSION), "ok", "native (tidegate-native 0.3.0)"),
+        ("0", SimpleNamespace(__version__=literals.NATIVE_VERSION), "warn", "the slower one: TIDEGATE_NATIVE=0"),
+        ("1", None, "warn", "the slower one: tidegate-native is not installed"),
+        ("1", SimpleNamespace(__version__="0.0.9"), "warn", "the slower one: tidegate-native is 0.0.9, not 0.3.0"),
+    ],
+)
+def test_the_reader_in_use_is_told(
+    switch: str, module: Any, status: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(literals.SWITCH, switch)
+    monkeypatch.setattr(literals, "import_module", missing if module is None else lambda name: module)
+    assert (literals.find_native() is not None) == (status == "ok")
+    assert reader_in_doctor() == (status, text)
