@@ -1,16 +1,13 @@
 """Takes over the position that Blizzard left in a table, so that the next run reads exactly what is new.
 
-Its files and transactions hold the same fields as our state in several older forms: a watermark that is a plain
-string or an object, with or without an entry per partition, or only the last finished file; paths may be full URIs.
+A checkpoint lies in ``_blizzard/{pipeline}_{source}_checkpoint.json``, or in a transaction id ``blizzard:<base64>``
+that was committed with its rows; ``penguin-<table>`` only shows that the committer was here. Checkpoints have the
+fields of our state in several older forms: a watermark as a string or an object, with or without an entry per
+partition, or only the last finished file; paths may be full URIs.
 
-``_blizzard/{pipeline}_{source}_checkpoint.json`` holds a checkpoint; a transaction id ``blizzard:<base64>`` holds one
-too, committed together with its rows; ``penguin-<table>`` only says that its committer was here. Where the newest of
-them is damaged, the one before it in the log is taken, and the report says what is read again then. Where there is no
-other, that is an error, never a fresh start.
-
-Looks at every trace, says what it read and what the old program may have left out or doubled, and writes the first
-position by an empty commit of the ordinary protocol. It refuses while the old program moves: what that reads or commits
-afterwards would be doubled or lost.
+If the newest checkpoint is damaged, ``adopt`` takes the one before it in the log and reports what is read again. If
+there is no other, that is an error, never a fresh start. The first position is an empty commit of the ordinary
+protocol. ``adopt`` refuses while Blizzard is active: what it reads or commits later would be doubled or lost.
 """
 
 from __future__ import annotations
@@ -53,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class Damaged(StateError):
-    """A checkpoint of the old program that cannot be read."""
+    """A checkpoint of the old program cannot be read."""
 
 
 def _damaged(found: str, problem: object) -> Damaged:
@@ -65,7 +62,7 @@ def _damaged(found: str, problem: object) -> Damaged:
 
 @dataclass(frozen=True, slots=True)
 class OlderState:
-    """A state that an older program wrote, and in words the form it had."""
+    """A state of the old program, and the name of its form."""
 
     state: PathState
     form: str
@@ -73,11 +70,11 @@ class OlderState:
 
 @dataclass(frozen=True, slots=True)
 class AdoptedState:
-    """The state to go on from.
+    """The state to continue from, and the files to report.
 
-    ``left_out`` are files that count as read although no entry says so: the old program never came back to them.
-    ``resumed`` are in progress at or below a watermark, where it would not have gone on. ``gone`` are in progress and
-    not at the source any more. ``gaps`` are unread and lie below a file that it had begun or finished.
+    ``left_out`` count as read without an entry: the old program never returned to them. ``resumed`` are in progress at
+    or below a watermark, where it would have skipped the rest. ``gone`` are in progress but missing from the source.
+    ``gaps`` are unread and lie below a file that it had begun or finished.
     """
 
     state: PathState
@@ -88,7 +85,7 @@ class AdoptedState:
 
 
 def paths_in(data: Mapping[str, Any]) -> list[str]:
-    """Every path that an older checkpoint names."""
+    """All paths in an older checkpoint."""
     watermark, kept = data.get("watermark"), data.get("source_state")
     value = watermark.get("value") if isinstance(watermark, Mapping) else watermark
     last, files = (kept.get("last_committed_file"), kept.get("files")) if isinstance(kept, Mapping) else (None, None)
@@ -96,7 +93,7 @@ def paths_in(data: Mapping[str, Any]) -> list[str]:
 
 
 def is_absolute(path: str) -> bool:
-    """Whether a path says by itself where it lies."""
+    """Whether a path is a URI or starts at the root."""
     return "://" in path or path.startswith("/")
 
 
@@ -106,10 +103,9 @@ def is_about(path: str, bases: Sequence[str]) -> bool:
 
 
 def read_older(data: Mapping[str, Any], bases: Sequence[str], found: str = "the old checkpoint") -> OlderState:
-    """The state in an older checkpoint of the source at ``bases``, which are ways to write the same place.
+    """Decode an older checkpoint of the source at ``bases``, spellings of one place; ``found`` names the checkpoint.
 
-    ``StateError`` for a path of another place or a newer form, ``Damaged`` for whatever else is not understood;
-    ``found`` says where it lies.
+    ``StateError`` for a path of another place or a newer form, ``Damaged`` for anything else it cannot decode.
     """
     paths = paths_in(data)
     foreign = next((path for path in paths if not is_about(path, bases)), None)
@@ -141,11 +137,11 @@ def _form(data: Mapping[str, Any]) -> str:
 
 
 def carry_over(older: PathState, listed: Sequence[SourceFile], *, read_skipped: bool = False) -> AdoptedState:
-    """The state in its own terms, given all files at the source.
+    """Convert an older state, given all files at the source.
 
-    Partitions without an entry, at or below the old watermark, count as read: whether they were, nobody can tell, and
-    reading them could double their rows; ``read_skipped`` leaves them to be read. What is in progress gets the size and
-    etag that it has now.
+    Files at or below the old watermark in partitions without an entry count as read: nobody knows whether they were,
+    and reading them could double their rows. ``read_skipped`` leaves them unread. Files in progress get their current
+    size and etag.
     """
     state, at_source = _unseal(older, listed), {file.path: file for file in listed}
     left_out = () if read_skipped else _without_entry(state, listed)
@@ -161,7 +157,7 @@ def carry_over(older: PathState, listed: Sequence[SourceFile], *, read_skipped: 
 
 
 def _unseal(state: PathState, listed: Sequence[SourceFile]) -> PathState:
-    """A file in progress in a sealed partition opens it; its other files, and those of partitions above, stay read."""
+    """Unseal from the first partition with a file in progress; all other files there stay read."""
     waiting = [partition for partition in state.first_unfinished if partition < state.sealed_below]
     if not waiting:
         return state
@@ -172,7 +168,7 @@ def _unseal(state: PathState, listed: Sequence[SourceFile]) -> PathState:
 
 
 def _without_entry(state: PathState, listed: Sequence[SourceFile]) -> tuple[str, ...]:
-    """The files at or below the watermark in open partitions of which nothing is recorded."""
+    """The files at or below the watermark in open partitions without an entry."""
     if state.value is None:
         return ()
     watermark, found = sort_key(state.value), []
@@ -186,7 +182,7 @@ def _without_entry(state: PathState, listed: Sequence[SourceFile]) -> tuple[str,
 
 
 def _gaps(state: PathState, listed: Sequence[SourceFile]) -> tuple[str, ...]:
-    """The files above a partition's watermark and below the greatest one that is begun or finished."""
+    """The unread files between a partition's watermark and its greatest begun or finished file."""
     greatest = _last_names(tuple(state.files))
 
     def is_passed_over(path: str) -> bool:
@@ -222,7 +218,7 @@ PENDING = "_staging/pending"
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One checkpoint of the old program: where it was found, when it was written, and what it says."""
+    """One checkpoint of the old program: its place, time and content."""
 
     found: str
     written: datetime | None
@@ -232,7 +228,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class OldCommit:
-    """A transaction of the old program; ``table_version`` is -1 when its log entry was cleaned up."""
+    """A transaction of the old program; ``table_version`` is -1 if its log entry was cleaned up."""
 
     app_id: str
     table_version: int
@@ -246,14 +242,14 @@ class OldCommit:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What of the old program could move, as it was at one moment; ``pending`` are staged files in no commit."""
+    """The newest activity of the old program at one moment; ``pending`` are staged files in no commit."""
 
     checkpoint: ObjectInfo | None
     commit: OldCommit | None
     pending: tuple[str, ...]
 
     def moved_since(self, before: Activity) -> tuple[str, ...]:
-        """What moved, in words."""
+        """What changed, in words."""
         moved = []
         if self.checkpoint != before.checkpoint:
             moved.append("its checkpoint file was written again")
@@ -264,7 +260,7 @@ class Activity:
         return tuple(moved)
 
     def not_quiet(self, now: datetime, seconds: float) -> tuple[str, ...]:
-        """What moved less than ``seconds`` ago, in words."""
+        """What happened less than ``seconds`` ago, in words."""
         moments: list[tuple[str, datetime | None]] = []
         if self.checkpoint is not None:
             moments.append(("its checkpoint file was written", self.checkpoint.modified))
@@ -280,7 +276,7 @@ def _committed(commit: OldCommit) -> str:
 
 
 def checkpoint_file(store: ObjectStore, key: SourceKey) -> Trace | None:
-    """The old checkpoint file of this source; None without one, or when it is a mirror of ours."""
+    """The old checkpoint file of this source; None if there is none, or if it is our mirror."""
     path = key.legacy_mirror
     try:
         content, info = store.get(path), store.head(path)
@@ -297,7 +293,7 @@ def other_checkpoint_files(store: ObjectStore, key: SourceKey) -> tuple[str, ...
 
 
 def old_commits(store: ObjectStore) -> Iterator[OldCommit]:
-    """The transactions of the old program that can still be seen, newest first; reads no further than it is asked."""
+    """The transactions of the old program that the log still has, newest first; read lazily."""
     log, seen = DeltaLog(store), set[str]()
     for number in reversed(log.versions()):
         entry = log.entry(number)
@@ -316,12 +312,12 @@ def old_commits(store: ObjectStore) -> Iterator[OldCommit]:
 
 
 def _is_old(app_id: str) -> bool:
-    """Whether a transaction is one of the old program."""
+    """Whether a transaction belongs to the old program."""
     return app_id.startswith((WRITER, COMMITTER))
 
 
 def _age_of(commit: OldCommit) -> tuple[float, int]:
-    """Newest first; where no time was noted, by the table version inside."""
+    """Sort key, newest first: by time, then by the table version inside."""
     written = 0.0 if commit.written is None else commit.written.timestamp()
     try:
         inside = decode_transaction(commit).get("delta_version") if commit.is_writers else None
@@ -335,7 +331,7 @@ def _moment(milliseconds: object) -> datetime | None:
 
 
 def decode_transaction(commit: OldCommit) -> Mapping[str, Any]:
-    """The checkpoint inside a transaction id; ``Damaged`` if there is none that can be read."""
+    """The checkpoint in a transaction id; ``Damaged`` if it cannot be read."""
     where = f"the transaction id {commit.app_id[:40]!r}… (table version {commit.table_version})"
     text = commit.app_id.removeprefix(WRITER).replace("-", "+").replace("_", "/")
     try:
@@ -356,7 +352,7 @@ def _mapping(content: bytes, where: str) -> Mapping[str, Any]:
 
 
 def activity(store: ObjectStore, key: SourceKey, committed: frozenset[str]) -> Activity:
-    """The old program as it is now; ``committed`` are the data files that the log names."""
+    """The current activity of the old program; ``committed`` are the data files in the log."""
     try:
         info = store.head(key.legacy_mirror)
         checkpoint = None if is_legacy_mirror(store, info.path) else info
@@ -384,7 +380,7 @@ EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class AdoptOptions:
-    """What was asked for: only to look, how long the old program must have been quiet, and two decisions."""
+    """Options of ``tidegate adopt``."""
 
     dry_run: bool = False
     quiet_for: float = 600.0
@@ -393,7 +389,7 @@ class AdoptOptions:
 
 
 def adopt(bound: FileSource, options: AdoptOptions, clock: Clock = utc_now) -> Adoption:
-    """The old position of a source, taken over unless something speaks against it."""
+    """Take over the old position of a source, unless something speaks against it."""
     blank = Adoption(bound.pipeline.name, bound.source.name, bound.pipeline.sink.table.uri)
     adopting = _Adopting(bound, options, clock, blank)
     try:
@@ -403,7 +399,7 @@ def adopt(bound: FileSource, options: AdoptOptions, clock: Clock = utc_now) -> A
 
 
 class _Adopting:
-    """One adoption; ``report`` holds what is known so far."""
+    """One adoption; ``report`` has what is known so far."""
 
     def __init__(self, bound: FileSource, options: AdoptOptions, clock: Clock, blank: Adoption) -> None:
         self._bound, self._options, self._clock = bound, options, clock
@@ -454,7 +450,7 @@ class _Adopting:
         return snapshot
 
     def _older(self) -> OlderState:
-        """The state to take over, with the report told where it comes from."""
+        """The state to take over; the report names its origin."""
         bases = _bases(self._bound.source.location.uri)
         damaged: list[Damaged] = []
         in_log = self._in_log(bases, damaged)
@@ -482,9 +478,9 @@ class _Adopting:
         return OlderState(PathState(), self.report.form)
 
     def _in_log(self, bases: Sequence[str], damaged: list[Damaged]) -> tuple[OldCommit, Trace] | None:
-        """The newest readable checkpoint in the log about this source; damaged ones above it are added to ``damaged``.
+        """The newest readable checkpoint of this source in the log; damaged ones above it go to ``damaged``.
 
-        It has no name in it, so the paths tell; relative ones only where the pipeline has no other source.
+        It has no name, so its paths identify the source; relative ones only if the pipeline has one source.
         """
         alone = len(self._bound.pipeline.sources) == 1
         for commit in old_commits(self._store):
@@ -500,7 +496,7 @@ class _Adopting:
         return None
 
     def _in_file(self, bases: Sequence[str], damaged: list[Damaged]) -> Trace | None:
-        """The checkpoint file of this source; None if there is none, or if it is ``damaged``, to which it is added."""
+        """The checkpoint file of this source; None without one, or if it is damaged: then ``damaged`` gets it."""
         try:
             file = checkpoint_file(self._store, self._key)
             if file is not None:
@@ -511,7 +507,7 @@ class _Adopting:
         return file
 
     def _fall_back(self, damaged: Damaged, taken: Trace) -> Check:
-        """What is read again because an older checkpoint than the damaged one is taken."""
+        """Report what is read again because an older checkpoint replaces the damaged one."""
         log = DeltaLog(self._store)
         later = [log.entry(number) for number in log.versions(taken.table_version + 1) if taken.table_version >= 0]
         added = sum(each.adds for each in later if each and any(map(_is_old, each.transactions)))
@@ -527,10 +523,10 @@ class _Adopting:
     def _choose(
         self, file: Trace | None, in_log: tuple[OldCommit, Trace] | None, bases: Sequence[str]
     ) -> tuple[Trace | None, tuple[Check, ...]]:
-        """The trace to believe where there are two, and what is to be said about the other.
+        """The trace to trust if there are two, and what to report about the other.
 
-        What the log says was committed with its rows. The checkpoint file is believed only if the committer of staged
-        files came after the last such transaction: then the log's is left over from before.
+        The log's was committed with its rows. The checkpoint file is trusted only if the committer of staged files
+        came after the last such transaction: then the log's is left over from before.
         """
         if file is None or in_log is None:
             return (file if in_log is None else in_log[1]), ()
@@ -619,7 +615,7 @@ class _Adopting:
         return replace(self.report, findings=(*self.report.findings, *self._moved_after(before, known)))
 
     def _moved_after(self, before: Activity, known: Contents) -> Iterator[Check]:
-        """What moved since; its checkpoint file by ourselves, if our mirror is kept there too."""
+        """What changed since ``before``, without the checkpoint file if our own mirror is written there."""
         try:
             after = activity(self._store, self._key, known.named)
         except TidegateError as error:
@@ -640,7 +636,7 @@ _IN_NO_COMMIT = "in the table's folder and in no commit of the log: their rows a
 
 
 def _describe(commits: Iterable[OldCommit]) -> list[str]:
-    """What the transactions of the old program are about, each place once."""
+    """The places that transactions of the old program name, each once."""
     found: dict[str, None] = {}
     for commit in commits:
         paths = paths_in(decode_transaction(commit)) if commit.is_writers else ()
@@ -649,7 +645,7 @@ def _describe(commits: Iterable[OldCommit]) -> list[str]:
 
 
 def _bases(uri: str) -> tuple[str, ...]:
-    """The ways in which the old program may have written the source's location."""
+    """The spellings that the old program may have used for the source's location."""
     plain = uri.rstrip("/")
     if plain.startswith("file://"):
         return plain, plain.removeprefix("file://")

@@ -1,4 +1,4 @@
-"""Java properties: their form, what becomes of each name, and those of one file while they are carried over."""
+"""Java properties: a parser, tables of what each name becomes, and the properties of one file during an import."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DEPTH = 5
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One property, with the line in which it begins."""
+    """One property and the line where it begins."""
 
     line: int
     name: str
@@ -32,7 +32,7 @@ class Property:
 
 
 def properties(text: str) -> Iterator[Property]:
-    """The properties of ``text``, in their order; one that is given twice comes twice.
+    """The properties of ``text`` in order, duplicates included.
 
     >>> [each.value for each in properties("a = 1,\\\\\\n    2\\n# b=3\\n")]
     ['1,2']
@@ -44,7 +44,7 @@ def properties(text: str) -> Iterator[Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments and blank ones; those that end with a backslash go on in the next."""
+    """Lines without comments and blanks, joined where a backslash continues them."""
     begun: tuple[int, str] | None = None
     for number, line in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         content = line.lstrip(" \t\f")
@@ -61,7 +61,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _goes_on(line: str) -> bool:
-    """Whether a line ends with a backslash that escapes nothing else."""
+    """Whether the line ends with an unescaped backslash."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
@@ -75,7 +75,7 @@ def _plain(text: str) -> str:
 
 @dataclass(slots=True)
 class Given:
-    """Properties by name. Texts come in the form that a configuration file has: ``$`` that means itself is doubled."""
+    """The properties of one file, and what the import made of them; a literal ``$`` is doubled, as in YAML."""
 
     origin: str
     properties: dict[str, Property]
@@ -84,31 +84,31 @@ class Given:
     notes: list[PropertyNote] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     samples: dict[str, str] = field(default_factory=dict)
-    """Variables of the environment, each with a value that such a variable may have."""
+    """Environment variables, each with a value that passes the checks."""
 
     @classmethod
     def of(cls, origin: str, found: Iterable[Property]) -> Given:
-        """The last of those that are given twice counts, as it did."""
+        """Collect properties by name; the last duplicate counts, as in Java."""
         given = cls(origin, {})
         for each in found:
             if each.name in given.properties:
-                given.note(given.properties[each.name], f"is given again in line {each.line}, which counts")
+                given.note(given.properties[each.name], f"line {each.line} sets it again and counts")
             given.properties[each.name] = each
         return given
 
     def has(self, name: str) -> bool:
-        """Whether a property is there and has a value."""
+        """Whether a property has a value."""
         return name in self.properties and bool(self.properties[name].value)
 
     def text(self, name: str) -> str | None:
-        """The value of a property, with others of the file put in; None where it has none."""
+        """The value of a property with references resolved; None if it has none. Marks it as used."""
         if name not in self.properties:
             return None
         self.used[name] = None
         return self.as_text(self.properties[name].value) or None
 
     def as_text(self, value: str, depth: int = _DEPTH) -> str:
-        """A text as a configuration file has it."""
+        """Resolve ``${…}`` within the file; what it does not define becomes an environment variable."""
 
         def put(found: re.Match[str]) -> str:
             other = self.properties.get(found[1].strip())
@@ -123,7 +123,7 @@ class Given:
         return "".join(text for pair in zip(plain, [*put_in, ""], strict=True) for text in pair)
 
     def data(self, name: str, kind: type[Any]) -> Any:
-        """A property that is JSON, with the looseness of older files; an empty one where it cannot be read."""
+        """A JSON property, read leniently; an empty ``kind`` if it is missing or unreadable."""
         text = self.text(name)
         if text is None:
             return kind()
@@ -135,43 +135,43 @@ class Given:
             except yaml.YAMLError:
                 found = None
         if not isinstance(found, kind):
-            self.leave(name, "is not readable as JSON", changes=name in DECIDES_WHAT_IS_READ)
+            self.leave(name, "is not JSON", changes=name in DECIDES_WHAT_IS_READ)
             return kind()
         return found
 
     def secret(self, what: str, sample: str = "x") -> str:
-        """A variable of the environment for something secret of this pipeline."""
+        """An environment variable for a secret of this pipeline."""
         return self.variable(f"{self.prefix}.{what}", sample)
 
     def variable(self, name: str, sample: str = "x") -> str:
-        """A variable of the environment, as it is written into the file."""
+        """An environment variable in the form ``${NAME}``."""
         made = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_").upper() or "VALUE"
         made = made if made[0].isalpha() else f"V_{made}"
         self.samples.setdefault(made, sample)
         return f"${{{made}}}"
 
     def leave(self, name: str, reason: str, *, changes: bool = False) -> None:
-        """Tell that a property, or a part of it, is not carried over; ``changes``: other data is read without it."""
+        """Note that a property, or part of it, is not converted; ``changes``: other data is read without it."""
         if name in self.properties:
             self.note(self.properties[name], reason, changes=changes)
 
     def refuse(self, name: str, reason: str) -> None:
-        """A pipeline would do something else than the job: no configuration is written."""
+        """Refuse the file: a pipeline would not do what the job did."""
         found = self.properties.get(name)
         where = self.origin if found is None else f"{self.origin}:{found.line}"
         self.refusals.append(f"{where}: {name}: {reason}")
 
     def leave_form(self, content_type: str) -> None:
-        """Tell that bodies are JSON, where they were forms."""
+        """Note that bodies are sent as JSON instead of forms."""
         if "form" in content_type:
             self.leave("ms.http.request.headers", "bodies are JSON, not forms; ask the server for JSON")
 
     def note(self, found: Property, reason: str, *, changes: bool = False) -> None:
-        """Tell why one line of the file is not carried over as it is."""
+        """Note why one line is not converted as it stands."""
         self.notes.append(PropertyNote(found.line, found.name, reason, changes))
 
     def rest(self) -> tuple[list[PropertyNote], list[PropertyNote]]:
-        """What nobody asked for: left, and not needed."""
+        """The unused properties: those not converted, and those not needed."""
         left, not_needed = [], []
         for name, found in self.properties.items():
             rule = rule_of(name)
@@ -180,24 +180,24 @@ class Given:
             if rule in NOT_NEEDED:
                 not_needed.append(PropertyNote(found.line, name, NOT_NEEDED[rule]))
             else:
-                reason = "means nothing for this kind of source" if rule else "is not known"
+                reason = "means nothing for this kind of source" if rule else "is unknown"
                 changes = rule in DECIDES_WHAT_IS_READ and bool(found.value)
                 left.append(PropertyNote(found.line, name, LEFT.get(rule, reason), changes))
         return left, not_needed
 
 
 def as_list(value: object) -> list[Any]:
-    """A list as it is; an empty one for anything else."""
+    """``value`` if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
 def as_mapping(value: object) -> dict[str, Any]:
-    """A mapping with names that are text; an empty one for anything else."""
+    """``value`` with text keys if it is a mapping, else an empty mapping."""
     return {str(name): below for name, below in value.items()} if isinstance(value, dict) else {}
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a value must never be written into a file."""
+    """Whether a value must not be written into the configuration."""
     return looks_secret(name) or name.lower() in ("authorization", "cookie") or bool(_ENCRYPTED.fullmatch(value))
 
 
@@ -207,25 +207,25 @@ CARRIED: dict[str, str] = {
     "extract.table.type": "sink.load_type, replace",
     "extract.primary.key.fields": "sink.merge_keys",
     "source.class": "source.type",
-    "source.conn.username": "connections: auth.user, or user; source.storage_options of a bucket",
-    "source.conn.password": "connections: auth.password, or password; source.storage_options; always a variable",
+    "source.conn.username": "connections: auth.user or user; for a bucket source.storage_options",
+    "source.conn.password": "connections: auth.password or password; source.storage_options; always a variable",
     "ms.source.uri": "connections: url; source.path and source.params, or source.source_uri",
     "ms.extractor.class": "source.type and source.format",
     "ms.extract.preprocessors": "source.compression",
     "ms.http.request.method": "source.method",
     "ms.http.request.headers": "source.headers, and connections: headers for secrets",
-    "ms.http.response.type": "source.response_types; files are taken whatever the type",
+    "ms.http.response.type": "source.response_types; ignored for files",
     "ms.http.statuses": "work_unit.not_found",
-    "ms.authentication": "connections: auth or headers, with variables of the environment",
+    "ms.authentication": "connections: auth or headers, with environment variables",
     "ms.parameters": "source.params, source.body, source.pagination",
-    "ms.parameter": "the same, by another name",
+    "ms.parameter": "the same as ms.parameters",
     "ms.data.field": "source.records",
     "ms.session.key.field": "source.pagination.next",
     "ms.total.count.field": "source.pagination.total",
     "ms.pagination": "source.pagination",
     "ms.call.interval.millis": "connections: rate_limit",
     "ms.jdbc.statement": "source.query",
-    "ms.jdbc.schema.refactor": "nothing, where it is none",
+    "ms.jdbc.schema.refactor": "nothing, if it is none",
     "ms.output.schema": "schema.fields",
     "ms.csv": "source.csv",
     "ms.csv.column.header": "source.csv.header",
@@ -234,11 +234,11 @@ CARRIED: dict[str, str] = {
     "ms.csv.quote.character": "source.csv.quote",
     "ms.csv.escape.character": "source.csv.escape",
     "ms.csv.skip.lines": "source.csv.skip_rows",
-    "ms.source.data.character.set": "nothing, where it is UTF-8",
-    "state.store.enabled": "nothing, where it is true",
+    "ms.source.data.character.set": "nothing, if it is UTF-8",
+    "state.store.enabled": "nothing, if it is true",
     **{name: ".".join(("source", *path)) for name, path in MS_KEYS.items()},
 }
-"""Properties with an equal here: what they become. In these tables a name with a dot at its end is a prefix."""
+"""What each property becomes. In these tables a name that ends with a dot is a prefix."""
 
 DECIDES_WHAT_IS_READ = frozenset(
     (
@@ -254,102 +254,100 @@ DECIDES_WHAT_IS_READ = frozenset(
         *("ms.grace.period.days", "ms.abstinent.period.days", "ms.jdbc.statement"),
     )
 )
-"""Properties without which other data would be read."""
+"""Properties that decide which data is read."""
 
 LEFT: dict[str, str] = {
-    "ms.audit.enabled": "requests are not audited; the events of a run tell what was read",
-    "ms.csv.column.projection": "columns are chosen by schema.fields, and named by csv.columns",
+    "ms.audit.enabled": "requests are not audited; the events of a run say what was read",
+    "ms.csv.column.projection": "schema.fields chooses columns, csv.columns names them",
     "ms.csv.default.field.type": "declare the columns in schema.fields",
-    "ms.derived.fields": "a pipeline that reads the table derives columns, with transform.sql",
+    "ms.derived.fields": "derive columns with transform.sql, in a second pipeline that reads the table",
     "ms.encryption.fields": "fields are not encrypted; leave them out of schema.fields",
-    **dict.fromkeys(
-        ("ms.enable.cleansing", "ms.schema.cleansing"), "columns keep the names that the source gives them"
-    ),
-    "ms.enable.schema.based.filtering": "with schema.fields only those are written, else all that are found",
-    "ms.extract.preprocessor.parameters": "files are not decrypted; decrypt them before they are read",
+    **dict.fromkeys(("ms.enable.cleansing", "ms.schema.cleansing"), "columns keep the names of the source"),
+    "ms.enable.schema.based.filtering": "schema.fields limits the columns; without it all are written",
+    "ms.extract.preprocessor.parameters": "Tidegate decrypts no files; decrypt them first",
     **dict.fromkeys(
         ("ms.extractor.target.file.name", "ms.extractor.target.file.permission", "ms.extract.target.file.name"),
-        "files become rows of the table; they are not kept as files",
+        "files become rows of the table; no copies are kept",
     ),
-    "ms.normalizer.batch.size": "rows are not put together; a pipeline after can do it with transform.sql",
-    "ms.retention": "old rows stay; table_properties and tidegate table vacuum are about files",
+    "ms.normalizer.batch.size": "rows are not combined; a second pipeline can, with transform.sql",
+    "ms.retention": "rows are never deleted by age; table_properties and tidegate table vacuum delete files",
     "ms.source.files.pattern": "a regular expression; write it into source_uri with * and ?",
     "ms.source.s3.parameters": "write region and endpoint into storage_options",
     **dict.fromkeys(
         ("ms.source.schema.urn", "ms.target.schema.urn"),
-        "there is no registry of schemas; declare schema.fields, or let columns be found",
+        "there is no schema registry; declare schema.fields, or let the columns be inferred",
     ),
-    "ms.target.schema": "the table has the columns that are read; another shape needs a pipeline after",
-    "ms.ssl": "certificates of clients are not offered; set the proxy and certificates of the machine",
-    "ms.validation.attributes": "work_unit.min_records and min_units say how much must come",
-    "ms.wait.timeout.seconds": "a request is not repeated until a status comes",
-    "ms.retry": "connections: retries says how often; pipelines run after those whose tables they read",
+    "ms.target.schema": "the table has the columns of the source; a second pipeline can reshape them",
+    "ms.ssl": "client certificates are not supported; set the proxy and certificates of the machine",
+    "ms.validation.attributes": "work_unit.min_records and min_units set the least that must arrive",
+    "ms.wait.timeout.seconds": "no request is repeated until the server reports a status",
+    "ms.retry": "connections: retries sets the number; a pipeline runs after those that its secondary_input names",
     "job.schedule": "let a scheduler run tidegate, or use tidegate run --continuous",
-    "data.publisher.final.dir": "the table is where table_uri says; change it there",
-    "extract.delta.fields": "rows are told apart by work units; time_column names a column with their time",
-    "converter.classes": "rows are not converted; a pipeline after can do it, with transform.sql",
+    "data.publisher.final.dir": "table_uri says where the table is; change it there",
+    "extract.delta.fields": "work units distinguish rows; time_column names a column for their time",
+    "converter.classes": "rows are not converted; a second pipeline can, with transform.sql",
     "ms.kafka.": "requests are not audited to Kafka",
-    "ms.retry.": "connections: retries says how often",
-    "converter.": "rows are not converted; types of columns are in schema.fields",
-    "ms.": "has no equal here",
+    "ms.retry.": "connections: retries sets the number",
+    "converter.": "rows are not converted; schema.fields sets the types of columns",
+    "ms.": "has no equivalent",
 }
-"""Properties without an equal: why, and what to do instead."""
+"""Properties without an equivalent, with the reason or the replacement."""
 
 NOT_NEEDED: dict[str, str] = {
-    "job.commit.policy": "each work unit counts by itself: those that succeed are committed, others run again",
-    "job.group": "a pipeline has a name only",
-    "job.description": "a comment of the file can say it",
-    "job.dir": "paths start at the directory of the file",
-    "extract.is.full": "what is read follows from the watermark",
+    "job.commit.policy": "work units that succeed are committed, the others run again",
+    "job.group": "a pipeline has a name and no group",
+    "job.description": "write a comment into the file",
+    "job.dir": "paths are relative to the configuration file",
+    "extract.is.full": "the watermark decides what is read",
     "dataset.urn": "the table's address is its identity",
-    "fs.uri": "addresses name their storage",
+    "fs.uri": "each address names its storage",
     **dict.fromkeys(("encrypt.key.loc", "ms.secret.manager.class"), "secrets come from the environment"),
     "Xmx": "spark.config sets memory",
     **dict.fromkeys(
         ("ms.activation.property", "ms.payload.property", "ms.watermark.groups"),
         "work units are planned from the configuration",
     ),
-    "ms.watermark.type": "the type stands with each watermark",
-    "ms.work.unit.scheduling.starttime": "the run itself spaces the starts",
-    "ms.backfill": "tidegate replay and units reset read again what is asked for",
+    "ms.watermark.type": "each watermark has its type",
+    "ms.work.unit.scheduling.starttime": "the run spaces the starts itself",
+    "ms.backfill": "use tidegate replay, or tidegate units reset",
     **dict.fromkeys(
         ("ms.connection.client.factory", "ms.http.client.factory"), "there is one client for each kind of source"
     ),
-    "ms.converter.csv.max.failures": "error_handling bounds bad records",
+    "ms.converter.csv.max.failures": "error_handling limits bad records",
     "ms.converter.keep.null.strings": "csv.null_values says which cells are null",
-    "ms.data.default.type": "types that cannot be found are text",
+    "ms.data.default.type": "a column whose type cannot be inferred is text",
     "ms.data.explicit.eof": "the end of the data ends the work unit",
     "ms.enable.dynamic.full.load": "a work unit that was never read is read whole",
     "ms.encoding": "text is UTF-8",
     "ms.hdfs.reader.parse.json.strings": "fields of secondary inputs are plain text",
-    "ms.http.status.reasons": "source.error names where an answer tells an error",
-    "ms.s3.list.max.keys": "listings go on until they end",
-    "state.store.": "positions are in the log of the table",
+    "ms.http.status.reasons": "source.error says where an answer reports an error",
+    "ms.s3.list.max.keys": "a listing has no limit",
+    "state.store.": "the position is in the log of the table",
     "writer.": "the table is written as a Delta table",
     **dict.fromkeys(("data.publisher.", "data.publish."), "what is committed is published"),
-    "job.commit.": "each work unit counts by itself",
+    "job.commit.": "each work unit succeeds or fails on its own",
     "job.lock.": "two runs of one source cannot both commit",
-    **dict.fromkeys(("jobhistory.", "job.history."), "tidegate status and watermark history tell what was done"),
+    **dict.fromkeys(("jobhistory.", "job.history."), "tidegate status and tidegate watermark history show it"),
     "gobblin.": "this is another system",
     **dict.fromkeys(
         ("launcher.", "mr.", "mapreduce.", "yarn.", "taskexecutor.", "tasktracker."), "Spark runs the tasks"
     ),
-    **dict.fromkeys(("task.", "taskretry.", "workunit."), "a work unit that failed runs again in the next run"),
-    "work.unit.": "work_unit says how units are cut",
-    "metrics.": "metrics of the configuration says it",
-    "qualitychecker.": "error_handling says what becomes of bad records",
+    **dict.fromkeys(("task.", "taskretry.", "workunit."), "the next run repeats work units that failed"),
+    "work.unit.": "work_unit.partition divides the range",
+    "metrics.": "set metrics in the configuration",
+    "qualitychecker.": "error_handling decides about bad records",
     "fork.": "a pipeline has one table",
     "ms.http.conn.": "connections are pooled",
-    "ms.sftp.": "there are no files by SFTP",
+    "ms.sftp.": "files on SFTP servers are not read",
     "azkaban.": "any scheduler can run tidegate",
     "user.": "the scheduler knows its user",
-    "email.": "the scheduler tells failures",
+    "email.": "the scheduler reports failures",
 }
-"""Properties that are not needed: why."""
+"""Properties that a pipeline does not need, with the reason."""
 
 
 def rule_of(name: str) -> str:
-    """The name that the tables have for a property: its own, or the longest prefix; empty where there is none."""
+    """The entry of the tables that fits a property: its own name or the longest prefix; empty if none does."""
     known = {**CARRIED, **LEFT, **NOT_NEEDED}
     fits = (each for each in known if each == name or (each.endswith(".") and name.startswith(each)))
     return max(fits, key=len, default="")

@@ -1,4 +1,4 @@
-"""From the text of a properties file to YAML that loads, with a report of what is not in it."""
+"""Converts a properties file into YAML, and reports what it did not convert."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ENDINGS = {
     ".jsonl": "ndjson",
 }
 ORIGINAL_TIMEZONE = "America/Los_Angeles"
-"""The zone in which jobs without ``ms.timezone`` cut their partitions."""
+"""The time zone of jobs without ``ms.timezone``."""
 _NOT_REACHED = ("sftp", "ftp", "ftps", "scp")
 _ENCRYPTED = (".gpg", ".pgp")
 _PLACEHOLDER = re.compile(r"<[A-Za-z][A-Za-z0-9 _.-]*>")
@@ -47,9 +47,9 @@ _ORDINARY = ("CsvToJson", "JsonIntermediateToAvro", "JsonStringToJsonIntermediat
 
 
 def import_text(text: str, origin: str) -> PropertiesImport:
-    """The configuration that does what the job of a properties file did, as far as it can be said.
+    """Convert the job of a properties file into a configuration.
 
-    No secret is in it: those are variables of the environment. It loads as soon as the variables are set.
+    It contains no secret, only environment variables, and loads once they are set.
     """
     found = tuple(properties(text))
     if not any(each.value for each in found):
@@ -76,7 +76,7 @@ def import_text(text: str, origin: str) -> PropertiesImport:
 
 
 def import_file(path: Path) -> PropertiesImport:
-    """The same for a file; :class:`ConfigError` where it cannot be read."""
+    """Convert a file; :class:`ConfigError` if it cannot be read."""
     try:
         data = path.read_bytes()
     except OSError as exc:
@@ -91,12 +91,12 @@ def import_file(path: Path) -> PropertiesImport:
 
 
 def _used(given: Given, made: str) -> dict[str, Any]:
-    """The variables of the environment that the file has."""
+    """The environment variables that the configuration uses."""
     return {name: sample for name, sample in given.samples.items() if f"${{{name}}}" in made}
 
 
 def _problems(made: str, given: Given) -> list[PropertyNote]:
-    """What still keeps the configuration from loading, for a person to correct."""
+    """Problems that keep the configuration from loading, for a person to correct."""
     try:
         load(made, env=given.samples)
     except ConfigError as error:
@@ -105,20 +105,20 @@ def _problems(made: str, given: Given) -> list[PropertyNote]:
 
 
 def _refuse_other_jobs(given: Given) -> None:
-    """Refuse files that are no jobs, jobs that send data instead of reading it, and unfinished templates."""
+    """Refuse files without a job, jobs that send data, and unfinished templates."""
     if not any(given.has(name) for name in ("ms.source.uri", "ms.jdbc.statement")):
-        reason = "is missing: the file describes no job that reads something; allowed: a job with ms.source.uri"
+        reason = "is missing: the file describes no job that reads data; allowed: a job with ms.source.uri"
         given.refuse("ms.source.uri", reason)
     for name, kind in (
         ("ms.source.uri", (given.text("ms.source.uri") or "").partition("://")[0]),
         ("source.class", _class(given, "source.class").removesuffix("Source")),
     ):
         if kind.lower() in _NOT_REACHED:
-            reason = f"files by {kind.upper()} are not read; copy them to a folder or a bucket and ingest that"
+            reason = f"files on {kind.upper()} servers are not read; copy them to a folder or a bucket and ingest that"
             given.refuse(name, reason)
     method = (given.text("ms.http.request.method") or "GET").upper()
     if method not in ("GET", "POST"):
-        given.refuse("ms.http.request.method", f"{method} changes data at the server; allowed: jobs that read it")
+        given.refuse("ms.http.request.method", f"{method} changes data at the server; allowed: jobs that read")
     for each in given.data("ms.secondary.input", list):
         if isinstance(each, dict) and str(each.get("category", "")).lower() == "payload":
             given.refuse("ms.secondary.input", "the job sends rows to a server; allowed: jobs that read from one")
@@ -128,12 +128,12 @@ def _refuse_other_jobs(given: Given) -> None:
 
 
 def _class(given: Given, name: str) -> str:
-    """The name of a class without its package."""
+    """A class name without its package."""
     return (given.text(name) or "").rpartition(".")[2]
 
 
 def project_of(given: Given) -> dict[str, Any]:
-    """The whole configuration file, as plain data."""
+    """The whole configuration as plain data."""
     table = given.text("extract.table.name") or given.text("job.name") or "table"
     name = _name(given.text("job.name") or table)
     given.prefix = name
@@ -145,7 +145,7 @@ def project_of(given: Given) -> dict[str, Any]:
     pipeline: dict[str, Any] = {"source": source, **({"schema": {"fields": fields}} if fields else {})}
     load = _load(given, source)
     if (given.text("state.store.enabled") or "true").lower() == "false" and load.get("load_type") != "overwrite":
-        text = "the job read its whole range each time; a pipeline remembers its position: use load_type: overwrite"
+        text = "the job read its whole range each time, a pipeline remembers its position; use load_type: overwrite"
         given.leave("state.store.enabled", text, changes=True)
     pipeline["sink"] = {"table_uri": where, **load}
     made: dict[str, Any] = {"connections": {name: server}} if server else {}
@@ -159,11 +159,11 @@ def _name(text: str) -> str:
 
 
 def _source(given: Given) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The source, and its connection where it has one."""
+    """The source and its connection, empty if it has none."""
     times = watermarks(given)
     inputs = secondary_inputs(given)
     if any("category" not in each for each in inputs) and any(each["type"] == "unit" for each in times):
-        text = "units are given beside a secondary input, which counts; allowed: one of them"
+        text = "the secondary input replaces these units; allowed: one of them"
         given.leave("ms.watermark", text, changes=True)
         times = [each for each in times if each["type"] != "unit"]
     named = {kind: tuple(each["name"] for each in times if each["type"] == kind) for kind in ("datetime", "unit")}
@@ -202,7 +202,7 @@ def _api(given: Given, address: Address, known: dict[str, Parameter]) -> tuple[d
 
 
 def _files(given: Given, address: Address, known: dict[str, Parameter]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Files of a server, or of a bucket that is asked as one."""
+    """Files on an HTTP server, or in a bucket read over HTTP."""
     found = _BUCKET.fullmatch(address.host)
     form = _form(given, address.path)
     if found is None:
@@ -210,26 +210,26 @@ def _files(given: Given, address: Address, known: dict[str, Parameter]) -> tuple
         asked = request(given, address, known, server)
         for key, name in (("records", "ms.data.field"), ("pagination", "ms.pagination")):
             if asked.pop(key, None):
-                given.leave(name, "is about records of answers, and this source reads files")
+                given.leave(name, "concerns records of answers; this source reads files")
         asked.pop("response_types", None)
         return {"type": "download", **asked, **form}, server
     path = fill_in(address.path, known).lstrip("/")
     made = {**_at(f"s3://{found[1]}/{path}", known), **_bucket_keys(given)}
     if "*" not in path and not re.search(r"[^/]\.[A-Za-z0-9]+$", path):
         made["source_uri"] += "*"
-        text = "every key with this prefix was read, at any depth; source_uri matches one level: write a * for each"
+        text = "the job read every key with this prefix, at any depth; source_uri matches one level: write a * for each"
         given.leave("ms.source.uri", text, changes=True)
     return {**made, **form}, {}
 
 
 def _at(where: str, known: dict[str, Parameter]) -> dict[str, Any]:
-    """Files at an address, with the bounds that it uses."""
+    """A download source at an address, with the bounds that the address uses."""
     bounds = {name: known[name].bound for name in names_in(where) if name in known and known[name].bound}
     return {"type": "download", "source_uri": where, **({"params": bounds} if bounds else {})}
 
 
 def _bucket_keys(given: Given) -> dict[str, Any]:
-    """The credentials of a bucket, which a job has as a user and a password, as variables of the environment."""
+    """Credentials of a bucket (user and password of the job) as environment variables."""
     given.used |= {name: None for name in ("source.conn.username", "source.conn.password") if given.has(name)}
     if not given.has("source.conn.password"):
         return {}
@@ -238,7 +238,7 @@ def _bucket_keys(given: Given) -> dict[str, Any]:
 
 
 def _other_files(given: Given, address: Address, known: dict[str, Parameter]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Files at a place that has no equal: it is for a person to say where they are now."""
+    """Files elsewhere; where Tidegate cannot read them, a person sets the new place."""
     raw = fill_in(given.text("ms.source.uri") or "", known)
     where = raw
     elsewhere = address.scheme not in ("s3", "file", "") or _class(given, "source.class").startswith("Hdfs")
@@ -249,22 +249,22 @@ def _other_files(given: Given, address: Address, known: dict[str, Parameter]) ->
 
 
 def _form(given: Given, path: str) -> dict[str, Any]:
-    """What files hold, by the extractor and by the ending of their names."""
+    """Format and compression of files, from the extractor and their endings."""
     extractor = _class(given, "ms.extractor.class").lower()
     plain = path.lower().removesuffix(".gz")
     ending = next((kind for end, kind in _ENDINGS.items() if plain.endswith(end)), None)
     kind = "csv" if extractor.startswith("csv") else "avro" if extractor.startswith("avro") else ending or "json"
     if extractor.startswith("filedump"):
-        text = f"files become rows, read as {kind}; they are not kept as files"
+        text = f"files are read as {kind} and become rows; no copies are kept"
         given.leave("ms.extractor.class", text, changes=True)
     if path.lower().endswith(_ENCRYPTED):
-        given.leave("ms.source.uri", "the files are encrypted; decrypt them before they are read", changes=True)
+        given.leave("ms.source.uri", "the files are encrypted; decrypt them first", changes=True)
     made: dict[str, Any] = {"format": kind}
     steps = (given.text("ms.extract.preprocessors") or "").split(",")
     if any("gunzip" in each.lower() for each in steps) and not path.endswith(".gz"):
         made["compression"] = "gzip"
     if any(each.strip() and "gunzip" not in each.lower() for each in steps):
-        text = "files are unpacked with gzip and zstd only; prepare them before"
+        text = "only gzip and zstd are unpacked; prepare the files first"
         given.leave("ms.extract.preprocessors", text, changes=True)
     form = csv(given) if kind == "csv" else {}
     return {**made, **({"csv": form} if form else {})}
@@ -281,21 +281,21 @@ def _database(given: Given, address: Address, known: dict[str, Parameter]) -> tu
     query = " ".join(fill_in(_PAGES.sub("", statement), known).split())
     for word in {*names_in(query)}:
         if word in known and known[word].kind in PAGES:
-            given.leave("ms.jdbc.statement", f"{{{{{word}}}}} is about pages; a query is read as a whole")
+            given.leave("ms.jdbc.statement", f"{{{{{word}}}}} concerns pages; a query is read as a whole")
             query = query.replace(f"{{{{{word}}}}}", "0")
     if not re.match(r"(?i)\(*\s*(?:select|with)\b", query):
-        given.leave("ms.jdbc.statement", "is no query; set source.query or source.table")
+        given.leave("ms.jdbc.statement", "is not a query; set source.query or source.table")
         query = "select 1 as nothing"
     bounds = {name: known[name].bound for name in names_in(query) if name in known and known[name].bound}
     given.used["ms.pagination"] = None
     refactor = (given.text("ms.jdbc.schema.refactor") or "none").lower()
     if refactor != "none":
-        given.leave("ms.jdbc.schema.refactor", "columns keep the names that the query gives them; write aliases there")
+        given.leave("ms.jdbc.schema.refactor", "columns keep the names of the query; write aliases there")
     return {"query": query, **({"params": bounds} if bounds else {})}, server
 
 
 def _jdbc_url(given: Given) -> str:
-    """The address without credentials; a variable where it does not tell the database."""
+    """The address without credentials; a variable if it does not name the database."""
     raw = given.text("ms.source.uri") or ""
     plain = re.sub(r"(?<=//)[^/@]*@", "", raw)
     secret = [
@@ -307,7 +307,7 @@ def _jdbc_url(given: Given) -> str:
         plain = plain.replace(part, "")
     plain = re.sub(r"[?&;]+$", "", re.sub(r"([?&;])[&;]+", r"\1", plain))
     if plain != raw:
-        given.leave("ms.source.uri", "holds credentials, which are left out; put them into user and password")
+        given.leave("ms.source.uri", "credentials are left out; put them into user and password")
     if re.match(r"jdbc:[a-z0-9]+:", plain):
         return plain
     url = given.secret("url", "jdbc:postgresql://host/database")
@@ -318,20 +318,18 @@ def _jdbc_url(given: Given) -> str:
 
 
 def _not_found(given: Given, work: dict[str, Any], *, asks: bool) -> None:
-    """Statuses: 404 may be no failure; others are what they are."""
+    """Convert HTTP statuses: only 404 can mean something other than failure."""
     statuses = given.data("ms.http.statuses", dict)
     warned = {str(each) for each in as_list(statuses.get("warning"))}
     if "404" in warned and asks:
         work.setdefault("work_unit", {})["not_found"] = "empty"
     other = (warned - {"404"}) | {str(each) for each in as_list(statuses.get("error")) if str(each) < "400"}
     if other or ("404" in warned and not asks):
-        given.leave(
-            "ms.http.statuses", f"{', '.join(sorted(other or warned))}: only 404 can be told apart from failures"
-        )
+        given.leave("ms.http.statuses", f"{', '.join(sorted(other or warned))}: only 404 can be treated as empty")
 
 
 def _load(given: Given, source: dict[str, Any]) -> dict[str, Any]:
-    """How rows are written, and what gives way."""
+    """How rows are loaded, and which they replace."""
     kind = (given.text("extract.table.type") or "").upper()
     keys = [each.strip() for each in (given.text("extract.primary.key.fields") or "").split(",") if each.strip()]
     units = (
@@ -349,31 +347,29 @@ def _load(given: Given, source: dict[str, Any]) -> dict[str, Any]:
 
 
 def _leave_conversions(given: Given) -> None:
-    """Converters that only changed types are not needed; others did something that is not done here."""
+    """Note what converters, character sets and audits did beyond changing types."""
     classes = [
         each.strip().rpartition(".")[2] for each in (given.text("converter.classes") or "").split(",") if each.strip()
     ]
     others = [each for each in classes if not each.startswith(_ORDINARY)]
     if others:
-        given.leave(
-            "converter.classes", f"{', '.join(others)}: a pipeline after can do it, with transform.sql or python"
-        )
+        given.leave("converter.classes", f"{', '.join(others)}: a second pipeline can do it, with a transform")
     if (given.text("ms.source.data.character.set") or "UTF-8").upper() not in ("UTF-8", "UTF8"):
         given.leave("ms.source.data.character.set", "text is UTF-8; convert the files")
     if (given.text("ms.audit.enabled") or "false").lower() != "false":
-        given.leave("ms.audit.enabled", "requests are not audited; the events of a run tell what was read")
+        given.leave("ms.audit.enabled", "requests are not audited; the events of a run say what was read")
 
 
 def _leave_unknown_variables(
     given: Given, source: dict[str, Any], times: list[dict[str, Any]], inputs: list[dict[str, Any]]
 ) -> None:
-    """Variables that nothing defines become variables of the environment."""
+    """Turn undefined variables into environment variables."""
     known = {each["name"] for each in times if each["type"] == "unit"} | {
         name for each in inputs for name in each["fields"]
     }
     known |= {name for name, each in source.get("params", {}).items() if isinstance(each, dict)}
     for key in ("path", "params", "headers", "body", "query", "source_uri"):
         for name in sorted({*names_in(source.get(key))} - known):
-            given.leave("ms.source.uri", f"nothing defines {{{{{name}}}}}; set it as a variable of the environment")
+            given.leave("ms.source.uri", f"nothing defines {{{{{name}}}}}; set it as an environment variable")
             put = Parameter(name, "list", given.variable(name))
             source[key] = fill_in(source[key], {name: put})

@@ -1,4 +1,4 @@
-"""Requests of a properties file: addresses, connections, credentials, parameters, pages, and what a POST sends."""
+"""Converts the requests of a properties file: addresses, connections, credentials, parameters, pages and bodies."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Address:
 
 
 def address_of(given: Given) -> Address | None:
-    """Where the data is; None where it is no address, or none is given."""
+    """The address of the data; None if there is none."""
     text = given.text("ms.source.uri")
     found = _ADDRESS.fullmatch(text.strip()) if text else None
     if found is None:
         return None
     user, _, host = found[2].rpartition("@")
     if user:
-        given.leave("ms.source.uri", "holds credentials, which are left out; put them into auth of the connection")
+        given.leave("ms.source.uri", "credentials are left out; put them into auth of the connection")
     pairs = [pair.partition("=") for pair in (found[4] or "").split("&") if pair]
     return Address(
         found[1].lower(), host, found[3], tuple((unquote_plus(key), unquote_plus(value)) for key, _, value in pairs)
@@ -42,11 +42,11 @@ def address_of(given: Given) -> Address | None:
 
 
 def connection(given: Given, address: Address) -> dict[str, Any]:
-    """The server, who asks it, and how fast."""
+    """The connection: server, credentials and rate limit."""
     url = f"{address.scheme}://{address.host}"
     if "{{" in address.host or not address.host:
         url = given.secret("url", "https://host")
-        given.leave("ms.source.uri", f"the server is a variable, which has no equal; set {url[2:-1]}")
+        given.leave("ms.source.uri", f"a variable cannot be the server; set {url[2:-1]}")
     made: dict[str, Any] = {"type": "http", "url": url, **_auth(given)}
     interval = given.text("ms.call.interval.millis")
     if interval and interval.isdecimal() and int(interval):
@@ -55,7 +55,7 @@ def connection(given: Given, address: Address) -> dict[str, Any]:
 
 
 def _auth(given: Given) -> dict[str, Any]:
-    """Credentials as variables of the environment; those that are read from an input stay with the source."""
+    """Credentials as environment variables; those from a secondary input stay with the source."""
     found = given.data("ms.authentication", dict)
     user, has_password = given.text("source.conn.username"), given.has("source.conn.password")
     given.used |= {"source.conn.password": None} if has_password else {}
@@ -68,7 +68,7 @@ def _auth(given: Given) -> dict[str, Any]:
         return {"auth": {"type": "basic", "user": name, "password": given.secret("password")}}
     token = given.secret("token")
     if encoded:
-        given.leave("ms.authentication", f"set {token[2:-1]} to the text in base64 that is sent")
+        given.leave("ms.authentication", f"set {token[2:-1]} to the base64 text to send")
     if header != "Authorization":
         return {"auth": {"type": "api_key", "name": header, "token": token}}
     if method == "bearer":
@@ -78,7 +78,7 @@ def _auth(given: Given) -> dict[str, Any]:
 
 
 def request(given: Given, address: Address, known: dict[str, Parameter], server: dict[str, Any]) -> dict[str, Any]:
-    """What is asked: path, parameters, headers and body; secrets go to ``server``."""
+    """Path, parameters, headers and body of the request; secrets go to ``server``."""
     method = (given.text("ms.http.request.method") or "GET").upper()
     headers = _headers(given, server, known)
     used = {
@@ -100,7 +100,7 @@ def request(given: Given, address: Address, known: dict[str, Parameter], server:
     made |= {"params": params, "headers": headers, "body": body, "pagination": _pagination(given, pairs, known)}
     records = given.text("ms.data.field")
     if records and not _NAMES.fullmatch(records):
-        given.leave("ms.data.field", "one element of a list has no equal; records is a path of names", changes=True)
+        given.leave("ms.data.field", "records is a path of names; it cannot name one element of a list", changes=True)
         records = None
     made["records"] = records
     made["response_types"] = [str(each) for each in given.data("ms.http.response.type", dict).values()]
@@ -108,14 +108,14 @@ def request(given: Given, address: Address, known: dict[str, Parameter], server:
 
 
 def _sent(parameter: Parameter) -> Any:
-    """A parameter in a body."""
+    """The value of a parameter in a body."""
     if parameter.unit is not None:
         return f"{{{{{parameter.unit}}}}}"
     return f"{{{{{parameter.name}}}}}" if parameter.bound is not None else parameter.value
 
 
 def _headers(given: Given, server: dict[str, Any], known: dict[str, Parameter]) -> dict[str, str]:
-    """Headers of the source; those that are secret become variables of the environment, at the connection."""
+    """Headers of the source; secret ones become environment variables of the connection."""
     found = {str(name): str(value) for name, value in given.data("ms.http.request.headers", dict).items()}
     given.leave_form(found.get("Content-Type", ""))
     secret = {name: value for name, value in found.items() if is_secret(name, value) and "{{" not in value}
@@ -140,7 +140,7 @@ def _params(given: Given, pairs: Pairs, known: dict[str, Parameter], server: dic
         if parameter is not None and parameter.bound is not None:
             made[key] = parameter.bound
         elif parameter is not None and parameter.kind in STRUCTURED:
-            text = f"{parameter.name!r} is an object, and an address takes texts; use method: POST"
+            text = f"{parameter.name!r} is an object, and an address takes only text; use method: POST"
             given.leave("ms.parameters", text, changes=True)
         elif (alone and parameter is None) or not (
             is_secret(key, value) or (parameter is not None and parameter.kind == "secret")
@@ -155,7 +155,7 @@ def _params(given: Given, pairs: Pairs, known: dict[str, Parameter], server: dic
 
 
 def _pagination(given: Given, pairs: Pairs, known: dict[str, Parameter]) -> dict[str, Any]:
-    """How pages are asked for, by the parameters that are about them."""
+    """``pagination``, from the parameters that concern pages."""
     places = {
         known[found[1]].kind: key for key, value in pairs if (found := VARIABLE.fullmatch(value)) and found[1] in known
     }
@@ -181,19 +181,19 @@ def _pagination(given: Given, pairs: Pairs, known: dict[str, Parameter]) -> dict
 def _leave_pages(
     given: Given, made: dict[str, Any], session: dict[str, Any], pages: dict[str, Any], known: dict[str, Parameter]
 ) -> None:
-    """What of pages and sessions has no equal."""
+    """Note settings of pages and sessions that have no equivalent."""
     if made.get("type") != "cursor":
         for each in (each for each in known.values() if each.kind == "session"):
             text = f"the parameter {each.name!r} is a cursor, and ms.session.key.field does not say where it comes from"
             given.leave("ms.parameters", text, changes=True)
     if pages and not made:
-        given.leave("ms.pagination", "no parameter is about pages; set source.pagination")
+        given.leave("ms.pagination", "no parameter concerns pages; set source.pagination")
     if session and made.get("type") != "cursor":
-        text = "a request is not repeated until a status comes; pages end when they are empty"
+        text = "no request is repeated until the server reports a status; an empty page is the last"
         given.leave("ms.session.key.field", text, changes=True)
     for word in ("condition", "failCondition", "initValue"):
         if word in session and made.get("type") == "cursor":
-            given.leave("ms.session.key.field", f"{word} has no equal; pages end when there is no cursor")
+            given.leave("ms.session.key.field", f"{word} has no equivalent; a page without a cursor is the last")
     if given.has("ms.total.count.field") and not made:
         given.leave("ms.total.count.field", "there are no pages; set source.pagination")
 
@@ -220,7 +220,7 @@ STRUCTURED = ("object", "jsonobject", "jsonarray")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One named parameter; ``value`` is a fixed one, ``bound`` a block of the range, ``unit`` a variable."""
+    """One parameter: a fixed ``value``, a ``bound`` of the time range, or a ``unit`` variable."""
 
     name: str
     kind: str
@@ -230,7 +230,7 @@ class Parameter:
 
 
 def parameters(given: Given, times: tuple[str, ...], units: tuple[str, ...]) -> dict[str, Parameter]:
-    """The parameters by name; ``times`` and ``units`` are the names of the watermarks, and of fields of inputs."""
+    """The parameters by name; ``times`` and ``units`` name the watermarks and the fields of inputs."""
     key = "ms.parameters" if given.has("ms.parameters") else "ms.parameter"
     found = [_parameter(given, key, each, times, units) for each in given.data(key, list) if isinstance(each, dict)]
     return {each.name: each for each in found if each is not None}
@@ -260,7 +260,7 @@ def _parameter(
 
 
 def _object(value: Any) -> Any:
-    """An object that is written as a list of parameters."""
+    """An object, which may be written as a list of parameters."""
     if not isinstance(value, list):
         return value
     return {str(each.get("name")): each.get("value") for each in value if isinstance(each, dict)}
@@ -277,7 +277,7 @@ def _bound(given: Given, key: str, name: str, watermark: str, each: dict[str, An
     elif pattern:
         written = strftime(str(pattern))
         if written is None:
-            text = f"the pattern of {name!r} has no equal; it is written as iso now: {pattern}"
+            text = f"the pattern of {name!r} has no equivalent, iso is used instead: {pattern}"
             given.leave(key, text, changes=True)
         made["format"] = written or "iso"
     if each.get("timezone"):
@@ -286,7 +286,7 @@ def _bound(given: Given, key: str, name: str, watermark: str, each: dict[str, An
 
 
 def strftime(pattern: str) -> str | None:
-    """A pattern of Java as one of strftime; None where a letter has no equal.
+    """Convert a Java date pattern into a strftime format; None if a letter has no equivalent.
 
     >>> strftime("yyyy-MM-dd'T'HH:mm:ss'Z'")
     '%Y-%m-%dT%H:%M:%SZ'
@@ -305,7 +305,7 @@ def strftime(pattern: str) -> str | None:
 
 
 def names_in(value: Any) -> Iterator[str]:
-    """The variables that a text, or what holds texts, uses."""
+    """The variables used in a text, or in the texts of a structure."""
     match value:
         case str():
             yield from VARIABLE.findall(value)
@@ -316,7 +316,7 @@ def names_in(value: Any) -> Iterator[str]:
 
 
 def fill_in(value: Any, known: dict[str, Parameter]) -> Any:
-    """A text, or what holds texts, with fixed parameters put in; others stay variables."""
+    """Replace fixed parameters in a text or structure; other variables stay."""
 
     def put(found: re.Match[str]) -> str:
         parameter = known.get(found[1])

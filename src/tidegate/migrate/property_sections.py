@@ -1,4 +1,4 @@
-"""Columns, forms of CSV files, watermarks, secondary inputs and work units, in the words of the configuration."""
+"""Converts properties of columns, CSV, watermarks, secondary inputs and work units into configuration sections."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _WITHOUT_EQUAL = ("recordSeparator", "columnProjection", "defaultFieldType", "ma
 
 
 def columns(given: Given) -> list[dict[str, Any]]:
-    """``schema.fields``; empty where there are none, or one of them has no equal."""
+    """``schema.fields``; empty if there are none, or one cannot be declared."""
     name = "ms.output.schema"
     try:
         return [_column(each) for each in given.data(name, list)]
     except _NoEqual as exc:
-        given.leave(name, f"{exc}; columns are found by looking at the first rows, or declare schema.fields")
+        given.leave(name, f"{exc}; columns are inferred from the first rows, or declare schema.fields")
         return []
 
 
@@ -59,7 +59,7 @@ def _column(each: Any) -> dict[str, Any]:
 
 
 def _type(given: Any) -> dict[str, Any]:
-    """A type by its name, or as an object with what is inside it."""
+    """A type, from its name or an object that describes it."""
     kind = given.get("type") if isinstance(given, dict) else given
     if isinstance(kind, dict | list):
         return _union(kind) if isinstance(kind, list) else _type(kind)
@@ -75,12 +75,12 @@ def _type(given: Any) -> dict[str, Any]:
         case word if word in _TYPES:
             return {"type": _TYPES[word]}
         case word:
-            raise _NoEqual(f"the type {word!r} has no equal")
+            raise _NoEqual(f"the type {word!r} has no equivalent")
 
 
 def _inner(given: Any) -> Any:
     if given is None:
-        raise _NoEqual("a list or map does not say what it holds")
+        raise _NoEqual("a list or map has no type for its items")
     found = _type(given["dataType"] if isinstance(given, dict) and "dataType" in given else given)
     return found["type"] if set(found) == {"type"} else found
 
@@ -88,12 +88,12 @@ def _inner(given: Any) -> Any:
 def _union(kinds: list[Any]) -> dict[str, Any]:
     others = [each for each in kinds if each != "null"]
     if len(others) != 1:
-        raise _NoEqual("a union of several types has no equal")
+        raise _NoEqual("a union of several types has no equivalent")
     return _type(others[0])
 
 
 def csv(given: Given) -> dict[str, Any]:
-    """``source.csv``: files had no header and backslashes before quotes, unless they said otherwise."""
+    """``source.csv``. Jobs default to no header and a backslash before quotes."""
     found = given.data("ms.csv", dict)
     found |= {word: text for name, word in _CSV.items() if (text := given.text(name)) is not None}
     header = _whole(found.get("columnHeaderIndex"), -1)
@@ -101,10 +101,10 @@ def csv(given: Given) -> dict[str, Any]:
         header = max(header, 0)
     skipped = _whole(found.get("linesToSkip"), header + 1)
     if header >= 0 and skipped != header + 1:
-        given.leave("ms.csv", "lines between the header and the data are not passed over; remove them from the files")
+        given.leave("ms.csv", "lines between the header and the data cannot be skipped; remove them from the files")
     for word in _WITHOUT_EQUAL:
         if word in found:
-            given.leave("ms.csv", f"{word} has no equal; schema.fields says names, order and types of columns")
+            given.leave("ms.csv", f"{word} has no equivalent; schema.fields sets names, order and types of columns")
     made: dict[str, Any] = {
         "delimiter": _letter(found.get("fieldSeparator", ",")),
         "quote": _letter(found.get("quoteCharacter", '"')),
@@ -124,7 +124,7 @@ def _whole(written: object, otherwise: int) -> int:
 
 
 def _letter(written: object) -> str:
-    """A character, which may be written as ``u0009``."""
+    """A character, plain or written as ``u0009``."""
     text = str(written)
     code = re.fullmatch(r"\\?u([0-9A-Fa-f]{4})", text)
     letter = chr(int(code[1], 16)) if code else text
@@ -143,12 +143,12 @@ _CATEGORIES = {"activation": "units", "authentication": "authentication"}
 
 
 def watermarks(given: Given) -> list[dict[str, Any]]:
-    """``watermark``: each time range and list of units, the first of each type."""
+    """``watermark``: the first time range and the first list of units."""
     made: dict[str, dict[str, Any]] = {}
     for each in given.data("ms.watermark", list):
         kind = each.get("type") if isinstance(each, dict) else None
         if kind not in ("datetime", "unit") or kind in made:
-            text = "a second watermark of one type, or one of another type, has no equal"
+            text = "only one datetime and one unit watermark are converted"
             given.leave("ms.watermark", text, changes=True)
         elif kind == "datetime":
             made[kind] = {"name": str(each.get("name", "system")), "type": kind, "range": _range(given, each)}
@@ -166,7 +166,7 @@ def _range(given: Given, each: dict[str, Any]) -> dict[str, str]:
 
 
 def _bound(given: Given, which: str, text: str, sample: str) -> str:
-    """A bound as it was; a variable of the environment where it cannot be understood."""
+    """A bound as written; an environment variable if it cannot be parsed."""
     try:
         parse_bound(text, is_end=which == "to")
     except WatermarkError as exc:
@@ -180,21 +180,21 @@ def _units(given: Given, units: Any) -> list[str]:
     words = [str(each).strip() for each in (units if isinstance(units, list) else str(units).split(","))]
     found = list(dict.fromkeys(word for word in words if word))
     if len(found) < len(words):
-        given.leave("ms.watermark", "units that are empty or given twice are left out")
+        given.leave("ms.watermark", "empty and repeated units are left out")
     return found
 
 
 def secondary_inputs(given: Given) -> list[dict[str, Any]]:
-    """``secondary_input``: rows that make units, and rows with credentials."""
+    """``secondary_input``: inputs with units, and inputs with credentials."""
     made = []
     for each in given.data("ms.secondary.input", list):
         category = str(each.get("category", "activation")).lower() if isinstance(each, dict) else ""
         if category not in _CATEGORIES:
-            text = f"the category {category!r} has no equal; rows are read, not sent"
+            text = f"the category {category!r} has no equivalent; rows are read, not sent"
             given.leave("ms.secondary.input", text, changes=True)
             continue
         if not as_list(each.get("fields")):
-            given.leave("ms.secondary.input", "an input names no fields, so that nothing is read of it")
+            given.leave("ms.secondary.input", "an input without fields is not read")
             continue
         made.append(_input(given, each, _CATEGORIES[category]))
     return made
@@ -215,12 +215,12 @@ def _input(given: Given, each: dict[str, Any], category: str) -> dict[str, Any]:
         made["category"] = category
     for key in each:
         if key not in ("path", "fields", "filters", "category", "format"):
-            given.leave("ms.secondary.input", f"{key} has no equal; pipelines run after those whose tables they read")
+            given.leave("ms.secondary.input", f"{key} has no equivalent; a pipeline runs after those that it names")
     return made
 
 
 def settings(given: Given) -> dict[str, Any]:
-    """``work_unit`` and the periods beside it."""
+    """``work_unit``, the periods and the time zone."""
     made: dict[str, Any] = {}
     values: dict[str, Any] = {name: _number(given, name) for name in _NUMBERS}
     values["ms.work.unit.partition"] = _partition(given)
@@ -237,7 +237,7 @@ def settings(given: Given) -> dict[str, Any]:
 
 
 def _number(given: Given, name: str) -> int | None:
-    """A number above zero; zero is the default here as it was there."""
+    """A number above zero; None for zero, the default."""
     text = given.text(name)
     if text is not None and not text.isdecimal():
         given.leave(name, "is not a whole number", changes=True)
@@ -259,7 +259,7 @@ def _partition(given: Given) -> str | dict[str, list[str]] | None:
             parse_bound(start, is_end=False)
             parse_bound(end, is_end=True)
     except (ValueError, AttributeError, TypeError, WatermarkError):
-        text = f"is none of {', '.join(kinds)}, and no parts of a range; set work_unit.partition"
+        text = f"is neither one of {', '.join(kinds)} nor parts of a range; set work_unit.partition"
         given.leave("ms.work.unit.partition", text, changes=True)
         return None
     return parts

@@ -1,4 +1,4 @@
-"""Properties files become configurations that load; what is lost is told, and no secret is copied."""
+"""Properties files become configurations that load; the report names what is lost, and no secret is copied."""
 
 from __future__ import annotations
 
@@ -301,12 +301,12 @@ def test_variables_of_the_older_system_are_for_a_person_to_set() -> None:
         (
             'ms.session.key.field={"name": "s", "condition": {"regexp": "done"}}',
             "ms.session.key.field",
-            "until a status",
+            "until the server reports",
         ),
         ('ms.output.schema=[{"columnName": "a", "dataType": {"type": "union"}}]', "ms.output.schema", "'union'"),
-        ("ms.work.unit.partition=fortnightly", "ms.work.unit.partition", "none of none, hourly"),
+        ("ms.work.unit.partition=fortnightly", "ms.work.unit.partition", "neither one of none, hourly"),
         ("ms.grace.period.days=three", "ms.grace.period.days", "not a whole number"),
-        ("ms.watermark=nonsense", "ms.watermark", "not readable as JSON"),
+        ("ms.watermark=nonsense", "ms.watermark", "is not JSON"),
         ('ms.watermark=[{"name": "t", "type": "datetime", "range": {"from": "May"}}]', "ms.watermark", "set J_FROM"),
         (
             'ms.secondary.input=[{"path": "/p", "fields": ["x"], "category": "colour"}]',
@@ -315,13 +315,13 @@ def test_variables_of_the_older_system_are_for_a_person_to_set() -> None:
         ),
         ('ms.parameters=[{"name": "c", "type": "session"}]', "ms.parameters", "'c' is a cursor"),
         ("ms.ssl={}", "ms.ssl", "certificates"),
-        ("ms.something=1", "ms.something", "has no equal here"),
+        ("ms.something=1", "ms.something", "has no equivalent"),
         (
             "converter.classes=a.Normalizer,b.JsonIntermediateToAvroConverter",
             "converter.classes",
-            "Normalizer: a pipeline",
+            "Normalizer: a second pipeline",
         ),
-        ("colour=blue", "colour", "is not known"),
+        ("colour=blue", "colour", "is unknown"),
         ("ms.csv.separator=;", "ms.csv.separator", "means nothing for this kind of source"),
     ],
 )
@@ -336,10 +336,10 @@ def test_what_has_no_equal_is_told_with_its_line(line: str, name: str, words: st
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        (["ms.source.uri=sftp://h/in"], "job.pull:2: ms.source.uri: files by SFTP are not read; copy them"),
+        (["ms.source.uri=sftp://h/in"], "job.pull:2: ms.source.uri: files on SFTP servers are not read; copy them"),
         (
             ["source.class=org.example.SftpSource", "ms.source.uri=/in/sales.csv"],
-            "job.pull:2: source.class: files by SFTP are not read; copy them",
+            "job.pull:2: source.class: files on SFTP servers are not read; copy them",
         ),
         (["ms.source.uri=https://h/x", "ms.http.request.method=PUT"], "PUT changes data at the server"),
         (
@@ -470,7 +470,7 @@ def test_a_report_tells_whether_other_data_would_be_read(line: str, same: bool) 
 
 def test_a_property_that_is_given_twice_is_told_and_the_last_counts() -> None:
     report = imported("job.name=a", "job.name=b", "ms.source.uri=https://h/x")
-    assert [(note.line, note.reason) for note in report.left] == [(1, "is given again in line 2, which counts")]
+    assert [(note.line, note.reason) for note in report.left] == [(1, "line 2 sets it again and counts")]
     assert pipeline_of(report).name == "b"
 
 
