@@ -28,8 +28,8 @@ from tidegate.protocol.change import Coverage, DataFile
 from tidegate.protocol.staging import Meta, StagedUnit, meta_path, unit_path
 from tidegate.protocol.table import schema_json
 from tidegate.runs.bind import bind
-from tidegate.runs.bound_source import AnySource
 from tidegate.runs.staged import step_json
+from tidegate.runs.tracker import AnySource
 from tidegate.sink.parquet_file import uuid7
 
 ROWS = 1000

@@ -13,7 +13,7 @@ from tidegate.commands.project import sources_of
 from tidegate.errors import StateError
 from tidegate.protocol.change import Change
 from tidegate.protocol.identity import Identity
-from tidegate.runs.bound_source import ColumnBound, UnitBound
+from tidegate.runs.tracker import ColumnBound, UnitBound
 
 OLD = Path(__file__).parent / "old_identities"
 BEFORE = "jdbc:postgresql://db-1.example:5432/shop?sslmode=require"

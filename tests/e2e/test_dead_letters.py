@@ -23,7 +23,7 @@ from tidegate.failpoints import arm
 from tidegate.formats.files import Fetcher
 from tidegate.observe.events import DeadLetters
 from tidegate.protocol.delta import query
-from tidegate.runs.dead_letters import DeadLetterSelection
+from tidegate.runs.file_edit import DeadLetterSelection
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.schema.dead_letter import Letter
 from tidegate.specs.locations import Location

@@ -22,7 +22,7 @@ from tidegate.core.files.edit import Selection
 from tidegate.observe.events import Notice
 from tidegate.reports.run import LettersReport
 from tidegate.runs.bind import bind
-from tidegate.runs.dead_letters import DeadLetterSelection
+from tidegate.runs.file_edit import DeadLetterSelection
 from tidegate.runs.in_process import InProcessEngine
 
 DAY = "date=2026-01-28"

@@ -14,7 +14,7 @@ from tidegate.commands.dead_letters import retry
 from tidegate.commands.project import sources_of
 from tidegate.reports.correction import SourceComparison
 from tidegate.reports.table import IngestedFile
-from tidegate.runs.dead_letters import DeadLetterSelection
+from tidegate.runs.file_edit import DeadLetterSelection
 from tidegate.runs.in_process import InProcessEngine
 
 DAY = "date=2026-01-28"

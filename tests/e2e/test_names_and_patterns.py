@@ -15,7 +15,7 @@ from tidegate import ConfigError
 from tidegate.cli.pages import plain
 from tidegate.cli.run import render_run
 from tidegate.commands.files import FilesQuery
-from tidegate.runs.dead_letters import DeadLetterSelection
+from tidegate.runs.file_edit import DeadLetterSelection
 
 DAY = "date=2026-01-28"
 

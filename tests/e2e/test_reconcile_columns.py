@@ -19,10 +19,10 @@ from tidegate.errors import CommitLost, TidegateError
 from tidegate.observe.events import Notice
 from tidegate.protocol.change import Change
 from tidegate.runs.bind import bind
-from tidegate.runs.bound_source import ColumnBound
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.replay_record import fence, replay_source
+from tidegate.runs.tracker import ColumnBound
 from tidegate.specs.project import ReconcileSpec
 
 ORPHAN = "019bfa00-0000-7000-8000-000000000000.parquet"

@@ -14,7 +14,7 @@ from tidegate.commands.project import sources_of
 from tidegate.core.files.state import RecordsRead
 from tidegate.errors import SourceError
 from tidegate.protocol.change import Change, Coverage
-from tidegate.runs.dead_letters import DeadLetterSelection
+from tidegate.runs.file_edit import DeadLetterSelection
 from tidegate.runs.in_process import InProcessEngine
 
 DAY = "date=2026-01-28"

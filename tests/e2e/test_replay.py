@@ -23,10 +23,10 @@ from tidegate.errors import SourceError
 from tidegate.protocol.delta import query
 from tidegate.protocol.position import utc_now
 from tidegate.runs.bind import bind
-from tidegate.runs.bound_source import Clock
-from tidegate.runs.engine import Engine
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
+from tidegate.runs.pass_ import Engine
+from tidegate.runs.tracker import Clock
 from tidegate.sink.read_task import GroupResult, Hear, ReadTask
 from tidegate.storage.stores import open_store
 

@@ -49,7 +49,7 @@ def test_a_look_at_files_loads_nothing_that_only_runs_and_corrections_need(tmp_p
     lake = Lake(tmp_path)
     lake.arrive("date=2026-01-28/1.ndjson")
     unneeded = {
-        "tidegate.runs.engine",
+        "tidegate.runs.pass_",
         "tidegate.spark.session",
         "tidegate.reports.correction",
     }

@@ -45,7 +45,7 @@ def committed(lake: Lake) -> list[Committed]:
 def hours_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks whether a commit is due finds that an hour has passed since it last asked."""
     hours: Iterator[int] = count(0, 3600)
-    monkeypatch.setattr("tidegate.runs.file_tasks.monotonic", lambda: float(next(hours)))
+    monkeypatch.setattr("tidegate.runs.file_walk.monotonic", lambda: float(next(hours)))
 
 
 def assert_ten_and_ten_and_the_rest(lake: Lake) -> None:

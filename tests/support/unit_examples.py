@@ -30,8 +30,8 @@ from tidegate.cli.main import cli
 from tidegate.core.columns.predicates import SqlDialect
 from tidegate.observe.events import Event
 from tidegate.protocol.delta import query
-from tidegate.runs.engine import Engine
 from tidegate.runs.loop import Loop
+from tidegate.runs.pass_ import Engine
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.row_task import row_task, write_batches
 from tidegate.sink.unit_task import own_columns, with_own

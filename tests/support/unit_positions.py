@@ -13,7 +13,7 @@ from tidegate.core.units.plan import UnitPlan, WorkUnit
 from tidegate.core.units.planner import advance_units, plan_units
 from tidegate.protocol.change import Change
 from tidegate.runs.bind import bind
-from tidegate.runs.bound_source import UnitBound
+from tidegate.runs.tracker import UnitBound
 from tidegate.sources.units.inputs import read_units
 from tidegate.specs.columns import FunctionRead
 from tidegate.specs.locations import Location

@@ -73,7 +73,7 @@ DEFERRING = {
 """Modules that import others inside functions, so that look-only commands start without their libraries."""
 COULD_MOVE_UP: dict[str, set[str]] = {
     "cli.invocation": {"observe.logs", "observe.progress"},
-    "commands.project": {"runs.bind", "runs.bound_source", "spark.jars", "spark.session"},
+    "commands.project": {"runs.bind", "runs.tracker", "spark.jars", "spark.session"},
     "runs.bind": {"runs.columns", "runs.units"},
     "sources.units.inputs": {"protocol.delta"},
     "spark.engine": {

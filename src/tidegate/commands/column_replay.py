@@ -56,10 +56,10 @@ from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.staging import COMMITTER
 from tidegate.protocol.store import PositionStore
 from tidegate.reports.correction import ChunkReport, ColumnReplayReport, Fate
-from tidegate.runs.bound_source import Clock, ColumnBound
-from tidegate.runs.engine import Engine, WaitingFrame
 from tidegate.runs.loop import stops_on_signals
+from tidegate.runs.pass_ import Engine, WaitingFrame
 from tidegate.runs.replay_record import TRIES_AGAINST_OTHERS, ReplayRecord
+from tidegate.runs.tracker import Clock, ColumnBound
 from tidegate.sink.row_task import Batch, RowsWritten, row_task
 from tidegate.sources.reader import Reader, Typed, explain
 from tidegate.specs.columns import LoadType, Value, Watermark

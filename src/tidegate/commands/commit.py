@@ -26,7 +26,6 @@ from tidegate.protocol.staging import COMMITTER, staged_files
 from tidegate.protocol.table_checks import MAX_FILES
 from tidegate.reports.table import AdoptedFile, CommitReport, FileAdoption, RejectedUnit, StagedSource, TableCommit
 from tidegate.runs.bind import bind, is_files
-from tidegate.runs.bound_source import Clock
 from tidegate.runs.committer import (
     TRIES_AGAINST_OTHERS,
     CommitterCounts,
@@ -47,6 +46,7 @@ from tidegate.runs.staged_units import (
     examine,
     schema_in,
 )
+from tidegate.runs.tracker import Clock
 from tidegate.sink.partitions import path_values
 from tidegate.specs.project import Delivery, Maintenance, PathSource, PipelineSpec, ProjectSpec, StagingSpec
 from tidegate.storage.listing_scope import Scope

@@ -21,12 +21,11 @@ from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.run import LettersReport
-from tidegate.runs.dead_letters import DeadLetterSelection, WrittenLetters, select_letters, write_answers
-from tidegate.runs.engine import Engine
+from tidegate.runs.file_edit import DeadLetterSelection, select_letters, write_answers
 from tidegate.runs.file_source import FileSource
-from tidegate.runs.file_tasks import read_all
-from tidegate.runs.file_walk import coverage_of
+from tidegate.runs.file_walk import WrittenLetters, coverage_of, read_all
 from tidegate.runs.lanes import FrameLane, TableColumnsPlan, as_read, frame_reasons, resolve_columns
+from tidegate.runs.pass_ import Engine
 from tidegate.schema.dead_letter import DISCARDED, FILE, RECORD, RETRIED, Letter, fingerprint
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sink.read_task import GroupResult, ReadTask

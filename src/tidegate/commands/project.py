@@ -21,10 +21,9 @@ from tidegate.specs.masking import Mask, remember
 from tidegate.specs.project import PipelineSpec, ProjectSpec, SourceSpec, SparkSpec
 
 if TYPE_CHECKING:
-    from tidegate.runs.bound_source import AnySource, UnitBound
-    from tidegate.runs.engine import Engine
     from tidegate.runs.file_source import FileSource
-    from tidegate.runs.tracker import Offer, TrackedSource
+    from tidegate.runs.pass_ import Engine
+    from tidegate.runs.tracker import AnySource, Offer, TrackedSource, UnitBound
 
 Config = str | Path | ProjectSpec
 Mode = Literal["once", "continuous"]
@@ -59,14 +58,14 @@ def sources_of(
     project: ProjectSpec, name: str | None, source: str | None = None, emit: Emit = ignore
 ) -> tuple[TrackedSource, ...]:
     """The sources of one pipeline, or of all, bound to their tables; an unknown name raises."""
-    from tidegate.runs.bound_source import sources_named
+    from tidegate.runs.tracker import sources_named
 
     return sources_named(_bound(project, name, emit), source)
 
 
 def source_of(config: Config, pipeline: str, source: str | None) -> TrackedSource:
     """The source of that name; without a name, the only one of the pipeline."""
-    from tidegate.runs.bound_source import source_named
+    from tidegate.runs.tracker import source_named
 
     return source_named(_bound(load(config, pipeline=pipeline), pipeline), source)
 

@@ -10,9 +10,9 @@ from tidegate.commands.project import Config, load, pipelines_of, sources_of, sp
 from tidegate.observe.events import Emit, ignore
 from tidegate.reports.correction import ReconcileReport
 from tidegate.runs.bind import is_files
-from tidegate.runs.bound_source import sources_named
 from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.reconcile import ReconcileOptions, Reconciling, checked_age
+from tidegate.runs.tracker import sources_named
 
 
 def reconcile(

@@ -23,8 +23,7 @@ from tidegate.protocol.open import Accept, StateUnreadable, Winner
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.recovery import Ladder, Rung
 from tidegate.reports.run import Check
-from tidegate.runs.bound_source import Clock
-from tidegate.runs.tracker import TrackedSource
+from tidegate.runs.tracker import Clock, TrackedSource
 
 
 class Acceptance(StrEnum):

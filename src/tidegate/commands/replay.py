@@ -43,16 +43,14 @@ from tidegate.protocol.delta import literal, rows_by_value
 from tidegate.protocol.follow_ups import new_work_area, remove_old_work, remove_work
 from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.correction import ColumnReplayReport, FileSet, ReplayReport
-from tidegate.runs.bound_source import AnySource, Clock
-from tidegate.runs.dead_letters import DeadLetterSelection as LetterChoice
-from tidegate.runs.dead_letters import WrittenLetters, select_letters, write_answers
-from tidegate.runs.engine import Engine
+from tidegate.runs.file_edit import DeadLetterSelection as LetterChoice
+from tidegate.runs.file_edit import select_letters, write_answers
 from tidegate.runs.file_source import FileSource, SourceState, sizing_of
-from tidegate.runs.file_tasks import read_all
-from tidegate.runs.file_walk import coverage_of
+from tidegate.runs.file_walk import WrittenLetters, coverage_of, read_all
 from tidegate.runs.lanes import TableColumnsPlan, frame_reasons, resolve_columns
 from tidegate.runs.loop import stops_on_signals
-from tidegate.runs.pass_ import against_others
+from tidegate.runs.pass_ import Engine, against_others
+from tidegate.runs.tracker import AnySource, Clock
 from tidegate.schema.dead_letter import REPLAYED
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sink.read_task import GroupResult, ReadTask

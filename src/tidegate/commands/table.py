@@ -18,8 +18,8 @@ from tidegate.protocol.table import CommitNote, Snapshot, arrow_schema
 from tidegate.protocol.table_checks import check_replaceable, check_table
 from tidegate.reports.run import TableCareReport
 from tidegate.reports.table import SchemaChange, TableRewrite
-from tidegate.runs.bound_source import AnySource
 from tidegate.runs.maintenance import TableMaintenance
+from tidegate.runs.tracker import AnySource
 from tidegate.schema.evolution import differences, widen
 from tidegate.schema.names import CONTAINERS, SCALARS, decimal_of
 from tidegate.schema.types import scalar_type, type_name

@@ -21,7 +21,7 @@ from tidegate.observe.wording import count
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
-from tidegate.runs.bound_source import UnitBound, source_named
+from tidegate.runs.tracker import UnitBound, source_named
 from tidegate.runs.units import OPEN_REASONS, UnitLook, look, maybe_utc, spans, starting_at, utc
 from tidegate.specs.units import Replace
 

@@ -41,8 +41,8 @@ from tidegate.protocol.open import Accept
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.table import Snapshot
 from tidegate.reports.run import Adoption, Check
-from tidegate.runs.bound_source import Clock
 from tidegate.runs.file_source import FileSource, plan_files, watermarks_of
+from tidegate.runs.tracker import Clock
 from tidegate.sources.file_discovery import discover
 
 if TYPE_CHECKING:

@@ -17,10 +17,9 @@ from tidegate.protocol.path_segments import RememberedPaths
 from tidegate.protocol.position import Pace, TableContext
 from tidegate.protocol.provider_copy import StateCopy
 from tidegate.protocol.store import PositionStore, manager_of, open_delta
-from tidegate.runs.bound_source import AnySource, BoundSource
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.files import PathTracker, SetTracker
-from tidegate.runs.tracker import TrackedSource, Tracker
+from tidegate.runs.tracker import AnySource, BoundSource, TrackedSource, Tracker
 from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SourceSpec, Tracking
 from tidegate.specs.units import UnitSource

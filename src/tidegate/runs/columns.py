@@ -37,11 +37,21 @@ from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.table_checks import filled_by_spark
 from tidegate.reports.correction import FileSet, WatermarkMove
 from tidegate.reports.run import Check, ColumnSourcePlan
-from tidegate.runs.bound_source import AnySource, ColumnBound
 from tidegate.runs.checks import answers, collect_checks, jdbc_checks
-from tidegate.runs.pass_ import Pass, PassRetries, Walk
+from tidegate.runs.pass_ import Pass
 from tidegate.runs.replay_record import replay_source
-from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, Tracker, WatermarkEdit
+from tidegate.runs.tracker import (
+    AnySource,
+    Backlog,
+    ColumnBound,
+    ConfirmMove,
+    Offer,
+    PassRetries,
+    Summary,
+    Tracker,
+    Walk,
+    WatermarkEdit,
+)
 from tidegate.schema.names import spell
 from tidegate.sources.reader import Bounded, GreatestValues, Reader, explain
 from tidegate.specs.columns import (

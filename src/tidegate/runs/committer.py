@@ -50,7 +50,6 @@ from tidegate.protocol.staging import (
 )
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.table import Snapshot
-from tidegate.runs.bound_source import Clock
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.lanes import first_columns
 from tidegate.runs.staged import DEFAULT, retention
@@ -63,6 +62,7 @@ from tidegate.runs.staged_units import (
     metas_of,
     since_version,
 )
+from tidegate.runs.tracker import Clock
 from tidegate.specs.project import Evolution
 from tidegate.storage.port import ObjectStore
 

@@ -1,4 +1,4 @@
-"""Edits of a file source's watermarks, because a person says so.
+"""Edits of a file source because a person says so: its watermarks are moved, its dead letters answered.
 
 The consequences are worked out first, from the recorded state and a listing, and shown to whoever has to agree. The
 new state is then committed by the ordinary protocol: of two at once one is told that the other was first. Rows are
@@ -8,7 +8,8 @@ run finds their lines anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -23,16 +24,19 @@ from tidegate.core.files.edit import (
     forget_partition,
     move_watermark,
 )
-from tidegate.core.files.paths import SourceFile, join, split
+from tidegate.core.files.paths import SourceFile, join, matches_path, split
 from tidegate.core.files.state import PathState
 from tidegate.errors import CommitLost, TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, State
 from tidegate.reports.correction import FileSet, WatermarkMove
-from tidegate.runs.dead_letters import DeadLetterSelection, WrittenLetters, select_letters, write_answers
-from tidegate.runs.file_source import FileSource, watermarks_of
+from tidegate.runs.file_source import (
+    FileSource,
+    watermarks_of,
+)
+from tidegate.runs.file_walk import WrittenLetters, letter_writer
 from tidegate.runs.tracker import ConfirmMove, WatermarkEdit
-from tidegate.schema.dead_letter import READ_AGAIN
+from tidegate.schema.dead_letter import READ_AGAIN, Letter
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sources.file_discovery import scope_of
 from tidegate.specs.project import PathSource
@@ -182,3 +186,36 @@ def _remarks(bound: FileSource, target: EditTarget, found: Consequences, letters
         yield f"there is no file in partition {target.partition or '(top level)'!r} of the source"
     if target.partition is None and bound.source.partition_filter is not None:
         yield "partition_filter limits the next run like a first run: it does not read older partitions again"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterSelection:
+    """Which letters; all of these hold. ``ids`` are beginnings of ids, ``file`` a glob, ``reason`` a part of it."""
+
+    ids: tuple[str, ...] = ()
+    file: str | None = None
+    reason: str | None = None
+    kind: str | None = None
+
+    def takes(self, letter: Letter) -> bool:
+        """Whether this letter is meant."""
+        return (
+            (not self.ids or any(letter.id.startswith(each) for each in self.ids))
+            and (self.file is None or matches_path(self.file, letter.file or ""))
+            and (self.reason is None or self.reason.lower() in (letter.reason or "").lower())
+            and self.kind in (None, letter.kind)
+        )
+
+
+def select_letters(bound: FileSource, choice: DeadLetterSelection) -> Iterator[Letter]:
+    """The open letters of a source that are meant."""
+    found = bound.tracker.letters.open_letters(bound.pipeline.name, bound.source.name)
+    return (letter for letter in found if choice.takes(letter))
+
+
+def write_answers(bound: FileSource, letters: Sequence[Letter], how: str, run: str, schema: str = "") -> WrittenLetters:
+    """Answers to letters, written, for a commit to bring along."""
+    box = letter_writer(bound, run, schema)
+    with contextlib.closing(box):
+        box.resolved(letters, how)
+        return WrittenLetters(box.cut(), 0)

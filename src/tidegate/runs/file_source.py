@@ -18,8 +18,7 @@ from tidegate.core.files.state import FileOutcome, PathState, RecordsRead, SetSt
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.position import Position
-from tidegate.runs.bound_source import BoundSource
-from tidegate.runs.tracker import Tracker
+from tidegate.runs.tracker import BoundSource, Tracker
 from tidegate.specs.project import PathSource
 from tidegate.storage.port import ObjectStore
 

@@ -31,8 +31,8 @@ from tidegate.protocol.store import PositionStore
 from tidegate.reports.run import Check, FailedFile, SourcePlan
 from tidegate.runs.checks import collect_checks
 from tidegate.runs.file_source import FileSource, FileTracker, SourceState, Steps, discover_files, plan_files
-from tidegate.runs.pass_ import Pass, PassRetries, Walk
-from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, WatermarkEdit
+from tidegate.runs.pass_ import Pass
+from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, PassRetries, Summary, Walk, WatermarkEdit
 from tidegate.schema.names import avro_library
 from tidegate.sources.file_discovery import discover as discover_paths
 from tidegate.sources.file_discovery import discover_all, scope_of

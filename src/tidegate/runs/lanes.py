@@ -40,8 +40,8 @@ from tidegate.protocol.table_checks import (
     lane_reasons,
     without_filled,
 )
-from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FileSource
+from tidegate.runs.pass_ import Engine
 from tidegate.schema.inference import SHOWN, Inference, check_agreement
 from tidegate.schema.names import merged_fields
 from tidegate.schema.types import arrow_schema, field_specs, paths_of

@@ -23,13 +23,11 @@ from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.position import Pace, utc_now
 from tidegate.reports.run import RunReport, SourceReport, shown_state
 from tidegate.runs.bind import bind
-from tidegate.runs.bound_source import Clock
-from tidegate.runs.engine import Engine
 from tidegate.runs.maintenance import maintain_if_due
-from tidegate.runs.pass_ import ANOTHER_RUN, Pass, without_name
+from tidegate.runs.pass_ import ANOTHER_RUN, Engine, Pass, without_name
 from tidegate.runs.presence import Courtesy, claim_source, settle_attempts
 from tidegate.runs.reconcile import ScheduledReconciling
-from tidegate.runs.tracker import Summary, TrackedSource
+from tidegate.runs.tracker import Clock, Summary, TrackedSource
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import Evolution, PipelineSpec, ProjectSpec, SchemaSpec, SourceSpec
 from tidegate.storage.port import ObjectStore

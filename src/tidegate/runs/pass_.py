@@ -1,7 +1,8 @@
-"""One pass over one source, of whichever kind: open, walk, commit, until the walk ends.
+"""One pass over one source, of whichever kind: open, walk, commit, until the walk ends; and the port of engines.
 
 A walk reads and proposes; the pass commits, counts and begins again where another run was first. Results count only
-once they are committed: what was read on top of a position that is lost is forgotten.
+once they are committed: what was read on top of a position that is lost is forgotten. An engine executes what walks
+decide: tasks, frames and waves.
 """
 
 from __future__ import annotations
@@ -10,40 +11,41 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tidegate.errors import ColumnsChanged, CommitLost, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
-from tidegate.protocol.change import Change, State
+from tidegate.protocol.change import Change, Frame, State
 from tidegate.protocol.notes import Attempts
 from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.run import FailedUnit
-from tidegate.runs.bound_source import AnySource, Clock
+from tidegate.runs.tracker import AnySource, Clock, PassRetries, Walk
 
 if TYPE_CHECKING:
-    from tidegate.runs.engine import Engine
+    import pyarrow as pa
+
+    from tidegate.core.columns.predicates import RowFilter
+    from tidegate.core.files.plan import FileGroup
+    from tidegate.sink.read_task import CommitLimits, FinishedGroup, Hear, ReadTask
+    from tidegate.sink.row_task import Batch, RowsWritten, RowTask, WorkRows
+    from tidegate.sink.unit_task import ReplacedUnit
+    from tidegate.sources.reader import Reader
+    from tidegate.sources.units.work import UnitWave, WaveResult
+    from tidegate.specs.columns import ColumnSource
+    from tidegate.specs.masking import Mask
+    from tidegate.specs.project import SchemaSpec
+    from tidegate.specs.units import UnitSource
+
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 60.0
 """Seconds before a pass that lost begins again, so that two do not ask for the same again and again."""
 
 ANOTHER_RUN = "another_run"
 """Why something was left out: another run does it."""
-
-
-@dataclass(frozen=True, slots=True)
-class PassRetries:
-    """How often a pass begins again, and after which errors.
-
-    ``in_a_row``: a commit in between starts the count anew, and after each loss the source is left to the winner for a
-    while.
-    """
-
-    tries: int
-    errors: tuple[type[TidegateError], ...] = (CommitLost, ColumnsChanged)
-    in_a_row: bool = False
 
 
 def without_name(name: tuple[str, str], error: TidegateError) -> str:
@@ -88,13 +90,6 @@ def against_others(
             if stop is not None and stop.is_set():
                 raise
     return attempt()
-
-
-class Walk(Protocol):
-    """What one pass does with one kind of source; kept over all attempts of the pass."""
-
-    def go(self, position: Position) -> Position:
-        """Read and commit from ``position`` on until nothing is left; the position reached."""
 
 
 class Pass:
@@ -205,3 +200,95 @@ class Pass:
         """Leave the source to whoever won, longer after each loss in a row, measured by what this pass did in vain."""
         wasted = max(SHORTEST_PAUSE, time.monotonic() - self._began)
         self.stop.wait(min(LONGEST_PAUSE, wasted * 2.0 ** (self._losses - 1)) * (0.5 + random.random() / 2))
+
+
+class WaitingFrame(Frame, Protocol):
+    """Rows that Spark is to write, and their columns."""
+
+    def columns(self, table: pa.Schema | None) -> pa.Schema:
+        """The columns as they will be written into ``table``."""
+        ...
+
+
+class Tasks(Protocol):
+    """Tasks that read groups of files, each begun as soon as there is room for it.
+
+    A context: what is left at its end is cancelled, and nothing of it counts.
+    """
+
+    @property
+    def count(self) -> int:
+        """How many groups were submitted and not handed over by :meth:`finished`."""
+
+    def submit(self, task: ReadTask, group: FileGroup) -> None:
+        """Read ``group`` as soon as there is room; groups with small numbers come first.
+
+        A task may read several groups, one after the other; each is handed over when it is finished.
+        """
+
+    def finished(self, seconds: float | None = None) -> list[FinishedGroup]:
+        """All that finished; waits for the first, at most so many seconds. Nothing where there is none to wait for.
+
+        A group may have failed by itself: its result says so, and covers nothing. Raises what ended a task otherwise.
+        """
+
+    def withdraw(self) -> list[FileGroup]:
+        """The groups that were not begun; they are not read any more."""
+
+    def __enter__(self) -> Tasks: ...
+
+    def __exit__(self, *error: object) -> None:
+        """Cancel what is left."""
+
+
+class Engine(Protocol):
+    """Executes what walks decide. What it returns is complete and durable, and nothing is visible yet.
+
+    Frames of rows go through as they are; walks do not look into them.
+    """
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether reading can begin at once; otherwise a pass first tries to find out whether anything is new."""
+
+    def prepare(self) -> None:
+        """Get ready; several threads may use the engine then."""
+
+    def tasks(self, most: int, limits: CommitLimits, hear: Hear) -> Tasks:
+        """Tasks that read groups of files, at most so many at once; ``hear`` hears what they are at, if it can.
+
+        None begins while so much is finished, and not handed over, that a commit of it would be due for each of them.
+        """
+
+    def frame(self, rows: WorkRows) -> WaitingFrame:
+        """Decoded rows for the DataFrame lane; raises where this engine cannot write them."""
+
+    def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
+        """Who reads a column source."""
+
+    def count(self, frame: Any) -> int:
+        """How many rows a frame has that a reader gave."""
+
+    def columns(self, frame: Any) -> pa.Schema:
+        """The columns of a frame that a reader gave."""
+
+    def write_rows(self, frame: Any, task: RowTask) -> RowsWritten:
+        """Write every row, once."""
+
+    def load(self, batch: Batch, window: RowFilter | None, *, chunk: bool) -> WaitingFrame:
+        """Rows of a work area, to be written by the load strategy of their pipeline."""
+
+    def carry_out(self, wave: UnitWave) -> WaveResult:
+        """Read and write the work units of a wave; a unit that fails keeps no other from being done.
+
+        Raises only where none of them could be tried.
+        """
+
+    def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> WaitingFrame:
+        """Rows of a work area, to take the place of those of ``replaced``, or with equal keys, in one commit."""
+
+    def own_log(self, error: BaseException, mask: Mask) -> str:
+        """Where the engine's own log is kept, masked, and how it ends, if ``error`` came from the engine."""
+
+    def close(self) -> None:
+        """Give back what the engine holds."""

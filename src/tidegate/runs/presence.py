@@ -30,7 +30,7 @@ from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.notes import Attempts, forget_attempts, note_attempt, shown_attempts
 from tidegate.protocol.position import utc_now
 from tidegate.reports.run import SourceReport
-from tidegate.runs.bound_source import AnySource, Clock
+from tidegate.runs.tracker import AnySource, Clock
 from tidegate.specs.project import OnConflict
 from tidegate.storage.port import ObjectStore
 

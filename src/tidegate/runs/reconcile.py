@@ -31,9 +31,7 @@ from tidegate.protocol.follow_ups import remove_old_work
 from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.correction import FoundFiles, ReconcileReport, SourceComparison, TableComparison
 from tidegate.reports.run import FailedFile
-from tidegate.runs.bound_source import AnySource, Clock
 from tidegate.runs.comparison import Compared, Comparison, scratch
-from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import (
     FILES_PER_PLAN,
     FileSource,
@@ -44,9 +42,9 @@ from tidegate.runs.file_source import (
 from tidegate.runs.file_walk import FileWalk
 from tidegate.runs.lanes import TableColumnsPlan
 from tidegate.runs.orphans import LettersScan, TableScan
-from tidegate.runs.pass_ import Pass, without_name
+from tidegate.runs.pass_ import Engine, Pass, without_name
 from tidegate.runs.replay_record import fence
-from tidegate.runs.tracker import TrackedSource
+from tidegate.runs.tracker import AnySource, Clock, TrackedSource
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.specs.project import ReconcileSpec
 

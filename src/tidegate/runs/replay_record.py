@@ -38,8 +38,8 @@ from tidegate.protocol.log import sources_of
 from tidegate.protocol.position import Position
 from tidegate.protocol.staging import COMMITTER
 from tidegate.protocol.store import PositionStore, open_delta
-from tidegate.runs.bound_source import AnySource, BoundSource, Clock, ColumnBound, StateKind
 from tidegate.runs.pass_ import against_others
+from tidegate.runs.tracker import AnySource, BoundSource, Clock, ColumnBound, StateKind
 from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import PipelineSpec
 from tidegate.storage.stores import open_store

@@ -38,9 +38,8 @@ from tidegate.protocol.position import Position
 from tidegate.protocol.staging import STAGING, Meta, Pending, Signal, StagedUnit, meta_path
 from tidegate.protocol.table import TableFacts, TableProtocol, arrow_schema, schema_json
 from tidegate.protocol.table_checks import columns_to_add
-from tidegate.runs.dead_letters import WrittenLetters
 from tidegate.runs.file_source import FileSource, SourceState
-from tidegate.runs.file_walk import covered_ranges
+from tidegate.runs.file_walk import WrittenLetters, covered_ranges
 from tidegate.runs.staged import after_step, without_step
 from tidegate.schema.types import plain_field
 from tidegate.sink.read_task import outcome_from_json

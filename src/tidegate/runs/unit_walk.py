@@ -31,9 +31,8 @@ from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, DataFile, State
 from tidegate.protocol.position import Position
 from tidegate.reports.run import FailedUnit
-from tidegate.runs.bound_source import UnitBound
-from tidegate.runs.engine import Engine
-from tidegate.runs.pass_ import ANOTHER_RUN, Pass
+from tidegate.runs.pass_ import ANOTHER_RUN, Engine, Pass
+from tidegate.runs.tracker import UnitBound
 from tidegate.sink.row_task import Batch
 from tidegate.sink.unit_task import ReplacedUnit, own_columns
 from tidegate.sources.units.inputs import read_units

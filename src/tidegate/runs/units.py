@@ -22,10 +22,20 @@ from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.run import Check, FailedUnit, WorkProgress
 from tidegate.reports.units import PartitionLine, PlannedUnits, SkippedWork, UnitSourcePlan
-from tidegate.runs.bound_source import AnySource, UnitBound
 from tidegate.runs.checks import answers, collect_checks, jdbc_checks
-from tidegate.runs.pass_ import Pass, PassRetries, Walk
-from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, Summary, Tracker, WatermarkEdit
+from tidegate.runs.pass_ import Pass
+from tidegate.runs.tracker import (
+    AnySource,
+    Backlog,
+    ConfirmMove,
+    Offer,
+    PassRetries,
+    Summary,
+    Tracker,
+    UnitBound,
+    Walk,
+    WatermarkEdit,
+)
 from tidegate.sources.units.inputs import read_units
 from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead
 from tidegate.specs.units import FileRead, Replace, UnitSource

@@ -22,8 +22,8 @@ from tidegate.reports.run import Check, ColumnSourcePlan, RunReport
 from tidegate.runs import bind
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
-from tidegate.runs.pass_ import Pass, PassRetries
-from tidegate.runs.tracker import Backlog, Summary, Tracker, WatermarkEdit
+from tidegate.runs.pass_ import Pass
+from tidegate.runs.tracker import Backlog, PassRetries, Summary, Tracker, WatermarkEdit
 from tidegate.sink.row_task import row_task
 from tidegate.specs.columns import ColumnSource, FunctionRead
 from tidegate.specs.locations import Location

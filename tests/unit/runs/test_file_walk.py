@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Changed, Covered, NotReached, Refused
-from tidegate.runs.file_tasks import ADDS_PER_COMMIT, in_commits, left_of
-from tidegate.runs.file_walk import coverage_of
+from tidegate.runs.file_walk import ADDS_PER_COMMIT, coverage_of, in_commits, left_of
 from tidegate.sink.parquet_file import FinishedFile
 from tidegate.sink.read_task import GroupResult
 
