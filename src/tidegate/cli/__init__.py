@@ -1,1 +1,1 @@
-"""The command line: thin commands over the public functions, and pages that show what those give back."""
+"""The command line: thin commands over the public functions, and pages that show their results."""

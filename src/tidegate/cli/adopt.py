@@ -81,7 +81,7 @@ def _refused(reports: Sequence[Adoption]) -> bool:
 
 
 def render_adoptions(reports: Sequence[Adoption]) -> Page:
-    """All sources, one section each."""
+    """One section per source."""
     return sections(map(_section, reports))
 
 

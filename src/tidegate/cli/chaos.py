@@ -1,4 +1,4 @@
-"""``tidegate chaos``: the proof that nothing is lost or doubled, on the user's own storage."""
+"""``tidegate chaos``: test on the user's own storage that no row is lost or doubled."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _now_and_then(clock: Callable[[], float] = time.monotonic) -> Callable[[ChaosProgress], None]:
-    """Shows how far the experiment is, as a line on standard error every few seconds."""
+    """A progress callback that prints a line on standard error every few seconds."""
     last = clock()
 
     def show(progress: ChaosProgress) -> None:
@@ -84,7 +84,7 @@ def _now_and_then(clock: Callable[[], float] = time.monotonic) -> Callable[[Chao
 
 @page
 def render_chaos(report: ChaosReport) -> Iterator[Block]:
-    """What was done to the tables, by place, and what was found."""
+    """Failures by place, then the findings."""
     yield tabulate(("failpoint", ">crashes", ">lost answers", ">kills"), map(_row, report.places))
     yield Gap()
     yield facts(*_facts(report))

@@ -1,4 +1,4 @@
-"""``tidegate commit``: what staged runs and foreign writers left becomes visible; ``--adopt`` adds other files."""
+"""``tidegate commit``: commit what staged runs and foreign writers left; ``--adopt`` adds other files."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _notes(table: TableCommit) -> Iterator[Line]:
 
 @page
 def render_adoption(report: FileAdoption) -> Iterator[Block]:
-    """The files below a prefix, and what became of them."""
+    """The files below a prefix and their fate."""
     if not report.files:
         known = f"; {count(report.known, 'file')} there in its log" if report.known else ""
         yield line(f"nothing to add: no new Parquet file below {report.prefix!r} of {report.table_uri}{known}")

@@ -102,7 +102,7 @@ def import_properties(invocation: Invocation, file: Path, out: Path | None, stri
 
 
 def _write(out: Path, text: str) -> None:
-    """A new file; one that is there stays as it is."""
+    """Write a new file; refuse an existing one."""
     try:
         with out.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -113,7 +113,7 @@ def _write(out: Path, text: str) -> None:
 
 
 def _remarks(report: PropertiesImport) -> Iterator[str]:
-    """What is not in the configuration, and which variables to set for it."""
+    """What is not converted, and which variables to set."""
     for note in report.left:
         warning = " (reads other data)" if note.changes_what_is_read else ""
         yield f"{report.origin}:{note.line}: not converted{warning}: {note.name}: {note.reason}"
@@ -126,7 +126,7 @@ def _remarks(report: PropertiesImport) -> Iterator[str]:
 
 
 def _sources(pipeline: PipelineSpec) -> tuple[tuple[str, str], ...]:
-    """The sources of every kind, by name, with what they read."""
+    """All sources by name, with what they read."""
     return tuple((each.name, each.uri) for each in pipeline.sources)
 
 
@@ -145,7 +145,7 @@ def _summary(project: ProjectSpec) -> dict[str, Any]:
 
 @page
 def render_project(project: ProjectSpec) -> Iterator[Block]:
-    """What ``config check`` shows when there is nothing wrong."""
+    """The result of ``config check`` without problems."""
     rows = tuple(
         (Cell(f"{pipeline.name}/{name}", Style.STRONG), uri, pipeline.sink.table.uri)
         for pipeline in project.pipelines

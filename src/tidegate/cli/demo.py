@@ -1,4 +1,4 @@
-"""``tidegate demo``: each step as it happens, then where everything is and what to try next."""
+"""``tidegate demo``: show each step as it happens, then where everything is and what to try next."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _is_number(text: str) -> bool:
 
 @page
 def render_demo_end(report: DemoReport) -> Iterator[Block]:
-    """Where the files of the demonstration are, and commands that work on them."""
+    """Where the files of the demo are, and commands to try on them."""
     result = Cell(f"done in {duration(report.seconds)}", Style.GOOD)
     if not report.ok:
         result = Cell("the demonstration failed", Style.BAD)

@@ -41,7 +41,7 @@ _TEXT_SHOWN = 4000
 
 
 def _choice(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that choose letters."""
+    """Add the options that select letters."""
     for option in (
         click.option("--reason", metavar="TEXT", help="Only letters whose reason contains TEXT."),
         click.option("--file", metavar="GLOB", help="Only letters of files that match (*, ?, [..], **)."),
@@ -155,7 +155,7 @@ def _give(invocation: Invocation, reports: Sequence[LettersReport], verb: str) -
 
 
 def render_letters(letters: Sequence[Letter], limit: int = SHOWN) -> Page:
-    """The open letters of a pipeline, the first of them."""
+    """The first open letters of a pipeline."""
     if not letters:
         return (line("no open dead letter matches", Style.GOOD),)
     rows = tuple(
@@ -174,7 +174,7 @@ def render_letters(letters: Sequence[Letter], limit: int = SHOWN) -> Page:
 
 
 def _next_steps(letters: Sequence[Letter], config: str, pipeline: str) -> Iterator[Block]:
-    """What to do about letters: it is the configuration or the data that is wrong."""
+    """What to do about the letters: correct the configuration or the data."""
     if letters:
         yield Gap()
         yield line(f"tidegate dlq retry {config} -p {pipeline}", label="once the configuration takes them")
@@ -209,7 +209,7 @@ def _letter(letter: Letter) -> Iterator[Block]:
 
 @page
 def render_answers(reports: Sequence[LettersReport], verb: str) -> Iterator[Block]:
-    """What became of letters."""
+    """The fate of the letters."""
     for report in reports:
         name = source_name(report)
         if not report.letters:

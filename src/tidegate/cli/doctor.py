@@ -1,4 +1,4 @@
-"""``tidegate doctor`` and ``recover``: checks, one line each, and what to do about those that are not well."""
+"""``tidegate doctor`` and ``recover``: one line per check, and remedies for those that fail."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def recover(invocation: Invocation, config: Path, pipeline: str, source: str | N
 
 
 def _give(invocation: Invocation, checks: Sequence[Check]) -> int:
-    """Print the checks; 1 if one failed."""
+    """Print the checks and return the exit code, 1 if one failed."""
     failed = any(each.verdict == "fail" for each in checks)
     invocation.give_each("checks", checks, render_checks, ok=not failed)
     return int(failed)
@@ -70,7 +70,7 @@ def _give(invocation: Invocation, checks: Sequence[Check]) -> int:
 
 @page
 def render_checks(checks: Sequence[Check]) -> Iterator[Block]:
-    """All checks, then the remedies, then the sum."""
+    """All checks, then the remedies, then the totals."""
     rows = tuple((Cell(each.verdict, _STYLES[each.verdict]), each.name, each.detail) for each in checks)
     yield tabulate(("verdict", "~check", "=found"), rows)
     ill = [each for each in checks if each.verdict != "ok"]

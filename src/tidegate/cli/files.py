@@ -75,7 +75,7 @@ def _narrows(query: dict[str, Any]) -> bool:
 
 @page
 def render_files(report: FilesReport, *, ranges: bool = False) -> Iterator[Block]:
-    """The files of a ledger; with ``ranges`` a row for each range that was committed by itself."""
+    """The files of a ledger; with ``ranges`` one row for each range that was committed separately."""
     several = len({source_name(each) for each in report.files}) > 1
     if report.files:
         yield _range_table(report.files, several) if ranges else _file_table(report.files, several)
@@ -136,7 +136,7 @@ def _commit(made: IngestedFile | FileRange) -> Row:
 
 
 def action_cell(action: str) -> Cell:
-    """What made a commit; everything but an ordinary run stands out."""
+    """The kind of commit; anything but an ordinary run stands out."""
     return Cell(action, Style.DIM if action == "run" else Style.NORMAL)
 
 

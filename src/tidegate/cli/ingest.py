@@ -1,4 +1,4 @@
-"""``tidegate ingest``: read a source without a configuration, and show the configuration that it amounts to."""
+"""``tidegate ingest``: read a source without a configuration, and show the configuration that does the same."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def ingest(
 
 
 def _value(setting: str) -> str:
-    """The value of NAME=VALUE; of NAME alone, that of the variable."""
+    """The value of NAME=VALUE; for NAME alone, that of the environment variable."""
     name, given, value = setting.partition("=")
     if not given and name not in os.environ:
         raise click.UsageError(f"--storage-option {name}: there is no such variable; give {name}=VALUE, or set it")
@@ -105,14 +105,14 @@ def _value(setting: str) -> str:
 
 @page
 def render_found(report: IngestReport) -> Iterator[Block]:
-    """What was found out, before the run begins."""
+    """What Tidegate found out, before the run begins."""
     yield facts(*report.found)
     yield Gap()
 
 
 @page
 def render_ingest(report: IngestReport) -> Iterator[Block]:
-    """What the run did, and the configuration."""
+    """The result of the run, and the configuration."""
     if report.run is not None:
         yield from render_run(report.run, quote(report.saved or NOT_SAVED))
         yield Gap()

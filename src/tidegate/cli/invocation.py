@@ -1,7 +1,7 @@
 """One call of the command line: its common options, where output goes, and how it asks before a change.
 
-The click context carries an :class:`Invocation` as its object. Errors reach people as a message and its remedy on
-standard error, an exit code, and JSON if asked for.
+The click context holds an :class:`Invocation`. People see errors as a message and its remedy on standard error, an exit
+code, and JSON with ``--json``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Printable(Protocol):
-    """What the public functions return."""
+    """A report of a public function."""
 
     def to_json(self) -> Mapping[str, Any]: ...
 
@@ -42,7 +42,7 @@ Planned = TypeVar("Planned")
 
 @dataclass(slots=True)
 class Invocation:
-    """The settings of this call; ``log_level`` is None unless somebody chose one.
+    """The settings of this call; ``log_level`` is None unless the user chose one.
 
     ``as_json`` is set before the arguments are parsed, so that wrong arguments are reported in JSON too.
     """
@@ -67,7 +67,7 @@ class Invocation:
     def give_each(
         self, key: str, reports: Sequence[AnyReport], render: Callable[[Sequence[AnyReport]], Page], **more: object
     ) -> None:
-        """Print several reports: as a JSON object that has them under ``key``, beside ``more``; else as a page."""
+        """Print several reports: as a JSON object with ``key`` and ``more``, else as a page."""
         if self.as_json:
             print_json({**more, key: [each.to_json() for each in reports]})
         else:
@@ -85,19 +85,19 @@ class Invocation:
             sys.stdout.flush()
 
     def width(self) -> int:
-        """How many characters fit on a line of the output; more than anybody needs with ``--wide``."""
+        """Characters per line of the output; practically unlimited with ``--wide``."""
         return UNBOUNDED if self.wide else shutil.get_terminal_size((100, 24)).columns
 
     def uses_colour(self) -> bool:
-        """Whether to use colours; ``NO_COLOR`` (any value) and ``--no-color`` say no."""
+        """Whether to use colours; ``NO_COLOR`` (any value) and ``--no-color`` switch them off."""
         return self.colour and not os.environ.get("NO_COLOR")
 
     @contextmanager
     def emitter(self, *, result_follows: bool = False) -> Iterator[Emit]:
-        """An emitter whose events show as progress and as log lines on standard error; with ``--debug`` also traces.
+        """An emitter that shows events as progress and log lines on standard error; with ``--debug`` also traces.
 
-        Where ``result_follows`` on the same terminal, errors that the result repeats are logged only if the command
-        ends before it prints one. Elsewhere, an error that stops several sources is told once, then which others.
+        If ``result_follows`` on the same terminal, errors that the result repeats are logged only if the command
+        ends before it prints one. Elsewhere an error that stops several sources is logged once, with their names.
         """
         from tidegate.observe.logs import DeferredErrors, ErrorsOnce, JsonLog, TerminalLog, TextLog, fanout
 
@@ -115,12 +115,12 @@ class Invocation:
                 self._view = None
 
     def _sees_both(self) -> bool:
-        """Whether log and result go to one terminal, and nobody asked for the log."""
+        """Whether log and result share one terminal, and the user did not ask for the log."""
         chosen = self.log_level is not None or self.log_format == "json" or self.as_json
         return not chosen and is_terminal(sys.stdout) and is_terminal(sys.stderr)
 
     def effective_level(self) -> Level:
-        """The level asked for; else errors if quiet, ``info`` and above in JSON, warnings in text."""
+        """The level that the user chose; else errors if quiet, ``info`` for JSON, warnings for text."""
         from tidegate.observe.logs import Level
 
         if self.log_level is not None:
@@ -144,25 +144,25 @@ class Invocation:
 
 @contextmanager
 def _own_stderr() -> Iterator[TextIO]:
-    """Standard error by a descriptor of its own: while Spark starts, the usual one leads into Spark's log."""
+    """Standard error with its own descriptor: while Spark starts, the usual one leads into Spark's log."""
     try:
         number = os.dup(sys.stderr.fileno())
-    except (OSError, ValueError):  # it is no file
+    except (OSError, ValueError):  # not a file
         yield sys.stderr
         return
     stream = open(number, "w", encoding=sys.stderr.encoding, errors=sys.stderr.errors)  # noqa: SIM115
     try:
         yield stream
     finally:
-        with suppress(OSError):  # nobody reads any more
+        with suppress(OSError):  # the reader is gone
             stream.close()
 
 
 @dataclass(slots=True)
 class Confirmation(Generic[Planned]):
-    """Asks before a change: shows what it means (``before``), then takes yes or no. Pass it as ``confirm``.
+    """Asks before a change: shows its consequences (``before``), then takes yes or no. Pass it as ``confirm``.
 
-    Scripts give ``--yes`` or ``--dry-run``; where nobody can answer, one of them is required.
+    Scripts give ``--yes`` or ``--dry-run``; without a terminal, one of them is required.
     """
 
     invocation: Invocation
@@ -187,7 +187,7 @@ class Confirmation(Generic[Planned]):
 
     @contextmanager
     def progress(self) -> Iterator[tuple[Callable[[Planned], bool], Emit]]:
-        """This question and an emitter that shows progress only after the answer, so as not to draw over it."""
+        """This question, and an emitter that shows progress only after the answer, so as not to draw over it."""
         with ExitStack() as stack:
             listeners: list[Emit] = []
 
@@ -204,7 +204,7 @@ class Confirmation(Generic[Planned]):
             yield confirm, emit
 
     def give(self: Confirmation[AnyReport], report: AnyReport, after: Callable[[AnyReport], Page]) -> int:
-        """Print what came of it, after what it means unless that was shown; return the exit code."""
+        """Print the result, after the consequences unless they were shown; return the exit code."""
 
         def whole(report: AnyReport) -> Page:
             return after(report) if self.asked else (*self.before(report), *after(report))
@@ -214,12 +214,12 @@ class Confirmation(Generic[Planned]):
 
     @property
     def exit_code(self) -> int:
-        """1 if somebody said no."""
+        """1 if the user said no."""
         return int(self.declined)
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a person looks at that stream through something that can draw."""
+    """Whether a stream is a terminal that can draw."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -235,7 +235,7 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True, slots=True)
 class ShownProblem:
-    """What an error means to a person at a prompt."""
+    """An error as shown to a person at a prompt."""
 
     kind: str
     problems: tuple[str, ...]
@@ -283,7 +283,7 @@ def understand(error: BaseException) -> ShownProblem:
 
 
 def _way_to_use(error: click.UsageError) -> str:
-    """How the command is called instead: the nearest name, all names, or an example."""
+    """The right way to call the command: the nearest name, all names, or an example."""
     context = error.ctx
     if context is None:
         return ""
@@ -297,7 +297,7 @@ def _way_to_use(error: click.UsageError) -> str:
 
 
 def exit_code(*, ok: bool, codes: set[int], stopped: bool) -> int:
-    """0 if all went well; the code that all errors share, else 1; 130 if there is no error but a stop."""
+    """0 on success; the code that all errors share, else 1; 130 if stopped without an error."""
     if ok:
         return 0
     if stopped and not codes:
@@ -306,7 +306,7 @@ def exit_code(*, ok: bool, codes: set[int], stopped: bool) -> int:
 
 
 def report(error: BaseException, invocation: Invocation, mask: Mask | None = None) -> int:
-    """Print what went wrong, without what ``mask`` hides, and return the exit code."""
+    """Print an error, with secrets masked by ``mask``, and return the exit code."""
     mask = mask or Mask()
     problem = mask.deep(understand(error))
     if invocation.debug and not isinstance(error, click.ClickException):

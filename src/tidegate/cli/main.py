@@ -1,4 +1,4 @@
-"""The entry point of the ``tidegate`` program: its commands, each loaded when somebody names it."""
+"""The entry point of the ``tidegate`` program: its commands, each loaded on first use."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ MODULES = {
     "reconcile": "reconcile",
     "chaos": "chaos",
 }
-"""The commands in the order of the help, each with the module of this package that has a function of its name."""
+"""The commands in the order of the help, with the module that has a function of that name."""
 
 LESS_OFTEN = (50_000, 20, 20)
-"""When Python looks for garbage: what is made while modules load and a configuration is checked is none."""
+"""Thresholds of the garbage collector: loading modules and checking a configuration produce no garbage."""
 
 
 class Program(Group):
-    """The outermost command: loads commands late, and turns every error into a message and an exit code."""
+    """The top-level command: loads commands late, and turns every error into a message and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All commands, loaded or not."""
@@ -84,7 +84,7 @@ class Program(Group):
         sys.exit(code or 0)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, and report what it raises."""
+        """Run the command and report any error."""
         with remembering() as mask:
             try:
                 return super().invoke(ctx)

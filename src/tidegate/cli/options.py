@@ -1,4 +1,4 @@
-"""The shape of every command: options that several commands share, and examples in the help."""
+"""Options that several commands share, and examples in the help."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def _keep(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    """A callback that puts a common option's value into the invocation, if it was given."""
+    """A callback that stores a common option in the invocation, if it was given."""
 
     def callback(context: click.Context, parameter: click.Parameter, value: Any) -> None:
         invocation = context.find_root().ensure_object(Invocation)
@@ -47,7 +47,7 @@ def _as_json(context: click.Context, parameter: click.Parameter, value: bool) ->
 
 
 def _common_options(envvar: str | None) -> list[click.Option]:
-    """Fresh instances of the options that every command takes."""
+    """New instances of the options of every command."""
 
     def option(*names: str, **settings: Any) -> click.Option:
         return click.Option(names, expose_value=False, **settings)
@@ -117,17 +117,17 @@ class _ExampleCommand(click.Command):
 
 
 class Command(_ExampleCommand):
-    """A command that does something."""
+    """A command without subcommands."""
 
 
 class Group(_ExampleCommand, click.Group):
-    """A command that has commands of its own."""
+    """A command with subcommands."""
 
     command_class = Command
     group_class = type
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which people use them, not by name."""
+        """The commands in the order of use, not by name."""
         return list(self.commands)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -136,7 +136,7 @@ class Group(_ExampleCommand, click.Group):
 
 
 class Moment(click.ParamType[datetime]):
-    """A date, a time (UTC unless it says otherwise), or how long ago."""
+    """A date, a time (UTC by default), or a duration before now."""
 
     name = "moment"
 
@@ -186,7 +186,7 @@ _SOURCES = {
 def target(
     *, pipeline: Literal["all", "one"] = "one", source: Literal["none", "all", "one"] = "none"
 ) -> Callable[[Decorated], Decorated]:
-    """What a command is about: CONFIG, ``-p`` for one pipeline or a choice of all, and ``-s`` likewise."""
+    """Add CONFIG, ``-p`` (one pipeline, or all by default) and ``-s`` likewise."""
 
     def decorate(command: Decorated) -> Decorated:
         command = command if source == "none" else _SOURCES[source](command)
@@ -197,7 +197,7 @@ def target(
 
 
 def _with_only_pipeline(command: Decorated) -> Decorated:
-    """The command, which gets the name of the only pipeline where none was named."""
+    """Wrap a command: without ``-p`` it gets the name of the only pipeline."""
 
     @wraps(command)
     def call(*args: Any, pipeline: str | None, config: Path, **given: Any) -> Any:
@@ -208,7 +208,7 @@ def _with_only_pipeline(command: Decorated) -> Decorated:
 
 
 def only_pipeline(project: ProjectSpec) -> str:
-    """The name of the only pipeline; :class:`ConfigError` lists them where there are several."""
+    """The name of the only pipeline; :class:`ConfigError` lists them if there are several."""
     known = [each.name for each in project.pipelines]
     if len(known) > 1:
         raise ConfigError((f"{project.origin} has several pipelines; name one with -p: {', '.join(known)}",))
@@ -216,30 +216,30 @@ def only_pipeline(project: ProjectSpec) -> str:
 
 
 def with_json(command: Callable[Concatenate[Invocation, P], R]) -> Callable[P, R]:
-    """``--json``, and the invocation as the first argument of the function."""
+    """Add ``--json``, and pass the invocation as first argument."""
     return _json_option(click.pass_obj(command))
 
 
 def at_option(text: str) -> Callable[[Decorated], Decorated]:
-    """``--at MOMENT``, given to the function as ``now``."""
+    """Add ``--at MOMENT``, passed as ``now``."""
     return click.option("--at", "now", metavar="MOMENT", type=Moment(), help=text)
 
 
 def limit_option(default: int) -> Callable[[Decorated], Decorated]:
-    """``--limit N``; 0 means all."""
+    """Add ``--limit N``; 0 means all."""
     text = f"Show at most N; 0 for all (default: {default})."
     return click.option("--limit", metavar="N", type=click.IntRange(min=0), default=default, help=text)
 
 
 def confirm_options(command: Decorated) -> Decorated:
-    """``--dry-run`` and ``--yes``."""
+    """Add ``--dry-run`` and ``--yes``."""
     dry_run = click.option("--dry-run", is_flag=True, help="Show what would happen; change nothing.")
     yes = click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
     return dry_run(yes(command))
 
 
 def mode_of(once: bool, continuous: bool) -> Mode:
-    """The mode that ``--once`` and ``--continuous`` choose; at most one of them may be given."""
+    """The mode of ``--once`` and ``--continuous``, which exclude each other."""
     if once and continuous:
         raise click.UsageError("--once and --continuous do not work together")
     return "continuous" if continuous else "once"

@@ -1,4 +1,4 @@
-"""What a command shows, as values: headings, facts, tables and lines, and their form as plain text.
+"""The output of commands as values (headings, facts, tables, lines), and its plain text form.
 
 Each command makes a page from a report. :mod:`tidegate.cli.terminal` draws it with colours and wrapping; ``plain``
 writes it as aligned lines for files and pipes. Text from outside (file names, errors) is made printable here, once.
@@ -17,11 +17,11 @@ from tidegate.observe.wording import count, visible
 
 P = ParamSpec("P")
 UNBOUNDED = 10_000
-"""Columns of a terminal on which nothing is shortened; it wraps lines by itself."""
+"""A terminal width at which nothing is shortened; the terminal wraps lines itself."""
 
 
 class Style(StrEnum):
-    """What a piece of text means; the terminal gives it a colour."""
+    """The meaning of a text; the terminal gives it a colour."""
 
     NORMAL = "normal"
     STRONG = "strong"
@@ -33,7 +33,7 @@ class Style(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A piece of text with a meaning."""
+    """A text with a meaning."""
 
     text: str
     style: Style = Style.NORMAL
@@ -57,7 +57,7 @@ class Facts:
 
 
 class Fit(StrEnum):
-    """What a narrow terminal does to the texts of a column."""
+    """How a narrow terminal treats the texts of a column."""
 
     WHOLE = "whole"
     MIDDLE = "middle"
@@ -68,8 +68,8 @@ class Fit(StrEnum):
 class Column:
     """A column's title; numbers are aligned to the right.
 
-    A narrow terminal leaves out ``spare`` columns, shortens paths in the ``MIDDLE``, and puts ``WORDS`` on several
-    lines; what is ``WHOLE``, as ids and times are, stays so.
+    A narrow terminal leaves out ``spare`` columns, shortens paths in the ``MIDDLE``, and wraps ``WORDS``;
+    ``WHOLE`` texts, such as ids and times, stay whole.
     """
 
     title: str
@@ -80,7 +80,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under column titles; ``footnote`` says what was left out."""
+    """Rows under column titles; ``footnote`` names what was left out."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -104,7 +104,7 @@ Block = Heading | Facts | Table | Line | Gap
 Page = tuple[Block, ...]
 Row = tuple[object, ...]
 Fact = tuple[str, object]
-"""What tables and facts are made of: cells, or values that :func:`cell` shows."""
+"""Content of tables and facts: cells, or values for :func:`cell`."""
 
 
 class OfSource(Protocol):
@@ -118,7 +118,7 @@ class OfSource(Protocol):
 
 
 def page(blocks: Callable[P, Iterator[Block]]) -> Callable[P, Page]:
-    """A decorator: a function that yields blocks becomes one that returns a page."""
+    """Decorator: turn a generator of blocks into a function that returns a page."""
 
     @wraps(blocks)
     def whole(*args: P.args, **kwargs: P.kwargs) -> Page:
@@ -128,13 +128,13 @@ def page(blocks: Callable[P, Iterator[Block]]) -> Callable[P, Page]:
 
 
 def sections(parts: Iterable[Iterable[Block]], nothing: str = "nothing to show: no source was selected") -> Page:
-    """The parts of a page with a gap between them; ``nothing`` where there is no part."""
+    """The parts of a page with a gap between them; ``nothing`` if there is no part."""
     found = [block for part in parts for block in (Gap(), *part)]
     return tuple(found[1:]) or (line(nothing),)
 
 
 def cell(value: object, style: Style = Style.NORMAL) -> Cell:
-    """A value as people read it: ``None`` and the empty string as a dash, thousands with commas, times in UTC."""
+    """A value for people: a dash for ``None`` and the empty string, commas between thousands, times in UTC."""
     match value:
         case Cell():
             return value
@@ -179,12 +179,12 @@ def line(text: str, style: Style = Style.NORMAL, label: str = "") -> Line:
 
 
 def notes(texts: Iterable[str]) -> Iterator[Block]:
-    """A gap and a line for each note; nothing where there is none."""
+    """A gap and one line per note; nothing without notes."""
     return after_gap(line(text, Style.WARN, "note") for text in texts)
 
 
 def after_gap(lines: Iterable[Line]) -> Iterator[Block]:
-    """A gap and these lines; nothing where there is none."""
+    """A gap and these lines; nothing without lines."""
     for number, each in enumerate(lines):
         if not number:
             yield Gap()
@@ -192,7 +192,7 @@ def after_gap(lines: Iterable[Line]) -> Iterator[Block]:
 
 
 def more(left: int, noun: str, plural: str = "") -> str:
-    """A footnote that says how much was left out; empty where nothing was.
+    """A footnote for what was left out; empty if nothing was.
 
     >>> more(2, "partition"), more(0, "partition")
     ('… and 2 more partitions; --json lists all', '')
@@ -201,17 +201,17 @@ def more(left: int, noun: str, plural: str = "") -> str:
 
 
 def source_name(report: OfSource) -> str:
-    """A source as people call it."""
+    """The display name of a source."""
     return f"{report.pipeline}/{report.source}"
 
 
 def position(version: int, none: str = "none yet") -> str:
-    """The position of a source."""
+    """The position of a source, or ``none``."""
     return f"version {version}" if version else none
 
 
 def plain(page: Page) -> Iterator[str]:
-    """The page as lines of aligned text, not wrapped."""
+    """The page as aligned lines, not wrapped."""
     for block in page:
         match block:
             case Heading():

@@ -1,4 +1,4 @@
-"""``tidegate plan``: what a run would read, where from, and why it skips the rest.
+"""``tidegate plan``: what a run would read, from where, and why it skips the rest.
 
 A plan of files is a table of partitions. A plan of columns shows the condition sent to the source. A plan of work units
 is a grid of partitions and units with the letter of a reason in each cell.
@@ -71,7 +71,7 @@ REASONS = {
     "capped": ("c", Style.WARN, "over parallelism_max; a later run reads it"),
     "retired": ("x", Style.WARN, "retired: the server does not know it"),
 }
-"""Why a work unit is read or not: its letter in the grid, its style and its meaning."""
+"""The reasons of work units: letter in the grid, style and meaning."""
 
 
 @click.command(
@@ -107,7 +107,7 @@ def _render(invocation: Invocation, config: Path, plans: Sequence[AnyPlan]) -> P
 
 
 def render_plan(plans: Sequence[AnyPlan], width: int = 100, *, verbose: bool = False, config: str = "CONFIG") -> Page:
-    """All sources, one section each; grids only where they fit into ``width``. Hints name commands for ``config``."""
+    """One section per source; grids only if they fit into ``width``. Hints name commands for ``config``."""
     parts = (_section(each, width, verbose, config) for each in plans)
     return sections(parts, "nothing to plan: no source was selected")
 
@@ -264,7 +264,7 @@ def _unit_blocks(plan: UnitSourcePlan, width: int, verbose: bool, config: str) -
 
 
 def _failed_units(plan: UnitSourcePlan) -> list[str]:
-    """The units whose last try failed, whether they run now or wait for their turn."""
+    """The units whose last try failed, also those that wait."""
     runs = (each.units for each in plan.runs if each.failures)
     waiting = (each.units for each in plan.skipped if each.why == "waiting")
     return list(dict.fromkeys(unit for units in (*runs, *waiting) for unit in units))
@@ -288,7 +288,7 @@ def _unit_facts(plan: UnitSourcePlan, verbose: bool) -> Iterator[Fact]:
 
 
 def _ranges(plan: UnitSourcePlan) -> Table:
-    """What a run would read of which partition."""
+    """What a run would read, by partition."""
     rows = tuple(_range(each, plan.zone) for each in plan.runs[:RANGES_SHOWN])
     left = plan.runs[RANGES_SHOWN:]
     units = count(sum(len(each.units) for each in left), "work unit")
@@ -315,7 +315,7 @@ def _fits(plan: UnitSourcePlan, width: int) -> bool:
 
 
 def _grid(plan: UnitSourcePlan) -> Table:
-    """Partitions as rows, units as columns; neighbours that look alike are one row."""
+    """Partitions as rows, units as columns; equal neighbours share a row."""
     reasons = _reasons(plan)
     rows = [
         (_span(group, plan.zone), *(Cell(*REASONS.get(why, ("?", Style.NORMAL))[:2]) for why in pattern))
@@ -325,7 +325,7 @@ def _grid(plan: UnitSourcePlan) -> Table:
 
 
 def _reasons(plan: UnitSourcePlan) -> dict[str, tuple[str, ...]]:
-    """The reasons of each partition, unit by unit."""
+    """The reasons by partition, one per unit."""
     place = {unit: index for index, unit in enumerate(plan.units)}
     order = {line.start: index for index, line in enumerate(plan.partitions)}
     found = [[""] * len(plan.units) for _ in plan.partitions]
@@ -340,7 +340,7 @@ def _reasons(plan: UnitSourcePlan) -> dict[str, tuple[str, ...]]:
 
 
 def _counts(plan: UnitSourcePlan) -> Table:
-    """One row per partition, with how many of its work units have which reason."""
+    """One row per partition, with the number of work units for each reason."""
     names = [why for why in REASONS if why in plan.reasons]
     rows = [
         (_span(group, plan.zone), *(cell(dict(pattern).get(why) or None, REASONS[why][1]) for why in names))
@@ -352,7 +352,7 @@ def _counts(plan: UnitSourcePlan) -> Table:
 def _neighbours(
     lines: Sequence[PartitionLine], key: Callable[[PartitionLine], tuple[Part, ...]]
 ) -> Iterator[tuple[tuple[Part, ...], list[PartitionLine]]]:
-    """Neighbours with equal keys together."""
+    """Group neighbours with equal keys."""
     return ((found, list(group)) for found, group in groupby(lines, key))
 
 
@@ -364,7 +364,7 @@ def _span(group: Sequence[PartitionLine], zone: str) -> Cell:
 
 
 def _newest(titles: Sequence[str | Column], rows: Sequence[Row]) -> Table:
-    """The newest rows, which are the last."""
+    """The newest rows, which come last."""
     left = len(rows) - ROWS_SHOWN
     return tabulate(titles, rows[-ROWS_SHOWN:], older(left, "row"))
 
@@ -379,15 +379,15 @@ def _legend(reasons: Mapping[str, int]) -> Table:
 
 
 def older(left: int, noun: str) -> str:
-    """A footnote that says how many older rows were left out; empty where none was."""
+    """A footnote for the older rows left out; empty if none were."""
     return f"… {count(left, f'older {noun}')} not shown; --json has all" if left > 0 else ""
 
 
 def unit_name(unit: str) -> str:
-    """A unit as people call it; the only one of a source has no name."""
+    """The display name of a unit; the only unit of a source has none."""
     return unit or "(all)"
 
 
 def local_time(moment: str, zone: str) -> str:
-    """A moment as clocks of ``zone`` show it, as short as it can be."""
+    """A moment in the time zone ``zone``, as short as possible."""
     return iso(milliseconds(datetime.fromisoformat(moment)), zone_named(zone))

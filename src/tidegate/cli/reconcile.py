@@ -1,4 +1,4 @@
-"""``tidegate reconcile``: everything in the sources and below the tables against what was committed."""
+"""``tidegate reconcile``: compare all files of sources and tables with what was committed."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def reconcile(invocation: Invocation, /, ingest: bool, clean: bool, force: bool,
 
 @page
 def render_reconcile(report: ReconcileReport) -> Iterator[Block]:
-    """The sources, the tables, then what was found by name and what to do about it."""
+    """The sources, the tables, then the findings by name with their remedies."""
     now = datetime.now(UTC)
     yield tabulate(_SOURCES, map(_source_row, report.sources))
     yield Gap()
@@ -166,7 +166,7 @@ def _named(title: str, found: FoundFiles, remedy: str = "") -> Iterator[Block]:
 
 
 def _found(title: str, found: FoundFiles | FoundDataFiles, shown: Iterator[Block], remedy: str) -> Iterator[Block]:
-    """A heading, what is shown of the files, how many more there are, and what to do."""
+    """A heading, examples of the files, how many more there are, and the remedy."""
     yield Gap()
     yield Heading(f"{title}: {count(found.count, 'file')}, {size(found.bytes)}")
     yield from shown

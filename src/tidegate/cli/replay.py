@@ -1,4 +1,4 @@
-"""``tidegate replay``: the rows of chosen files, or of a range of values, are read again and replaced."""
+"""``tidegate replay``: read chosen files, or a range of values, again and replace their rows."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _interval(text: str | None) -> dict[str, int | Decimal] | None:
 
 @page
 def render_replay(report: ReplayReport) -> Iterator[Block]:
-    """What a replay of files means."""
+    """The consequences of a replay of files."""
     yield Heading(f"{source_name(report)}: replay of {report.selected}")
     yield facts(("table", report.table_uri), ("rows to remove", f"{report.rows_removed:,}"))
     yield Gap()
@@ -152,7 +152,7 @@ def render_replay(report: ReplayReport) -> Iterator[Block]:
 
 
 def render_replay_end(report: ReplayReport) -> Page:
-    """What came of it."""
+    """The result of a replay of files."""
     if not report.applied:
         return (Gap(), line("nothing was changed", Style.DIM))
     written = count(report.rows_written or 0, "row")
@@ -168,7 +168,7 @@ def render_replay_end(report: ReplayReport) -> Page:
 
 @page
 def render_range(report: ColumnReplayReport) -> Iterator[Block]:
-    """What a replay of a range means."""
+    """The consequences of a replay of a range."""
     chunks = report.chunks
     finished = sum(each.fate == "skipped" for each in chunks)
     yield Heading(f"{source_name(report)}: replay of {report.column}")
@@ -187,7 +187,7 @@ def render_range(report: ColumnReplayReport) -> Iterator[Block]:
 
 @page
 def render_range_end(report: ColumnReplayReport) -> Iterator[Block]:
-    """What came of it."""
+    """The result of a replay of a range."""
     yield Gap()
     if not report.applied:
         yield line("nothing was changed", Style.DIM)

@@ -1,4 +1,4 @@
-"""``tidegate run``: read what is new into the tables; then one row per source, and what failed."""
+"""``tidegate run``: read what is new into the tables, then show one row per source, and the errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NORMAL = frozenset(
     {Reason.INTERNAL, Reason.TABLE, Reason.MARKER, Reason.PATTERN, Reason.EXCLUDED, Reason.SEALED, Reason.READ}
     | {Reason.BELOW, Reason.PENDING, WhySkipped.DONE, WhySkipped.UP_TO_DATE, WhySkipped.ABSTINENT}
 )
-"""Why things are skipped that nobody needs to look at."""
+"""Reasons to skip that need no attention."""
 UNITS_SHOWN = 10
 SOURCES_SHOWN = 3
 
@@ -108,7 +108,7 @@ def _blocks(report: RunReport, config: str, verbose: bool) -> Iterator[Block]:
 
 
 def render_run(report: RunReport, config: str = "CONFIG", *, verbose: bool = False) -> Page:
-    """The whole report; hints name the commands for this configuration. With ``verbose`` also what is normal."""
+    """The whole report; hints name commands for ``config``. With ``verbose`` also normal skips."""
     return _blocks(report, config, verbose) if report.sources else (line("nothing to run: no source was selected"),)
 
 
@@ -155,7 +155,7 @@ def _troubles(source: SourceReport, config: str, verbose: bool) -> Iterator[Line
 
 
 def _errors(report: RunReport) -> Iterator[Line]:
-    """What stopped sources, once for all that it stopped."""
+    """The errors, each once with all sources that it stopped."""
     errors: dict[str, list[str]] = {}
     for source in report.sources:
         if source.error:

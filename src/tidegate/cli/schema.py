@@ -1,4 +1,4 @@
-"""``tidegate schema``: the columns that files have, that Tidegate knows, and that the next run would change."""
+"""``tidegate schema``: the columns of files and tables, and how the next run would change them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tidegate.observe.wording import count, duration, size
 from tidegate.reports.table import ColumnSeen, SchemaChange, SchemaDiff, SchemaInference, SchemaView, TableRewrite
 
 STOPS = 5
-"""The exit code of ``diff`` when the next run would stop: that of the run itself."""
+"""The exit code of ``diff`` if the next run would stop: the same as the run's."""
 _SURE = {"high": Style.GOOD, "low": Style.WARN, "none": Style.BAD}
 
 
@@ -122,7 +122,7 @@ def replace(invocation: Invocation, config: Path, pipeline: str, dry_run: bool, 
 
 @page
 def render_inference(report: SchemaInference) -> Iterator[Block]:
-    """What a sample says."""
+    """The columns found in a sample."""
     yield Heading(f"{source_name(report)}: {count(report.records, 'record')} of {count(report.files, 'file')}")
     titles = ("~field", "~type", "confidence", ">values", "?>null", "?>absent", "=seen as")
     yield tabulate(titles, map(_seen, report.columns))
@@ -206,7 +206,7 @@ def _changes(changes: tuple[SchemaChange, ...]) -> Iterator[Block]:
 
 @page
 def render_rewrite(report: TableRewrite) -> Iterator[Block]:
-    """What a rewrite of the table means."""
+    """The consequences of a rewrite of the table."""
     label = "rows to remove" if report.action == "schema replace" else "rows to rewrite"
     yield Heading(f"{report.pipeline}: {report.action}")
     yield facts(
@@ -219,7 +219,7 @@ def render_rewrite(report: TableRewrite) -> Iterator[Block]:
 
 
 def render_rewrite_end(report: TableRewrite) -> Page:
-    """What came of it."""
+    """The result of a rewrite."""
     if not report.applied:
         return (Gap(), line(f"nothing was changed; table version {report.table_version}", Style.DIM))
     done = "removed" if report.action == "schema replace" else "rewritten"

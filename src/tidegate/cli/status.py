@@ -89,7 +89,7 @@ def serve(invocation: Invocation, config: Path, pipeline: str | None, address: s
 
 
 def render_status(statuses: Sequence[SourceStatus], config: str = "CONFIG", *, verbose: bool = False) -> Page:
-    """All sources; hints name the commands for this configuration."""
+    """All sources; hints name commands for ``config``."""
     return _blocks(statuses, config, verbose) if statuses else (line("nothing to show: no source was selected"),)
 
 
@@ -187,7 +187,7 @@ def state_cell(state: str) -> Cell:
 
 
 def failed_lines(name: str, failed: Sequence[FailedFile]) -> Iterator[Line]:
-    """One line per failed file, the first few of them."""
+    """One line per failed file, for the first few."""
     for file in failed[:FAILED_SHOWN]:
         yield line(f"{name}: {file.path}: {file.reason} ({count(file.attempts, 'attempt')})", Style.BAD, "failed")
     if left := more(len(failed) - FAILED_SHOWN, "failed file"):

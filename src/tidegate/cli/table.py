@@ -112,7 +112,7 @@ def widen(invocation: Invocation, config: Path, pipeline: str, column: str, to: 
 
 
 def render_care(report: TableCareReport) -> Page:
-    """What was done for a table, in a line or two."""
+    """The result of table maintenance, in a line or two."""
     done = not report.dry_run
     taken = f"in {duration(report.seconds)}"
     match report.operation:

@@ -29,12 +29,12 @@ _COLOURS = {
 INDENT = 2
 GUTTER = 2
 READABLE = 20
-"""What a path or a text needs to be of use; spare columns make room for it."""
+"""The least useful width of a path or text; spare columns make room for it."""
 SHORTEST = 12
 
 
 def console_for(stream: TextIO, *, colour: bool, wide: bool = False) -> Console:
-    """A console on that stream; without ``colour`` it also uses no bold or dim, and a ``wide`` one shortens nothing."""
+    """A console on a stream; without ``colour`` also no bold or dim, and with ``wide`` nothing is shortened."""
     return Console(
         file=stream,
         highlight=False,
@@ -75,7 +75,7 @@ def _text(cell: Cell, width: int | None = None) -> Text:
 
 
 def _facts(facts: Facts, longest: int) -> RenderableType:
-    """Labels and values; a label takes ``longest`` columns at most, so that its value has room."""
+    """Labels and values; a label takes at most ``longest`` characters, which leaves room for its value."""
     grid = Grid.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -85,10 +85,10 @@ def _facts(facts: Facts, longest: int) -> RenderableType:
 
 
 def _fit(table: Table, width: int) -> tuple[Table, list[int]]:
-    """The table for that width, and the width of each column.
+    """The table for a width, and the width of each column.
 
-    Spare columns go first, from the right, until the others have room; then those that can be shortened share what
-    is left. A footnote names both.
+    Spare columns go first, from the right, until the others have room; then the columns that can be shortened share the
+    rest. A footnote names both.
     """
     needs = [_need(column, [row[index] for row in table.rows]) for index, column in enumerate(table.columns)]
     kept = list(range(len(table.columns)))
@@ -113,13 +113,13 @@ def _need(column: Column, cells: Sequence[Cell]) -> int:
 
 
 def _least(table: Table, needs: Sequence[int], kept: Sequence[int]) -> int:
-    """The width with which the table can be read."""
+    """The least width at which the table is readable."""
     bounds = (needs[index] if table.columns[index].fit is Fit.WHOLE else min(needs[index], READABLE) for index in kept)
     return sum(bounds) + GUTTER * (len(kept) - 1)
 
 
 def _shares(table: Table, needs: Sequence[int], kept: Sequence[int], width: int) -> dict[int, int]:
-    """The width of each column: as much as it needs, or an equal share of what the fixed ones leave."""
+    """The width of each column: what it needs, or an equal share of what the fixed ones leave."""
     widths = {index: needs[index] for index in kept}
     elastic = sorted((index for index in kept if table.columns[index].fit is not Fit.WHOLE), key=needs.__getitem__)
     left = width - GUTTER * (len(kept) - 1) - sum(needs[index] for index in kept if index not in elastic)
@@ -151,7 +151,7 @@ def _table(table: Table, widths: Sequence[int]) -> RenderableType:
 
 
 def shorten_middle(text: str, width: int) -> str:
-    """The text in so many characters: its beginning and, more of it, its end.
+    """Shorten a text to ``width`` characters: its beginning and a longer part of its end.
 
     >>> shorten_middle("date=2026-01-28/hour=14/0007.ndjson", 24)
     'date=2026-…4/0007.ndjson'

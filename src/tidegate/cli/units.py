@@ -1,4 +1,4 @@
-"""``tidegate units``: the work units of a source: list them, look at one, try them again, have them read again."""
+"""``tidegate units``: list work units, show one, retry them, or read them again."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _move(
     yes: bool,
     **where: Any,
 ) -> int:
-    """Show which units are meant, ask, and forget; ``option`` is the one that means all of them."""
+    """Show the selected units, ask, and forget; ``option`` is the one that selects all."""
     if everything == bool(names or partition is not None):
         raise click.UsageError(f"give --unit UNIT, --partition START or both; or {option}")
     confirm = Confirmation(invocation, question, render_units_move, dry_run, yes)
@@ -161,7 +161,7 @@ def _move(
 
 
 def render_units(lists: Sequence[UnitList]) -> Page:
-    """The units of all sources, one section each."""
+    """One section per source."""
     return sections(map(_unit_list, lists))
 
 
@@ -245,7 +245,7 @@ def _work_row(each: WorkUnitLine, zone: str) -> Row:
 
 @page
 def render_units_move(move: UnitsMove) -> Iterator[Block]:
-    """What forgetting means."""
+    """The consequences of forgetting units."""
     named = ", ".join(map(unit_name, move.units[:NAMES_SHOWN]))
     rest = f" and {len(move.units) - NAMES_SHOWN:,} more" if len(move.units) > NAMES_SHOWN else ""
     if move.action == "units reset":

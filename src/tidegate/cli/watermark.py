@@ -1,4 +1,4 @@
-"""``tidegate watermark``: the recorded state of sources, how it came about, and how a person changes it."""
+"""``tidegate watermark``: show the recorded state of sources and its history, and change it."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def set_watermark(
 
 
 def _values(given: tuple[str, ...]) -> dict[str, str] | None:
-    """By column; None where none is given."""
+    """Values by column; None without values."""
     wrong = [each for each in given if "=" not in each.strip("=")]
     if wrong:
         raise click.UsageError(f"--value {wrong[0]}: give COLUMN=VALUE")
@@ -180,7 +180,7 @@ def reset_watermark(
 
 
 def render_watermarks(views: Sequence[WatermarkView]) -> Page:
-    """All sources, one section each."""
+    """One section per source."""
     return sections(map(_state, views))
 
 
@@ -267,7 +267,7 @@ def _progress(entry: object) -> Cell:
 
 
 def render_history(histories: Sequence[WatermarkHistory]) -> Page:
-    """All sources, one section each."""
+    """One section per source."""
     return sections(map(_positions, histories))
 
 
@@ -302,7 +302,7 @@ def _position_row(view: PositionView) -> Row:
 
 @page
 def render_move(move: WatermarkMove) -> Iterator[Block]:
-    """What a moved watermark means."""
+    """The consequences of moving a watermark."""
     yield Heading(f"{source_name(move)}: {move.action}")
     where = "the whole source" if move.partition is None else move.partition or "(top level)"
     yield facts(
@@ -320,7 +320,7 @@ def render_move(move: WatermarkMove) -> Iterator[Block]:
 
 
 def render_move_end(move: WatermarkMove | UnitsMove) -> Page:
-    """What came of it."""
+    """The result of a move."""
     if move.applied:
         text = f"committed as table version {move.table_version}; no row changed"
         if move.table_version < 0:
@@ -330,7 +330,7 @@ def render_move_end(move: WatermarkMove | UnitsMove) -> Page:
 
 
 def fates(*found: tuple[str, FileSet, Style]) -> Table:
-    """What happens to which files, with examples."""
+    """The fate of each set of files, with examples."""
     rows = tuple((label, *_amounts(files, style)) for label, files, style in found)
     return tabulate(("=effect", ">files", ">size", "~for example"), rows)
 

@@ -1,1 +1,1 @@
-"""One module per use case: what the command line and the Python interface do."""
+"""One module per use case: the functions behind the command line and the Python API."""

@@ -1,4 +1,4 @@
-"""Taking over from older systems: the positions that Blizzard left in a table, and properties files."""
+"""Moves from older systems: takes over positions of Blizzard, and converts properties files."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def adopt(
     fresh: bool = False,
     read_skipped: bool = False,
 ) -> tuple[Adoption, ...]:
-    """Take over the positions that Blizzard left in a pipeline's table; what speaks against it is in the report.
+    """Take over the positions that Blizzard left in a pipeline's table; problems are in the report.
 
-    It must not have moved for ``quiet_for`` seconds. ``fresh`` starts a source at the beginning that it never read,
-    ``read_skipped`` leaves the files to be read that it passed over in partitions of which it noted nothing.
+    Blizzard must have been idle for ``quiet_for`` seconds. ``fresh`` starts a source at the beginning that it never
+    read. ``read_skipped`` reads files that it skipped in partitions without an entry.
     """
     options = AdoptOptions(dry_run, quiet_for, fresh, read_skipped)
     return tuple(adopt_source(bound, options) for bound in file_sources(config, pipeline, source))
 
 
 def import_properties(path: str | Path) -> PropertiesImport:
-    """The properties file of an older system as a configuration, and what of it could not be carried over.
+    """Convert a properties file of an older system into a configuration, and report what was not converted.
 
-    Writes nothing. Secrets are not copied: they become variables of the environment.
+    Writes nothing. Copies no secrets: they become environment variables.
     """
     return import_file(Path(path))

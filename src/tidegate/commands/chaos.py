@@ -1,8 +1,8 @@
-"""Chaos: a bounded, seeded experiment, on the user's own storage, that tries to make Tidegate lose or double a row.
+"""Chaos: a bounded, seeded experiment on the user's own storage that tries to make Tidegate lose or double a row.
 
-It needs an empty place on any storage that Tidegate can write to. There it makes rounds, each with a source and a
-table of its own: inside this process with failures at failpoints (``rounds``), then with worker processes that are
-killed (``processes``). What is right is removed; what is wrong is kept and told precisely.
+It needs an empty place on any storage that Tidegate can write to. There it plays rounds, each with a source and a
+table of its own: first inside this process with failures at failpoints (``rounds``), then with worker processes that
+are killed (``processes``). Correct tables are removed; wrong ones are kept and reported.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def chaos(
     options: Mapping[str, str] | None = None,
     show: Callable[[ChaosProgress], None] = lambda progress: None,
 ) -> ChaosReport:
-    """Try to make Tidegate lose or double a row, in tables of its own below ``uri``, which must be empty.
+    """Try to make Tidegate lose or double a row, in scratch tables below ``uri``, which must be empty.
 
-    Ends when that many failures were injected and that many processes killed, or after ``minutes``. ``options`` are
-    the storage options of ``uri``, ``keep`` leaves everything there. Not for use beside other runs in this process.
+    Ends after that many failures and killed processes, or after ``minutes``. ``options`` are the storage options of
+    ``uri``; ``keep`` leaves all tables there. Do not use beside other runs in this process.
     """
     bound = Location(absolute(uri, Path.cwd()), Options(options or {}))
     limits = ChaosLimits(failures, kills, spark_kills, minutes)
@@ -54,7 +54,7 @@ Show = Callable[[ChaosProgress], None]
 
 @dataclass(slots=True)
 class Chaos:
-    """The experiment at ``place``; ``seed`` decides everything that happens inside this process."""
+    """The experiment at ``place``; ``seed`` decides everything inside this process."""
 
     place: Location
     limits: ChaosLimits
@@ -65,7 +65,7 @@ class Chaos:
     _started: float = field(default_factory=time.monotonic)
 
     def play(self) -> ChaosReport:
-        """All rounds; ends at the first finding. Raises ``ConfigError`` for a place that is not empty."""
+        """Play all rounds, up to the first finding. Raises ``ConfigError`` for a place that is not empty."""
         self._check_empty()
         limits = self.limits
         parts: tuple[tuple[type[ScratchRound], int, float], ...] = (
@@ -76,7 +76,7 @@ class Chaos:
         return self._report(all(self._rounds(*part) for part in parts))
 
     def _rounds(self, kind: type[ScratchRound], wanted: int, until: float) -> bool:
-        """Rounds until all that is wanted is done or that share of the time is over; False at a finding."""
+        """Play rounds until ``wanted`` is done or the time is up; False after a finding."""
 
         def done() -> int:
             return int(getattr(self._tally, kind.counter))
@@ -156,5 +156,5 @@ class Chaos:
 
 
 def any_seed() -> int:
-    """A seed for an experiment whose seed nobody named."""
+    """A random seed."""
     return random.SystemRandom().randrange(1_000_000_000)

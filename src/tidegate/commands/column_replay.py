@@ -1,8 +1,8 @@
-"""Replay of a column source: a range of values is read again, in chunks, and replaces what the table has of it.
+"""Replay of a column source: reads a range of values again, in chunks, and replaces what the table has there.
 
-A replay is a source of its own beside the production one: its position in the table's log is the record of finished
-chunks. So a crash repeats no chunk and forgets none, also not an empty one, whatever the production watermark is. That
-one moves only when asked to, with the chunk that allows it.
+A replay is a source of its own beside the production one: its position in the table's log records the finished
+chunks. So a crash repeats no chunk and forgets none, not even an empty one, wherever the production watermark is. That
+watermark moves only on request, in the commit of the chunk that allows it.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ def replay_range(
 ) -> ColumnReplayReport:
     """Read ``start <= value < end`` of a column source again and replace what its table has there.
 
-    Bounds given as text are read as values of the watermark column. In chunks such as ``{"months": 1}``, each one
-    commit; an unfinished replay goes on where it was, a finished one begins anew, ``fresh`` begins anew in any case.
-    With ``save_watermark`` production goes on at the end of the contiguous finished chunks, and a finished replay that
-    is asked for once more skips chunks that end at or below the stored watermark, unless ``again``. An append whose
-    rows the next run would append again is refused unless ``allow_overlap`` says that no run follows.
+    Text bounds are parsed as values of the watermark column. Each chunk, such as ``{"months": 1}``, is one commit. An
+    unfinished replay continues, a finished one starts over; ``fresh`` always starts over. With ``save_watermark``
+    production continues at the end of the contiguous finished chunks, and a repeated finished replay skips chunks at or
+    below the stored watermark, unless ``again``. An append whose rows the next run would append again is refused,
+    unless ``allow_overlap`` says that no run follows.
     """
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)
@@ -127,7 +127,7 @@ def replay_range(
 
 
 def _value(bound: ColumnBound, given: Value, chunk_column: str | None) -> Value:
-    """A bound; text is read as a value of the watermark's kind, a date among times as its midnight in UTC."""
+    """Parse a bound: text as a value of the watermark's kind, a date among times as its midnight in UTC."""
     if not isinstance(given, str):
         return given
     state = bound.state_of(bound.positions.open(read_only=True))
@@ -141,7 +141,7 @@ def _value(bound: ColumnBound, given: Value, chunk_column: str | None) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class ReplayChecks:
-    """A replay as it is asked for, and the production watermark before it; ``elsewhere``: into another table."""
+    """The checks of a replay against the production watermark; ``elsewhere``: into another table."""
 
     bound: ColumnBound
     config: ReplayConfig
@@ -160,28 +160,28 @@ class ReplayChecks:
 
     @property
     def _replaces(self) -> bool:
-        """Whether all rows of the table in the range give way, whoever brought them."""
+        """Whether the replay replaces all rows of the range, whichever source wrote them."""
         return self.bound.pipeline.sink.load.type in (LoadType.APPEND, LoadType.MERGE_OVERWRITE)
 
     @property
     def in_order(self) -> bool:
-        """Whether chunks are committed one after the other, and none after one that failed.
+        """Whether chunks are committed in order, and none after one that failed.
 
-        Versions follow each other in time. And what was appended above the saved watermark, a run would append again.
+        SCD2 versions follow each other in time, and a run would append rows above the saved watermark again.
         """
         load = self.bound.pipeline.sink.load.type
         return load is LoadType.SCD2 or (load is LoadType.APPEND and self.config.save_watermark)
 
     @property
     def asks_source(self) -> bool:
-        """Whether only the source can tell that no row lies below the range: nothing was read before."""
+        """Whether only the source knows that no row lies below the range: nothing was read before."""
         values = {} if self.state is None else self.state.values
         unknown = all(values.get(each) is None for each in self._columns)
         return self.config.save_watermark and not self.skip_gap and unknown
 
     @property
     def needs_source(self) -> bool:
-        """Whether the source is asked anything before the first chunk is read."""
+        """Whether to ask the source anything before the first chunk."""
         return self.asks_source or (self.config.save_watermark and is_number(self.config.end))
 
     def plan(self, now: datetime) -> ColumnPlan:
@@ -215,7 +215,7 @@ class ReplayChecks:
             )
 
     def check(self, now: datetime) -> None:
-        """Refuse an end after which production would leave rows out or read them twice."""
+        """Refuse an end after which production would skip rows or read them twice."""
         if not self.config.save_watermark:
             self._check_overlap()
             return
@@ -251,7 +251,7 @@ class ReplayChecks:
         )
 
     def check_chunk(self, greatest: Watermark) -> None:
-        """Refuse a chunk by another column that holds rows which the next run appends; they were never read."""
+        """Refuse a chunk by another column if it has rows that production has not read and would append."""
         source, load = self.bound.source, self.bound.pipeline.sink.load
         if self.allow_overlap or self.elsewhere or load.type is not LoadType.APPEND or self.state is None:
             return
@@ -269,9 +269,9 @@ class ReplayChecks:
                 )
 
     def check_alone(self, record: PositionStore) -> None:
-        """Refuse to replace a range of a table that others write, too: their rows in it would go.
+        """Refuse to replace a range of a table with other writers, whose rows would be lost.
 
-        ``record`` is the position of the replay in the table that is written.
+        ``record`` is the position of the replay in that table.
         """
         site, load = record.site, self.bound.pipeline.sink.load.type
         others = sources_of(site.store) - {COMMITTER, self.bound.key, site.key}
@@ -284,7 +284,7 @@ class ReplayChecks:
             )
 
     def check_source(self, reader: Reader) -> None:
-        """Refuse to jump over rows below the range, and to save an end that the source has not reached."""
+        """Refuse to skip rows below the range, and to save an end that the source has not reached."""
         if reader.fixed_first and self.config.save_watermark and is_number(self.config.end):
             everything = RowFilter(tuple(map(ColumnRange, self._columns)), extra=self.bound.source.filter_expression)
             check_reached(self._name, self.config, reader.greatest(everything).values)
@@ -292,7 +292,7 @@ class ReplayChecks:
             self._check_below(reader)
 
     def _check_below(self, reader: Reader) -> None:
-        """Refuse to jump over rows below the range; where the source cannot be asked, it may have some."""
+        """Refuse to skip rows below the range; a source that cannot be asked may have some."""
         if reader.fixed_first:
             upper = Bound(self.config.start)
             ranges = tuple(ColumnRange(each, upper=upper) for each in self._columns)
@@ -302,7 +302,7 @@ class ReplayChecks:
         self._check_handover(self.config, skip_gap=False)
 
     def _check_edges(self) -> None:
-        """All watermarks pass an edge together, or a run between two chunks would append rows of the first again."""
+        """Refuse chunks that end between two watermarks: a run between them would append rows of the first again."""
         for chunk in self.config.chunks(chunk_zone(self.bound.source, self.config))[:-1]:
             try:
                 part = replace(self.config, end=chunk.high, chunk_interval=None)
@@ -319,7 +319,7 @@ class ReplayChecks:
         check_handover(self._name, source, load, self.state, config, skip_gap=skip_gap)
 
     def warnings(self) -> Iterator[str]:
-        """What would go wrong later, and is the user's to decide."""
+        """Later problems for the user to decide on."""
         pipeline, source = self.bound.pipeline, self.bound.source
         if self.elsewhere or pipeline.sink.load.type is not LoadType.APPEND:
             return
@@ -335,7 +335,7 @@ class ReplayChecks:
             )
 
     def notes(self) -> Iterator[str]:
-        """What it means."""
+        """Notes on the consequences."""
         if self._replaces:
             yield "the rows of each chunk replace the table's rows in its range"
         if self.in_order:
@@ -345,14 +345,14 @@ class ReplayChecks:
 
 
 _DECLARED = {"timestamp": "datetime", "date": "date"}
-"""The kinds of times by declared types, for sources of which the rows tell the watermark."""
+"""Kinds of times by declared type, for sources whose watermark comes from the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ChunkRows:
     """The rows of a chunk, read once, in a work area.
 
-    ``since`` is where production was then; None where what it does later has nothing to do with the chunk.
+    ``since`` is the production position at that time; None if later production does not matter to the chunk.
     """
 
     batch: Batch
@@ -362,12 +362,12 @@ class _ChunkRows:
 
 
 class _Outdated(RowsRefused):
-    """Production committed after the rows of a chunk were read: they could take the place of later ones."""
+    """Production committed after the rows of a chunk were read: they could replace newer rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class _CurrentFrame:
-    """A frame that is written only as long as its rows are current."""
+    """A frame that is written only while its rows are current."""
 
     frame: WaitingFrame
     check: Callable[[], None]
@@ -381,7 +381,7 @@ class _CurrentFrame:
 
 
 class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
-    """A replay of a range of values, chunk by chunk; ``into`` is another table than the pipeline's."""
+    """A replay of a range of values, chunk by chunk; ``into`` is a table other than the pipeline's."""
 
     def __init__(
         self,
@@ -414,7 +414,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         self._outdated: Counter[int] = Counter()
 
     def plan(self) -> ColumnReplayReport:
-        """The chunks, those that are finished among them, and what speaks against the replay."""
+        """The chunks, finished ones included, and what speaks against the replay."""
         self._production = production = self._bound.state_of(self._bound.open(read_only=True))
         record = ReplayRecord(self._bound, self._pipeline, self._config, self._clock)
         if not self._fresh and self._fit(record.recorded_kind()):
@@ -438,7 +438,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         return self._report(about, record)
 
     def carry_out(self, planned: ColumnReplayReport) -> ColumnReplayReport:
-        """Carry out what is left; a chunk that fails is in the report."""
+        """Replay the remaining chunks; a failed chunk is in the report."""
         if self._is_kind_unknown(self._production) and self._fit(self._kind_at_source()):
             self._is_fitted = True
             return self.carry_out(self.plan())
@@ -456,7 +456,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         return self._report(planned, record)
 
     def _is_kind_unknown(self, production: ColumnState | None) -> bool:
-        """Whether only the source can tell what kind of times the bounds are among: none of their columns is stored."""
+        """Whether only the source knows the kind of times of the bounds: no watermark is stored for their columns."""
         stored = {} if production is None else production.values
         is_stored = any(
             stored.get(each) is not None for each in chunk_columns(self._bound.source, self._config.chunk_column)
@@ -464,7 +464,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         return not self._is_fitted and not is_stored and isinstance(self._config.start, date)
 
     def _kind_at_source(self) -> str | None:
-        """The kind of times that the columns of the replay have; None where the source cannot tell."""
+        """The kind of times in the columns of the replay; None if the source does not know."""
         columns = chunk_columns(self._bound.source, self._config.chunk_column)
         reader = self._engine.reader(self._bound.source, self._pipeline.schema, self._clock())
         if isinstance(reader, Typed):
@@ -475,7 +475,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         return found.pop() if len(found) == 1 else None
 
     def _fit(self, kind: str | None) -> bool:
-        """Give the bounds the kind that the columns have; whether that changes them."""
+        """Convert the bounds to the kind of the columns; whether that changed them."""
         if kind is None:
             return False
         before, zone = self._config, self._bound.source.source_timezone
@@ -486,7 +486,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         return ReplayChecks(self._bound, self._config, production, self._elsewhere, self._skip_gap, self._allow_overlap)
 
     def _carry_out(self, record: ReplayRecord, *, in_order: bool) -> None:
-        """Read chunks, as many at once as there are workers, and commit them one after the other."""
+        """Read chunks with all workers at once, and commit them one after the other."""
         self._waiting.extend(number for number in range(len(record.chunks)) if number not in record.state.finished)
         workers = 1 if in_order else max(1, self._max_workers)
         reading: dict[Future[_ChunkRows], int] = {}
@@ -529,7 +529,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         self._emit(events.ChunkFinished(*self._names, chunk.low, chunk.high, rows, dealt, len(record.chunks), error))
 
     def _read_chunk(self, record: ReplayRecord, number: int) -> _ChunkRows:
-        """The rows of one chunk, read into a work area of its own."""
+        """Read the rows of one chunk into its work area."""
         source, now, chunk = self._bound.source, self._clock(), record.chunks[number]
         load, column = self._pipeline.sink.load, self._config.chunk_column
         plan = plan_columns(self._names[0], source, load, None, 0, now, chunk=chunk, chunk_column=column)
@@ -547,16 +547,16 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         return _ChunkRows(Batch.of(self._pipeline, source, task, written), bounds, area, since)
 
     def _check_overlap(self, written: RowsWritten) -> None:
-        """A chunk by another column than the watermark's must hold no row that production has not read yet."""
+        """Refuse a chunk by another column if it has rows that production has not read yet."""
         if self._config.chunk_column is not None and not self._elsewhere:
             production = self._bound.state_of(self._bound.positions.open(read_only=True))
             self._checks_at(production).check_chunk(written.greatest)
 
     def _check_kind(self, rows: RowFilter, reader: Reader, written: RowsWritten) -> None:
-        """A bound that is saved must be one that the column's values can be compared with: no date among times.
+        """Refuse to save a bound that the column's values cannot be compared with, such as a date among times.
 
-        A source that knows its greatest values tells them as production will see them: rows have every time as a
-        moment, also where the column has no zone.
+        A source that knows its greatest values gives them as production will see them: rows have every time as a
+        moment, even if the column has no zone.
         """
         if not self._config.save_watermark or not written.rows:
             return
@@ -571,7 +571,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
                 )
 
     def _commit_chunk(self, record: ReplayRecord, number: int, gathered: _ChunkRows) -> int:
-        """Commit the rows of a chunk with the record that has it finished; how many rows."""
+        """Commit the rows of a chunk with its record, and return their number."""
         batch = gathered.batch
 
         def check() -> None:
@@ -602,7 +602,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         return 0
 
     def _since(self, chunk: Chunk) -> int | None:
-        """Where production is, unless it never writes in the chunk again; versions find their own place anyway."""
+        """The production position, unless production never writes in the chunk again; SCD2 versions sort themselves."""
         load, source = self._pipeline.sink.load.type, self._bound.source
         if self._elsewhere or load is LoadType.SCD2:
             return None
@@ -628,7 +628,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
 
 @contextmanager
 def _removed_on_failure(record: ReplayRecord, area: WorkArea) -> Iterator[None]:
-    """Nobody comes back to the rows of a chunk that failed: it is read again."""
+    """Remove the rows of a failed chunk: the chunk is read again."""
     try:
         yield
     except TidegateError:

@@ -1,6 +1,6 @@
-"""Commits what writers staged below the tables: once, or again and again; and adopts files by a list.
+"""Commits what writers staged below the tables, once or continuously, and adopts files from a list.
 
-Nothing is ever adopted by itself. Files that Tidegate wrote and did not commit are refused: their records are read
+Nothing is adopted automatically. Files that Tidegate wrote and did not commit are refused: their records are read
 again, and would be in the table twice.
 """
 
@@ -65,7 +65,7 @@ def commit(
 ) -> CommitReport:
     """Commit what staged runs and foreign writers left below the tables; ``mode="continuous"`` until ``stop`` is set.
 
-    With ``pipeline`` only its table, for everyone of the configuration who writes into it. Starts no Spark.
+    With ``pipeline`` only its table, for all its writers in the configuration. Starts no Spark.
     """
     flag = stop or threading.Event()
     project = load(config)
@@ -87,7 +87,7 @@ def adopt_files(
     confirm: Confirm = agree,
     emit: Emit = ignore,
 ) -> FileAdoption:
-    """Add Parquet files below ``prefix`` of a table that its log does not name, if ``confirm`` agrees to the list."""
+    """Add the Parquet files below ``prefix`` that the table's log does not name, if ``confirm`` agrees to the list."""
     project = load(config)
     tables = {each.sink.table.uri for each in _staged_pipelines(project, pipeline)}
     if len(tables) > 1:
@@ -97,7 +97,7 @@ def adopt_files(
 
 
 def _staged_pipelines(project: ProjectSpec, pipeline: str | None) -> tuple[PipelineSpec, ...]:
-    """The pipelines whose tables can have staged files: runs over other sources commit by themselves."""
+    """The pipelines whose tables can have staged files; runs over other sources commit themselves."""
     chosen = pipelines_of(project, pipeline)
     tables = {each.sink.table.uri for each in project.pipelines if each.of(PathSource)}
     found = tuple(each for each in chosen if each.sink.table.uri in tables)
@@ -109,7 +109,7 @@ def _staged_pipelines(project: ProjectSpec, pipeline: str | None) -> tuple[Pipel
 
 @dataclass(frozen=True, slots=True)
 class _ForeignFound:
-    """What lies below a prefix: the files to add, those that cannot be, and how many are in the log."""
+    """The files below a prefix: those to add, those refused, and how many the log already has."""
 
     foreign: ForeignFiles
     report: FileAdoption
@@ -124,7 +124,7 @@ class FileAdopting:
         self._store = sources[0].table_store
 
     def run(self, prefix: str, confirm: Confirm) -> FileAdoption:
-        """What is there and, if ``confirm`` agrees to exactly that, what was added; raises what stopped it."""
+        """Find the files and, if ``confirm`` agrees to exactly these, add them; raises what stops it."""
         accepted: dict[str, tuple[int, str | None]] | None = None
         for attempt in range(TRIES_AGAINST_OTHERS):
             opened = self._committer.open()
@@ -165,7 +165,7 @@ class FileAdopting:
         return _ForeignFound(foreign, told)
 
     def _files(self, prefix: str) -> Iterator[ObjectInfo]:
-        """The Parquet files below ``prefix`` that could be data."""
+        """The Parquet files below ``prefix`` that may be data."""
         for info in self._store.list(prefix, scope=Scope()):
             if "_delta_log/" in info.path and not info.path.startswith("_delta_log/"):
                 raise TableError(f"{info.path}: another table lies below {prefix!r}", "name a folder without it")
@@ -199,7 +199,7 @@ class FileAdopting:
         return replace(told, rows=examined.file.record_count)
 
     def _check_agreed(self, told: FileAdoption, accepted: dict[str, tuple[int, str | None]]) -> None:
-        """Exactly what was agreed to: the same files with the same content."""
+        """Check that the files and their content are those agreed to."""
         now = _contents(told)
         heads = {path: self._store.head(path) for path in now}
         different = now != accepted or any((heads[path].size, heads[path].etag) != now[path] for path in now)
@@ -231,11 +231,11 @@ def _contents(told: FileAdoption) -> dict[str, tuple[int, str | None]]:
 
 
 JITTER = 0.2
-"""A committer waits up to this share longer, so that several of them do not look at the same moment."""
+"""A committer waits up to this share longer, so that several do not look at the same moment."""
 
 
 def poll_interval(project: ProjectSpec, uri: str) -> int:
-    """Seconds between two looks at a table: what its staged pipelines want, the most impatient one."""
+    """Seconds between two looks at a table: the shortest interval of its staged pipelines."""
     staged = [each for each in project.pipelines if each.sink.table.uri == uri and each.delivery is Delivery.STAGED]
     return min((each.staging.poll_interval_secs for each in staged), default=StagingSpec().poll_interval_secs)
 
@@ -253,7 +253,7 @@ class Committing:
     _errors: dict[str, TidegateError] = field(default_factory=dict)
 
     def once(self, pipelines: Sequence[PipelineSpec]) -> CommitReport:
-        """Commit what waits below every table of these pipelines; one that fails keeps no other waiting."""
+        """Commit what waits below every table of these pipelines; a failure does not stop the others."""
         started = time.monotonic()
         tables = self._tables(pipelines)
         for uri in tables:
@@ -264,7 +264,7 @@ class Committing:
     def continuously(
         self, pipelines: Sequence[PipelineSpec], jitter: Callable[[], float] = random.random
     ) -> CommitReport:
-        """The same for each table at its interval, until ``stop`` is set; the report adds up."""
+        """Commit for each table at its interval until ``stop`` is set; the report has the totals."""
         started = time.monotonic()
         tables = self._tables(pipelines)
         due = dict.fromkeys(tables, 0.0)
@@ -277,11 +277,10 @@ class Committing:
         return self._report(tables, started)
 
     def _tables(self, pipelines: Sequence[PipelineSpec]) -> tuple[str, ...]:
-        """The tables of these pipelines."""
         return tuple(dict.fromkeys(each.sink.table.uri for each in pipelines))
 
     def _committer(self, uri: str) -> TableCommitter:
-        """The committer of a table, for everyone of the project who writes into it."""
+        """The committer of a table, for all its writers in the project."""
         if uri not in self._committers:
             self._committers[uri] = TableCommitter(self._sources(uri), emit=self.emit, stop=self.stop, clock=self.clock)
         return self._committers[uri]
@@ -311,7 +310,7 @@ class Committing:
                     self._tell_look(uri, SourceKey(pipeline.name, source.name))
 
     def _tell_look(self, uri: str, key: SourceKey) -> None:
-        """How a source is after a look at its table."""
+        """Emit the state of a source after a look at its table."""
         tally = self._tally(uri)
         error = self._errors.get(uri) or tally.errors.get(key)
         told = None if error is None else str(error)
@@ -322,7 +321,7 @@ class Committing:
         return self._committers[uri].tally if uri in self._committers else CommitterCounts(self.emit)
 
     def _care(self, uri: str, position: int, commits: int) -> None:
-        """What the table is due after so many commits, as the pipelines want it whose runs make none themselves."""
+        """Do the maintenance that is due after so many commits, for pipelines whose runs make none themselves."""
         for pipeline in self.project.pipelines:
             staged = pipeline.sink.table.uri == uri and pipeline.delivery is Delivery.STAGED
             if not staged or pipeline.sink.maintenance == Maintenance() or self.stop.is_set():

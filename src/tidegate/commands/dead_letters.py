@@ -1,7 +1,7 @@
-"""Dead letters: listed, read again, answered.
+"""Dead letters: list them, read them again, answer them.
 
-Retrying and discarding are commits of the source by the ordinary protocol: the rows of what is good now, and the
-answers to its letters as a debt. So two retries at once, or a retry beside a run, never give a row twice.
+Retrying and discarding are commits of the source by the ordinary protocol: the rows that are good now, and the
+answers to their letters as a debt. So two retries at once, or a retry beside a run, never write a row twice.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def list_letters(
 ) -> tuple[Letter, ...]:
     """The open dead letters of a pipeline, oldest first.
 
-    ``ids`` may be beginnings of ids, ``file`` is a glob over the path in the source, ``reason`` a part of the reason.
+    ``ids`` may be prefixes of ids, ``file`` is a glob over paths in the source, ``reason`` a part of the reason.
     """
     choice = DeadLetterSelection(tuple(ids), file, reason)
     sources = file_sources(config, pipeline, source)
@@ -68,9 +68,9 @@ def retry_letters(
     reason: str | None = None,
     emit: Emit = ignore,
 ) -> tuple[LettersReport, ...]:
-    """Read dead letters again with today's schema; what is good now is committed to the table, exactly once.
+    """Read dead letters again with today's schema, and commit the good rows to the table, exactly once.
 
-    Lines are decoded here; files that were given up are read by Spark, from where they had stopped.
+    Lines are decoded here; Spark reads files that were given up, from where they had stopped.
     """
     project = load(config, pipeline=pipeline)
     choice = DeadLetterSelection(tuple(ids), file, reason)
@@ -88,7 +88,7 @@ def discard_letters(
     file: str | None = None,
     reason: str | None = None,
 ) -> tuple[LettersReport, ...]:
-    """Answer dead letters without reading them; they stay in the dead-letter table and are not listed any more."""
+    """Answer dead letters without reading them; they stay in the dead-letter table but are no longer listed."""
     choice = DeadLetterSelection(tuple(ids), file, reason)
     return tuple(discard(bound, choice) for bound in file_sources(config, pipeline, source))
 
@@ -96,7 +96,7 @@ def discard_letters(
 def retry(
     bound: FileSource, choice: DeadLetterSelection, lane: Callable[[], Engine], emit: Emit = ignore
 ) -> LettersReport:
-    """Read letters again; ``lane`` is asked for only where files are among them."""
+    """Read letters again; ``lane`` starts the engine, which only files need."""
     return _commit(bound, lambda opened: _plan_retry(bound, opened, choice, lane, emit))
 
 
@@ -107,7 +107,7 @@ def discard(bound: FileSource, choice: DeadLetterSelection) -> LettersReport:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """A change that answers letters, None when there is nothing to commit, and what to tell of it."""
+    """A change that answers letters, None if there is nothing to commit, and its report."""
 
     change: Change | None
     report: LettersReport
@@ -222,7 +222,7 @@ def _reread_files(bound: FileSource, task: ReadTask, letters: Sequence[Letter], 
 
 
 def _against(letters: Sequence[Letter], now: SourceFile) -> str:
-    """Why a file cannot be read on from where its letters say."""
+    """Why a file cannot be read from where its letters say; empty if it can."""
     for letter in letters:
         if letter.stage == Stage.CHANGED:
             return f"it changed after a part of it was committed, {_MIXED}"

@@ -1,7 +1,6 @@
 """The demo: generated files arrive, late and new ones follow, and the table proves that none is missing or doubled.
 
-Everything happens in one folder with an ordinary configuration file in it, so that every command works on it
-afterwards.
+Everything happens in one folder with an ordinary configuration file, so every command works on it afterwards.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from tidegate.storage.options import absolute
 def demo(
     folder: Path | None = None, emit: Emit = ignore, show: Callable[[DemoStep], None] = lambda step: None
 ) -> DemoReport:
-    """A first run that needs Java and nothing else: makes data, ingests it twice, shows table, watermarks and status.
+    """A first run that needs only Java: generate data, ingest it twice, show table, watermarks and status.
 
-    :class:`EnvironmentProblem` without a Java, before anything is made.
+    Raises :class:`EnvironmentProblem` without Java, before it writes anything.
     """
     if active_session() is None:
         find_java()
@@ -58,7 +57,7 @@ TAGS = ("mobile", "desktop", "campaign", "repeat", "gift")
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A file that arrived: where, and how many records it holds."""
+    """A generated file: its path and number of records."""
 
     path: Path
     records: int
@@ -77,7 +76,7 @@ def record(number: int, moment: datetime, chance: random.Random) -> dict[str, ob
 
 
 def write_file(root: Path, moment: datetime, first_id: int, records: int, *, seed: int = 7) -> Arrival:
-    """One gzip file in ``date=…/hour=…`` of ``moment``, named by its Unix second so that names sort in time."""
+    """Write one gzip file in ``date=…/hour=…`` of ``moment``, named by its Unix second so that names sort in time."""
     chance = random.Random(f"{seed}-{first_id}")
     folder = root / moment.strftime("date=%Y-%m-%d/hour=%H")
     folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +96,7 @@ def write_file(root: Path, moment: datetime, first_id: int, records: int, *, see
 def write_hours(
     root: Path, start: datetime, hours: int, files_per_hour: int, records: int, *, first_id: int = 0
 ) -> tuple[Arrival, ...]:
-    """``files_per_hour`` files in each of ``hours`` partitions from ``start`` on, ids counted up from ``first_id``."""
+    """Write ``files_per_hour`` files in each of ``hours`` partitions from ``start``; ids count up from ``first_id``."""
     arrivals = []
     for hour in range(hours):
         for number in range(files_per_hour):
@@ -157,7 +156,7 @@ class Demo:
         self._arrived: list[Arrival] = []
 
     def play(self) -> DemoReport:
-        """All steps; ``ok`` when the table holds every record exactly once."""
+        """Play all steps; ``ok`` if the table has every record exactly once."""
         started = time.monotonic()
         self._prepare()
         self._arrive()

@@ -1,4 +1,4 @@
-"""``doctor``: looks at this machine, then at the sources and tables of a configuration. Changes nothing."""
+"""``doctor``: checks this machine, then the sources and tables of a configuration. Changes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PACKAGES = ("pyspark", "deltalake", "obstore", "pyarrow", "pandas")
 
 
 def doctor(config: Config | None = None) -> tuple[Check, ...]:
-    """Looks at this machine and, with a configuration, at its sources and tables; changes nothing."""
+    """Check this machine and, with a configuration, its sources and tables; changes nothing."""
     checks = (_python(), _packages(), _json_reader(), _java(), _jars(), space(tempfile.gettempdir(), "temporary files"))
     if config is None:
         return checks
@@ -110,7 +110,7 @@ def _table(bound: TrackedSource) -> list[Check]:
 
 
 def _provider(bound: TrackedSource) -> list[Check]:
-    """Whether the state provider, if there is one, answers."""
+    """Whether the state provider, if any, answers."""
     name, kept = f"state of {bound.key}", bound.positions.copy
     if kept is None or kept.watermarks is None:
         return []

@@ -1,4 +1,4 @@
-"""Files and ledger: which files were ingested when, and by which commit."""
+"""The ledger: which files were ingested when, and by which commit."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ def files(
 
 
 def compact_ledger(config: Config, pipeline: str, source: str | None = None) -> tuple[LedgerCompaction, ...]:
-    """Gathers old documents of a pipeline's sources into blocks of the ledger; runs do the same bit by bit."""
+    """Gather old documents of a pipeline's sources into blocks of the ledger; runs do the same bit by bit."""
     return tuple(compact_source(bound) for bound in file_sources(config, pipeline, source))
 
 
 @dataclass(frozen=True, slots=True)
 class FilesQuery:
-    """Which files are asked for: a pattern of paths, committed since a moment, at one position."""
+    """A query of the ledger: a pattern of paths, the earliest commit time, one position."""
 
     match: str | None = None
     since: datetime | None = None
     position: int | None = None
 
     def takes(self, file: str) -> bool:
-        """Whether the path fits; a pattern without ``/`` is about the file's name alone."""
+        """Whether the path fits; a pattern without ``/`` matches the file name alone."""
         return self.match is None or matches_path(self.match, file)
 
 
 def moment_of(entry: LedgerEntry) -> datetime | None:
-    """When the entry was written, None for a gap."""
+    """When the entry was written; None for a gap."""
     return datetime.fromisoformat(entry.written_at) if entry.written_at else None
 
 
@@ -100,7 +100,7 @@ class FileLines:
         self.complete = True
 
     def add(self, entry: LedgerEntry) -> bool:
-        """Take the ranges of the next older position; True when nothing older is of interest any more."""
+        """Add the ranges of the next older position; True if nothing older matters."""
         for item in reversed(entry.coverage):
             if self._wanted.takes(item.file):
                 self._take(entry, item)
@@ -155,7 +155,7 @@ class FileLines:
 
 
 _CLOCKS_APART = 256
-"""So many positions in a row below ``since`` end the search: clocks of several machines are not in step."""
+"""Positions in a row below ``since`` that end the search: clocks of several machines differ."""
 
 
 def files_of(sources: Sequence[FileSource], wanted: FilesQuery, limit: int) -> FilesReport:
@@ -203,7 +203,7 @@ def _files_of(
 
 
 def newest_position(bound: TrackedSource) -> tuple[Parent | None, tuple[str, ...]]:
-    """The position that OPEN finds; where OPEN stops, the ledger can still be read up to its newest note."""
+    """The position that OPEN finds; if OPEN stops, the newest note that the ledger can be read up to."""
     try:
         return bound.positions.open(read_only=True).parent, ()
     except (StateError, TableError) as error:
@@ -228,7 +228,7 @@ def _entries(bound: FileSource, wanted: FilesQuery, newest: Parent | None) -> It
 
 
 def _add_gap(gaps: list[LedgerGap], bound: FileSource, entry: LedgerEntry) -> None:
-    """Gaps are met newest first; neighbours with one reason are one."""
+    """Add a gap; gaps come newest first, and neighbours with the same reason join."""
     reason = entry.gap or ""
     if gaps and gaps[-1].first == entry.version + 1 and gaps[-1].reason == reason:
         gaps[-1] = replace(gaps[-1], first=entry.version)
@@ -237,7 +237,7 @@ def _add_gap(gaps: list[LedgerGap], bound: FileSource, entry: LedgerEntry) -> No
 
 
 def export_ledger(config: Config, pipeline: str, source: str | None = None, *, to: Path) -> LedgerExport:
-    """The complete ledger of a pipeline's sources as one local Parquet file, for SQL; it appears when it is whole."""
+    """Export the complete ledger of a pipeline's sources as one local Parquet file for SQL."""
     import pyarrow as pa
 
     sources = file_sources(config, pipeline, source)
@@ -258,7 +258,7 @@ def export_ledger(config: Config, pipeline: str, source: str | None = None, *, t
 
 
 def _batches(bound: FileSource, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of one source, with the names that blocks leave to their path."""
+    """The rows of one source, with the names that blocks keep only in their path."""
     import pyarrow as pa
 
     newest, _ = newest_position(bound)
@@ -268,7 +268,7 @@ def _batches(bound: FileSource, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def compact_source(bound: FileSource) -> LedgerCompaction:
-    """Gathers every block that is due; stops where OPEN would."""
+    """Gather every block that is due; stops where OPEN would."""
     opened: Position = bound.positions.open(read_only=True)
     done = ledger.Compacted()
     if opened.parent is not None:

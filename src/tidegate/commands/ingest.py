@@ -1,7 +1,7 @@
-"""Ingest without a configuration: what the source is, is found out; a configuration is drafted from it, loaded and run.
+"""Ingest without a configuration: detects what a source is, drafts a configuration, loads and runs it.
 
-The draft is text, and goes the way of every configuration file. Whoever saves it goes on from the same position: the
-pipeline has the same name, the source the same address. Passwords of addresses become variables of the environment.
+The draft is text and is loaded like any configuration file. A saved draft continues from the same position: the
+pipeline has the same name, the source the same address. Passwords in addresses become environment variables.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ DATABASES = {
     "mariadb": "mariadb",
     "sqlserver": "sqlserver",
 }
-"""Schemes of addresses, and the word after ``jdbc:``."""
+"""Schemes of addresses, each with the word after ``jdbc:``."""
 SCANS = {Format.CSV: "csv", Format.PARQUET: "parquet", Format.NDJSON: "json", Format.JSON: "json"}
-"""How a folder is read whose rows are followed by a column."""
+"""The source type for a folder of each format if rows are followed by a column."""
 FORMATS = tuple(each.value for each in Format)
 TABLE_FORMATS = ("delta", "iceberg")
 PEEK = 64 * 1024
 
 
 class Dumper(yaml.SafeDumper):
-    """Writes lists in brackets, as people do."""
+    """Writes short lists in brackets."""
 
 
 Dumper.add_representer(
@@ -61,11 +61,11 @@ Dumper.add_representer(
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
-    """What a person says of a source besides its address: everything that cannot be found out.
+    """What only the user can say about a source, besides its address.
 
     ``table`` and ``records`` are places inside a database and an API. ``partition_by`` is ``COLUMN``,
-    ``COLUMN:TEMPLATE``, or a template that is filled from the paths of files. ``storage_options`` are settings and
-    credentials of buckets, by the names of variables: the configuration refers to those.
+    ``COLUMN:TEMPLATE``, or a template filled from the paths of files. ``storage_options`` are settings and
+    credentials of buckets by variable name: the configuration refers to those.
     """
 
     name: str | None = None
@@ -85,7 +85,7 @@ class IngestOptions:
 
 @dataclass(frozen=True, slots=True)
 class PipelineDraft:
-    """A configuration in the making: ``source`` and perhaps a ``connection``, and what was found out, in words.
+    """A configuration in the making: ``source``, perhaps a ``connection``, and the findings in words.
 
     ``secrets`` are values that the configuration refers to as variables.
     """
@@ -108,10 +108,10 @@ def ingest(
     stop: threading.Event | None = None,
     show: Callable[[IngestReport], None] = lambda report: None,
 ) -> IngestReport:
-    """Reads a folder, a bucket, a database, a Delta or Iceberg table or an API into a Delta table, and drafts the YAML.
+    """Read a folder, a bucket, a database, a Delta or Iceberg table or an API into a Delta table, and draft the YAML.
 
-    ``show`` hears what was found out before the run begins. A second call goes on from the position of the first, and
-    so does a run of the configuration that was saved as ``save``, which must be a new file. ``dry_run`` runs nothing.
+    ``show`` gets the findings before the run begins. A second call continues from the position of the first, and so
+    does a run of the configuration saved as ``save``, which must be a new file. ``dry_run`` runs nothing.
     """
     options = options or IngestOptions()
     if save is not None and save.exists():
@@ -133,7 +133,7 @@ def ingest(
 
 
 def _loaded(text: str, draft: PipelineDraft, base: Path) -> ProjectSpec:
-    """The draft as a project; a problem is told by its key, since nobody has seen the lines of this file."""
+    """Load the draft; problems name the key, since nobody has seen the lines of this file."""
     try:
         return load_text(text, env={**os.environ, **draft.secrets}, base=base)
     except ConfigError as error:
@@ -141,9 +141,9 @@ def _loaded(text: str, draft: PipelineDraft, base: Path) -> ProjectSpec:
 
 
 def draft_pipeline(source: str, table: str, options: IngestOptions, base: Path) -> PipelineDraft:
-    """What ``source`` is, by its address and by what lies there; paths are written as seen from ``base``.
+    """Draft a pipeline from the address of ``source`` and what lies there; paths are relative to ``base``.
 
-    Files of ``table`` are no part of it.
+    Files of ``table`` are not part of the source.
     """
     scheme = source.partition(":")[0].lower()
     if scheme == "jdbc" or scheme in DATABASES:
@@ -187,7 +187,7 @@ def _draft_place(source: str, table: str, options: IngestOptions, base: Path) ->
 
 
 def _table_format(store: ObjectStore) -> str | None:
-    """Whether a table lies at the top of the store, and of which format."""
+    """The format of the table at the top of the store; None without a table."""
     top = store.list_directory()
     if "_delta_log" in top.directories:
         return "delta"
@@ -196,7 +196,7 @@ def _table_format(store: ObjectStore) -> str | None:
 
 
 def _format_of(files: Sequence[ObjectInfo], store: ObjectStore, given: str | None, source: str) -> tuple[Format, str]:
-    """The format of files and how it is known: given, or the one that all endings stand for."""
+    """The format of the files and its origin: given, or the one format of all endings."""
     if given is not None:
         return Format(given), given
     endings = Counter(ending_of(each.path) for each in files)
@@ -217,7 +217,7 @@ def _format_of(files: Sequence[ObjectInfo], store: ObjectStore, given: str | Non
 
 
 def _is_array(file: ObjectInfo, store: ObjectStore) -> bool:
-    """Whether a JSON file is one array rather than an object per line; one that is compressed by zstd is not opened."""
+    """Whether a JSON file is one array rather than an object per line; zstd files are not opened."""
     if not ending_of(file.path).startswith(".json") or file.path.endswith((".jsonl", ".zst")):
         return False
     begin = store.get_range(file.path, 0, min(PEEK, file.size)) if file.size else b""
@@ -305,7 +305,7 @@ def _load_type(options: IngestOptions) -> str:
 
 
 def _words(options: IngestOptions) -> Iterable[tuple[str, str]]:
-    """How rows are followed and loaded."""
+    """How rows are followed and loaded, in words."""
     if options.watermark:
         yield "follows", f"the greatest value of {', '.join(options.watermark)}"
     else:
@@ -343,7 +343,7 @@ def _written(draft: PipelineDraft, name: str, table: str, options: IngestOptions
 
 
 def _partition_by(given: str, *, of_files: bool) -> dict[str, str]:
-    """``COLUMN``, ``COLUMN:TEMPLATE`` or a template, in the words of the configuration."""
+    """``COLUMN``, ``COLUMN:TEMPLATE`` or a template as configuration keys."""
     column, is_both, template = given.partition(":")
     if is_both:
         return {"prefix_template": template, "column": column}
@@ -353,7 +353,7 @@ def _partition_by(given: str, *, of_files: bool) -> dict[str, str]:
 
 
 def _as_seen_from(place: str, base: Path) -> str:
-    """A place as a file in ``base`` names it; an address stays as it is."""
+    """A place relative to ``base``; an address stays as it is."""
     if "://" in place or os.path.isabs(place) or place.startswith("~") or base == Path.cwd():
         return place
     return os.path.relpath(place, base)
@@ -365,7 +365,7 @@ def _host(parts: SplitResult) -> str:
 
 
 def _variable(*words: str) -> str:
-    """The name of a variable of the environment.
+    """The name of an environment variable.
 
     >>> _variable("my-shop", "PASSWORD")
     'MY_SHOP_PASSWORD'
@@ -375,6 +375,6 @@ def _variable(*words: str) -> str:
 
 
 def _name_of(table: str) -> str:
-    """The last part of a table's address, as the name of its pipeline."""
+    """The last part of a table's address, used as pipeline name."""
     name = re.sub(r"[^\w.-]+", "_", re.split(r"[/\\]", table.rstrip("/\\"))[-1], flags=re.ASCII).strip("_.-")
     return name or "ingest"

@@ -1,4 +1,4 @@
-"""Init: a small project to begin with, for files, a database or an API. It checks and runs as it is written."""
+"""Init: a small project to begin with, for files, a database or an API; it passes the check and runs as written."""
 
 from __future__ import annotations
 
@@ -107,9 +107,9 @@ _BODIES: dict[Kind, str] = {"files": _FILES, "database": _DATABASE, "api": _API}
 
 
 def init(folder: Path | None = None, kind: Kind = "files") -> InitReport:
-    """Writes a configuration with comments, its schema for editors, variables to set, and a test, into ``folder``.
+    """Write a configuration with comments, its schema for editors, variables to set, and a test into ``folder``.
 
-    :class:`ConfigError` names what is there already; then nothing is written.
+    :class:`ConfigError` names files that exist already; then nothing is written.
     """
     folder = folder or Path()
     contents = {

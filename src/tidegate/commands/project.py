@@ -1,7 +1,7 @@
-"""What every command begins with: the checked configuration, the bound sources and Spark.
+"""The start of every command: the checked configuration, the bound sources and Spark.
 
 ``config`` is the path of a YAML file, YAML text with a line break in it, or a :class:`ProjectSpec`. Sources and engines
-are imported when a command asks for them: `tidegate config check` needs neither.
+are imported on first use: `tidegate config check` needs neither.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def agree(planned: object) -> bool:
 
 
 def load(config: Config, *, pipeline: str | None = None) -> ProjectSpec:
-    """The checked configuration; :class:`ConfigError` holds every problem of the file."""
+    """Load and check the configuration; :class:`ConfigError` has every problem of the file."""
     if isinstance(config, ProjectSpec):
         project = config
     else:
@@ -45,7 +45,7 @@ def load(config: Config, *, pipeline: str | None = None) -> ProjectSpec:
 
 
 def pipelines_of(project: ProjectSpec, name: str | None) -> tuple[PipelineSpec, ...]:
-    """The pipeline of that name, or all of them; :class:`ConfigError` when there is none of that name."""
+    """The pipeline with that name, or all; :class:`ConfigError` for an unknown name."""
     chosen = tuple(each for each in project.pipelines if name in (None, each.name))
     if not chosen:
         known = [each.name for each in project.pipelines]
@@ -64,14 +64,14 @@ def sources_of(
 
 
 def source_of(config: Config, pipeline: str, source: str | None) -> TrackedSource:
-    """The source of that name; without a name, the only one of the pipeline."""
+    """The source with that name; without a name, the only one of the pipeline."""
     from tidegate.runs.tracker import source_named
 
     return source_named(_bound(load(config, pipeline=pipeline), pipeline), source)
 
 
 def bound_files(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[FileSource, ...]:
-    """The file sources alone: a source of another kind that cannot be bound does not stop them."""
+    """Only the file sources: another source that cannot be bound does not stop them."""
     from tidegate.runs.bind import is_files
 
     return tuple(filter(is_files, _bound(project, name, emit, lambda each: each.read is None)))
@@ -92,7 +92,7 @@ def _bound(
 
 
 def file_sources(config: Config, pipeline: str, source: str | None = None) -> tuple[FileSource, ...]:
-    """The sources of one pipeline, or the one that is named, all of which must be files."""
+    """The sources of one pipeline, or the named one; all must be files."""
     from tidegate.runs.bind import is_files
 
     found = sources_of(load(config, pipeline=pipeline), pipeline, source)
@@ -100,13 +100,13 @@ def file_sources(config: Config, pipeline: str, source: str | None = None) -> tu
 
 
 def unit_sources(config: Config, pipeline: str, source: str | None = None) -> tuple[UnitBound, ...]:
-    """The same, all of which must have work units."""
+    """The sources of one pipeline, or the named one; all must have work units."""
     found = sources_of(load(config, pipeline=pipeline), pipeline, source)
     return tuple(_offering(each, "units") for each in found)
 
 
 def replayed_source(project: ProjectSpec, pipeline: str, source: str | None, offer: Offer) -> AnySource:
-    """The source to replay in one of the two ways; its tracker says how sources of other kinds are read again."""
+    """The source to replay as ``offer`` says; the tracker of another kind explains how to read it again."""
     return _offering(source_of(project, pipeline, source), offer)
 
 
@@ -117,7 +117,7 @@ _INSTEAD = {
 
 
 def _offering(source: TrackedSource, offer: Offer) -> TrackedSource:
-    """The source, if commands can do that with it."""
+    """The source, if it supports ``offer``."""
     tracker = source.tracker
     if offer not in tracker.offers:
         instead = _INSTEAD.get(offer, tracker.replay_hint)
@@ -133,9 +133,9 @@ def spark_engine(
     sources: Callable[[], Sequence[FileSource]] = tuple,
     columns: Sequence[PipelineSpec] = (),
 ) -> Iterator[Engine]:
-    """Spark, started when it is first needed, with the packages for what only it can do.
+    """Spark, started on first use, with the packages that tables and sources need.
 
-    That is: writing the tables of some ``sources``, and reading the column sources and work units of ``columns``.
+    Spark writes the tables of some ``sources``, and reads the column sources and work units of ``columns``.
     """
     from tidegate.runs.lanes import any_frames, frame_packages
     from tidegate.spark.engine import SparkEngine

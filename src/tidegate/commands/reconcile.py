@@ -1,4 +1,4 @@
-"""Reconcile: compare sources and tables with what was committed, and put right what is late or left over."""
+"""Reconcile: compares sources and tables with what was committed, and repairs what is late or left over."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def reconcile(
     emit: Emit = ignore,
     stop: threading.Event | None = None,
 ) -> ReconcileReport:
-    """Lists sources and tables completely and compares them with what was committed.
+    """List sources and tables completely and compare them with what was committed.
 
-    ``ingest`` reads the late files, with Spark; ``clean`` removes orphans older than ``older_than``, which must be a
-    day or more unless ``force``. Without either nothing is written.
+    ``ingest`` reads the late files, with Spark. ``clean`` removes orphans older than ``older_than``, at least a day
+    unless ``force``. Without either, nothing is written.
     """
     flag = stop or threading.Event()
     age = checked_age(older_than, force=force) if clean else older_than

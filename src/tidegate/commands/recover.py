@@ -1,10 +1,10 @@
-"""What stops a source, and going on past it once a person has decided to.
+"""Explains what stops a source, and continues past it once a person has accepted that.
 
-Without an acceptance this only explains. With one, the position is opened past that stop and recorded anew by an
+Without an acceptance this only explains. With one, it opens the position past that stop and records it anew by an
 empty commit of the ordinary protocol, so that the next run finds it in order. Rows are never touched.
 
-A state that cannot be read is looked for rung by rung (``protocol.recovery``). Going on from an earlier one reads again
-what the positions since have read, as far as their documents do not say what that was; it never leaves anything out.
+A lost state is searched rung by rung (``protocol.recovery``). Continuing from an earlier one reads again what later
+positions have read, unless their documents say what that was; it never skips anything.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidegate.runs.tracker import Clock, TrackedSource
 
 
 class Acceptance(StrEnum):
-    """What a person can accept; the first two are stops of OPEN, ``set`` rebuilds a lost part of a set of paths."""
+    """What a person can accept; the first two are stops of OPEN, ``set`` rebuilds a lost part of a path set."""
 
     IDENTITY = Accept.IDENTITY.value
     RESTORE = Accept.RESTORE.value
@@ -43,17 +43,17 @@ ACCEPTED = tuple(choice.value for choice in Acceptance)
 def recover(
     config: Config, pipeline: str, source: str | None = None, *, accept: Collection[str] = ()
 ) -> tuple[Check, ...]:
-    """What stops the sources of a pipeline, and what is left of a state that cannot be read.
+    """Explain what stops the sources of a pipeline, and what is left of an unreadable state.
 
-    ``accept`` (``identity``, ``restore``, ``mirror``, ``previous``, ``doubles``, ``set``) goes on past it: the
-    position is recorded anew by an empty commit, which reads, writes and removes no rows.
+    ``accept`` (``identity``, ``restore``, ``mirror``, ``previous``, ``doubles``, ``set``) continues past it: an empty
+    commit records the position anew. It reads, writes and removes no rows.
     """
     sources = sources_of(load(config, pipeline=pipeline), pipeline, source)
     return tuple(check for each in sources for check in recover_source(each, accept))
 
 
 def recover_source(source: TrackedSource, accept: Collection[str] = (), clock: Clock = utc_now) -> tuple[Check, ...]:
-    """Whether the position of a source can be opened; past the stops in ``accept``, it is recorded anew."""
+    """Check whether a source can be opened; past the stops in ``accept``, record its position anew."""
     choices = frozenset(Acceptance(each) for each in accept)
     if not source.tracker.rebuilds:
         choices -= {Acceptance.SET}
@@ -96,7 +96,7 @@ def _accept(source: TrackedSource, choices: frozenset[Acceptance]) -> Check:
 
 
 def _stops(choices: Collection[Acceptance]) -> tuple[Accept, ...]:
-    """What a person decided to pass; staged units that wait are planned again on top of the recovered position."""
+    """The stops to pass; staged units that wait are planned again on top of the recovered position."""
     return (Accept.PENDING, *(each for each in Accept if each.value in choices))
 
 
@@ -107,14 +107,14 @@ def _record(source: TrackedSource, opened: Position, state: Mapping[str, object]
 
 
 def _outcome(opened: Position, after: Position) -> str:
-    """What recording a position anew did."""
+    """The effect of recording a position anew, in words."""
     recorded = f"position {opened.version} recorded anew as {after.version}, table version {after.table_version}"
     return f"{recorded}; no row was touched"
 
 
 @dataclass(frozen=True, slots=True)
 class _Rebuilt:
-    """A state to go on from; ``unknown`` are the positions since whose reading nothing tells."""
+    """A state to continue from; ``unknown`` are later positions whose reads are not recorded."""
 
     winner: Winner
     state: Any
@@ -131,7 +131,7 @@ class _Unreadable:
         self._doubles = source.tracker.doubles(source)
 
     def explain(self, error: TidegateError) -> tuple[Check, ...]:
-        """What was found, and what was done about it."""
+        """The findings, and what was done about them."""
         try:
             ladder = self._source.positions.ladder(self._usable)
             rebuilt = self._rebuild(ladder)
@@ -144,11 +144,11 @@ class _Unreadable:
             return (Check(self._name, "fail", problem.problem, problem.remedy),)
 
     def _may_go_on(self, rebuilt: _Rebuilt) -> bool:
-        """Whether rows that come twice are out of the question, or were accepted."""
+        """Whether rows cannot come twice, or the user accepted that they may."""
         return not rebuilt.unknown or not self._doubles or Acceptance.DOUBLES in self._choices
 
     def _usable(self, state: Mapping[str, Any]) -> bool:
-        """Whether the state can be understood; one that a newer program wrote raises."""
+        """Whether the state can be decoded; one of a newer version raises."""
         try:
             self._source.tracker.decode(state)
         except StateError:
@@ -158,7 +158,7 @@ class _Unreadable:
         return True
 
     def _rebuild(self, ladder: Ladder) -> _Rebuilt | None:
-        """The newest usable state, and what the positions since are known to have read."""
+        """The newest usable state, with what later positions are known to have read."""
         base = ladder.base
         if base is None or base.winner is None:
             return None
@@ -185,7 +185,7 @@ class _Unreadable:
         return (gone_on, *doubles, *self._warnings(opened))
 
     def _go_on(self, ladder: Ladder, winner: Winner, state: Mapping[str, object]) -> tuple[Position, Position]:
-        """Record ``state`` anew; copies of it that are kept elsewhere are replaced."""
+        """Record ``state`` anew and replace its copies elsewhere."""
         opened = self._source.positions.open_rebuilt(ladder, winner, _stops(self._choices))
         return opened, _record(self._source.for_edit(), opened, state)
 
@@ -221,7 +221,7 @@ class _Unreadable:
         return f"the state of position {rebuilt.winner.parent.version}{stored}{added}"
 
     def _could_double(self, rebuilt: _Rebuilt) -> tuple[Check, ...]:
-        """What the unknown positions may have read: what would be read next."""
+        """What the unknown positions may have read: whatever would be read next."""
         if not rebuilt.unknown:
             return ()
         version = rebuilt.winner.parent.version
@@ -233,7 +233,7 @@ class _Unreadable:
 
 
 def _since(rungs: Sequence[Rung], version: int) -> Iterator[tuple[int, tuple[Coverage, ...]]]:
-    """What the commits after ``version`` read, as far as each is known to follow the one before; some move the source
+    """What the commits after ``version`` read, as long as each is known to follow the one before; some move the source
     by several positions at once.
     """
     following = {rung.follows: rung for rung in rungs if rung.coverage is not None}
@@ -243,7 +243,7 @@ def _since(rungs: Sequence[Rung], version: int) -> Iterator[tuple[int, tuple[Cov
 
 
 def _rung_check(name: str, rung: Rung) -> Check:
-    """Whether one position of the ladder can be gone on from."""
+    """Whether the source can continue from one position of the ladder."""
     return Check(f"{name} position {rung.version}", "ok" if rung.usable else "fail", rung.found)
 
 

@@ -1,12 +1,12 @@
-"""Replay of files: chosen source files are read again, and their rows replace the old ones in one commit.
+"""Replay of files: reads chosen source files again, and replaces their old rows in one commit.
 
-A replay that misses old rows doubles them. So it refuses tables that do not record the file, rows that say nothing
-although they may be meant, and rows that lie there under another location of the same source.
+A replay that misses old rows doubles them. So it refuses tables that do not record the file, rows without a file name
+that may be meant, and rows under another location of the same source.
 
-The files are read by the ordinary tasks into a work area below the table that no commit refers to. From there the
-rows stream into one Delta commit that removes the old rows, adds the new ones and moves the position by one. A file
-that cannot be read refuses the whole replay, and nothing changes. Bad lines become dead letters as in a run, and the
-letters that the files had before are answered.
+The ordinary tasks read the files into a work area below the table that no commit refers to. From there the
+rows stream into one Delta commit that removes the old rows, adds the new ones and moves the position by one. An
+unreadable file stops the whole replay, and nothing changes. Bad lines become dead letters as in a run, and the
+earlier letters of these files are answered.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from tidegate.storage.stores import open_store
 
 FILE_COLUMN = "_source_file"
 MOST_FILES = 10_000
-"""The names go into the predicate, and that into the log: as many take less than a second and a megabyte."""
+"""The names go into the predicate, and that into the log: this many take less than a second and a megabyte."""
 
 
 def replay(
@@ -80,8 +80,8 @@ def replay(
     """Read finished files again and replace exactly their rows, in one commit, if ``confirm`` agrees.
 
     ``files`` is a pattern, ``partition`` a directory of the source: give one of them. Needs ``_source_file`` in
-    ``sink.metadata_columns``. A file that cannot be read raises and nothing changes. With ``drop_missing`` the rows of
-    files that are no longer in the source are removed too. Uses Spark as ``run`` does, once there is something to read.
+    ``sink.metadata_columns``. An unreadable file raises and nothing changes. ``drop_missing`` also removes the rows of
+    files that are no longer in the source. Uses Spark as ``run`` does, once there is something to read.
     """
     selection = Selection(files, None if partition is None else partition.strip("/"))
     flag = stop or threading.Event()
@@ -98,7 +98,7 @@ ReportT = TypeVar("ReportT", ReplayReport, ColumnReplayReport)
 
 
 class Replay(ABC, Generic[BoundT, ReportT]):
-    """One replay of one source: planned, agreed to, carried out. Its kind says what is read and which rows give way."""
+    """One replay of one source: plan, agree, carry out. Subclasses decide what is read and which rows are replaced."""
 
     def __init__(
         self, bound: BoundT, engine: Engine, emit: events.Emit, stop: threading.Event | None, clock: Clock
@@ -113,14 +113,14 @@ class Replay(ABC, Generic[BoundT, ReportT]):
 
     @abstractmethod
     def plan(self) -> ReportT:
-        """What would be done, and whether it ``is_needed``; writes nothing and asks for no Spark."""
+        """What would be done, and whether it ``is_needed``; writes nothing and needs no Spark."""
 
     @abstractmethod
     def carry_out(self, planned: ReportT) -> ReportT:
-        """Do it; what came of it."""
+        """Carry it out and report the result."""
 
     def run(self, confirm: Callable[[ReportT], bool] = agree) -> ReportT:
-        """Carry the replay out if ``confirm`` agrees; what was done, or would have been."""
+        """Carry the replay out if ``confirm`` agrees; report what was done, or would have been."""
         started = time.monotonic()
         planned = self.plan()
         if not self.is_needed or not confirm(planned):
@@ -130,10 +130,10 @@ class Replay(ABC, Generic[BoundT, ReportT]):
 
 @dataclass(frozen=True, slots=True)
 class ReplaySelection:
-    """Files to read again, files that are ``due`` anyway, and names in the table that the source has no more.
+    """Files to read again, files that are ``due`` anyway, and names in the table that are gone from the source.
 
-    ``dropped`` are those of the ``missing`` whose rows go; ``rows`` counts what leaves the table. ``unseen`` are names
-    in the table that the source may still have, behind a link or a name that its listing leaves out: their rows stay.
+    ``dropped`` are those of the ``missing`` whose rows go; ``rows`` counts the rows to remove. ``unseen`` are names
+    in the table that may still be at the source, behind a link or a name that the listing ignores: their rows stay.
     """
 
     base: str
@@ -153,12 +153,12 @@ class ReplaySelection:
 
     @property
     def predicate(self) -> str:
-        """The rows that leave, in SQL."""
+        """The rows to remove, in SQL."""
         paths = [*(file.path for file in self.files), *self.dropped]
         return f"{FILE_COLUMN} IN ({', '.join(literal(self.base + path) for path in paths)})"
 
     def notes(self) -> Iterator[str]:
-        """What somebody should know before it is done."""
+        """Notes to read before the replay."""
         yield from map(str, self.left_out)
         if self.blank:
             yield f"without a row in the table: {count(self.blank, 'file')}; their rows are only added"
@@ -172,12 +172,12 @@ class ReplaySelection:
 
 
 def file_set(files: Sequence[SourceFile]) -> FileSet:
-    """As it is reported."""
+    """The files for a report."""
     return FileSet(len(files), sum(file.size for file in files), tuple(file.path for file in files[:EXAMPLES]))
 
 
 def other_locations(project: ProjectSpec, bound: FileSource) -> tuple[str, ...]:
-    """Where the other sources lie that are read into the same table."""
+    """The locations of the other sources of the same table."""
     return tuple(
         source.location.uri
         for pipeline in project.pipelines
@@ -217,7 +217,7 @@ def choose(
     *,
     drop_missing: bool = False,
 ) -> ReplaySelection:
-    """The files that are meant, after looking into source and table."""
+    """The selected files, found in source and table."""
     source, base = bound.source, f"{bound.source.location.uri}/"
     scope = scope_of(source)
     listed = bound.tracker.store.list(selection.prefix, scope=scope)
@@ -254,7 +254,7 @@ def _check_number(bound: FileSource, number: int) -> None:
 
 
 def _check_elsewhere(bound: FileSource, others: Sequence[str], paths: set[str]) -> None:
-    """Refuse files whose old rows may be there without a name, or under that of another location."""
+    """Refuse files whose old rows may be there without a name, or under another location."""
     table, base = bound.pipeline.sink.table, f"{bound.source.location.uri}/"
     known = tuple(f"{uri}/" for uri in others)
     for value, rows in rows_by_value(table, FILE_COLUMN, base, outside=True):
@@ -305,7 +305,7 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         self._run = uuid7()
 
     def plan(self) -> ReplayReport:
-        """The files that are meant, and what becomes of their rows."""
+        """The selected files and the fate of their rows."""
         self._opened = self._open()
         state = self._bound.state_of(self._opened)
         self._choice = choice = choose(
@@ -339,7 +339,7 @@ class FileReplay(Replay[FileSource, ReplayReport]):
     def _read(
         self, opened: Position, files: Sequence[SourceFile], work: Location
     ) -> tuple[TableColumnsPlan, tuple[GroupResult, ...]]:
-        """Every file, whole, by the ordinary tasks; or an error."""
+        """Read every file whole, by the ordinary tasks; an unreadable one raises."""
         units = self._units(files)
         plan = Plan(*self._names, version=opened.version, now=self._clock(), units=units)
         columns = resolve_columns(self._bound, opened, plan, self._emit)
@@ -358,7 +358,7 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         return group_files(slices, sizing_of(self._bound))
 
     def _task(self, columns: TableColumnsPlan, work: Location) -> ReadTask:
-        """The task of a run, but for where it writes: whole files, in pieces that are read back one at a time."""
+        """The task of a run with another target: whole files, in pieces that can be read back one at a time."""
         task = columns.task(self._bound.pipeline, self._bound.source, None, self._run)
         writer = replace(task.writer, file_size=min(task.writer.file_size, FILE_BYTES))
         return replace(task, table=work, writer=writer, whole_files=True)
@@ -366,9 +366,9 @@ class FileReplay(Replay[FileSource, ReplayReport]):
     def _commit(
         self, choice: ReplaySelection, columns: TableColumnsPlan, results: Sequence[GroupResult], work: Location
     ) -> Position:
-        """Replace the rows; when another run of the source was first, once more on top of that.
+        """Replace the rows; if another run of the source came first, try again on top of it.
 
-        What was read stays right: the rows of a finished file do not depend on the position.
+        The rows stay correct: those of a finished file do not depend on the position.
         """
         store = open_store(work)
         files = [file for result in results for file in result.data_files]
@@ -398,7 +398,7 @@ class FileReplay(Replay[FileSource, ReplayReport]):
     def _with_letters(
         self, opened: Position, change: Change, choice: ReplaySelection, results: Sequence[GroupResult]
     ) -> Change:
-        """The change with the letters that the files bring now, and answers to those they brought before."""
+        """The change with the new letters of the files, and answers to their old ones."""
         new = WrittenLetters.of(results)
         paths = {*(file.path for file in choice.files), *choice.dropped}
         before = [letter for letter in select_letters(self._bound, LetterChoice()) if letter.file in paths]
@@ -412,7 +412,7 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         )
 
     def _still_finished(self, state: Any, choice: ReplaySelection) -> dict[str, object]:
-        """The state as it is now, unless it says by now that one of the files is to be read."""
+        """The current state; raises if one of the files is to be read by now."""
         now = self._clock()
         due = self._bound.tracker.sort_files(state, choice.files, now).due
         if due:
@@ -425,7 +425,7 @@ class FileReplay(Replay[FileSource, ReplayReport]):
 
     @contextmanager
     def _work_area(self) -> Iterator[Location]:
-        """A place below the table for one replay; removed at its end, like those that were left a day ago."""
+        """A work area below the table for one replay, removed at its end; also removes those left a day ago."""
         bound = self._bound
         remove_old_work(bound.table_store, bound.key, self._clock())
         work = new_work_area(bound.key, bound.pipeline.sink.table)
@@ -454,7 +454,7 @@ class FileReplay(Replay[FileSource, ReplayReport]):
 
 
 def _check(outcomes: Sequence[FileOutcome]) -> None:
-    """Give the replay up if a file could not be read; nothing was changed."""
+    """Give up the replay if a file could not be read; nothing was changed."""
     for outcome in outcomes:
         match outcome:
             case Changed(path=path):

@@ -1,4 +1,4 @@
-"""Run: read what is new into the tables, once or again and again."""
+"""Run: reads what is new into the tables, once or continuously."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def run(
 ) -> RunReport:
     """Read what is new into the tables; ``mode="continuous"`` polls until ``stop`` is set or a signal comes.
 
-    Failures of one source are in its report and keep no other source from running; a configuration that is
-    wrong raises. Uses the Spark session that is active in this process, or starts one when the first file is
-    to be read and stops it at the end. A continuous run serves metrics and health where ``metrics.enabled`` says so.
-    ``accept_new_partitions``: work units may be cut in another way than those that were read, which count as read.
-    ``now``: plan one pass as if it were then; :class:`ConfigError` for a moment to come, and in a continuous run.
+    A failure is in the report of its source and does not stop the others; a wrong configuration raises. Uses the active
+    Spark session of this process, or starts one for the first file to read and stops it at the end. A continuous run
+    serves metrics and health if ``metrics.enabled`` is set. ``accept_new_partitions``: work units may be divided in
+    another way than before; what was read counts as read. ``now``: plan one pass as if it were then;
+    :class:`ConfigError` for a future moment, and in a continuous run.
     """
     _check_moment(now, mode)
     flag = stop or threading.Event()
@@ -48,7 +48,7 @@ def run(
 
 
 def _check_moment(now: datetime | None, mode: Mode) -> None:
-    """Refuse a moment to come: what arrives until then would count as read."""
+    """Refuse a future moment: what arrives until then would count as read."""
     if now is not None and mode == "continuous":
         raise ConfigError(("a continuous run follows the clock; give only a single run another time",))
     if now is not None and now.tzinfo is None:
@@ -63,7 +63,7 @@ def _check_moment(now: datetime | None, mode: Mode) -> None:
 def _watch(
     project: ProjectSpec, pipeline: str | None, mode: Mode, emit: Emit
 ) -> contextlib.AbstractContextManager[Emit]:
-    """Who hears what happens; what serves metrics is loaded for continuous runs alone."""
+    """An emitter that also serves metrics, loaded for continuous runs only."""
     if mode == "once":
         return contextlib.nullcontext(emit)
     from tidegate.observe.pages import watched
@@ -82,7 +82,7 @@ def run_on(
     accept_new_partitions: bool = False,
     now: datetime | None = None,
 ) -> RunReport:
-    """Run the pipelines of a project on an engine that is there already; the notices of the project are told first."""
+    """Run the pipelines of a project on a given engine; emits the notices of the project first."""
     for notice in project.notices:
         emit(Notice("", "", notice))
     clock = utc_now if now is None else lambda: now

@@ -1,6 +1,6 @@
-"""The columns of a pipeline: inferred, shown, compared, replaced.
+"""The columns of a pipeline: infer, show, compare, replace them.
 
-Replacing takes rows away, so it goes by the commit protocol like a replay; the position stays.
+Replacing removes rows, so it follows the commit protocol like a replay; the position stays.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ EFFECTS = {
     Kind.MISSING: "null in new rows",
     Kind.NARROWER_FILE: "written with the table's type",
 }
-"""What a run does about a difference that does not stop it."""
+"""The effect on a run of each difference that does not stop it."""
 
 _TRANSFORMED = "the pipeline has a transform: the table takes the columns of its result, which only a run knows"
 
@@ -70,9 +70,9 @@ def infer_schema(
     update: bool = False,
     confirm: Callable[[SchemaInference], bool] = agree,
 ) -> SchemaInference:
-    """What the first ``sample`` lines of each of up to ten files say about the columns. Touches nothing.
+    """Infer columns from the first ``sample`` lines of up to ten files. Changes nothing.
 
-    With ``update``, fields that the remembered schema of the pipeline lacks are added to it if ``confirm`` agrees.
+    With ``update``, adds missing fields to the remembered schema of the pipeline if ``confirm`` agrees.
     """
     bound = file_sources(config, pipeline, source)[0]
     if update:
@@ -81,9 +81,9 @@ def infer_schema(
 
 
 def _updated(bound: FileSource, lines: int, confirm: Callable[[SchemaInference], bool]) -> SchemaInference:
-    """Add fields that the remembered schema lacks, if ``confirm`` agrees.
+    """Add missing fields to the remembered schema, if ``confirm`` agrees.
 
-    Where there is no table yet, or what is remembered is damaged, the new columns take the place of the old ones.
+    Without a table, or if the remembered schema is damaged, the new columns replace the old ones.
     """
     if bound.pipeline.schema.fields:
         raise TidegateError(
@@ -108,7 +108,7 @@ def _updated(bound: FileSource, lines: int, confirm: Callable[[SchemaInference],
 
 
 def _kept(bound: FileSource, memory: InferredSchema) -> Inference | None:
-    """The columns that new ones are added to: those remembered or, where these are lost, the table's."""
+    """The columns to add new ones to: the remembered or, if these are lost, the table's."""
     table = bound.positions.table_schema()
     if table is None:
         return None
@@ -165,7 +165,7 @@ def _column(report: FieldReport) -> ColumnSeen:
 
 
 def yaml_of(fields: tuple[FieldSpec, ...], report: tuple[FieldReport, ...] = ()) -> str:
-    """Declared columns as they stand in a configuration; what is unsure has its reason behind it.
+    """Columns as they are written in a configuration; uncertain ones with the reason as a comment.
 
     >>> print(yaml_of((FieldSpec("id", "int64"),)))
     schema:
@@ -184,7 +184,7 @@ def _remark(report: FieldReport | None) -> str:
 
 
 def _short(field: FieldSpec, *, named: bool = True) -> Any:
-    """A column without what is the default; a bare type where that is all."""
+    """A column without defaults; only the type if nothing else is left."""
     data = field_to_json(field)
     shorter: dict[str, Any] = {"name": field.name} if named else {}
     shorter["type"] = field.type
@@ -215,7 +215,7 @@ _YAML_WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 
 
 def show_schema(config: Config, pipeline: str) -> SchemaView:
-    """The declared, the remembered and the table's columns of a pipeline, side by side. Touches nothing."""
+    """The declared, remembered and actual columns of a pipeline, side by side. Changes nothing."""
     bound = file_sources(config, pipeline)[0]
     spec = bound.pipeline
     remembered = read_remembered(bound)
@@ -254,12 +254,12 @@ def _notes(bound: FileSource, remembered: Inference | None) -> Iterator[str]:
 
 
 def diff_schema(config: Config, pipeline: str) -> SchemaDiff:
-    """What the next run would do about the columns of its table. Touches nothing."""
+    """How the next run would change the columns of the table. Changes nothing."""
     return compare_columns(file_sources(config, pipeline)[0])
 
 
 def compare_columns(bound: FileSource) -> SchemaDiff:
-    """What the next run of a source would do about the columns of its table."""
+    """How the next run of a source would change the columns of its table."""
     pipeline = bound.pipeline
     opened = bound.positions.open(read_only=True)
     if pipeline.transform is not None:
@@ -296,7 +296,7 @@ def _changes(
 
 
 def change_of(bound: FileSource, each: Difference) -> SchemaChange:
-    """A difference, with what the next run does about it."""
+    """A difference, and its effect on the next run."""
     effect, error = EFFECTS.get(each.kind, ""), None if each.error is None else str(each.error)
     if isinstance(each.error, ReplacesTable):
         if bound.positions.has_rows():
@@ -309,7 +309,7 @@ def change_of(bound: FileSource, each: Difference) -> SchemaChange:
 def replace_schema(config: Config, pipeline: str, *, confirm: Callable[[TableRewrite], bool] = agree) -> TableRewrite:
     """Give a table exactly the columns of its pipeline, without a row, if ``confirm`` agrees; the position stays.
 
-    For ``schema_evolution: overwrite`` only. One commit by the ordinary protocol; ``CommitLost`` when another run was
+    For ``schema_evolution: overwrite`` only. One commit by the ordinary protocol; ``CommitLost`` if another run came
     first.
     """
     return _replace_columns(file_sources(config, pipeline)[0], confirm)

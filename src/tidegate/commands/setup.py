@@ -1,13 +1,13 @@
-"""Set up a machine: find or install Java, fetch jars, and archive the classes that Spark loads.
+"""Sets up a machine: finds or installs Java, fetches jars, and archives the classes that Spark loads.
 
 With the jars, later sessions start without the network.
 
-A system package is installed where this process may do that; else the package ``install-jdk`` unpacks a Java below
-``~/.jdk``, where Tidegate looks for one. Nothing is installed or fetched that ``ask`` did not agree to.
+It installs a system package if this process may; else the package ``install-jdk`` unpacks a Java below ``~/.jdk``,
+where Tidegate looks for one. It installs and fetches nothing that ``ask`` did not agree to.
 
-Between a command and its first task, Java finds, checks and loads more than ten thousand classes. With class data
-sharing it maps them from a file instead. The file is made by a session that does what every session does first, and
-written as its Java ends. It belongs to that Java and those jars; with others, Java starts as if it were not there.
+Before its first task, Java finds, checks and loads more than ten thousand classes. With class data sharing it maps
+them from a file instead. A session that does what every session does first makes the file, and Java writes it when it
+ends. The file fits that Java and those jars; with others, Java starts without it.
 ``python -m tidegate.commands.setup FILE`` is such a session.
 """
 
@@ -54,7 +54,7 @@ _REMEDY = "nothing depends on it: Spark starts without it, but more slowly"
 
 @dataclass(frozen=True, slots=True)
 class JavaInstaller:
-    """A way to a Java on this machine, in words, and what carries it out."""
+    """A way to install Java on this machine: its description and its action."""
 
     words: str
     install: Callable[[], None]
@@ -66,11 +66,10 @@ def set_up(
     ask: Callable[[str], bool] = agree,
     tell: Callable[[str], None] = lambda text: None,
 ) -> tuple[Check, ...]:
-    """Finds or installs Java, fetches the jars of Delta and those that the sources of ``config`` need, and makes an
-    archive of Spark's classes, with which sessions start sooner.
+    """Find or install Java, fetch the jars of Delta and of the sources in ``config``, and archive Spark's classes.
 
-    ``ask`` is asked before anything is installed or fetched; ``tell`` hears what takes its time. A step that was
-    declined or failed is a check with the verdict ``fail``, and ends the set-up.
+    Sessions start sooner with the archive. ``ask`` is asked before anything is installed or fetched; ``tell`` gets a
+    message before slow steps. A declined or failed step is a check with the verdict ``fail``, and ends the set-up.
     """
     wanted = (DELTA,) if config is None else (DELTA, *packages_for(load(config).pipelines))
     found: list[Check] = []
@@ -120,7 +119,7 @@ def _jar_steps(package: str, ask: Callable[[str], bool], tell: Callable[[str], N
 
 
 def _class_steps(ask: Callable[[str], bool], tell: Callable[[str], None]) -> Iterator[Check]:
-    """Nothing depends on the archive, so that it is never missing; sessions start sooner with it."""
+    """Offer the archive; nothing depends on it, so this step never fails."""
     if not archive_options(find_java(), spark_home()):
         if not ask("Make an archive of Spark's classes (140 MB), so that Spark starts faster?"):
             yield Check("classes", "warn", "no archive of Spark's classes", "Spark starts without it, but more slowly")
@@ -135,7 +134,7 @@ def _class_steps(ask: Callable[[str], bool], tell: Callable[[str], None]) -> Ite
 
 
 def java_installer() -> JavaInstaller:
-    """The way to a Java here: the system's packages where this process may install them, else below ``~/.jdk``."""
+    """How to install Java here: system packages if this process may, else below ``~/.jdk``."""
     if os.name == "posix" and os.geteuid() == 0 and shutil.which("apt-get"):
         return JavaInstaller(f"with apt-get (openjdk-{JAVA}-jre-headless)", _install_package)
     return JavaInstaller("into ~/.jdk (install-jdk, about 50 MB)", _install_below_home)
@@ -153,7 +152,7 @@ def _install_below_home() -> None:
 
 
 def _call(*command: str) -> None:
-    """Run a program; ``EnvironmentProblem`` with its last line where it fails."""
+    """Run a program; ``EnvironmentProblem`` with its last line if it fails."""
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     )
@@ -166,9 +165,9 @@ def _call(*command: str) -> None:
 
 
 def make_archive() -> Path:
-    """The archive for the Java and the Spark that sessions start with, made if there is none.
+    """The archive for the current Java and Spark, made if there is none.
 
-    :class:`EnvironmentProblem` where that Java makes none; sessions start without it then.
+    :class:`EnvironmentProblem` if that Java cannot make one; sessions then start without it.
     """
     java, spark = find_java(), spark_home()
     target = archive_path(java, spark)

@@ -1,4 +1,4 @@
-"""Plan, status and serve: what would be read, and where every source stands. Changes nothing, starts no Spark."""
+"""Plan, status and serve: what a run would read, and where every source stands. Changes nothing, starts no Spark."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tidegate.specs.project import OnConflict
 def plan(
     config: Config, pipeline: str | None = None, *, now: datetime | None = None, accept_new_partitions: bool = False
 ) -> tuple[AnyPlan, ...]:
-    """What a run would read at ``now``, per source, and why everything else is skipped. Touches nothing.
+    """What a run would read at ``now``, per source, and why it would skip the rest. Changes nothing.
 
-    ``accept_new_partitions`` plans work units although their partitions are others than those that were read.
+    ``accept_new_partitions`` plans work units although their partitions differ from those already read.
     """
     moment = now or datetime.now(UTC)
     sources = sources_of(load(config, pipeline=pipeline), pipeline)
@@ -29,7 +29,7 @@ def plan(
 
 
 def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, ...]:
-    """Where every source stands: state, watermark, lag and backlog; from mirror or documents, without Spark."""
+    """State, watermark, lag and backlog of every source; from mirror or documents, without Spark."""
     now = datetime.now(UTC)
     return tuple(status_of(each, now) for each in sources_of(load(config, pipeline=pipeline), pipeline))
 
@@ -45,8 +45,8 @@ def serve(
 ) -> None:
     """Serve metrics and health of pipelines that run elsewhere, until ``stop`` is set or a signal comes.
 
-    The numbers are those of ``status``, at most ``every`` seconds old. ``address`` is that of the configuration unless
-    it is given; ``started`` hears it once it answers.
+    The numbers are those of ``status``, at most ``every`` seconds old. ``address`` defaults to the configuration's;
+    ``started`` gets it once the server answers.
     """
     from tidegate.observe.pages import standing
     from tidegate.runs.loop import stops_on_signals
@@ -63,13 +63,13 @@ def serve(
 
 
 def plan_of(source: TrackedSource, now: datetime, *, accept_new_partitions: bool = False) -> AnyPlan:
-    """What a run would read, and why it would not read the rest; with what failed before there was a position."""
+    """What a run would read, and why it would skip the rest; with failures from before the first position."""
     plan: AnyPlan = source.tracker.plan_of(source, now, accept_new_partitions=accept_new_partitions)
     return plan if plan.position else replace(plan, notes=(*plan.notes, *attempts_note(source)))
 
 
 def status_of(source: TrackedSource, now: datetime) -> SourceStatus:
-    """Where a source stands by its mirror or documents, what waits above that, and who is at work on it."""
+    """State of a source by its mirror or documents, its backlog, and who is at work on it."""
     recorded: Mirror | None = None
     committed: datetime | None = None
     summary: Summary = source.tracker.summary(source.tracker.decode(None))
@@ -130,7 +130,7 @@ def _status(
 
 
 def _lag(recorded: Mirror | None, last: datetime | None, backlog: Backlog, now: datetime) -> float | None:
-    """Seconds since the ``last`` commit; none behind a source that has nothing new."""
+    """Seconds since the ``last`` commit; None if the source has nothing new."""
     if backlog.behind is False:
         return None if recorded is None else 0.0
     return None if last is None else (now - last).total_seconds()

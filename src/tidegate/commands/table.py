@@ -1,6 +1,6 @@
-"""A table of a pipeline: optimized, vacuumed, given a checkpoint, widened. Needs no Spark.
+"""Maintenance of a pipeline's table: optimize, vacuum, checkpoint, widen. Needs no Spark.
 
-Widening keeps every row in one Delta commit, and the positions of all sources stay: done twice, it is done.
+Widening keeps every row in one Delta commit, and the positions of all sources stay; repeating it changes nothing.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _SLOW = "every commit in between costs another attempt: stop the pipelines of a 
 def optimize_table(
     config: Config, pipeline: str, *, target_mb: int | None = None, dry_run: bool = False
 ) -> TableCareReport:
-    """Put the rows of small data files together; no row changes, and runs may go on meanwhile. No Spark."""
+    """Combine small data files; no row changes, and runs may continue meanwhile. No Spark."""
     return _maintenance(config, pipeline).optimize(target_mb, dry_run=dry_run)
 
 
 def vacuum_table(
     config: Config, pipeline: str, *, retention_hours: int | None = None, force: bool = False, dry_run: bool = False
 ) -> TableCareReport:
-    """Remove data files that left the table longer ago than that; at least a day unless ``force``. No Spark.
+    """Remove data files that left the table more than ``retention_hours`` ago; at least a day unless ``force``.
 
-    Versions that need them cannot be read or restored any more. What runs have written and not committed stays.
+    Versions that need them can no longer be read or restored. Uncommitted files of runs stay. Needs no Spark.
     """
     return _maintenance(config, pipeline).vacuum(retention_hours, force=force, dry_run=dry_run)
 
@@ -114,7 +114,7 @@ class _Widening:
         return widen(arrow_schema(snapshot.facts.schema_json), self.column, self.kind)
 
     def report(self) -> TableRewrite:
-        """What there is to do."""
+        """What the rewrite would do."""
         snapshot = self.snapshot()
         table = arrow_schema(snapshot.facts.schema_json)
         effect = f"every row is written again with {type_name(self.kind)}"
@@ -126,7 +126,7 @@ class _Widening:
         return rewrite_report(self.bound, snapshot, "table widen", changes, notes)
 
     def carry_out(self) -> int:
-        """Rewrite until the table has the type; the version that has it. An exception decides nothing."""
+        """Rewrite until the table has the type, and return the version that has it. An exception decides nothing."""
         problem: TidegateError | None = None
         for _ in range(TRIES):
             snapshot = self.snapshot()
@@ -162,7 +162,7 @@ def _cast(batches: Iterator[pa.RecordBatch], target: pa.Schema) -> Iterator[pa.R
 def rewrite_report(
     bound: AnySource, snapshot: Snapshot, action: str, changes: tuple[SchemaChange, ...], notes: tuple[str, ...]
 ) -> TableRewrite:
-    """What a rewrite means, before it is done."""
+    """The consequences of a rewrite."""
     size = snapshot.size()
     return TableRewrite(
         pipeline=bound.pipeline.name,

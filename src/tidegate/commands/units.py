@@ -1,7 +1,7 @@
-"""Work units: listed, looked at, tried again, forgotten.
+"""Work units: list them, show one, retry them, forget them.
 
-The new state is committed by the ordinary protocol, alone: no row is touched. What is read again afterwards takes the
-place of the rows that are in the table.
+The ordinary protocol commits the new state alone: no row changes. When a later run reads the work units again, it
+replaces their rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidegate.specs.units import Replace
 
 @dataclass(frozen=True, slots=True)
 class UnitsQuery:
-    """Which units are asked for: some by name, those of one partition, those that failed; ``limit`` 0 means all."""
+    """A query of units: by name, by partition, only failed ones; ``limit`` 0 means all."""
 
     units: Collection[str] = ()
     partition: str | None = None
@@ -38,7 +38,7 @@ class UnitsQuery:
 
 @dataclass(slots=True)
 class _Numbers:
-    """The work units of one unit, by what has become of them."""
+    """The work units of one unit, counted by outcome."""
 
     done: int = 0
     open: int = 0
@@ -56,10 +56,10 @@ def units(
     limit: int = 50,
     now: datetime | None = None,
 ) -> tuple[UnitList, ...]:
-    """The units of a pipeline's sources: how many of their work units are done, open and failed. Touches nothing.
+    """The units of a pipeline's sources, with the number of done, open and failed work units. Changes nothing.
 
-    ``names`` are those that are asked for, ``partition`` is where the only partition begins that counts, ``failed``
-    leaves out units without trouble. At most ``limit`` per source, those with trouble first; 0: all.
+    ``names`` selects units, ``partition`` is the start of the only partition to count, ``failed`` leaves out units
+    without trouble. At most ``limit`` per source, those with trouble first; 0: all.
     """
     sources = unit_sources(config, pipeline, source)
     query = UnitsQuery(frozenset(names), partition, failed, limit)
@@ -97,7 +97,7 @@ def _is_wanted(line: UnitLine, wanted: UnitsQuery) -> bool:
 
 
 def check_known(bound: UnitBound, looked: UnitLook, units: Collection[str]) -> None:
-    """Raise where a unit is named that neither the plan nor the state has."""
+    """Raise for a unit name that neither the plan nor the state has."""
     known = {*looked.plan.units, *(looked.state.entries if looked.state else ()), *retired_of(looked.state)}
     for unit in units:
         if unit not in known:
@@ -109,7 +109,7 @@ _COMPARED = 10_000
 
 
 def retired_of(state: UnitState | None) -> Collection[str]:
-    """The units that a server does not know."""
+    """The units that the server does not know."""
     return () if state is None else state.retired
 
 
@@ -143,7 +143,7 @@ def _state(is_there: bool, found: _Numbers, failed: Sequence[Failure], retired: 
 
 
 def _numbers(plan: UnitPlan, one: TimePartition | None) -> dict[str, _Numbers]:
-    """What the plan says about each unit, in all partitions or in one."""
+    """The work units of each unit, counted in all partitions or in one."""
     found = {unit: _Numbers() for unit in plan.units}
     for group in plan.runs:
         if one is None or group.pattern.start == one.start:
@@ -172,7 +172,7 @@ def _read_up_to(entry: UnitEntry | None, one: TimePartition | None) -> str | Non
 def unit(
     config: Config, pipeline: str, name: str, source: str | None = None, *, now: datetime | None = None
 ) -> UnitView:
-    """One unit of a source, partition by partition: what was read of it and what would run. Touches nothing."""
+    """One unit of a source, partition by partition: what was read and what would run. Changes nothing."""
     bound = source_named(unit_sources(config, pipeline, source), source)
     return view_unit(bound, now or datetime.now(UTC), name)
 
@@ -227,17 +227,17 @@ Confirm = Callable[[UnitsMove], bool]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which work units are meant: those of some units, or of all (None), in one partition or in all."""
+    """A selection of work units: those of some units, or of all (None), in one partition or in all."""
 
     units: frozenset[str] | None = None
     partition: TimePartition | None = None
 
     def has(self, unit: str) -> bool:
-        """Whether work units of ``unit`` are meant."""
+        """Whether ``unit`` is selected."""
         return self.units is None or unit in self.units
 
     def has_failure(self, key: tuple[str, int]) -> bool:
-        """Whether a failure is one of a work unit that is meant."""
+        """Whether a failure belongs to a selected work unit."""
         one = self.partition
         return self.has(key[0]) and (one is None or key[1] == failure_start(one.start, one.nominal_end))
 
@@ -251,10 +251,10 @@ def retry_units(
     partition: str | None = None,
     confirm: Confirm = agree,
 ) -> UnitsMove:
-    """Forget failures of work units, so that none of them waits, and that units are retired, if ``confirm`` agrees.
+    """Forget failures of work units, so that none waits, and that units are retired, if ``confirm`` agrees.
 
-    Without ``names``, of all units. The position is committed by the ordinary protocol and no row is touched.
-    ``CommitLost`` when another run was first.
+    Without ``names``, of all units. The ordinary protocol commits the position; no row changes. ``CommitLost`` if
+    another run came first.
     """
     bound = source_named(unit_sources(config, pipeline, source), source).for_edit()
     opened, before = _open(bound)
@@ -279,7 +279,7 @@ def reset_units(
 ) -> UnitsMove:
     """Forget what was read of units, in one partition or in all, so that the next run reads it again.
 
-    Their rows stay until then, and are replaced by what is read. See :func:`retry_units`.
+    Their rows stay until then; the next run replaces them. See :func:`retry_units`.
     """
     bound = source_named(unit_sources(config, pipeline, source), source).for_edit()
     opened, before = _open(bound)

@@ -1,4 +1,4 @@
-"""Watermarks: shown, followed back in time, and moved by hand."""
+"""Watermarks: show them, list their history, move them by hand."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def show_watermarks(config: Config, pipeline: str, source: str | None = None) -> tuple[WatermarkView, ...]:
-    """The recorded state of a pipeline's sources, in full."""
+    """The complete recorded state of a pipeline's sources."""
     return tuple(map(watermark_of, sources_of(load(config, pipeline=pipeline), pipeline, source)))
 
 
 def watermark_history(
     config: Config, pipeline: str, source: str | None = None, *, limit: int = 20
 ) -> tuple[WatermarkHistory, ...]:
-    """The positions of a pipeline's sources, newest first, with the watermark that each left; ``limit`` 0: all."""
+    """The positions of a pipeline's sources, newest first, with the watermark after each; ``limit`` 0: all."""
     sources = sources_of(load(config, pipeline=pipeline), pipeline, source)
     return tuple(history_of(each, limit) for each in sources)
 
@@ -41,12 +41,11 @@ def set_watermark(
     inclusive: bool = False,
     confirm: Callable[[WatermarkMove], bool] = agree,
 ) -> WatermarkMove:
-    """Set the watermark of one partition to the path ``to``, up or down, if ``confirm`` agrees to what that means.
+    """Set the watermark of one partition to the path ``to``, up or down, if ``confirm`` agrees to the consequences.
 
-    A column source takes ``values`` instead, by column as text; with ``inclusive`` the next read takes rows at these
-    values, too. The position is committed by the ordinary protocol and no row is touched: files
-    below a watermark that moved up are never read, files above one that moved down are read again. ``CommitLost`` when
-    another run was first.
+    A column source takes ``values`` instead, as text by column; with ``inclusive`` the next read includes rows at these
+    values. The ordinary protocol commits the position; no row changes. Files below a watermark that moved up are never
+    read, files above one that moved down are read again. ``CommitLost`` if another run came first.
     """
     return _edit(source_of(config, pipeline, source), WatermarkEdit(to, values, inclusive), confirm)
 
@@ -68,7 +67,7 @@ def _edit(source: TrackedSource, edit: WatermarkEdit, confirm: Callable[[Waterma
 
 
 def watermark_of(source: TrackedSource) -> WatermarkView:
-    """The recorded state of a source, in full."""
+    """The complete recorded state of a source."""
     recorded = source.recorded()
     summary: Summary = source.tracker.summary(source.tracker.known_state(source, recorded))
     return WatermarkView(

@@ -328,8 +328,8 @@ IMPORTED = table.PropertiesImport(
     origin="surveys.pull",
     yaml="# Made from surveys.pull\npipelines: {}\n",
     carried=("job.name", "ms.watermark"),
-    left=(table.PropertyNote(7, "ms.ssl", "certificates of clients are not offered"),),
-    not_needed=(table.PropertyNote(9, "job.group", "a pipeline has a name only"),),
+    left=(table.PropertyNote(7, "ms.ssl", "client certificates are not supported"),),
+    not_needed=(table.PropertyNote(9, "job.group", "a pipeline has a name and no group"),),
     variables=("SURVEYS_TOKEN",),
 )
 CHAOS = ChaosReport(

@@ -83,7 +83,7 @@ def test_the_configuration_is_printed_and_the_rest_is_told_aside(pull: Path, mon
     result = imported(str(pull))
     assert result.exit_code == 0
     assert result.stderr.splitlines() == [
-        f"{pull}:5: not needed: job.group: a pipeline has a name only",
+        f"{pull}:5: not needed: job.group: a pipeline has a name and no group",
         "set before use: ANSWERS_TOKEN",
         "4 converted, 0 not converted, 1 not needed",
     ]
@@ -109,7 +109,7 @@ def test_strict_ends_with_1_where_something_is_left(pull: Path) -> None:
     assert imported(str(pull)).exit_code == 0
     result = imported(str(pull), "--strict")
     assert result.exit_code == 1
-    assert f"{pull}:6: not converted: ms.ssl: certificates of clients are not offered" in result.stderr
+    assert f"{pull}:6: not converted: ms.ssl: client certificates are not supported" in result.stderr
 
 
 def test_json_has_both(pull: Path) -> None:
