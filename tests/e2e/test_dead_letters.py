@@ -264,20 +264,19 @@ def test_a_large_file_is_committed_in_the_middle_with_letters_in_between(lake: L
 
 
 def test_a_file_that_changed_between_two_rounds_becomes_a_letter_and_is_not_half_read(lake: Lake) -> None:
-    from tidegate.core.files.codec import decode, embedded, encode
-    from tidegate.core.files.state import RecordsRead
+    from tidegate.core.files.state import RecordsRead, decode_paths, embedded, encode_paths
 
     lake.arrive(f"{DAY}/1.ndjson")
     lake.run()
     target = lake.arrive(f"{DAY}/2.ndjson")
     (place,) = sources_of(lake.project, "events")
     opened = place.positions.open()
-    state = decode(opened.state or {})
+    state = decode_paths(opened.state or {})
     from dataclasses import replace
 
     from tidegate.protocol.change import Change
 
-    partly = encode(replace(state, files={f"{DAY}/2.ndjson": RecordsRead(4, target.stat().st_size + 1, "old")}))
+    partly = encode_paths(replace(state, files={f"{DAY}/2.ndjson": RecordsRead(4, target.stat().st_size + 1, "old")}))
     place.positions.commit(opened, Change(state=partly, embedded=embedded(partly)))
     lake.expected = lake.expected[:10]
     report = lake.run()

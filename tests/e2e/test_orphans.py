@@ -19,7 +19,7 @@ from support import scripts
 from support.lake import FIELDS, Lake
 from support.reconciling import DAY, clean, compare, leave_behind, places_of
 from tidegate import load, reconcile
-from tidegate.core.files.codec import embedded
+from tidegate.core.files.state import embedded
 from tidegate.errors import CommitLost, ObjectMissing, TidegateError
 from tidegate.observe.events import ComparisonProgressed, Event, ignore
 from tidegate.protocol.change import Change, DataFile

@@ -15,9 +15,8 @@ import pytest
 from support.lake import FIELDS, Lake
 from support.reconciling import compare, ingest, places_of
 from tidegate import SourceComparison, list_letters, reconcile
-from tidegate.core.files.codec import embedded, encode
 from tidegate.core.files.plan import FileGroup
-from tidegate.core.files.state import Active
+from tidegate.core.files.state import Active, embedded, encode_paths
 from tidegate.errors import ConfigError, RunStopped, TidegateError
 from tidegate.observe.events import CommitContested, ComparisonProgressed, Event, Notice
 from tidegate.protocol.change import Change, Coverage, DataFile
@@ -343,7 +342,7 @@ def test_what_a_person_moved_the_watermark_over_is_unexplained_not_late(lake: La
     (place,) = places_of(lake.project)
     opened = place.positions.open()
     before = watermarks_of(opened)
-    moved = encode(
+    moved = encode_paths(
         replace(before, watermark=Active(f"{HOUR}/30.ndjson"), partition_watermarks={HOUR: "30.ndjson"}, late_window={})
     )
     place.positions.commit(opened, Change(moved, embedded(moved), action="watermark set"))

@@ -13,7 +13,7 @@ import pytest
 from support.lake import Lake
 from support.reconciling import places_of
 from tidegate import SourceComparison
-from tidegate.core.files.codec import embedded, encode
+from tidegate.core.files.state import embedded, encode_paths
 from tidegate.protocol.change import Change, Coverage
 from tidegate.runs.file_source import FileSource, watermarks_of
 from tidegate.runs.reconcile import Reconciling
@@ -54,7 +54,7 @@ def place_with(folder: Path, files: int) -> FileSource:
     (place,) = places_of(lake.project)
     opened = place.positions.open()
     wanted = {f"date=2026-01-{day:02d}": "9" for day in range(1, 29)}
-    state = encode(replace(watermarks_of(opened), partition_watermarks=wanted, late_window={}))
+    state = encode_paths(replace(watermarks_of(opened), partition_watermarks=wanted, late_window={}))
     group: list[Coverage] = []
     for number, name in enumerate(names(files), 1):
         group.append(Coverage(name, 100, "e", 0, 10, True, 10))

@@ -9,11 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.long_runs import examples
-from tidegate.core.files.codec import decode, encode
 from tidegate.core.files.discovery import is_new
 from tidegate.core.files.edit import forget_partition, knows, move_watermark
 from tidegate.core.files.paths import join, sort_key, split
-from tidegate.core.files.state import Active, Failed, Finished, Idle, LateWindow, PathState, RecordsRead, greatest_path
+from tidegate.core.files.state import (
+    Active,
+    Failed,
+    Finished,
+    Idle,
+    LateWindow,
+    PathState,
+    RecordsRead,
+    decode_paths,
+    encode_paths,
+    greatest_path,
+)
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PathSource
 
@@ -65,7 +75,7 @@ def assert_is_valid(state: PathState) -> None:
     assert state.value == greatest_path(state.partition_watermarks)
     last = state.last_committed_file
     assert last is None or any(sort_key(last) <= sort_key(join(*item)) for item in state.partition_watermarks.items())
-    assert decode(json.loads(json.dumps(encode(state)))) == state
+    assert decode_paths(json.loads(json.dumps(encode_paths(state)))) == state
 
 
 def rest(state: PathState, partition: str) -> tuple[object, ...]:

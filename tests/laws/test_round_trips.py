@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from laws.strategies import lost_states, plans, states
 from support.long_runs import examples
-from tidegate.core.files.codec import decode, embedded, encode
 from tidegate.core.files.plan import Plan
-from tidegate.core.files.state import PathState
+from tidegate.core.files.state import PathState, decode_paths, embedded, encode_paths
 from tidegate.errors import StateError
 
 JSON = st.recursive(
@@ -28,7 +27,7 @@ KEYS = st.sampled_from(
 @settings(deadline=None)
 @given(states | lost_states)
 def test_a_state_is_read_back_as_it_was(state: PathState) -> None:
-    assert decode(json.loads(json.dumps(encode(state)))) == state
+    assert decode_paths(json.loads(json.dumps(encode_paths(state)))) == state
 
 
 @settings(deadline=None)
@@ -45,16 +44,16 @@ def test_equal_states_give_equal_text(state: PathState) -> None:
         state.sealed_below,
         state.last_update_ts,
     )
-    assert json.dumps(encode(backwards)) == json.dumps(encode(state))
+    assert json.dumps(encode_paths(backwards)) == json.dumps(encode_paths(state))
 
 
 @settings(deadline=None)
 @given(states)
 def test_the_embedded_state_has_everything_but_the_window(state: PathState) -> None:
-    found = decode(embedded(encode(state)))
+    found = decode_paths(embedded(encode_paths(state)))
     assert found.window_lost
     assert not found.late_window
-    assert encode(found) == embedded(encode(state))
+    assert encode_paths(found) == embedded(encode_paths(state))
 
 
 @settings(deadline=None)
@@ -62,11 +61,11 @@ def test_the_embedded_state_has_everything_but_the_window(state: PathState) -> N
 def test_a_strange_document_is_refused_or_read_but_never_breaks(document: dict[str, object]) -> None:
     refused: StateError | None = None
     try:
-        state = decode(document)
+        state = decode_paths(document)
     except StateError as error:
         refused = error
     if refused is None:
-        assert decode(encode(state)) == state
+        assert decode_paths(encode_paths(state)) == state
     else:
         assert refused.problem.startswith("state")
         assert refused.remedy

@@ -11,12 +11,22 @@ from laws.strategies import counts, etags, fates, paths, progress, sizes, waterm
 from laws.world import NOW, SIZING, source
 from support.long_runs import examples
 from tidegate.core.files.advance import advance_set, segments_to_merge, with_segment
-from tidegate.core.files.codec import decode_set, encode_set
 from tidegate.core.files.discovery import PathListing
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import FileSlice
 from tidegate.core.files.planner import plan_set
-from tidegate.core.files.state import Changed, Covered, FileOutcome, Finished, NotReached, Refused, Segment, SetState
+from tidegate.core.files.state import (
+    Changed,
+    Covered,
+    FileOutcome,
+    Finished,
+    NotReached,
+    Refused,
+    Segment,
+    SetState,
+    decode_set,
+    encode_set,
+)
 
 OF = source(max_attempts=1_000)
 LINES = 6

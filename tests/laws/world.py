@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from tidegate.core.files.advance import Advance, advance
-from tidegate.core.files.codec import decode, embedded, encode
 from tidegate.core.files.discovery import (
     PathListing,
     Reason,
@@ -30,7 +29,17 @@ from tidegate.core.files.discovery import (
 from tidegate.core.files.paths import Layout, SourceFile, sort_key, split
 from tidegate.core.files.plan import FileSlice, Plan
 from tidegate.core.files.planner import Sizing, plan_paths
-from tidegate.core.files.state import Changed, Covered, FileOutcome, NotReached, PathState, Refused
+from tidegate.core.files.state import (
+    Changed,
+    Covered,
+    FileOutcome,
+    NotReached,
+    PathState,
+    Refused,
+    decode_paths,
+    embedded,
+    encode_paths,
+)
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PathSource
 
@@ -202,8 +211,8 @@ class World:
 
     def restart(self, *, from_log: bool = False) -> None:
         """Another process reads the state back, from its document or from the log."""
-        data = encode(self.state)
-        self.state = decode(json.loads(json.dumps(embedded(data) if from_log else data)))
+        data = encode_paths(self.state)
+        self.state = decode_paths(json.loads(json.dumps(embedded(data) if from_log else data)))
 
     def outcome(self, piece: FileSlice, fate: str) -> FileOutcome:
         """What a task would report about one slice."""

@@ -28,7 +28,7 @@ from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, ignore
 from tidegate.observe.wording import count
 from tidegate.reports.run import IngestReport
-from tidegate.sources.file_names import SAMPLE, Order, names_sort_in_time, sample
+from tidegate.sources.file_discovery import SAMPLE, Order, names_sort_in_time, sample_files
 from tidegate.specs.locations import Location, Options, looks_secret
 from tidegate.specs.project import Format, ProjectSpec
 from tidegate.storage.options import absolute
@@ -171,7 +171,7 @@ def _draft_place(source: str, table: str, options: IngestOptions, base: Path) ->
         found = ("source", f"a {kind.capitalize()} table at {source}")
         return PipelineDraft({"type": kind, **written, **_followed(options)}, (found, *_words(options)))
     own = inside(comparable(uri), comparable(absolute(table, Path.cwd())))
-    files = [each for each in sample(store) if not (own and each.path.startswith(f"{own}/"))]
+    files = [each for each in sample_files(store) if not (own and each.path.startswith(f"{own}/"))]
     format, told = _format_of(files, store, options.format, source)
     if options.watermark or options.merge_keys:
         if format not in SCANS:

@@ -19,9 +19,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.files.codec import decode, embedded, encode
 from tidegate.core.files.paths import SourceFile, sort_key, split
-from tidegate.core.files.state import FileProgress, Finished, PathState
+from tidegate.core.files.state import FileProgress, Finished, PathState, decode_paths, embedded, encode_paths
 from tidegate.core.json_shape import is_newer, load_json
 from tidegate.errors import ObjectMissing, StateError, TidegateError
 from tidegate.observe.wording import count
@@ -116,7 +115,7 @@ def read_older(data: Mapping[str, Any], bases: Sequence[str], found: str = "the 
         )
     base = next((base for base in bases if any(path.startswith(f"{base}/") for path in paths)), bases[0])
     try:
-        return OlderState(decode(data, source_uri=base), _form(data))
+        return OlderState(decode_paths(data, source_uri=base), _form(data))
     except StateError as error:
         if is_newer(data):
             raise
@@ -608,7 +607,7 @@ class _Adopting:
             raise StateError(
                 f"{self._key}: something moved while adopting: {moved}", "stop the old program; adopt again"
             )
-        data = encode(state)
+        data = encode_paths(state)
         change = Change(state=data, embedded=embedded(data), action="adopt")
         after = self._bound.positions.commit(opened, change)
         self.report = replace(self.report, adopted=True, version=after.version, table_version=after.table_version)

@@ -16,13 +16,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 
-from tidegate.core.files.codec import decode
 from tidegate.core.files.comparison import CommittedFile, Comparing, Finding, History, Move
 from tidegate.core.files.discovery import accepts
 from tidegate.core.files.discovery import seal_cold_start as with_cold_start
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import FileSlice
-from tidegate.core.files.state import PathState
+from tidegate.core.files.state import PathState, decode_paths
 from tidegate.errors import EnvironmentProblem, RunStopped, SourceError
 from tidegate.observe.events import ComparisonProgressed, Emit
 from tidegate.observe.wording import count
@@ -290,7 +289,7 @@ class _Ledger:
 
     def _state_of(self, entry: LedgerEntry) -> PathState | None:
         stored = documents.read(self._bound.table_store, self._bound.key, entry.version, entry.attempt)
-        return None if stored is None or stored.document is None else decode(stored.document.state)
+        return None if stored is None or stored.document is None else decode_paths(stored.document.state)
 
     def close(self, opened: Position) -> None:
         """The ledger was read to its end: does it reach the position?"""
@@ -301,7 +300,7 @@ class _Ledger:
     def history(self) -> History:
         """How the position came about; a beginning that a person fixed before there was a table is a move, too."""
         fixed = None if self._bound.source.partition_filter else self._bound.positions.cold_start()
-        begun = [] if fixed is None else [Move(PathState(), decode(fixed))]
+        begun = [] if fixed is None else [Move(PathState(), decode_paths(fixed))]
         return History(self._cold_start(), (*begun, *self._moves), not self._gaps)
 
     def _cold_start(self) -> PathState | None:
@@ -311,7 +310,7 @@ class _Ledger:
             return None
         fixed = bound.positions.cold_start()
         if fixed is not None:
-            return decode(fixed)
+            return decode_paths(fixed)
         if first is None:
             return None
         state = self._state_of(first)

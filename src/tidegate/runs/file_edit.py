@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from tidegate.core.files.codec import embedded, encode
 from tidegate.core.files.discovery import accepts
 from tidegate.core.files.edit import (
     Consequences,
@@ -25,7 +24,7 @@ from tidegate.core.files.edit import (
     move_watermark,
 )
 from tidegate.core.files.paths import SourceFile, join, matches_path, split
-from tidegate.core.files.state import PathState
+from tidegate.core.files.state import PathState, embedded, encode_paths
 from tidegate.errors import CommitLost, TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, State
@@ -125,7 +124,7 @@ def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: C
     if after == before or not confirm(move):
         return move
     answers = write_answers(bound, letters, READ_AGAIN, uuid7()) if letters else WrittenLetters()
-    state = encode(after)
+    state = encode_paths(after)
     if opened.table_version < 0:
         return _begin(bound, move, state)
     change = Change(

@@ -7,14 +7,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
-from tidegate.core.files import codec
 from tidegate.core.files.advance import Advance
 from tidegate.core.files.discovery import PathListing
 from tidegate.core.files.edit import Sorted
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import Plan
 from tidegate.core.files.planner import Sizing
-from tidegate.core.files.state import FileOutcome, PathState, RecordsRead, SetState
+from tidegate.core.files.state import (
+    FileOutcome,
+    PathState,
+    RecordsRead,
+    SetState,
+    decode_paths,
+)
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.position import Position
@@ -106,7 +111,7 @@ def plan_files(source: FileSource, state: SourceState, version: int, now: dateti
 
 def watermarks_of(position: Position) -> PathState:
     """The recorded watermarks of a position, fresh ones on a first run; ``StateError`` for a set's state."""
-    return PathState() if position.state is None else codec.decode(position.state)
+    return PathState() if position.state is None else decode_paths(position.state)
 
 
 def sizing_of(source: FileSource) -> Sizing:

@@ -8,15 +8,25 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tidegate.core.files import codec
 from tidegate.core.files.advance import Advance, PathSteps, SetSteps, apply_commits, idle
-from tidegate.core.files.codec import decode_set, encode_set
 from tidegate.core.files.discovery import NOT_IN_TIME, PathListing, Reason
 from tidegate.core.files.edit import Sorted, sort_by_state
 from tidegate.core.files.paths import SourceFile, join
 from tidegate.core.files.plan import Plan, not_looked_for
 from tidegate.core.files.planner import Sizing, plan_paths, plan_set
-from tidegate.core.files.state import Covered, Failed, PathState, RecordsRead, Seal, SetState
+from tidegate.core.files.state import (
+    Covered,
+    Failed,
+    PathState,
+    RecordsRead,
+    Seal,
+    SetState,
+    decode_paths,
+    decode_set,
+    embedded,
+    encode_paths,
+    encode_set,
+)
 from tidegate.errors import ColumnsChanged, CommitLost, ObjectChanged, ObjectMissing, StateError, TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Coverage, State
@@ -34,9 +44,8 @@ from tidegate.runs.file_source import FileSource, FileTracker, SourceState, Step
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, PassRetries, Summary, Walk, WatermarkEdit
 from tidegate.schema.names import avro_library
+from tidegate.sources.file_discovery import NameOrder, Order, discover_all, names_sort_in_time, sample_files, scope_of
 from tidegate.sources.file_discovery import discover as discover_paths
-from tidegate.sources.file_discovery import discover_all, scope_of
-from tidegate.sources.file_names import NameOrder, Order, names_sort_in_time, sample
 from tidegate.specs.project import Delivery, Format
 
 if TYPE_CHECKING:
@@ -151,7 +160,9 @@ class FileTrackerBase(FileTracker):
             yield from (Check(name, "warn", note) for note in backlog.notes if not note.startswith(NOT_IN_TIME))
             if self.source.format is Format.AVRO:
                 avro_library()
-            yield self._names_check(name, state, names_sort_in_time(sample(self.store, scope=scope_of(self.source))))
+            yield self._names_check(
+                name, state, names_sort_in_time(sample_files(self.store, scope=scope_of(self.source)))
+            )
 
         return collect_checks(name, look)
 
@@ -215,16 +226,16 @@ class PathTracker(FileTrackerBase):
         return not_looked_for(self.source, state)
 
     def decode(self, recorded: State | None) -> PathState:
-        return PathState() if recorded is None else codec.decode(recorded)
+        return PathState() if recorded is None else decode_paths(recorded)
 
     def fresh(self) -> PathState:
         return PathState()
 
     def encode(self, state: PathState) -> dict[str, object]:
-        return codec.encode(state)
+        return encode_paths(state)
 
     def embedded(self, encoded: State) -> State:
-        return codec.embedded(encoded)
+        return embedded(encoded)
 
     def copied(self, state: PathState) -> dict[str, object]:
         """The watermark, and the last finished file of each open partition."""
@@ -275,7 +286,7 @@ class PathTracker(FileTrackerBase):
             return None
 
     def summary(self, state: PathState) -> Summary:
-        encoded: dict[str, Any] = codec.encode(state)
+        encoded: dict[str, Any] = encode_paths(state)
         return self._summary(
             state,
             encoded,

@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from tidegate.core.files.discovery import Reason
 from tidegate.specs.locations import Location
-from tidegate.storage import failures
 from tidegate.storage.listing_scope import Links, Scope
 from tidegate.storage.options import split_uri
 from tidegate.storage.port import (
@@ -43,8 +42,11 @@ from tidegate.storage.port import (
     below,
     check_path,
     check_prefix,
+    from_os,
     is_text,
     may_hold_after,
+    object_changed,
+    object_missing,
 )
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ class LocalInput(io.RawIOBase):
         self._etag = etag if etag is not None else etag_of(found)
         try:
             if size is not None and size != found.st_size:
-                raise failures.changed(uri, f"it has {found.st_size} bytes instead of {size}")
+                raise object_changed(uri, f"it has {found.st_size} bytes instead of {size}")
             self._check()
         except BaseException:
             self._file.close()
@@ -81,7 +83,7 @@ class LocalInput(io.RawIOBase):
 
     def _check(self) -> None:
         if etag_of(os.fstat(self._file.fileno())) != self._etag:
-            raise failures.changed(self._uri, "its size or modification time differs")
+            raise object_changed(self._uri, "its size or modification time differs")
 
     def readable(self) -> bool:
         return True
@@ -94,7 +96,7 @@ class LocalInput(io.RawIOBase):
             count = self._file.readinto(buffer)
             self._check()
         except OSError as error:
-            raise failures.from_os(error, self._uri, "read") from error
+            raise from_os(error, self._uri, "read") from error
         return count or 0
 
     def close(self) -> None:
@@ -120,7 +122,7 @@ class LocalOutput(Output):
         try:
             return self._file.write(data)
         except OSError as error:
-            raise failures.from_os(error, self._uri, "write") from error
+            raise from_os(error, self._uri, "write") from error
 
     def tell(self) -> int:
         return self._file.tell()
@@ -129,7 +131,7 @@ class LocalOutput(Output):
         try:
             self._file.flush()
         except OSError as error:
-            raise failures.from_os(error, self._uri, "write") from error
+            raise from_os(error, self._uri, "write") from error
 
     def close(self) -> None:
         try:
@@ -142,7 +144,7 @@ class LocalOutput(Output):
             with contextlib.suppress(OSError):
                 self._file.raw.close()
             self._remove()
-            raise failures.from_os(error, self._uri, "write") from error
+            raise from_os(error, self._uri, "write") from error
 
     def abort(self) -> None:
         if not self.closed:
@@ -155,7 +157,7 @@ class LocalOutput(Output):
         except FileNotFoundError:
             return
         except OSError as error:
-            raise failures.from_os(error, self._uri, "write") from error
+            raise from_os(error, self._uri, "write") from error
 
 
 _TEMPORARY = (".tidegate-", ".tmp")
@@ -208,7 +210,7 @@ class LocalStore:
         with self._mapped(path, "read"):
             found = os.stat(self._at(path))
         if not stat.S_ISREG(found.st_mode):
-            raise failures.missing(self._uri(path))
+            raise object_missing(self._uri(path))
         return _info(path, found)
 
     def get(self, path: str) -> bytes:
@@ -222,7 +224,7 @@ class LocalStore:
             file.seek(start)
             data = file.read(length)
             if if_match is not None and etag_of(os.fstat(file.fileno())) != if_match:
-                raise failures.changed(self._uri(path), "its etag differs")
+                raise object_changed(self._uri(path), "its etag differs")
             return data
 
     def open_input(self, path: str, *, etag: str | None, size: int | None) -> BinaryIO:
@@ -363,7 +365,7 @@ class LocalStore:
         try:
             yield
         except OSError as error:
-            raise failures.from_os(error, self._uri(path), action) from error
+            raise from_os(error, self._uri(path), action) from error
 
 
 def _why_not(name: str, path: str, is_link: bool, links: Links | None) -> Reason | None:

@@ -18,7 +18,6 @@ from typing import BinaryIO
 
 from tidegate.errors import ObjectMissing
 from tidegate.specs.locations import Location
-from tidegate.storage import failures
 from tidegate.storage.listing_scope import Scope
 from tidegate.storage.port import (
     PAGE,
@@ -33,6 +32,10 @@ from tidegate.storage.port import (
     below,
     check_path,
     check_prefix,
+    from_os,
+    object_changed,
+    object_exists,
+    object_missing,
 )
 
 
@@ -135,16 +138,16 @@ class MemoryStore:
         self.requests.count("get")
         entry = self._entry(path)
         if if_match is not None and entry.etag != if_match:
-            raise failures.changed(self._uri(path), "its etag differs")
+            raise object_changed(self._uri(path), "its etag differs")
         return entry.data[start : start + length]
 
     def open_input(self, path: str, *, etag: str | None, size: int | None) -> BinaryIO:
         self.requests.count("get")
         entry = self._entry(path)
         if etag is not None and entry.etag != etag:
-            raise failures.changed(self._uri(path), "its etag differs")
+            raise object_changed(self._uri(path), "its etag differs")
         if size is not None and len(entry.data) != size:
-            raise failures.changed(self._uri(path), f"it has {len(entry.data)} bytes instead of {size}")
+            raise object_changed(self._uri(path), f"it has {len(entry.data)} bytes instead of {size}")
         return io.BytesIO(entry.data)
 
     def put(self, path: str, data: bytes) -> None:
@@ -158,7 +161,7 @@ class MemoryStore:
         key = self._key(path)
         with self._space.lock:
             if key in self._space.objects:
-                raise failures.exists(self._uri(path))
+                raise object_exists(self._uri(path))
             self._space.put(key, _entry(data))
 
     def open_output(self, path: str, upload: Upload | None = None) -> Output:
@@ -169,7 +172,7 @@ class MemoryStore:
         try:
             data = Path(local_path).read_bytes()
         except OSError as error:
-            raise failures.from_os(error, local_path, "read") from error
+            raise from_os(error, local_path, "read") from error
         self.put(path, data)
 
     def sync(self, paths: Iterable[str]) -> None:
@@ -189,7 +192,7 @@ class MemoryStore:
         try:
             return self._space.objects[self._key(path)]
         except KeyError:
-            raise failures.missing(self._uri(path)) from None
+            raise object_missing(self._uri(path)) from None
 
     def _info(self, path: str) -> ObjectInfo:
         entry = self._entry(path)

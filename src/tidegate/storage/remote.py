@@ -29,7 +29,6 @@ from tidegate.core.files.discovery import Reason
 from tidegate.errors import ObjectMissing
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
-from tidegate.storage import failures
 from tidegate.storage.listing_scope import Scope
 from tidegate.storage.options import of_scheme, plain_scheme, secrets, split_uri
 from tidegate.storage.port import (
@@ -45,7 +44,13 @@ from tidegate.storage.port import (
     below,
     check_path,
     check_prefix,
+    cut_short,
+    from_client,
+    from_os,
+    is_past_the_end,
+    object_changed,
     path_problem,
+    safe_cause,
 )
 
 if TYPE_CHECKING:
@@ -282,7 +287,7 @@ class RemoteStore:
             try:
                 return self._read_answer(path, self._get_part(path, start, start + length, if_match))
             except BaseError as error:
-                if failures.is_past_the_end(error):
+                if is_past_the_end(error):
                     return b""
                 raise
 
@@ -296,16 +301,16 @@ class RemoteStore:
         """Etag and size of the object as it is now, which must fit what is known of it."""
         found = self.head(path)
         if etag is not None and found.etag != etag:
-            raise failures.changed(self._uri(path), "its etag differs")
+            raise object_changed(self._uri(path), "its etag differs")
         if size is not None and found.size != size:
-            raise failures.changed(self._uri(path), f"it has {found.size} bytes instead of {size}")
+            raise object_changed(self._uri(path), f"it has {found.size} bytes instead of {size}")
         return found.etag, found.size
 
     def _read_block(self, path: str, start: int, end: int, etag: str | None, size: int) -> bytes:
         with self._mapped(path, "read"):
             answer = self._get_part(path, start, end, etag)
             if answer.meta["size"] != size:
-                raise failures.changed(self._uri(path), f"it has {answer.meta['size']} bytes instead of {size}")
+                raise object_changed(self._uri(path), f"it has {answer.meta['size']} bytes instead of {size}")
             return self._read_answer(path, answer)
 
     def _read_answer(self, path: str, answer: GetResult) -> bytes:
@@ -313,7 +318,7 @@ class RemoteStore:
         start, end = answer.range
         content = bytes(answer.bytes())
         if len(content) != end - start:
-            raise failures.short(self._uri(path), len(content), end - start)
+            raise cut_short(self._uri(path), len(content), end - start)
         return content
 
     def _get_part(self, path: str, start: int, end: int, etag: str | None) -> GetResult:
@@ -347,7 +352,7 @@ class RemoteStore:
             # The temporary file has no name, so nothing of it outlives this process.
             file = tempfile.TemporaryFile(buffering=_BUFFER)  # noqa: SIM115 - closed by the output
         except OSError as error:
-            raise failures.from_os(error, tempfile.gettempdir(), "write a temporary file in") from error
+            raise from_os(error, tempfile.gettempdir(), "write a temporary file in") from error
         return BufferedOutput(
             cast(BinaryIO, file), lambda content, size: self._put_content(path, content, size, upload or Upload())
         )
@@ -385,5 +390,5 @@ class RemoteStore:
         try:
             yield
         except (BaseError, OSError, ValueError) as error:
-            cause = failures.safe_cause(error, self._secrets)
-            raise Mask.of(*self._secrets).error(failures.from_client(error, self._uri(path), action)) from cause
+            cause = safe_cause(error, self._secrets)
+            raise Mask.of(*self._secrets).error(from_client(error, self._uri(path), action)) from cause

@@ -13,10 +13,19 @@ from enum import StrEnum
 from itertools import islice
 from typing import TypeVar
 
-from tidegate.core.files.codec import decode, decode_set, encode, encode_set
 from tidegate.core.files.discovery import Directories, PathListing, Reason, Skipped, format_of
 from tidegate.core.files.paths import SourceFile
-from tidegate.core.files.state import Failed, FileProgress, Finished, PathState, SetState
+from tidegate.core.files.state import (
+    Failed,
+    FileProgress,
+    Finished,
+    PathState,
+    SetState,
+    decode_paths,
+    decode_set,
+    encode_paths,
+    encode_set,
+)
 from tidegate.core.json_shape import Node
 from tidegate.specs.project import LateFiles, PathSource
 
@@ -179,13 +188,13 @@ class Plan:
 def _opens_json(opens: PathState | SetState | None) -> dict[str, object] | None:
     if opens is None:
         return None
-    return encode_set(opens) if isinstance(opens, SetState) else encode(opens)
+    return encode_set(opens) if isinstance(opens, SetState) else encode_paths(opens)
 
 
 def _opens(node: Node, kind: str) -> PathState | SetState | None:
     if node.is_null:
         return None
-    return decode_set(node.mapping()) if kind == "path-set" else decode(node.mapping())
+    return decode_set(node.mapping()) if kind == "path-set" else decode_paths(node.mapping())
 
 
 def _slice_json(each: FileSlice) -> dict[str, object]:

@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 import pytest
 
 from laws.world import SIZING, World, listing, paths_of, planned, source
-from tidegate.core.files.codec import decode
 from tidegate.core.files.discovery import Reason
 from tidegate.core.files.paths import SourceFile, cold_start_prefixes
 from tidegate.core.files.planner import plan_paths
-from tidegate.core.files.state import Active, LateWindow, PathState
+from tidegate.core.files.state import Active, LateWindow, PathState, decode_paths
 from tidegate.specs.project import PartitionFilter, PathSource
 
 ANY = source(pattern="*")
@@ -35,7 +34,7 @@ class Row:
     @property
     def state(self) -> PathState:
         if self.older is not None:
-            return decode({"watermark": {"state": "Active", "value": self.older}})
+            return decode_paths({"watermark": {"state": "Active", "value": self.older}})
         return PathState(Active("x/y"), self.entries) if self.entries else PathState()
 
 
@@ -152,7 +151,7 @@ def test_a_recorded_position_in_the_middle_is_resumed_and_the_rest_read_whole() 
         },
         "delta_version": 42,
     }
-    state = decode(document, source_uri="s3://b/d/")
+    state = decode_paths(document, source_uri="s3://b/d/")
     plan = planned(ANY, state, "file1", "file2", "file3", "file4")
     starts = {each.path: each.start_record for unit in plan.units for each in unit.slices}
     assert starts == {"file2": 5000, "file3": 0, "file4": 0}
@@ -166,6 +165,6 @@ def test_a_file_that_is_listed_twice_is_planned_once() -> None:
 
 
 def test_files_of_a_sealed_partition_are_counted_with_their_reason() -> None:
-    plan = planned(ANY, decode({"watermark": "28/f2"}), "27/f1", "28/f3")
+    plan = planned(ANY, decode_paths({"watermark": "28/f2"}), "27/f1", "28/f3")
     assert paths_of(plan) == ["28/f3"]
     assert [(each.reason, each.count, each.examples) for each in plan.skipped] == [(Reason.SEALED, 1, ("27/f1",))]

@@ -10,7 +10,6 @@ import pytest
 
 from laws.world import NOW, files, read, source
 from tidegate.core.files.advance import Advance, advance_set, idle, segments_to_merge, with_segment
-from tidegate.core.files.codec import decode, decode_set, encode, encode_set
 from tidegate.core.files.state import (
     Active,
     Changed,
@@ -25,6 +24,10 @@ from tidegate.core.files.state import (
     Refused,
     Segment,
     SetState,
+    decode_paths,
+    decode_set,
+    encode_paths,
+    encode_set,
 )
 from tidegate.errors import StateError
 
@@ -157,6 +160,6 @@ def test_anything_else_is_refused(change: dict[str, object], told: str) -> None:
 
 def test_a_state_of_the_other_kind_is_refused_with_the_way_out() -> None:
     with pytest.raises(StateError, match="use_watermark: true again"):
-        decode_set(encode(PathState(Active("a"), {"": "a"}, last_update_ts=int(datetime.now(UTC).timestamp()))))
+        decode_set(encode_paths(PathState(Active("a"), {"": "a"}, last_update_ts=int(datetime.now(UTC).timestamp()))))
     with pytest.raises(StateError, match="set it to false again"):
-        decode(encode_set(STATE))
+        decode_paths(encode_set(STATE))

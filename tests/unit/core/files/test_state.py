@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tidegate.core.files.codec import decode, embedded, encode
 from tidegate.core.files.state import (
     Active,
     Failed,
@@ -18,6 +17,9 @@ from tidegate.core.files.state import (
     RecordsRead,
     Seal,
     WatermarkState,
+    decode_paths,
+    embedded,
+    encode_paths,
 )
 from tidegate.errors import StateError
 
@@ -65,13 +67,13 @@ DOCUMENT = {
 
 
 def test_a_state_has_the_documented_names() -> None:
-    assert encode(STATE) == DOCUMENT
-    assert decode(DOCUMENT) == STATE
+    assert encode_paths(STATE) == DOCUMENT
+    assert decode_paths(DOCUMENT) == STATE
 
 
 def test_the_embedded_state_leaves_out_the_late_window_and_says_so_when_read() -> None:
-    found = decode(embedded(encode(STATE)))
-    assert "late_window" not in embedded(encode(STATE))
+    found = decode_paths(embedded(encode_paths(STATE)))
+    assert "late_window" not in embedded(encode_paths(STATE))
     assert (found.late_window, found.window_lost) == ({}, True)
     assert found.partition_watermarks == STATE.partition_watermarks
 
@@ -85,24 +87,26 @@ def test_the_embedded_state_leaves_out_the_late_window_and_says_so_when_read() -
     ],
 )
 def test_the_three_states_of_a_watermark(watermark: WatermarkState, document: dict[str, str]) -> None:
-    assert encode(PathState(watermark))["watermark"] == document
-    assert decode({"watermark": document, "sealed": {}}).watermark == watermark
+    assert encode_paths(PathState(watermark))["watermark"] == document
+    assert decode_paths({"watermark": document, "sealed": {}}).watermark == watermark
 
 
 def test_nothing_is_a_source_that_never_started() -> None:
-    assert decode({}) == PathState()
-    assert decode({}).is_fresh
+    assert decode_paths({}) == PathState()
+    assert decode_paths({}).is_fresh
 
 
 def test_a_watermark_that_is_a_string_is_migrated() -> None:
-    state = decode({"watermark": "28/f2", "last_update_ts": 7})
+    state = decode_paths({"watermark": "28/f2", "last_update_ts": 7})
     assert state.watermark == Active("28/f2")
     assert state.partition_watermarks == {"28": "f2"}
     assert (state.sealed_below, state.last_update_ts) == ("28", 7)
 
 
 def test_a_global_watermark_without_entries_becomes_one_and_seals_what_lies_before() -> None:
-    state = decode({"schema_version": 1, "watermark": {"state": "Idle", "value": "28/f2"}, "partition_watermarks": {}})
+    state = decode_paths(
+        {"schema_version": 1, "watermark": {"state": "Idle", "value": "28/f2"}, "partition_watermarks": {}}
+    )
     assert (state.watermark, state.partition_watermarks, state.sealed_below) == (
         Idle("28/f2"),
         {"28": "f2"},
@@ -111,17 +115,17 @@ def test_a_global_watermark_without_entries_becomes_one_and_seals_what_lies_befo
 
 
 def test_a_global_watermark_at_the_top_level_seals_nothing() -> None:
-    state = decode({"watermark": "f2"})
+    state = decode_paths({"watermark": "f2"})
     assert (state.partition_watermarks, state.sealed_below) == ({"": "f2"}, "")
 
 
 def test_entries_beside_a_global_watermark_are_taken_as_they_are() -> None:
-    state = decode({"watermark": {"state": "Active", "value": "29/f1"}, "partition_watermarks": {"28": "f3"}})
+    state = decode_paths({"watermark": {"state": "Active", "value": "29/f1"}, "partition_watermarks": {"28": "f3"}})
     assert (state.partition_watermarks, state.sealed_below) == ({"28": "f3"}, "")
 
 
 def test_our_own_state_with_a_watermark_and_no_entries_is_not_an_older_format() -> None:
-    state = decode({"watermark": {"state": "Active", "value": "28/f2"}, "sealed": {}})
+    state = decode_paths({"watermark": {"state": "Active", "value": "28/f2"}, "sealed": {}})
     assert (state.partition_watermarks, state.sealed_below) == ({}, "")
 
 
@@ -134,7 +138,7 @@ def test_a_document_with_full_uris_is_made_relative() -> None:
         },
         "delta_version": 42,
     }
-    state = decode(document, source_uri="s3://bucket")
+    state = decode_paths(document, source_uri="s3://bucket")
     assert state.watermark == Active("d=1/file2")
     assert state.partition_watermarks == {"d=1": "file2"}
     assert state.files == {"d=1/file3": RecordsRead(5000, None)}
@@ -165,6 +169,6 @@ def test_a_document_with_full_uris_is_made_relative() -> None:
 )
 def test_anything_else_is_refused_by_name_and_never_a_fresh_start(document: dict[str, object], problem: str) -> None:
     with pytest.raises(StateError) as refused:
-        decode(document)
+        decode_paths(document)
     assert problem in refused.value.problem
     assert "nothing was written" in refused.value.remedy
