@@ -25,7 +25,7 @@ DAY = 24 * HOUR
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """The time zone of that name; ``WatermarkError`` where there is none."""
+    """The time zone with that name; ``WatermarkError`` if it does not exist."""
     try:
         return check_zone(name)
     except ValueError as error:
@@ -33,7 +33,7 @@ def zone_named(name: str) -> ZoneInfo:
 
 
 def milliseconds(moment: datetime) -> int:
-    """A moment with its zone as milliseconds since 1970; what is finer is cut off."""
+    """An aware moment as whole milliseconds since 1970."""
     return (moment - EPOCH) // MILLISECOND
 
 
@@ -51,7 +51,7 @@ def local_time(moment: int, zone: ZoneInfo) -> datetime:
 
 
 def iso(moment: int, zone: ZoneInfo) -> str:
-    """``moment`` as people read it: the date alone where it is a midnight, without seconds where there are none."""
+    """``moment`` for people: a midnight as its date alone, seconds only if there are any."""
     local = local_time(moment, zone)
     if not (local.hour or local.minute or local.second or local.microsecond):
         return local.date().isoformat()
@@ -104,7 +104,7 @@ def next_after(moment: int, rounding: Rounding, zone: ZoneInfo) -> int:
 
 
 def floor_to(moment: int, kind: PartitionKind, zone: ZoneInfo) -> int:
-    """The beginning of the calendar's own hour, day, week (Monday), month or year that has ``moment`` in it."""
+    """The start of the calendar hour, day, week (Monday), month or year that contains ``moment``."""
     if kind is PartitionKind.NONE:
         return moment
     if kind is PartitionKind.HOURLY:
@@ -121,9 +121,9 @@ def floor_to(moment: int, kind: PartitionKind, zone: ZoneInfo) -> int:
 
 
 def months_later(moment: datetime, months: int) -> datetime | None:
-    """``moment`` so many months later, on its day or, in shorter months, on their last: 01-31, 02-28, 03-31.
+    """``moment`` that many months later, on the same day or the last of a shorter month: 01-31, 02-28, 03-31.
 
-    None outside of what a calendar holds.
+    None outside the calendar.
     """
     year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
     if not MINYEAR <= year <= MAXYEAR:
@@ -143,7 +143,7 @@ def beyond_calendar() -> WatermarkError:
 
 
 def check_zone(name: str) -> ZoneInfo:
-    """The time zone of that name; ``ValueError`` where there is none."""
+    """The time zone with that name; ``ValueError`` if it does not exist."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -163,7 +163,7 @@ class Period(StrEnum):
     HOUR = "hour"
 
     def floor(self, moment: datetime) -> datetime:
-        """The start of the period that holds ``moment``, in UTC."""
+        """The start of the period that contains ``moment``, in UTC."""
         start = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
         match self:
             case Period.YEAR:
@@ -184,7 +184,7 @@ class Period(StrEnum):
 
 
 def subtract(moment: datetime, duration: timedelta) -> datetime:
-    """``moment - duration``, or the end of the calendar that lies in that direction."""
+    """``moment - duration``, or the first or last moment of the calendar."""
     try:
         return moment - duration
     except OverflowError:
@@ -197,19 +197,19 @@ _YEARS = range(2, 9998)
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Clocks jump from ``low`` to ``high``; up to ``until`` local times share their moments with those between both."""
+    """Clocks jump from ``low`` to ``high``; local times up to ``until`` share their moments with those in the jump."""
 
     low: datetime
     high: datetime
 
     @property
     def until(self) -> datetime:
-        """The first local time behind the jump that is one moment alone."""
+        """The first local time after the jump that is a moment of its own."""
         return self.high + (self.high - self.low)
 
 
 def jump_around(value: datetime, zone: str) -> Jump | None:
-    """The jump in which ``value``, a time of ``zone`` without one, is no boundary; None where it is one."""
+    """The jump in which ``value``, a local time of ``zone``, cannot be a boundary; None if it can."""
     for year in sorted({value.year, (value - timedelta(days=3)).year} if value.year in _YEARS else ()):
         for jump in jumps(zone, year):
             if jump.low < value < jump.until:
@@ -219,7 +219,7 @@ def jump_around(value: datetime, zone: str) -> Jump | None:
 
 @lru_cache(maxsize=1024)
 def jumps(zone: str, year: int) -> tuple[Jump, ...]:
-    """The jumps of a year, in order; a zone that never changes its clocks has none."""
+    """The jumps of a year, in order; none for a zone without clock changes."""
     known = ZoneInfo(zone)
     found = []
     moment, end = datetime(year, 1, 1, tzinfo=UTC) - _STEP, datetime(year + 1, 1, 1, tzinfo=UTC)
@@ -233,7 +233,7 @@ def jumps(zone: str, year: int) -> tuple[Jump, ...]:
 
 
 def _moment_of_change(low: datetime, high: datetime, zone: ZoneInfo) -> datetime:
-    """The first moment after ``low`` that has the offset of ``high``, by bisection to the second."""
+    """The first moment after ``low`` with the offset of ``high``, by bisection to the second."""
     wanted = _offset(high, zone)
     while high - low > timedelta(seconds=1):
         middle = low + timedelta(seconds=(high - low) // timedelta(seconds=2))

@@ -1,4 +1,4 @@
-"""JSON documents of a known shape: every surprise becomes an error that names the place."""
+"""JSON documents of a known shape: every surprise becomes an error that names its place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MISSING: object = object()
 
 
 def load_json(content: bytes | str) -> Any:
-    """The value that ``content`` holds; ``ValueError`` where it holds none, or one that is nested without bound.
+    """Parse JSON; ``ValueError`` if it is invalid or nested too deeply.
 
     Whoever can write into the folder of a table can write anything there.
     """
@@ -37,7 +37,7 @@ class Node:
 
     @property
     def is_null(self) -> bool:
-        """Whether the value is ``null`` or not there."""
+        """Whether the value is ``null`` or missing."""
         return self._value is None or self._value is _MISSING
 
     @property
@@ -50,7 +50,7 @@ class Node:
         return Node(self.mapping().get(key, default), f"{self._path}.{key}")
 
     def only(self, keys: Sequence[str]) -> Node:
-        """This object, if it has no other keys."""
+        """This object, if it has no other keys; else an error."""
         for key in self.mapping():
             if key not in keys:
                 raise self.get(key).refusal("no such key")
@@ -93,11 +93,11 @@ class Node:
         return self._value
 
     def optional_text(self) -> str | None:
-        """The value, a string, or nothing."""
+        """The value, a string or null."""
         return None if self.is_null else self.text()
 
     def optional_integer(self) -> int | None:
-        """The value, a whole number, or nothing."""
+        """The value, a whole number or null."""
         return None if self.is_null else self.integer()
 
     def moment(self) -> datetime:
@@ -111,14 +111,14 @@ class Node:
         return found.astimezone(UTC)
 
     def seconds(self) -> datetime | None:
-        """The value, seconds since 1970, where 0 is no time at all."""
+        """The value, seconds since 1970; None for 0."""
         try:
             return datetime.fromtimestamp(self.integer(), UTC) if self.integer() else None
         except (OverflowError, ValueError, OSError):
             raise self.refusal("seconds since 1970") from None
 
     def refusal(self, expected: str) -> StateError:
-        """The error that says what was expected here."""
+        """The error that names what was expected here."""
         try:
             found = "nothing" if self._value is _MISSING else repr(self._value)[:80]
         except RecursionError:
@@ -139,12 +139,12 @@ SCHEMA_VERSION = 1
 
 
 def seconds_of(moment: datetime | None) -> int:
-    """What :meth:`Node.seconds` reads."""
+    """The number that :meth:`Node.seconds` reads."""
     return 0 if moment is None else int(moment.timestamp())
 
 
 def check_version(root: Node) -> None:
-    """Refuse a state that a newer program wrote."""
+    """Refuse a state of a newer version."""
     version = root.get("schema_version", SCHEMA_VERSION).integer()
     if version > SCHEMA_VERSION:
         raise StateError(
@@ -154,13 +154,13 @@ def check_version(root: Node) -> None:
 
 
 def is_newer(data: Mapping[str, object]) -> bool:
-    """Whether a newer program wrote ``data``, so that this one cannot know what it says."""
+    """Whether a newer version wrote ``data``, so that this one cannot read it."""
     version = data.get("schema_version")
     return isinstance(version, int) and version > SCHEMA_VERSION
 
 
 def state_of_kind(data: Mapping[str, object], kind: str, keys: Sequence[str], of: str, by: str) -> Node:
-    """The root of a recorded state of ``kind`` with no other ``keys``; ``of`` and ``by`` name the kind in an error."""
+    """The root of a recorded state of ``kind`` with only these ``keys``; ``of`` and ``by`` name the kind in errors."""
     root = Node(data, "state")
     check_version(root)
     if "kind" not in root or root.get("kind").text() != kind:

@@ -1,1 +1,1 @@
-"""What happened, as values: events and their consumers."""
+"""Events as values, and their consumers."""

@@ -1,7 +1,6 @@
-"""The event stream: what a run does, as values that progress bars, logs and metrics consume.
+"""The event stream: what a run does, as values for progress bars, logs and metrics.
 
-``name`` is the stable name of an event in JSON logs. Emitters take an ``Emit`` and never
-know who listens.
+``name`` is the stable name of an event in JSON logs. Code that emits takes an ``Emit`` and does not know who listens.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import ClassVar, dataclass_transform
 class Event:
     """Something that happened to one source of one pipeline; each kind of event is a frozen dataclass.
 
-    All kinds share the methods below: to make them for each kind takes longer than a command that only looks may.
+    All kinds share the methods below: generating them per class would slow down commands that only look.
     """
 
     name: ClassVar[str] = "event"
@@ -56,7 +55,7 @@ class Listed(Event, name="listed", level="debug"):
 
 
 class FileFiltered(Event, name="file_filtered", level="debug"):
-    """Files were not taken, all for one reason; ``example`` is one of them."""
+    """Files were skipped for one reason; ``example`` is one of them."""
 
     reason: str
     count: int
@@ -70,7 +69,7 @@ class PlanMade(Event, name="plan_made"):
 
 
 class WaveStarted(Event, name="wave_started", level="debug"):
-    """Tasks begin to read the files of a plan; ``units`` is how many groups of files there are."""
+    """Tasks begin to read the files of a plan; ``units`` is the number of file groups."""
 
     units: int
     files: int
@@ -78,7 +77,7 @@ class WaveStarted(Event, name="wave_started", level="debug"):
 
 
 class WaveProgressed(Event, name="wave_progressed", level="debug"):
-    """``done`` of ``units`` groups of the plan are read; so many bytes and rows of them are not committed yet."""
+    """``done`` of ``units`` groups of the plan are read; these bytes and rows are not committed yet."""
 
     done: int
     units: int
@@ -87,7 +86,7 @@ class WaveProgressed(Event, name="wave_progressed", level="debug"):
 
 
 class WaveFinished(Event, name="wave_finished", level="debug"):
-    """What tasks have brought since the last commit, and what is committed next.
+    """The results of tasks since the last commit, which are committed next.
 
     ``write_seconds`` has one number per data file; ``most_uploads`` and ``most_parts`` are the most at once in a task.
     """
@@ -105,14 +104,14 @@ class WaveFinished(Event, name="wave_finished", level="debug"):
 
 
 class UploadsChanged(Event, name="uploads_changed", level="debug"):
-    """So many files, and so many parts of files, are being uploaded by tasks now."""
+    """The number of files and parts that tasks are uploading now."""
 
     files: int
     parts: int
 
 
 class TasksReading(Event, name="tasks_reading", level="debug"):
-    """Of groups that are not finished, tasks have read so many bytes of the source, and so many rows."""
+    """The source bytes and rows that tasks have read in unfinished groups."""
 
     bytes: int
     rows: int
@@ -128,13 +127,13 @@ class FileRefused(Event, name="file_refused", level="error"):
 
 
 class FileChanged(Event, name="file_changed", level="warning"):
-    """A file is not the one that was listed; it is planned again."""
+    """A file is not the listed one; it is planned again."""
 
     path: str
 
 
 class DeadLetters(Event, name="dead_letters", level="warning"):
-    """Bad lines, and files that are given up, were committed to the dead-letter table."""
+    """Bad lines and given-up files were committed to the dead-letter table."""
 
     records: int
     files: int
@@ -175,21 +174,21 @@ class CommitContested(Event, name="commit_contested", level="warning"):
 
 
 class CommitFailed(Event, name="commit_failed", level="error"):
-    """A commit ended with an error: ``failed``, or ``unknown`` when the log could not be read in time."""
+    """A commit ended with an error: ``failed``, or ``unknown`` if the log could not be read in time."""
 
     outcome: str
     error: str
 
 
 class DuplicatesRefused(Event, name="duplicates_refused", level="warning"):
-    """Files or units that are in the table already were offered again, and not taken; ``example`` is one of them."""
+    """Files or units already in the table were offered again and refused; ``example`` is one of them."""
 
     count: int
     example: str
 
 
 class TableCared(Event, name="table_cared"):
-    """The table was cared for; ``files`` were removed or replaced, ``bytes`` in all."""
+    """Table maintenance is done; ``files`` were removed or replaced, ``bytes`` in all."""
 
     operation: str
     files: int
@@ -198,7 +197,7 @@ class TableCared(Event, name="table_cared"):
 
 
 class TableCareFailed(Event, name="table_care_failed", level="warning"):
-    """Caring for the table failed; rows and positions are as they were, and it is tried again later."""
+    """Table maintenance failed; rows and positions are unchanged, and it is tried again later."""
 
     operation: str
     error: str
@@ -226,14 +225,14 @@ class LateFilesFound(Event, name="late_files_found"):
 
 
 class ComparisonProgressed(Event, name="comparison_progressed", level="debug"):
-    """``reconcile`` has gone through ``count`` things of what ``stage`` names; told every some thousands."""
+    """``reconcile`` has processed ``count`` items of ``stage``; emitted every few thousand."""
 
     stage: str
     count: int
 
 
 class SourceReconciled(Event, name="source_reconciled"):
-    """Everything in a source was compared with what was committed; ``ingested_files`` came late and were read."""
+    """A whole source was compared with what was committed; ``ingested_files`` came late and were read."""
 
     listed: int
     late: int
@@ -243,13 +242,13 @@ class SourceReconciled(Event, name="source_reconciled"):
 
 
 class Notice(Event, name="notice", level="warning"):
-    """Something a person should know; not an error."""
+    """A message for people; not an error."""
 
     text: str
 
 
 class ColumnsInferred(Notice, name="columns_inferred"):
-    """The columns of a new table, as its files show them."""
+    """The columns of a new table, inferred from its files."""
 
 
 class UnitRejected(Event, name="unit_rejected", level="error"):
@@ -260,7 +259,7 @@ class UnitRejected(Event, name="unit_rejected", level="error"):
 
 
 class CommitterLooked(Event, name="committer_looked", level="debug"):
-    """A committer has dealt with what waited of a source: it is at ``position``, and ``waiting`` units are left."""
+    """A committer is done with a source: it is at ``position``, and ``waiting`` units are left."""
 
     position: int
     waiting: int
@@ -268,13 +267,13 @@ class CommitterLooked(Event, name="committer_looked", level="debug"):
 
 
 class SessionStarting(Event, name="session_starting"):
-    """Spark is being started; takes some seconds."""
+    """Spark is starting, which takes some seconds."""
 
     where: str
 
 
 class SourceFinished(Event, name="source_finished"):
-    """One pass over one source is over; ``empty`` says that there is no file at its location at all."""
+    """One pass over one source is over; ``empty``: its location has no file at all."""
 
     state: str
     watermark: str | None
@@ -297,20 +296,20 @@ class SourceFailed(Event, name="source_failed", level="error"):
 
 
 class FailureTraced(Event, name="failure_traced", level="debug"):
-    """Where the error that stopped a pass came from: a traceback and, if that is Spark, the end of its log."""
+    """The origin of the error that stopped a pass: a traceback and, for Spark, the end of its log."""
 
     trace: str
 
 
 class ReadFixed(Event, name="read_fixed"):
-    """The rows of a column source that are read now: ``asked`` is the condition in the language of the source."""
+    """The rows of a column source to read now: ``asked`` is the condition in the language of the source."""
 
     asked: str
     load_type: str
 
 
 class RowsLeftOut(Event, name="rows_left_out", level="warning"):
-    """Rows of a column source that are not taken; ``detail`` says what becomes of them, where that is to be said."""
+    """Rows of a column source that are left out; ``detail`` says what happens to them."""
 
     reason: str
     count: int
@@ -319,7 +318,7 @@ class RowsLeftOut(Event, name="rows_left_out", level="warning"):
 
 
 class ChunkFinished(Event, name="chunk_finished"):
-    """A chunk of a replay is committed, or failed; ``done`` of ``chunks`` are dealt with."""
+    """A chunk of a replay is committed or failed; ``done`` of ``chunks`` are processed."""
 
     low: str
     high: str
@@ -330,14 +329,14 @@ class ChunkFinished(Event, name="chunk_finished"):
 
 
 class AnotherRun(Event, name="another_run", level="warning"):
-    """Another run of the source is at work ``since`` then; ``decision`` is ``wait`` or ``skip``."""
+    """Another run has been at work on the source ``since`` then; ``decision`` is ``wait`` or ``skip``."""
 
     since: str
     decision: str
 
 
 class WorkUnitsPlanned(Event, name="work_units_planned"):
-    """Which work units a run carries out, of all that its ranges and units make; ``run`` is its number."""
+    """The work units of a run, out of all that ranges and units make; ``run`` is its number."""
 
     units: int
     skipped: int
@@ -345,7 +344,7 @@ class WorkUnitsPlanned(Event, name="work_units_planned"):
 
 
 class WorkUnitFailed(Event, name="work_unit_failed", level="warning"):
-    """A work unit of which nothing is kept; ``outcome`` is ``failed``, ``retired`` or ``thin``."""
+    """A work unit without a result; ``outcome`` is ``failed``, ``retired`` or ``thin``."""
 
     unit: str
     start: str
@@ -355,7 +354,7 @@ class WorkUnitFailed(Event, name="work_unit_failed", level="warning"):
 
 
 class WorkUnitsFinished(Event, name="work_units_finished"):
-    """A group of work units was dealt with; ``done`` of ``planned`` are committed so far, ``failed`` are not."""
+    """A group of work units is processed; ``done`` of ``planned`` are committed so far, ``failed`` are not."""
 
     done: int
     failed: int
@@ -366,4 +365,4 @@ Emit = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """The consumer that listens to nothing."""
+    """A consumer that ignores every event."""

@@ -1,7 +1,6 @@
-"""Event logs: one sentence or one JSON line per event, and how events reach several listeners.
+"""Event logs: one sentence or one JSON line per event, and the way of events to several listeners.
 
-A JSON line has ``ts`` (ISO 8601, UTC), ``level``, ``event`` (its stable name), ``pipeline``, ``source`` and
-``fields``.
+A JSON line has ``ts`` (ISO 8601, UTC), ``level``, ``event`` (its stable name), ``pipeline``, ``source`` and ``fields``.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ _OUTCOMES = {"failed": "failed", "retired": "is retired", "thin": "is left for a
 
 
 def facts(event: Event) -> dict[str, Any]:
-    """The fields of an event that are its own, without pipeline and source."""
+    """The event's own fields, without pipeline and source."""
     return {each.name: getattr(event, each.name) for each in fields(event) if each.name not in ("pipeline", "source")}
 
 
 def subject(event: Event) -> str:
-    """Whom the event is about: ``pipeline/source``, or less where it concerns more than one source."""
+    """The subject of the event: ``pipeline/source``, or less if it concerns more than one source."""
     return "/".join(filter(None, (event.pipeline, event.source)))
 
 
 def labelled(event: Event, text: str) -> str:
-    """A text about an event, with its subject in front if it has one."""
+    """A text about an event, after its subject if it has one."""
     return f"{about}: {text}" if (about := subject(event)) else text
 
 
 def sentence(event: Event) -> str:
-    """What happened, in words; events without words of their own show their fields."""
+    """The event in words; an event without a sentence shows its fields."""
     if isinstance(event, FailureTraced):
         return "\n  ".join(visible(line) for line in event.trace.expandtabs(4).splitlines())
     words = _reading_words(event) or _work_unit_words(event) or _commit_words(event)
@@ -166,7 +165,7 @@ def _commit_words(event: Event) -> str:
 
 
 class Level(IntEnum):
-    """How much an event matters; a log shows its own level and above."""
+    """How important an event is; a log shows its own level and above."""
 
     DEBUG = 10
     INFO = 20
@@ -175,7 +174,7 @@ class Level(IntEnum):
 
     @classmethod
     def named(cls, name: str) -> Level:
-        """The level of that name, in any case; ``KeyError`` if there is none."""
+        """The level with that name, in any case; ``KeyError`` if there is none."""
         return cls[name.strip().upper()]
 
 
@@ -187,7 +186,7 @@ class TextLog:
     level: Level = Level.INFO
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     traces: bool = False
-    """Whether to write where errors came from at every level."""
+    """Whether to write the origin of errors at every level."""
 
     def __call__(self, event: Event) -> None:
         if Level.named(event.level) >= self.level or (self.traces and isinstance(event, FailureTraced)):
@@ -199,7 +198,7 @@ class TextLog:
 
 
 class TerminalLog(TextLog):
-    """Writes lines such as ``warning: events/asia: 3 files arrived late …``, for somebody who sees them at once."""
+    """Writes lines such as ``warning: events/asia: 3 files arrived late …``, for someone who watches."""
 
     def line(self, event: Event, moment: datetime) -> str:
         """One event as text, without its time."""
@@ -223,14 +222,14 @@ class JsonLog(TextLog):
 
 
 def mask_events(emit: Emit, mask: Mask) -> Emit:
-    """An ``Emit`` that passes every event on without the secrets of ``mask``."""
+    """An ``Emit`` that passes on every event without the secrets of ``mask``."""
     return emit if not mask.secrets else lambda event: emit(mask.deep(event))
 
 
 def fanout(*consumers: Emit) -> Emit:
     """An ``Emit`` that passes every event to each consumer, in order, from any thread.
 
-    A consumer that cannot write any more (a closed pipe, a full disk) is dropped: moving data goes on.
+    A consumer that can no longer write (a closed pipe, a full disk) is dropped, and data keeps moving.
     """
     listening = list(consumers)
     # A signal handler may emit on the thread that is emitting already.
@@ -251,7 +250,7 @@ _TOLD_BY_RESULTS = (CommitFailed, FileRefused, SourceFailed, UnitRejected)
 
 
 class _Held:
-    """A block in which an emitter keeps something back until its end."""
+    """A block at whose end an emitter releases what it kept back."""
 
     def __enter__(self) -> Self:
         return self
@@ -262,11 +261,11 @@ class _Held:
         self.end(failed=error is not None)
 
     def end(self, *, failed: bool) -> None:
-        """The block is over."""
+        """End the block."""
 
 
 class ErrorsOnce(_Held):
-    """Passes events on to ``emit``; of an error that stops several sources the first, and who else at the end."""
+    """Passes events to ``emit``; an error that stops several sources once, and the other sources at the end."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -281,15 +280,15 @@ class ErrorsOnce(_Held):
         self._emit(event)
 
     def end(self, *, failed: bool) -> None:
-        """Tell which other sources each error stopped."""
+        """Emit which other sources each error stopped."""
         for first, *others in self._stopped.values():
             if others:
-                with suppress(OSError, ValueError):  # whoever listened may be gone
+                with suppress(OSError, ValueError):  # the listener may be gone
                     self._emit(SourceFailed("", "", f"{', '.join(others)}: for the same reason as {first}"))
 
 
 class DeferredErrors(_Held):
-    """Passes events on to ``emit``; those that a result tells only where an exception leaves the block."""
+    """Passes events to ``emit``, but errors that the result repeats only if an exception leaves the block."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -302,6 +301,6 @@ class DeferredErrors(_Held):
             self._emit(event)
 
     def end(self, *, failed: bool) -> None:
-        """Tell what was kept back if there will be no result."""
+        """Emit what was kept back if there will be no result."""
         for event in self._held if failed else ():
             self._emit(event)

@@ -1,15 +1,14 @@
-"""Every metric there is, and two listeners on the event stream: one adds them up, one knows whether sources are well.
+"""All metrics, and two listeners on the event stream: one counts, one knows whether sources are healthy.
 
-Names are those of the older systems with our prefix; ``legacy`` ones may be exported under the old name as well. All
-of them carry the labels ``pipeline`` and ``source``.
+Names are those of the older systems with our prefix; ``legacy`` ones can be exported under the old name as well. All of
+them have the labels ``pipeline`` and ``source``.
 
-Every series of a source is there from the start, with zeros, so that a rate over it is right from its first change.
+Every series of a source exists from the start, with zeros, so that a rate over it is right from its first change.
 
-A source is well when its last pass read everything it could, and when it shows signs of life: it is silent for no
-longer than ``MISSED_INTERVALS`` of its poll interval, but at least for ``PATIENCE_SECS``. One that cannot be read, or
-that has files which cannot be read or work units that failed, is not well until a pass ends without these. While Spark
-reads and loads the rows of a column source, or a source waits for another run of it, nothing is heard of it, and that
-is no silence.
+A source is healthy if its last pass read everything it could, and if it shows signs of life: it is silent no longer
+than ``MISSED_INTERVALS`` of its poll interval, but at least ``PATIENCE_SECS``. A source that cannot be read, or has
+unreadable files or failed work units, is unhealthy until a pass ends without these. While Spark reads and loads the
+rows of a column source, or a source waits for another run, silence is normal.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ CARE_OPERATIONS = ("optimize", "vacuum", "clean_log")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric; ``values`` are those of its own label ``label``, which are exported from the start."""
+    """One metric; ``values`` are those of its own label ``label``, exported from the start."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -97,14 +96,14 @@ Name = tuple[str, str]
 
 @dataclass(slots=True)
 class Durations:
-    """A histogram: how many values lie at or below each bound, and their sum."""
+    """A histogram: the number of values at or below each bound, and their sum."""
 
     counts: list[int] = field(default_factory=lambda: [0] * len(BUCKETS))
     total: int = 0
     seconds: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """One more value."""
+        """Add one value."""
         self.total += 1
         self.seconds += seconds
         for number, bound in enumerate(BUCKETS):
@@ -114,7 +113,7 @@ class Durations:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric with all its series as they stand."""
+    """One metric with all its current series."""
 
     metric: Metric
     values: dict[Labels, float] = field(default_factory=dict)
@@ -131,7 +130,7 @@ class Series:
         }
 
     def begin(self, name: Name) -> None:
-        """Every series of a source, with zeros."""
+        """Create every series of a source, with zeros."""
         for metric in METRICS:
             for labels in [(*name, value) for value in metric.values] if metric.label else [name]:
                 if metric.kind == "histogram":
@@ -140,21 +139,21 @@ class Series:
                     self.values[metric.name].setdefault(labels, 0.0)
 
     def add(self, metric: str, labels: Labels, amount: float = 1.0) -> None:
-        """Count up."""
+        """Increase a counter."""
         series = self.values[metric]
         series[labels] = series.get(labels, 0.0) + amount
 
     def put(self, metric: str, labels: Labels, value: float) -> None:
-        """Say how it stands."""
+        """Set a gauge."""
         self.values[metric][labels] = value
 
     def put_state(self, name: Name, state: str) -> None:
-        """Say which state a source is in."""
+        """Set the state of a source."""
         for each in STATES:
             self.put("watermark_state", (*name, each), float(each == state))
 
     def families(self) -> Iterator[Family]:
-        """All metrics as they stand now."""
+        """All metrics with their current values."""
         for metric in METRICS:
             durations = {labels: deepcopy(each) for labels, each in self.durations.get(metric.name, {}).items()}
             yield Family(metric, dict(self.values[metric.name]), durations)
@@ -162,7 +161,7 @@ class Series:
 
 @dataclass(slots=True)
 class _Source:
-    """What the lag of a source is made of; ``level_at`` is when it had nothing left to read, or last committed."""
+    """What the lag of a source depends on; ``level_at`` is when it last had nothing to read, or committed."""
 
     level_at: float
     backlog_files: int = 0
@@ -171,7 +170,7 @@ class _Source:
 
 
 class Metrics:
-    """Listens to a run; ``families`` are the numbers as they stand. Safe to use from several threads."""
+    """Counts the events of a run; ``families`` are the current numbers. Thread-safe."""
 
     def __init__(self, sources: Iterable[Name] = (), clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -191,7 +190,7 @@ class Metrics:
             self._count_results(event, name, source)
 
     def families(self) -> list[Family]:
-        """Every metric, with the lag as of now."""
+        """Every metric, with the current lag."""
         with self._lock:
             for name, source in self._sources.items():
                 behind = source.backlog_files > 0 or source.failing
@@ -306,14 +305,14 @@ PATIENCE_SECS = 300.0
 _BEGUN = (events.WaveStarted, events.ReadFixed, events.Committed, events.SourceFinished, events.CommitterLooked)
 
 _IN_BETWEEN = (events.Notice, events.RowsLeftOut, events.SessionStarting)
-"""Events that do not say what a source is doing."""
+"""Events that do not show what a source is doing."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceHealth:
-    """How one source is; ``reason`` is empty when it is well, ``last_pass`` None before the first one ended.
+    """The health of one source; ``reason`` is empty if it is healthy, ``last_pass`` None before the first one ended.
 
-    ``empty`` says that there was no file at its location at all, which is no illness.
+    ``empty``: its location had no file at all, which is not unhealthy.
     """
 
     pipeline: str
@@ -328,7 +327,7 @@ class SourceHealth:
         return not self.reason
 
     def to_json(self) -> dict[str, Any]:
-        """As ``/health`` shows it."""
+        """The entry of ``/health``."""
         ended = None if self.last_pass is None else self.last_pass.isoformat(timespec="seconds").replace("+00:00", "Z")
         return {
             "pipeline": self.pipeline,
@@ -354,7 +353,7 @@ class _LastPass:
 
 
 class Health:
-    """Listens to a run. ``intervals`` has the seconds between two polls of each source."""
+    """Follows the events of a run. ``intervals`` has the seconds between two polls of each source."""
 
     def __init__(self, intervals: Mapping[Name, float], clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -380,7 +379,7 @@ class Health:
                 _note(vital, event)
 
     def sources(self) -> tuple[SourceHealth, ...]:
-        """How every source is now."""
+        """The current health of every source."""
         with self._lock:
             return tuple(self._health(name, vital) for name, vital in self._vitals.items())
 

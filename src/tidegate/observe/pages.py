@@ -1,4 +1,4 @@
-"""The pages that are served: metrics, health and readiness, of this process or of pipelines that run elsewhere."""
+"""The pages served over HTTP: metrics, health and readiness, of this process or of pipelines that run elsewhere."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Exported = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
 
 class _Given(Collector):
-    """Hands on what was made."""
+    """A collector that returns given metrics."""
 
     def __init__(self, exported: list[Exported]) -> None:
         self._exported = exported
@@ -48,7 +48,7 @@ class _Given(Collector):
 
 
 def exposition(families: Iterable[Family], *, legacy_names: bool) -> Answer:
-    """The page ``/metrics``; with ``legacy_names`` the old names stand beside the new ones."""
+    """The page ``/metrics``; with ``legacy_names`` also under the old names."""
     exported: list[Exported] = []
     for family in families:
         if not family.values and not family.durations:
@@ -89,10 +89,10 @@ def watched(
     emit: Emit,
     interval: Callable[[PipelineSpec], float] | None = None,
 ) -> Iterator[Emit]:
-    """Serves metrics and health of what is emitted while inside, where ``metrics.enabled`` says so.
+    """Serve metrics and health of the emitted events while inside, if ``metrics.enabled`` is set.
 
-    ``interval`` has the seconds between two looks at a source, if they are not those between two polls of it.
-    Listens before it gives control, so that an address that is taken stops everything before it begins.
+    ``interval`` has the seconds between two looks at a source, if they differ from its poll interval. Listens before it
+    yields, so that an occupied address stops everything before it begins.
     """
     if not project.metrics.enabled:
         yield emit
@@ -122,7 +122,7 @@ def metrics_page(families: Sequence[Family], sources: Sequence[SourceHealth], *,
 
 
 def health_page(sources: Sequence[SourceHealth]) -> Answer:
-    """``/health``: 200 if every source is well, else 503; which is not, and why."""
+    """``/health``: 200 if every source is healthy, else 503, with the reasons."""
     healthy = all(each.healthy for each in sources)
     content = {"healthy": healthy, "sources": [each.to_json() for each in sources]}
     body = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
@@ -143,7 +143,7 @@ _SHOWN = (
     "delta_table_version",
     "source_healthy",
 )
-"""What can be told without having seen the run: counters cannot."""
+"""Metrics that are known without having seen the run; counters are not."""
 
 
 class RecordedPages:
@@ -158,7 +158,7 @@ class RecordedPages:
         self._looked_at: float | None = None
 
     def statuses(self) -> tuple[SourceStatus, ...]:
-        """Where the sources stand; who asks while another looks waits for that look."""
+        """The status of the sources; concurrent callers wait for the same look."""
         with self._lock:
             if self._looked_at is None or self._clock() - self._looked_at >= self._every:
                 self._statuses = self._look()
@@ -167,11 +167,11 @@ class RecordedPages:
 
     @property
     def ready(self) -> bool:
-        """Whether there was a first look."""
+        """Whether the first look is done."""
         return self._looked_at is not None
 
     def families(self) -> list[Family]:
-        """The metrics that the recorded state tells."""
+        """The metrics known from the recorded state."""
         series = Series()
         for status in self.statuses():
             name = (status.pipeline, status.source)
@@ -191,7 +191,7 @@ class RecordedPages:
         return [each for each in series.families() if each.metric.name in _SHOWN]
 
     def sources(self) -> tuple[SourceHealth, ...]:
-        """How the sources are: one whose state or files cannot be read is not well."""
+        """The health of the sources: one whose state or files cannot be read is unhealthy."""
         return tuple(_health(status) for status in self.statuses())
 
 
@@ -205,7 +205,7 @@ def _health(status: SourceStatus) -> SourceHealth:
 
 @contextmanager
 def standing(look: Look, address: str, every: float, *, legacy_names: bool) -> Iterator[str]:
-    """Serves what ``look`` finds while inside; gives the address."""
+    """Serve the results of ``look`` while inside; yields the address."""
     seen = RecordedPages(look, every)
 
     def ready() -> Answer:

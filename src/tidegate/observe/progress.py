@@ -1,7 +1,6 @@
 """Progress of a run for people: bars on a terminal, a line now and then elsewhere.
 
-``rich`` is imported only when a bar is shown. Use the views as context managers, so that the terminal is left as it
-was found.
+``rich`` is imported only when a bar is shown. Use the views as context managers, so that the terminal is restored.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ BAR_WIDTH = 12
 
 @dataclass(frozen=True, slots=True)
 class SourceProgress:
-    """Where one pass over one source stands.
+    """The progress of one pass over one source.
 
     ``files``, ``bytes`` and ``rows`` are committed or staged; ``read_…`` are read and wait for their commit; ``open_…``
-    are what tasks have read of groups that are not finished.
+    were read by tasks in unfinished groups.
     """
 
     stage: str = "waiting"
@@ -51,21 +50,21 @@ class SourceProgress:
 
     @property
     def bytes_so_far(self) -> int:
-        """Committed bytes, and those that tasks have read besides; never more than planned."""
+        """Committed bytes and those that tasks have read since; never more than planned."""
         return min(self.planned_bytes, self.bytes + self.read_bytes + self.open_bytes)
 
     @property
     def rows_so_far(self) -> int:
-        """Committed rows, and those that tasks have read besides."""
+        """Committed rows and those that tasks have read since."""
         return self.rows + self.read_rows + self.open_rows
 
     @property
     def busy(self) -> bool:
-        """Whether there is something planned that is not finished."""
+        """Whether planned work is unfinished."""
         return self.planned_files > 0 and not self.finished
 
     def after(self, event: Event) -> SourceProgress:
-        """The tally with that event counted in."""
+        """The progress after an event."""
         match event:
             case events.PollStarted():
                 return replace(SourceProgress() if self.finished else self, stage="listing")
@@ -133,7 +132,7 @@ class SourceProgress:
         )
 
     def short_words(self) -> str:
-        """The numbers in as little space as a bar leaves on 80 columns; before there are any, the stage."""
+        """The numbers, short enough for a bar on 80 columns; before there are any, the stage."""
         if not self.planned_files:
             return self.stage
         numbers = (
@@ -161,13 +160,13 @@ class SourceProgress:
 
 
 class RunProgress:
-    """The tallies of all sources, by ``(pipeline, source)``, in the order in which they appeared."""
+    """The progress of all sources, by ``(pipeline, source)``, in order of appearance."""
 
     def __init__(self) -> None:
         self._by_source: dict[tuple[str, str], SourceProgress] = {}
 
     def count(self, event: Event) -> SourceProgress:
-        """Count the event in and give the new tally of its source."""
+        """Count an event and return the new progress of its source."""
         key = (event.pipeline, event.source)
         tally = self._by_source.get(key, SourceProgress()).after(event)
         self._by_source[key] = tally
@@ -190,14 +189,14 @@ class SilentProgress:
         return written
 
     def aside(self) -> AbstractContextManager[None]:
-        """Clear the way for output of any other kind."""
+        """Make room for other output."""
         return nullcontext()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Put back what was there."""
+        """Restore the terminal."""
 
 
 _MILESTONES = (
@@ -215,7 +214,7 @@ _MILESTONES = (
 class PlainProgress(SilentProgress):
     """Writes lines: when something begins or ends, and every ``period`` seconds in between.
 
-    A thread looks at the clock, so that a line comes also while nothing is heard from the run.
+    A thread watches the clock, so that a line comes even while the run is silent.
     """
 
     def __init__(self, stream: IO[str], period: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
@@ -238,7 +237,7 @@ class PlainProgress(SilentProgress):
                 self.look()
 
     def look(self) -> None:
-        """Write how far the busy sources are, if that is due."""
+        """Write the progress of busy sources, if that is due."""
         with self._writing:
             if self._clock() - self._last >= self._period:
                 for bar in self._bars.busy(self._period):
@@ -254,7 +253,7 @@ class PlainProgress(SilentProgress):
 
     def _watch(self) -> None:
         while not self._over.wait(min(1.0, self._period)):
-            with suppress(OSError, ValueError):  # nobody reads any more
+            with suppress(OSError, ValueError):  # the reader is gone
                 self.look()
 
     def __exit__(self, *error: object) -> None:
@@ -271,12 +270,12 @@ _SESSION_IS_THERE = (
     events.SourceFailed,
 )
 SURE_AFTER = 3.0
-"""Seconds of reading from which on the time that is left can be told."""
+"""Seconds of reading after which the remaining time can be estimated."""
 
 
 @dataclass(slots=True)
 class SourceBar:
-    """How far one source is, and since when: ``began`` its pass, ``entered`` its stage, ``reads`` its first bytes."""
+    """The progress of one source, with times: ``began`` its pass, ``entered`` its stage, ``reads`` its first bytes."""
 
     about: str
     clock: Callable[[], float]
@@ -286,7 +285,7 @@ class SourceBar:
     reads: float | None = None
 
     def count(self, tally: SourceProgress, event: Event) -> None:
-        """The tally after that event."""
+        """Update the progress after an event."""
         now = self.clock()
         if isinstance(event, events.PollStarted) and not tally.commits and not tally.staged:
             self.began, self.reads = now, None
@@ -297,16 +296,16 @@ class SourceBar:
         self.tally = tally
 
     def is_slow(self, seconds: float) -> bool:
-        """Whether it has been at its stage for so long."""
+        """Whether its stage has lasted that long."""
         is_at_work = not self.tally.finished and self.tally.stage != "waiting"
         return is_at_work and self.clock() - self.entered >= seconds
 
     def words(self) -> str:
-        """The numbers and the time that is left; before there are numbers, the stage and how long it has taken."""
+        """The numbers and the remaining time; before there are numbers, the stage and its duration."""
         return self._with_time(self.tally.words())
 
     def short_words(self) -> str:
-        """The same in as little space as a bar leaves on 80 columns."""
+        """The same, short enough for a bar on 80 columns."""
         return self._with_time(self.tally.short_words())
 
     def _with_time(self, numbers: str) -> str:
@@ -319,7 +318,7 @@ class SourceBar:
         return f"{numbers}, {self.left() or _seconds(self.clock() - self.began)}"
 
     def left(self) -> str:
-        """How long it takes still, if it goes on as it has; empty where that cannot be told."""
+        """The remaining time at the current pace; empty if unknown."""
         done, whole = self.tally.bytes_so_far, self.tally.planned_bytes
         spent = 0.0 if self.reads is None else self.clock() - self.reads
         if spent < SURE_AFTER or not 0 < done < whole:
@@ -338,7 +337,7 @@ def _seconds(spent: float) -> str:
 
 
 class ProgressView:
-    """The sources of a run in the order in which they appeared; Spark's start is one of them, until it is there."""
+    """The sources of a run in order of appearance; starting Spark is one of them, until it is done."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -347,7 +346,7 @@ class ProgressView:
         self._lock = threading.Lock()
 
     def count(self, event: Event) -> None:
-        """Count the event in."""
+        """Count an event."""
         with self._lock:
             now = self._clock()
             tally, about = self._tallies.count(event), subject(event)
@@ -362,13 +361,13 @@ class ProgressView:
             return list(self._bars.values())
 
     def busy(self, seconds: float) -> list[SourceBar]:
-        """Those that are read, or have been at one stage for so long; while Spark starts, that alone."""
+        """Sources that are read, or have been at one stage for that long; while Spark starts, only that."""
         found = [bar for bar in self.shown() if bar.tally.busy or bar.is_slow(seconds)]
         return [bar for bar in found if not bar.about] or found
 
 
 class BarProgress(SilentProgress):
-    """One bar per source on a terminal, a spinner while there is nothing to measure; a thread draws them anew."""
+    """One bar per source on a terminal, a spinner while there is nothing to measure; a thread redraws them."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         from rich.spinner import Spinner
@@ -390,7 +389,7 @@ class BarProgress(SilentProgress):
             self.write(_inferred(event))
 
     def write(self, text: str) -> object:
-        """Print a line above the bars, broken between words."""
+        """Print a line above the bars, wrapped between words."""
         for line in text.rstrip("\n").splitlines():
             self._console.print(broken(line, self._console.width), markup=False, highlight=False, soft_wrap=True)
         return len(text)
@@ -417,7 +416,7 @@ class BarProgress(SilentProgress):
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Take the bars away, and put them back afterwards; a display that was stopped would draw over the output."""
+        """Remove the bars, and restore them afterwards; a stopped display would draw over the output."""
         self._live.stop()
         try:
             yield

@@ -1,7 +1,7 @@
-"""A small HTTP server in a thread: a page is a function that gives an answer. Reads nothing but the path.
+"""A small HTTP server in a thread: a page is a function that returns an answer. It reads only the path.
 
-It keeps a bounded number of connections, each for a bounded time: clients that open many and say nothing, or say it
-slowly, cost a few threads and no more, and do not keep others from an answer.
+It keeps a bounded number of connections, each for a bounded time: many silent or slow clients cost a few threads and do
+not keep others from an answer.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Any
 from tidegate.errors import ConfigError, EnvironmentProblem
 
 PATIENCE_SECS = 10.0
-"""How long a connection may take for all of its request and its answer."""
+"""The longest time for a request and its answer."""
 
 MOST_CONNECTIONS = 32
-"""Connections at once; for a further one the one that has waited longest without a whole request is closed."""
+"""Connections at once; a further one closes the connection that has waited longest for its request."""
 
 _MOST_HEADER_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a page says."""
+    """The response of a page."""
 
     status: int
     content_type: str
@@ -57,7 +57,7 @@ class _Server(socketserver.ThreadingTCPServer):
         super().__init__(*given)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own, as soon as there is a place for one."""
+        """Answer in a thread, as soon as one is free."""
         taken = self._slots.acquire(blocking=False)
         while not taken:
             self._close_oldest()
@@ -71,7 +71,7 @@ class _Server(socketserver.ThreadingTCPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """What the thread does: a client that is too slow is cut off."""
+        """The work of the thread; cuts off a client that is too slow."""
         ending = threading.Timer(self.patience_secs, _cut_off, [request])
         ending.daemon = True
         ending.start()
@@ -82,12 +82,12 @@ class _Server(socketserver.ThreadingTCPServer):
             self._ended(request)
 
     def is_asked(self, request: Any) -> None:
-        """The request came as a whole; it is answered, whoever else waits."""
+        """Mark the request as complete: it is answered, whoever else waits."""
         with self._lock:
             self._waiting.pop(id(request), None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away, or was cut off, is nobody's problem."""
+        """Ignore a client that went away or was cut off."""
 
     def _close_oldest(self) -> None:
         with self._lock:
@@ -136,9 +136,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(answer.body)
 
     def parse_request(self) -> bool:
-        """Read the headers, as far as they are of a sensible size."""
+        """Read the headers, if their size is reasonable."""
         counted = _Counted(self.rfile, _MOST_HEADER_BYTES)
-        self.rfile = counted  # type: ignore[assignment]  # it reads lines, which is all that is asked of it
+        self.rfile = counted  # type: ignore[assignment]  # it reads lines, which is enough
         if not super().parse_request():
             return False
         if counted.left < 0:
@@ -151,14 +151,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Counted:
-    """Gives lines up to so many bytes, then the end."""
+    """Returns lines up to a number of bytes, then the end."""
 
     def __init__(self, lines: Any, most: int) -> None:
         self._lines = lines
         self.left = most
 
     def readline(self, size: int = -1) -> bytes:
-        """The next line; an empty one, which ends the headers, when there were too many."""
+        """The next line; an empty one, which ends the headers, after too many bytes."""
         if self.left < 0:
             return b""
         line: bytes = self._lines.readline(min(size, self.left + 1) if size >= 0 else self.left + 1)
@@ -166,15 +166,15 @@ class _Counted:
         return line if self.left >= 0 else b""
 
     def close(self) -> None:
-        """Close the lines."""
+        """Close the stream."""
         self._lines.close()
 
 
 @contextlib.contextmanager
 def serving(address: str, pages: Pages) -> Iterator[str]:
-    """Serves ``pages`` at ``host:port`` while inside; gives the address, with the port that was chosen for 0.
+    """Serve ``pages`` at ``host:port`` while inside; yields the address, with the chosen port for 0.
 
-    ``EnvironmentProblem`` when nobody may listen there.
+    ``EnvironmentProblem`` if the address cannot be used.
     """
     server = _listening(address)
     server.pages = pages

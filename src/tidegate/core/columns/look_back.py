@@ -16,7 +16,7 @@ from tidegate.errors import WatermarkError
 from tidegate.specs.columns import LookBack, Value
 
 EXACT = Context(prec=1000)
-"""Arithmetic of decimals that does not round."""
+"""Decimal arithmetic without rounding."""
 
 _NESTED = "backward"
 _COUNTS = ("days", "hours", "months", "years")
@@ -26,9 +26,9 @@ _KEYS = (*_COUNTS, "closing_day", "value")
 def look_back_of(
     configure: Mapping[str, object], *, above: Mapping[str, object] | None = None, timezone: str = "UTC"
 ) -> LookBack:
-    """The look-back in ``configure``; if it has none, that of the connection ``above``.
+    """The look-back in ``configure``; without one, that of the connection ``above``.
 
-    ``backward: {days: 7}`` wins over ``backward_days: 3``, key by key. ``ValueError`` says what is wrong.
+    ``backward: {days: 7}`` wins over ``backward_days: 3``, key by key. ``ValueError`` names what is wrong.
     """
     check_zone(timezone)
     found = _asked(configure)
@@ -44,9 +44,9 @@ def look_back_of(
 
 
 def lower(stored: Value, look_back: LookBack, now: datetime, source_timezone: str = "UTC") -> Value:
-    """Where the read begins: ``stored`` less the look-back, as a value of the same type.
+    """Where the read begins: ``stored`` minus the look-back, as a value of the same type.
 
-    ``now`` has a zone. ``WatermarkError`` where the look-back is one for values of another kind.
+    ``now`` is aware. ``WatermarkError`` if the look-back does not fit the kind of value.
     """
     if look_back.is_off:
         return stored
@@ -62,7 +62,7 @@ def lower(stored: Value, look_back: LookBack, now: datetime, source_timezone: st
 
 
 def moment_like(value: Value, moment: datetime, source_timezone: str) -> Value | None:
-    """The moment as a value of the kind of ``value``; None if that is no kind of time."""
+    """The moment as a value of the kind of ``value``; None if that is not a time."""
     kind = kind_of(value)
     if kind not in TEMPORAL:
         return None
@@ -73,7 +73,7 @@ def moment_like(value: Value, moment: datetime, source_timezone: str) -> Value |
 
 
 def as_moment(value: Value, like: Value, source_timezone: str) -> Value:
-    """A time without a zone as a moment, where ``like`` is a moment; any other value unchanged."""
+    """A time without a zone as a moment if ``like`` is a moment; any other value unchanged."""
     if kind_of(value) == "datetime_naive" and kind_of(like) == "datetime" and isinstance(value, datetime):
         return value.replace(tzinfo=check_zone(source_timezone))
     return value
@@ -110,7 +110,7 @@ def _number(value: object) -> int | Decimal:
 
 
 def _less(stored: int | float | Decimal, value: int | Decimal) -> Value:
-    """``stored`` less the look-back, rounded down: reading a row twice is better than never."""
+    """``stored`` minus the look-back, rounded down: reading a row twice is better than never."""
     if isinstance(stored, Decimal):
         return EXACT.subtract(stored, Decimal(value))
     exact = Fraction(stored) - Fraction(value)
@@ -121,7 +121,7 @@ def _less(stored: int | float | Decimal, value: int | Decimal) -> Value:
 
 
 def _ago(stored: date, look_back: LookBack) -> Value:
-    """Days and hours first, then months and years, of which the last day is the last of a shorter month."""
+    """Subtract days and hours, then months and years; the day is at most the last of a shorter month."""
     moment = stored if isinstance(stored, datetime) else datetime.combine(stored, time())
     earliest = datetime.min.replace(tzinfo=moment.tzinfo)
     try:
@@ -133,7 +133,7 @@ def _ago(stored: date, look_back: LookBack) -> Value:
 
 
 def _closing(stored: date, look_back: LookBack, now: datetime, source_timezone: str) -> Value:
-    """The first day of the oldest month that is still open, or ``stored`` if that is earlier."""
+    """The first day of the oldest open month, or ``stored`` if that is earlier."""
     zone = check_zone(look_back.timezone)
     today = now.astimezone(zone)
     is_previous_open = today.day <= (look_back.closing_day or 0)
@@ -152,7 +152,7 @@ def _closing(stored: date, look_back: LookBack, now: datetime, source_timezone: 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A named connection; ``configure`` is its block of that name in a configuration file.
+    """A named connection; ``configure`` is that block of the configuration.
 
     >>> Connection("shop", {"backward_days": 7, "backward": {"closing_day": 25}}).date_backward.closing_day
     25
@@ -163,6 +163,6 @@ class Connection:
 
     @property
     def date_backward(self) -> LookBack:
-        """How far below the stored watermark reads begin; ``ValueError`` where ``configure`` cannot be understood."""
+        """How far below the stored watermark reads begin; ``ValueError`` if ``configure`` is wrong."""
         zone = self.configure.get("timezone") or "UTC"
         return look_back_of(self.configure, timezone=str(zone))

@@ -1,10 +1,10 @@
-"""Planning a column source: where the read begins and, once the source has answered, where it ends.
+"""Plans a column source: where the read begins and, once the source has answered, where it ends.
 
-The end is fixed before anything is read. So the rows written are those the watermark covers, even if the source moves
-meanwhile.
+The end is fixed before anything is read. So the rows written are those that the watermark covers, even if the source
+changes meanwhile.
 
-Times up to the horizon (now and ``future_tolerance``) are taken as they are. Rows above it are left out and counted;
-they are read, once, when their time has come.
+Times up to the horizon (now plus ``future_tolerance``) are trusted. Rows above it are left out and counted; they are
+read once, when their time has come.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class ColumnPlan:
     """What to read of one source at ``position``: a pure value, equal arguments give equal plans.
 
     ``stored`` is the watermark of the source's columns, ``effective`` where the read begins after look-back. ``reads``
-    has no caps yet except those of ``safety_lag``. ``full``: everything is read.
-    ``window``: rows of the table that lie in the range are replaced. ``lag_until`` is the moment that safety_lag
-    allows, for columns whose kind is not known before the source was asked; ``horizon`` is the one up to which times
-    are taken for what they are (``future_tolerance``), None where nothing limits them or ``lag_until`` does.
+    has no caps yet except those of ``safety_lag``. ``full``: everything is read. ``window``: rows of the table in the
+    range are replaced. ``lag_until`` is the moment that ``safety_lag`` allows, for columns whose kind is unknown until
+    the source is asked; ``horizon`` is the last trusted time (``future_tolerance``), None if nothing limits times or
+    ``lag_until`` does.
     """
 
     pipeline: str
@@ -80,10 +80,10 @@ class ColumnPlan:
 
 @dataclass(frozen=True, slots=True)
 class ReadBounds:
-    """A read whose end is fixed: the rows, and the state that covers exactly them.
+    """A read with a fixed end: the rows, and the state that covers exactly them.
 
-    ``window`` says which rows of the table are replaced, by the columns' names in the source. ``nothing``: no row can
-    be there, so that neither read nor commit is due.
+    ``window`` selects the rows of the table to replace, by the source's column names. ``nothing``: there can be no row,
+    so there is nothing to read or commit.
     """
 
     rows: RowFilter
@@ -100,7 +100,7 @@ _ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]|$)", re.ASCII)
 
 
 def horizon_of(source: ColumnSource, now: datetime) -> datetime | None:
-    """The latest time that is accepted as it is; None if every time is."""
+    """The last trusted time; None if every time is."""
     return None if source.future_tolerance is None else now.astimezone(UTC) + source.future_tolerance
 
 
@@ -129,13 +129,13 @@ def rows_ahead(plan: ColumnPlan, caps: Mapping[str, Value]) -> RowFilter:
 
 
 def cap_plan(plan: ColumnPlan, caps: Mapping[str, Value]) -> ColumnPlan:
-    """The plan without the rows above these caps."""
+    """The plan without rows above these caps."""
     upper = {column: Bound(cap, inclusive=True) for column, cap in caps.items()}
     return replace(plan, reads=plan.reads.capped(upper))
 
 
 def check_text(plan: ColumnPlan, column: str, value: str) -> None:
-    """``WatermarkError`` for a text that is a time beyond the horizon: a read by texts cannot end at a time."""
+    """``WatermarkError`` for a text that is a time beyond the horizon: a read by text cannot end at a time."""
     if plan.horizon is None or not _is_ahead(value, plan.horizon, plan.source_timezone):
         return
     raise WatermarkError(
@@ -152,7 +152,7 @@ def _is_ahead(value: Value, horizon: datetime | None, zone: str) -> bool:
 
 
 def _cap(value: Value | None, until: datetime | None, zone: str) -> Value | None:
-    """The latest value that ``until`` allows, where ``value`` lies above it; None where it does not, or is no time."""
+    """The latest value that ``until`` allows if ``value`` lies above it; None if it does not, or is no time."""
     latest = None if value is None or until is None else moment_like(value, until, zone)
     return latest if value is not None and latest is not None and is_above(value, latest) else None
 
@@ -185,7 +185,7 @@ def plan_columns(
     chunk: Chunk | None = None,
     chunk_column: str | None = None,
 ) -> ColumnPlan:
-    """Which rows are wanted; without a state, all of them. ``WatermarkError`` where rows would be lost or doubled."""
+    """Which rows to read; without a state, all of them. ``WatermarkError`` if rows would be lost or doubled."""
     if source.watermark_filter is not None and isinstance(source.read, JdbcRead | HttpRead):
         raise WatermarkError(
             f"{pipeline}/{source.name}: watermark_filter is for tables, files and functions, which Spark filters",
@@ -222,13 +222,13 @@ def plan_columns(
 
 
 def first_notes(read: object, position: int) -> Iterator[str]:
-    """A note for the first run of a source whose database we do not test."""
+    """A note for the first run on a database that we do not test."""
     if isinstance(read, JdbcRead) and not position and (note := untested_note(read.url)):
         yield note
 
 
 def fix_bounds(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> ReadBounds:
-    """The read, capped at the greatest values ``seen`` among its rows, and the state that it leads to."""
+    """The read, capped at the greatest values ``seen`` among its rows, and the state after it."""
     before = state or ColumnState()
     if plan.chunk is not None:
         return ReadBounds(plan.reads, before, replace(plan.reads, extra=None))
@@ -254,7 +254,7 @@ def fix_bounds(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> 
 
 
 def check_lag(name: str, values: Watermark) -> None:
-    """``WatermarkError`` where each of these columns has a value that is no point in time: nothing tells its age."""
+    """``WatermarkError`` if none of these columns has times: their age is unknown."""
     if not values or any(value is None or kind_of(value) in TEMPORAL for value in values.values()):
         return
     found = ", ".join(f"{column}, such as {describe(value)}" for column, value in values.items() if value is not None)
@@ -281,12 +281,12 @@ class _Planning:
 
     @property
     def _is_plain_append(self) -> bool:
-        """Whether reading rows again would put them into the table twice."""
+        """Whether reading rows again would write them twice."""
         return self._load.type is LoadType.APPEND and not self._load.deduplicate
 
     @cached_property
     def _is_inclusive(self) -> bool:
-        """Whether rows at the watermark itself are read again, each time."""
+        """Whether every read includes rows at the watermark itself."""
         return operator_of(self._source) == INCLUSIVE
 
     def _check_operator(self) -> None:
@@ -299,12 +299,12 @@ class _Planning:
 
     @property
     def is_window(self) -> bool:
-        """Whether both ends of the range are known, so that what lies in it can be replaced."""
+        """Whether both ends of the range are known, so that its rows can be replaced."""
         known = not self._is_first and all(each in self.stored for each in self._columns)
         return self._load.replace_by_watermark and known and not self._is_cursor
 
     def unbounded(self) -> RowFilter:
-        """Every row, as the first read has it."""
+        """Every row, as in the first read."""
         source = self._source
         nulls = source.null_watermark
         if self.is_full and nulls is NullWatermark.EXCLUDE:
@@ -313,7 +313,7 @@ class _Planning:
         return RowFilter(ranges, source.mode, nulls, source.filter_expression, self._is_plain_append)
 
     def chunk(self, chunk: Chunk, column: str | None) -> RowFilter:
-        """The rows of a chunk: of the named column, of the first of a cursor, or by the greatest of all columns."""
+        """The rows of a chunk: by the named column, the first of a cursor, or the greatest of all columns."""
         if self._load.type.reads_everything:
             raise WatermarkError(
                 f"{self._name}: {self._load.type} replaces the whole table, also by a chunk",
@@ -332,7 +332,7 @@ class _Planning:
         return RowFilter(ranges, extra=self._source.filter_expression, strict=True)
 
     def reads(self) -> RowFilter:
-        """The rows that are new by the state."""
+        """The rows that are new to the state."""
         rows = self.unbounded()
         if self._is_first:
             return rows
@@ -349,17 +349,17 @@ class _Planning:
         return {each: bound.value for each, bound in bounds.items() if bound is not None}
 
     def check_lag(self) -> None:
-        """Refuse a safety lag where what is stored says that no column holds times."""
+        """Refuse a safety lag if no stored column has times."""
         if self.lag_until is not None:
             check_lag(self._name, {each: self.stored.get(each) for each in self._leading})
 
     def check_stored(self) -> None:
-        """Refuse a watermark in the future: every run until then would skip the rows that arrive."""
+        """Refuse a watermark in the future: every run until then would skip new rows."""
         for problem in stored_ahead(self._source, self.stored, self._now):
             raise WatermarkError(f"{self._name}: {problem}", AHEAD_REMEDY)
 
     def lag_caps(self) -> dict[str, Value]:
-        """The latest value that is read, for columns known to hold times; never below what was read already."""
+        """The latest value to read, for columns known to have times; never below what was read already."""
         if self.lag_until is None:
             return {}
         caps = {}
@@ -394,7 +394,7 @@ class _Planning:
             yield self._lag_note(self.lag_until)
 
     def _lag_note(self, until: datetime) -> str:
-        """A note on the safety lag, as far as the kinds of the columns are known."""
+        """A note on the safety lag, as far as the kinds of columns are known."""
         held = [each for each in self._leading if each in self.lag_caps()]
         if held:
             return f"rows whose {' or '.join(held)} is later than {until.isoformat()} wait for a later run (safety_lag)"
@@ -456,16 +456,16 @@ class _Planning:
 
 
 def _before_jump(low: Value, zone: str) -> Value:
-    """Where a window begins: not where clocks jump, or it would begin elsewhere as a moment than in local time."""
+    """Where a window begins: never inside a clock jump, where local time and moment differ."""
     jump = jump_around(low, zone) if isinstance(low, datetime) and low.tzinfo is None else None
     return low if jump is None else jump.low
 
 
 def _capped(rows: RowFilter, after: ColumnState) -> RowFilter:
-    """The rows up to the new watermark, without what the next read begins with.
+    """The rows up to the new watermark, without those that the next read begins with.
 
-    Where the next read is inclusive, this one ends before the value; a column without a value must be null. Rows that
-    appeared since would be read twice otherwise.
+    If the next read is inclusive, this one ends before the value; a column without a value must be null. Otherwise rows
+    that appeared since would be read twice.
     """
     known = {
         each: Bound(value, inclusive=each not in after.inclusive)
@@ -478,7 +478,7 @@ def _capped(rows: RowFilter, after: ColumnState) -> RowFilter:
 
 
 def _checked(plan: ColumnPlan, column: str, value: Value | None) -> Value | None:
-    """The seen value; an error if it does not compare well with others: as text, 9 lies above 10."""
+    """The seen value; an error if its order is unreliable: as text, 9 lies above 10."""
     if value is not None and not is_finite(value):
         raise WatermarkError(
             f"{plan.pipeline}/{plan.source}: the greatest value of watermark column {column!r} is {value}",

@@ -1,11 +1,11 @@
 """The rows to read as bounds per column, and as a condition in the SQL of each database.
 
-Lower bounds say what is new. In mode ``any`` they are OR-ed: a row is new if one of its columns is. In mode ``tuple``
-the whole cursor must lie above. Upper bounds are AND-ed over all columns, or the next watermark would read a row again
-by the column above its cap; null is below every cap.
+Lower bounds decide what is new. In mode ``any`` they are OR-ed: a row is new if one of its columns is. In mode
+``tuple`` the whole cursor must lie above. Upper bounds are AND-ed over all columns, or the next watermark would read a
+row again by the column above its cap; null is below every cap.
 
-Values are never pasted in as they are: text is escaped, times carry their type and their zone in UTC. So a literal
-means the same whatever the zone of the machine or the session.
+Values are always encoded: text is escaped, times have their type and are in UTC. So a literal means the same in every
+time zone of the machine or session.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def watermark_operator(*, replay: bool = False) -> str:
 
 
 def operator_of(source: ColumnSource, *, replay: bool = False) -> str:
-    """The operator of a source: the default, the configured one, or what the user's function returns."""
+    """The operator of a source: the default, the configured one, or the result of the user's function."""
     given = source.watermark_operator
     if given == EXCLUSIVE:
         return watermark_operator(replay=replay)
@@ -51,7 +51,7 @@ def operator_of(source: ColumnSource, *, replay: bool = False) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A value, itself included or not."""
+    """A bound and whether it is included."""
 
     value: Value
     inclusive: bool = False
@@ -59,11 +59,11 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class ColumnRange:
-    """What is wanted of one column.
+    """The wanted values of one column.
 
-    ``any_value``: no value was ever seen, so that whatever is not null is new. Without bounds and
-    without it, the column wants every row. ``only_null`` is the cap of a column of which no value was seen when the
-    read was fixed: a value that appears since belongs to the next read.
+    ``any_value``: no value was ever seen, so everything that is not null is new. Without that and without bounds, the
+    column wants every row. ``only_null`` is the cap of a column without a value when the read was fixed: a value that
+    appears since belongs to the next read.
     """
 
     column: str
@@ -75,10 +75,10 @@ class ColumnRange:
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """The rows of one read. ``extra`` is a condition in the language of the source, taken as it is.
+    """The rows of one read. ``extra`` is a condition in the language of the source, used as it is.
 
-    ``nulls`` is what becomes of rows with null in every watermark column (in a cursor: in any). ``strict``: the lower
-    bounds hold whatever a filter of the user's own chooses, or rows would be in the table twice.
+    ``nulls`` decides about rows with null in every watermark column (in a cursor: in any). ``strict``: the lower bounds
+    hold whatever the user's own filter selects, or rows would be in the table twice.
     """
 
     ranges: tuple[ColumnRange, ...] = ()
@@ -94,12 +94,12 @@ class RowFilter:
 
     @property
     def leading(self) -> tuple[str, ...]:
-        """The columns that tell the age of a row: in a cursor only the first."""
+        """The columns that date a row: in a cursor only the first."""
         return self.columns[:1] if self.mode is WatermarkMode.TUPLE else self.columns
 
     @property
     def watermark(self) -> dict[str, Value | None]:
-        """The lower bounds by column: None where a column was never filled, nothing where everything is new."""
+        """The lower bounds by column: None if a column was never filled, no entry if everything is new."""
         bounded = [each for each in self.ranges if each.lower is not None or each.any_value]
         return {each.column: None if each.lower is None else each.lower.value for each in bounded}
 
@@ -110,7 +110,7 @@ class RowFilter:
         return INCLUSIVE if any(each.inclusive for each in lowers) else EXCLUSIVE
 
     def without_lower(self) -> RowFilter:
-        """The same without lower bounds: only caps, nulls and the further condition are left."""
+        """The same without lower bounds: only caps, nulls and the extra condition are left."""
         ranges = tuple(replace(each, lower=None, any_value=False) for each in self.ranges)
         return replace(self, ranges=ranges)
 
@@ -144,13 +144,13 @@ _DRIVERS = {
 _NAMES = {"redshift": "Redshift", "sqlserver": "SQL Server", "oracle": "Oracle", "sqlite": "SQLite by JDBC"}
 _QUOTES = {SqlDialect.SPARK: ("`", "`"), SqlDialect.MYSQL: ("`", "`"), SqlDialect.SQLSERVER: ("[", "]")}
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""What sorts alike as text and as a UUID, which has no collation."""
+"""Text that sorts like the UUID that it is; UUIDs have no collation."""
 
 _WITHOUT_BOOLEANS = (SqlDialect.SQLSERVER, SqlDialect.ORACLE, SqlDialect.SQLITE)
 
 
 def dialect_of(jdbc_url: str) -> SqlDialect:
-    """The language of the database behind a JDBC address; standard SQL where we do not know it."""
+    """The dialect of the database behind a JDBC address; standard SQL if unknown."""
     scheme, _, rest = jdbc_url.partition(":")
     return (
         _DRIVERS.get(rest.partition(":")[0].lower(), SqlDialect.ANSI) if scheme.lower() == "jdbc" else SqlDialect.ANSI
@@ -170,7 +170,7 @@ def untested_note(jdbc_url: str) -> str | None:
 
 
 def quote(identifier: str, dialect: SqlDialect) -> str:
-    """One quoted name."""
+    """Quote a name."""
     if not identifier or "\0" in identifier:
         raise WatermarkError(f"{identifier!r} cannot be the name of a column", "correct watermark_columns")
     opening, closing = _QUOTES.get(dialect, ('"', '"'))
@@ -178,9 +178,10 @@ def quote(identifier: str, dialect: SqlDialect) -> str:
 
 
 def order_key(identifier: str, value: Value, dialect: SqlDialect) -> str:
-    """The column, to be compared with ``value``: text sorts by its characters, whatever language the database has.
+    """The column for a comparison with ``value``: text sorts by characters, whatever the database's language.
 
-    In the order of a language ``a`` may lie below ``B``, and a row would be neither covered by a watermark nor above.
+    In the order of a language ``a`` may lie below ``B``, and a row would be neither covered by a watermark nor above
+    it.
     """
     if not isinstance(value, str) or (dialect is SqlDialect.POSTGRESQL and _UUID.fullmatch(value)):
         return quote(identifier, dialect)
@@ -188,10 +189,10 @@ def order_key(identifier: str, value: Value, dialect: SqlDialect) -> str:
 
 
 def text_key(expression: str, dialect: SqlDialect) -> str:
-    """Text, to be compared and sorted by code points; nothing to be read, since it may have lost characters.
+    """Text for comparison and sorting by code points; not for reading, since it may lose characters.
 
-    PostgreSQL's loses the blanks at the end of ``char(n)``. MySQL's are bytes: its collations but the newest take
-    ``a`` and ``a`` with a blank for the same.
+    PostgreSQL's loses the blanks at the end of ``char(n)``. MySQL's is bytes: all but its newest collations treat ``a``
+    with and without a blank as equal.
     """
     match dialect:
         case SqlDialect.POSTGRESQL:
@@ -207,17 +208,17 @@ def text_key(expression: str, dialect: SqlDialect) -> str:
 
 
 def has_text_key(dialect: SqlDialect) -> bool:
-    """Whether text sorts there by code points, as here; otherwise ranges of text overlap."""
+    """Whether text sorts by code points there, as here; otherwise ranges of text overlap."""
     return dialect in (SqlDialect.POSTGRESQL, SqlDialect.MYSQL, SqlDialect.SQLSERVER, SqlDialect.SQLITE)
 
 
 def text_of_key(key: str, dialect: SqlDialect) -> str:
-    """What :func:`text_key` gave, as text again."""
+    """Convert the result of :func:`text_key` back to text."""
     return f"CONVERT({key} USING utf8mb4)" if dialect is SqlDialect.MYSQL else key
 
 
 def literal(value: Value, dialect: SqlDialect) -> str:
-    """The value, typed, in the language of the source; ``WatermarkError`` where it has no such value."""
+    """The value as a typed literal of the dialect; ``WatermarkError`` if it has no such value."""
     match value:
         case bool():
             return str(int(value)) if dialect in _WITHOUT_BOOLEANS else str(value).upper()
@@ -265,7 +266,7 @@ def _moment(value: datetime, dialect: SqlDialect) -> str:
         types = {SqlDialect.SPARK: "TIMESTAMP_NTZ", SqlDialect.SQLSERVER: "DATETIME2"}
     else:
         text = value.astimezone(UTC).isoformat(sep=" ")
-        if dialect is SqlDialect.MYSQL:  # MariaDB knows no zone in a literal; the sessions of both are in UTC
+        if dialect is SqlDialect.MYSQL:  # MariaDB has no zones in literals; the sessions of both are in UTC
             text = text.removesuffix("+00:00")
         types = {
             SqlDialect.SPARK: "TIMESTAMP_LTZ",
@@ -300,7 +301,7 @@ Row = Mapping[str, Value | None]
 
 
 def predicate(rows: RowFilter, dialect: SqlDialect) -> str | None:
-    """The condition of the rows, without WHERE; None where every row is wanted. Equal rows give equal text."""
+    """The condition of the rows, without WHERE; None for all rows. Equal rows give equal text."""
     writer = _Tuple(rows, dialect) if rows.mode is WatermarkMode.TUPLE else _Any(rows, dialect)
     parts = [*writer.lower(), *writer.caps()]
     alone = len(parts) == 1 and rows.extra is None
@@ -309,7 +310,7 @@ def predicate(rows: RowFilter, dialect: SqlDialect) -> str | None:
 
 
 def null_predicate(rows: RowFilter, dialect: SqlDialect) -> str | None:
-    """The condition of the rows that have null where a watermark should be; None where there are no such columns."""
+    """The condition of rows with null instead of a watermark; None without watermark columns."""
     columns = [quote(each, dialect) for each in rows.columns]
     if not columns:
         return None
@@ -319,16 +320,16 @@ def null_predicate(rows: RowFilter, dialect: SqlDialect) -> str | None:
 
 
 def matches(rows: RowFilter, row: Row) -> bool:
-    """Whether the condition holds for a row, ``extra`` left aside."""
+    """Whether a row meets the condition, ``extra`` aside."""
     return _matches_tuple(rows, row) if rows.mode is WatermarkMode.TUPLE else _matches_any(rows, row)
 
 
 Part = list[str]
-"""Alternatives, of which one must hold."""
+"""Alternatives; one must hold."""
 
 
 def _extra(rows: RowFilter) -> list[str]:
-    """The condition of the configuration; one that ends in a comment must not take the bracket with it."""
+    """The configured condition; one that ends in a comment must not swallow the bracket."""
     if rows.extra is None:
         return []
     ending = "\n" if "--" in rows.extra else ""
@@ -349,7 +350,7 @@ def _compared(column: str, sign: str, bound: Bound, dialect: SqlDialect) -> str:
 
 
 class _Any:
-    """Columns each of which can make a row new."""
+    """Columns of which each can make a row new."""
 
     def __init__(self, rows: RowFilter, dialect: SqlDialect) -> None:
         self._ranges = rows.ranges
@@ -388,7 +389,7 @@ class _Any:
 
 
 class _Tuple:
-    """Columns that together are one cursor: spelled out, since not every database compares rows of values."""
+    """Columns that form one cursor: spelled out, since not every database compares tuples."""
 
     def __init__(self, rows: RowFilter, dialect: SqlDialect) -> None:
         self._rows = rows
@@ -472,7 +473,7 @@ def _matches_tuple(rows: RowFilter, row: Row) -> bool:
 
 
 def _side(values: Sequence[Value], bounds: Sequence[Bound]) -> int:
-    """1 for a cursor above the bounds, -1 for one below, 0 for one at them."""
+    """1 for a cursor above the bounds, -1 below, 0 at them."""
     for value, bound in zip(values, bounds, strict=False):
         if is_above(value, bound.value):
             return 1
@@ -491,7 +492,7 @@ class SourceRuntime:
 
 
 def window_of(runtime: SourceRuntime, *, replace_by_watermark: bool) -> dict[str, tuple[Value, Value]] | None:
-    """Lower and upper bound by column; None where nothing is replaced or a bound is not known."""
+    """Lower and upper bound by column; None if nothing is replaced or a bound is unknown."""
     before, effective, after = runtime.watermark_before, runtime.watermark_effective, runtime.watermark_after
     if not replace_by_watermark or before is None or effective is None or after is None:
         return None
@@ -540,7 +541,7 @@ def _narrowed(read: ColumnRange, given: tuple[Value, Value], key: str) -> Column
 
 
 def rename_columns(rows: RowFilter, names: Mapping[str, str]) -> RowFilter:
-    """The same rows in a table where columns have other names."""
+    """The same rows in a table with other column names."""
     return replace(
         rows, ranges=tuple(replace(each, column=names.get(each.column, each.column)) for each in rows.ranges)
     )

@@ -1,15 +1,15 @@
-"""Replay of a column source: a range cut into chunks, the progress through them, and the way back to production.
+"""Replay of a column source: a range in chunks, the progress through them, and the return to production.
 
 Minutes and hours count from midnight, days from ``start``, weeks from Monday, months from January; years and numbers
-stand at multiples. Only the first and the last chunk may be shorter. Times with a zone are cut by the offset of
-``start``, so no change of clocks moves a boundary. Times without one belong to a zone: where its clocks jump forward,
-the boundaries in the jump and as long behind it become one, and the chunk there is longer.
+lie at multiples. Only the first and the last chunk may be shorter. Times with a zone are cut by the offset of
+``start``, so no clock change moves a boundary. Times without one belong to a zone: when its clocks jump forward, the
+boundaries in the jump and just after it become one, and the chunk there is longer.
 
 ``{"schema_version": 1, "kind": "replay", "watermark": text with start and end, "column": …, "interval": …, "finished":
 [[first, last], …], "begun": position, "update_ts": seconds}``: numbers of chunks, as ranges that include both ends.
 ``"timezone"`` is there only for bounds without a zone: its clocks decide where chunks end.
 
-Production goes on with the value at which the finished chunks end, that value included. A replay never lowers a
+Production continues with the value at which the finished chunks end, that value included. A replay never lowers a
 watermark, and never sets it above rows that nobody has read.
 """
 
@@ -74,16 +74,16 @@ class ChunkInterval:
             raise _wrong(f"exactly one unit is needed, found {', '.join(map(str, given)) or 'none'}")
         ((unit, size),) = given.items()
         exact = Decimal(str(size)) if isinstance(size, float) and math.isfinite(size) and unit == STEP else size
-        return cls(unit, exact)  # type: ignore[arg-type]  # the class itself refuses what is no number
+        return cls(unit, exact)  # type: ignore[arg-type]  # the class itself refuses other types
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayConfig:
-    """Which part of a source is read again, and how.
+    """Which part of a source to read again, and how.
 
     ``[start, end)`` in chunks of ``chunk_interval``, such as ``{"months": 1}``; without it in one piece. With
-    ``save_watermark`` production goes on where the replay ended. ``chunk_column`` is the column that the bounds belong
-    to, where it is not the watermark column.
+    ``save_watermark`` production continues where the replay ended. ``chunk_column`` is the column of the bounds, if it
+    is not the watermark column.
     """
 
     start: Value
@@ -103,9 +103,9 @@ class ReplayConfig:
 
 
 def chunks(start: Value, end: Value, interval: ChunkInterval | None, timezone: str | None = None) -> tuple[Chunk, ...]:
-    """Chunks that cover ``[start, end)`` without gap or overlap; ``ConfigError`` where that cannot be done.
+    """Chunks that cover ``[start, end)`` without gap or overlap; ``ConfigError`` if that is impossible.
 
-    ``timezone`` is where times without a zone belong; None where that does not matter.
+    ``timezone`` is that of times without a zone; None if it does not matter.
     """
     start, end = _by_offset(start), _by_offset(end)
     for bound in (start, end) if timezone is not None else ():
@@ -129,14 +129,14 @@ def chunks(start: Value, end: Value, interval: ChunkInterval | None, timezone: s
 
 
 def _by_offset(value: Value) -> Value:
-    """A time with a zone by its offset alone, as the record of a replay has it."""
+    """A time with a zone reduced to its offset, as a replay records it."""
     if not isinstance(value, datetime) or (offset := value.utcoffset()) is None:
         return value
     return value.replace(tzinfo=UTC if not offset else timezone_of(offset), fold=0)
 
 
 def _check_bound(value: Value, timezone: str | None) -> None:
-    """Refuse a bound without a zone that lies where clocks jump: as a moment it cuts rows off that belong to it."""
+    """Refuse a bound without a zone inside a clock jump: as a moment it would cut off rows that belong to it."""
     jump = _jump(value, timezone)
     if jump is not None:
         raise _wrong(
@@ -156,7 +156,7 @@ def _jump(value: Value, timezone: str | None) -> Jump | None:
 
 
 def _edges(start: Value, interval: ChunkInterval) -> Iterator[Value]:
-    """The boundaries above ``start``, without end."""
+    """The endless boundaries above ``start``."""
     kind, unit = kind_of(start), interval.unit
     if unit == STEP and kind in NUMBERS and isinstance(start, int | float | Decimal):
         return _multiples(start, interval.size)
@@ -188,7 +188,7 @@ def _calendar(start: date, unit: str, size: int) -> Iterator[Value]:
 
 
 def _edge(start: datetime, unit: str, size: int, number: int) -> datetime:
-    """The boundary of that number above ``start``."""
+    """The boundary number ``number`` above ``start``."""
     midnight = start.replace(hour=0, minute=0, second=0, microsecond=0)
     january = midnight.replace(month=1, day=1)
     match unit:
@@ -215,10 +215,10 @@ KIND = "replay"
 
 @dataclass(frozen=True, slots=True)
 class ReplayState:
-    """A range of one column in chunks, and the numbers of those that are finished.
+    """A range of one column in chunks, and the numbers of the finished ones.
 
-    ``begun`` is the position of the record when this replay began: of two records about the same chunks, the one that
-    began later counts.
+    ``begun`` is the position of the record when this replay began: of two records with the same chunks, the later one
+    counts.
     """
 
     column: str
@@ -242,7 +242,7 @@ class ReplayState:
 
     @property
     def reached(self) -> Value | None:
-        """The end of the finished chunks, counted from the start; None if the first is not finished."""
+        """The end of the contiguous finished chunks; None if the first is not finished."""
         reached = None
         for number, chunk in enumerate(self.chunks):
             if number not in self.finished:
@@ -251,7 +251,7 @@ class ReplayState:
         return reached
 
     def is_same(self, other: ReplayState) -> bool:
-        """Whether both are about the same chunks; the same moment in another zone may make others."""
+        """Whether both have the same chunks; the same moment in another zone may give others."""
         return _asked(self) == _asked(other)
 
     def with_finished(self, number: int, now: datetime) -> ReplayState:
@@ -260,7 +260,7 @@ class ReplayState:
 
 
 def encode(state: ReplayState) -> dict[str, object]:
-    """As a document has it."""
+    """The state as a document."""
     bounds, column, interval, timezone = _asked(state)
     return {
         **({} if timezone is None else {"timezone": timezone}),
@@ -276,7 +276,7 @@ def encode(state: ReplayState) -> dict[str, object]:
 
 
 def decode(data: Mapping[str, object]) -> ReplayState:
-    """The recorded state; ``StateError`` where it is not one of a replay."""
+    """Decode the recorded state; ``StateError`` if it is not that of a replay."""
     root = Node(data, "state")
     check_version(root)
     try:
@@ -308,7 +308,7 @@ def _decoded(root: Node) -> ReplayState:
 
 
 def _asked(state: ReplayState) -> tuple[str, str, dict[str, str] | None, str | None]:
-    """The bounds, column, interval and zone of the replay, as they are recorded."""
+    """The bounds, column, interval and zone of the replay, as recorded."""
     bounds = WatermarkSerializer.serialize({"end": state.end, "start": state.start})
     interval = None if state.interval is None else {state.interval.unit: str(state.interval.size)}
     return bounds, state.column, interval, state.timezone
@@ -336,23 +336,23 @@ def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 
 def chunk_columns(source: ColumnSource, column: str | None) -> tuple[str, ...]:
-    """The columns that the bounds of a replay belong to: the named one, the first of a cursor, or all of them."""
+    """The columns of the bounds: the named one, the first of a cursor, or all of them."""
     if column is not None:
         return (column,)
     return source.watermark_columns[:1] if source.mode is WatermarkMode.TUPLE else source.watermark_columns
 
 
 def chunk_zone(source: ColumnSource, replay: ReplayConfig) -> str | None:
-    """The zone whose clocks decide where chunks end; None where the bounds are moments, days or no times at all."""
+    """The zone whose clocks decide where chunks end; None for moments, days and values that are no times."""
     is_local = isinstance(replay.start, datetime) and replay.start.tzinfo is None
     return source.source_timezone if is_local and source.source_timezone != "UTC" else None
 
 
 def fit_bounds(replay: ReplayConfig, kind: str, source_timezone: str) -> ReplayConfig:
-    """The replay with bounds of the ``kind`` that the column has.
+    """The replay with bounds of the column's ``kind``.
 
-    A date among times with a zone means its midnight in UTC, among times without one their own midnight. A time
-    without a zone among moments is one of ``source_timezone``, and the other way round, where that is one time alone.
+    A date among times with a zone means its midnight in UTC, among times without one their own midnight. A time without
+    a zone among moments is in ``source_timezone``, and vice versa if that is a unique time.
     """
     start, end = (_fitted_bound(each, kind, source_timezone) for each in (replay.start, replay.end))
     return replay if (start, end) == (replay.start, replay.end) else replace(replay, start=start, end=end)
@@ -369,7 +369,7 @@ def _fitted_bound(value: Value, kind: str, source_timezone: str) -> Value:
 
 
 def _local(moment: datetime, timezone: str) -> datetime:
-    """What clocks show at that moment; ``WatermarkError`` where they show it twice, or it would cut a jump."""
+    """The local time at that moment; ``WatermarkError`` if clocks show it twice, or it would cut a jump."""
     zone = check_zone(timezone)
     local = moment.astimezone(zone).replace(tzinfo=None, fold=0)
     if local.replace(tzinfo=zone).astimezone(UTC) != moment or jump_around(local, timezone) is not None:
@@ -390,7 +390,7 @@ def check_handover(
     *,
     skip_gap: bool = False,
 ) -> None:
-    """Refuse a replay after which production could not go on: rows would be left out or read by both."""
+    """Refuse a replay that production could not continue from: rows would be skipped or read by both."""
     stored = (state or ColumnState()).values
     columns = chunk_columns(source, replay.chunk_column)
     _check_columns(name, source, load, columns)
@@ -412,7 +412,7 @@ def check_handover(
 
 
 def check_past(name: str, source: ColumnSource, replay: ReplayConfig, now: datetime) -> None:
-    """Refuse to save an end that is still to come: rows that appear below it would never be read."""
+    """Refuse to save an end in the future: later rows below it would never be read."""
     until = now if source.safety_lag is None else now - source.safety_lag
     latest = moment_like(replay.end, until, source.source_timezone)
     if latest is not None and is_above(replay.end, latest):
@@ -424,7 +424,7 @@ def check_past(name: str, source: ColumnSource, replay: ReplayConfig, now: datet
 
 
 def check_reached(name: str, replay: ReplayConfig, seen: Watermark) -> None:
-    """Refuse to save a number that the source has not reached: rows that appear below it would never be read."""
+    """Refuse to save a number that the source has not reached: later rows below it would never be read."""
     end = replay.end
     for column, value in seen.items():
         if isinstance(end, int) and isinstance(value, int) and end == value + 1:
@@ -438,16 +438,16 @@ def check_reached(name: str, replay: ReplayConfig, seen: Watermark) -> None:
 
 
 def is_number(value: Value) -> bool:
-    """Whether a value is a number, so that only the source knows how far it has come."""
+    """Whether a value is a number: then only the source knows how far it has come."""
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def columns_read_twice(
     source: ColumnSource, load: Load, state: ColumnState | None, replay: ReplayConfig
 ) -> tuple[str, ...]:
-    """The columns by which the next run would append rows of the replay again, if that does not save its end.
+    """The columns by which the next run would append rows of the replay again, if the replay does not save its end.
 
-    Where nothing was read before, the next run reads everything.
+    If nothing was read before, the next run reads everything.
     """
     if replay.save_watermark or load.type is not LoadType.APPEND:
         return ()
@@ -458,20 +458,20 @@ def columns_read_twice(
 
 
 def _is_above_next(end: Value, stored: Value | None) -> bool:
-    """Whether a value can lie above ``stored`` and below ``end``; none does between neighbouring whole numbers."""
+    """Whether a value can lie above ``stored`` and below ``end``; none can between neighbouring whole numbers."""
     is_next = isinstance(end, int) and isinstance(stored, int) and end == stored + 1
     return not is_next and _is_passed(stored, end)
 
 
 def is_covered(chunk: Chunk, stored: Sequence[Value | None]) -> bool:
-    """Whether a chunk ends at or below each of these watermarks; never where there is none."""
+    """Whether a chunk ends at or below each of these watermarks; false without one."""
     return bool(stored) and not any(_is_passed(each, chunk.high) for each in stored)
 
 
 def hand_over(
     source: ColumnSource, state: ColumnState | None, column: str | None, end: Value, now: datetime
 ) -> ColumnState:
-    """The state after everything up to ``end`` was read; unchanged as long as a watermark lies there or above."""
+    """The state once everything up to ``end`` was read; unchanged if a watermark is already there or above."""
     before = state or ColumnState()
     columns = chunk_columns(source, column)
     if not all(_is_passed(before.values.get(each), end) for each in columns):

@@ -1,7 +1,7 @@
 """The state of a column source: the greatest value read per watermark column, and its JSON form.
 
-``{"schema_version": 1, "kind": "column", "watermark": text, "update_ts": seconds}``. The text is the serializer's, the
-same that providers keep.
+``{"schema_version": 1, "kind": "column", "watermark": text, "update_ts": seconds}``. The text is the serializer's, as
+providers keep it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tidegate.specs.columns import Value, Watermark
 class ColumnState:
     """How far a source is read.
 
-    A column with None was observed and had no value so far; a column that is missing was never observed. At
-    ``inclusive`` columns the next read begins with the value itself: rows that have it were not read.
+    A column with None was observed without a value; a missing column was never observed. At ``inclusive`` columns the
+    next read begins with the value itself: its rows were not read.
     """
 
     values: Watermark = field(default_factory=dict)
@@ -41,12 +41,12 @@ class ColumnState:
         return {**self.values, **reserved}
 
     def text(self) -> str:
-        """What providers keep; equal states give equal text."""
+        """The text that providers keep; equal states give equal text."""
         return WatermarkSerializer.serialize(self.complete())
 
     @classmethod
     def of_text(cls, text: str | None, updated: datetime | None = None) -> ColumnState:
-        """The state of a text; ``WatermarkError`` for one that is damaged or has no single value per column."""
+        """Decode a text; ``WatermarkError`` if it is damaged or has no single value per column."""
         values, inclusive = without_inclusive(WatermarkSerializer.deserialize(text) or {})
         for column, value in values.items():
             if isinstance(value, dict | list):
@@ -57,7 +57,7 @@ class ColumnState:
         return cls(values, inclusive & values.keys(), updated)
 
     def spelled(self, columns: Sequence[str]) -> ColumnState:
-        """The same state, its columns spelled as ``columns`` are: a configuration may change upper and lower case."""
+        """The same state with columns spelled as in ``columns``: a configuration may change upper and lower case."""
         ours = {each.lower(): each for each in columns if each not in self.values}
         names = {each: ours[each.lower()] for each in self.values if each not in columns and each.lower() in ours}
         if not names:
@@ -66,12 +66,12 @@ class ColumnState:
         return replace(self, values=values, inclusive=frozenset(names.get(each, each) for each in self.inclusive))
 
     def only(self, columns: Sequence[str]) -> ColumnState:
-        """The state of these columns alone; values of columns that are no longer used mean nothing later."""
+        """The state of these columns alone; values of unused columns mean nothing later."""
         values = {each: value for each, value in self.values.items() if each in columns}
         return replace(self, values=values, inclusive=self.inclusive & values.keys())
 
     def advanced(self, seen: Watermark, now: datetime) -> ColumnState:
-        """The state after a read in which ``seen`` were the greatest values: never backwards, null replaces nothing.
+        """The state after a read with ``seen`` as the greatest values: never backwards, null replaces nothing.
 
         A column stays inclusive until a row at its value or above was read.
         """
@@ -80,14 +80,14 @@ class ColumnState:
         return replace(self, values=values, inclusive=self.inclusive - reached, updated=now)
 
     def advanced_cursor(self, columns: Sequence[str], seen: Watermark, now: datetime) -> ColumnState:
-        """The same where all ``columns`` together are one cursor, and ``seen`` is the greatest one."""
+        """The same if all ``columns`` form one cursor, and ``seen`` is the greatest one."""
         if seen.get(columns[0]) is None or not self._is_cursor_reached(columns, seen):
             return replace(self, values={**dict.fromkeys(columns), **self.values}, updated=now)
         values = {**self.values, **{each: seen.get(each) for each in columns}}
         return replace(self, values=values, inclusive=self.inclusive - set(columns), updated=now)
 
     def cursor(self, columns: Sequence[str]) -> tuple[Value, ...]:
-        """The stored cursor: the values of the first columns up to one that has none or is inclusive."""
+        """The stored cursor: the values of the first columns up to one without a value or inclusive."""
         found: list[Value] = []
         for column in columns:
             value = self.values.get(column)
@@ -107,7 +107,7 @@ class ColumnState:
         return value is not None and (stored is None or not is_above(stored, value))
 
     def _is_cursor_reached(self, columns: Sequence[str], seen: Mapping[str, Value | None]) -> bool:
-        """Whether the seen cursor is not below the stored one."""
+        """Whether the seen cursor is at or above the stored one."""
         for column, stored in zip(columns, self.cursor(columns), strict=False):
             value = seen.get(column)
             with errors_of(f"watermark column {column!r}: "):
@@ -124,7 +124,7 @@ def text_of(value: Value) -> str:
 
 
 def value_texts(values: Watermark) -> dict[str, str | None]:
-    """Values as people read them."""
+    """Values for people."""
     return {column: None if value is None else text_of(value) for column, value in values.items()}
 
 
@@ -155,7 +155,7 @@ def encode_columns(state: ColumnState) -> dict[str, object]:
 
 
 def decode_columns(data: Mapping[str, object]) -> ColumnState:
-    """The state in ``data``; ``StateError`` names what is not understood, and nothing is guessed."""
+    """Decode a state; ``StateError`` names what it cannot read, and nothing is guessed."""
     if not data:
         return ColumnState()
     root = state_of_kind(data, KIND, _KEYS, "watermark columns", "columns")

@@ -1,9 +1,9 @@
 """Values of watermark columns: their kinds, their order, and their text form.
 
-Numbers compare as numbers, whatever their types; other kinds compare among themselves only. A time with a zone and one
-without are different kinds: which is the greater depends on a zone that nobody wrote down.
+Numbers compare as numbers, whatever their types; other kinds compare only among themselves. A time with a zone and one
+without are different kinds: their order depends on a zone that nobody wrote down.
 
-``{"updated_at": {"__datetime__": "2026-04-03T09:15:00+00:00"}}``. Whoever keeps the text never looks inside.
+``{"updated_at": {"__datetime__": "2026-04-03T09:15:00+00:00"}}``. Providers never look inside the text.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def describe(value: Value) -> str:
 
 @contextmanager
 def errors_of(prefix: str) -> Iterator[None]:
-    """Put ``prefix`` before the text of a ``WatermarkError``: whose value it was."""
+    """Prefix the text of a ``WatermarkError`` with the owner of the value."""
     try:
         yield
     except WatermarkError as error:
@@ -82,7 +82,7 @@ def are_comparable(one: Value, other: Value) -> bool:
 
 
 def is_above(one: Value, other: Value) -> bool:
-    """Whether ``one`` is the greater; ``WatermarkError`` where that cannot be said."""
+    """Whether ``one`` is greater; ``WatermarkError`` if the two have no order."""
     if not are_comparable(one, other):
         raise WatermarkError(
             f"{describe(one)} and {describe(other)} cannot be compared",
@@ -97,7 +97,7 @@ def is_above(one: Value, other: Value) -> bool:
 
 
 def greatest(one: Value | None, other: Value | None) -> Value | None:
-    """The greater of the two; None is below everything, and of equal values the first stays."""
+    """The greater value; None is below everything, and of equal values the first stays."""
     if one is None or other is None:
         return other if one is None else one
     return other if is_above(other, one) else one
@@ -134,9 +134,9 @@ _READERS: dict[str, Callable[[str], Value]] = {
 
 
 def value_of(text: str, like: Value | None = None) -> Value:
-    """The value that a text means: of the kind of ``like``, such as a stored watermark, or of the kind it looks like.
+    """Parse a text as a value: of the kind of ``like``, such as a stored watermark, or of the kind it looks like.
 
-    ``WatermarkError`` where it is none of that kind; a time needs a zone exactly where ``like`` has one.
+    ``WatermarkError`` if it is none of that kind; a time needs a zone exactly if ``like`` has one.
     """
     kind = _kind_of_text(text) if like is None else kind_of(like)
     try:
@@ -163,7 +163,7 @@ def _kind_of_text(text: str) -> str:
 
 
 INCLUSIVE = "__inclusive__"
-"""The one reserved top-level key: the columns at which the next read is inclusive."""
+"""The only reserved top-level key: the columns at which the next read is inclusive."""
 
 _SENTINELS: dict[str, Callable[[str], object]] = {
     "__datetime__": datetime.fromisoformat,
@@ -179,7 +179,7 @@ _LOAD_REMEDY = (
 
 
 class WatermarkSerializer:
-    """Turns watermarks into text and back."""
+    """Converts watermarks into text and back."""
 
     @staticmethod
     def serialize(watermark: Mapping[str, Any]) -> str:
@@ -194,7 +194,7 @@ class WatermarkSerializer:
 
     @staticmethod
     def deserialize(text: str | None) -> dict[str, Any] | None:
-        """The watermark of a text, or None where there is none; ``WatermarkError`` for a text that is damaged."""
+        """The watermark of a text, None without text; ``WatermarkError`` if it is damaged."""
         if text is None or text.strip() in _EMPTY:
             return None
         try:
@@ -225,7 +225,7 @@ def _check_inclusive(watermark: Mapping[str, Any], remedy: str) -> None:
 
 
 def _encoded(value: object, path: str) -> object:
-    """The value in JSON types. Exact types only: what comes back must be what was given."""
+    """The value in JSON types; exact types only, so that it decodes to the same value."""
     kind = type(value)
     if value is None or kind in (bool, int, str):
         return value

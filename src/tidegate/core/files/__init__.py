@@ -1,1 +1,1 @@
-"""File sources: paths, state, advance, planner, and the set of paths."""
+"""File sources: paths, state, advance, planner, and path sets."""

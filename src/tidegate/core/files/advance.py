@@ -3,11 +3,11 @@
 **Watermarks.** The watermark of a partition is the greatest name below which everything listed is finished. It moves up
 over finished files, without gaps, and never back. A name that finished above a gap is kept. A listing that was cut off
 shows each partition up to some name, so walking over listed names only is safe. Nothing is sealed after such a listing:
-what it did not show may be older.
+partitions that it did not show may be older.
 
 A plan is carried out in many commits. ``PathSteps`` reads its listing once, so that a step costs what it commits and
-what the state holds, however much was listed. A file that is finished stays so; therefore only the partitions of the
-outcomes have to be looked at again for their first file that is not.
+what the state has, however much was listed. A finished file stays finished, so only the partitions of the outcomes are
+searched again for their first unfinished file.
 
 **Sets.** Finished paths go into the next segment; only files in progress or failed stay in the state.
 
@@ -52,9 +52,9 @@ from tidegate.specs.project import LateFiles, PathSource
 
 
 class ListedPartitions:
-    """What the listing of a plan showed: names ascending, by partition; all of them if ``complete``.
+    """The listing of a plan: names ascending, by partition; all of them if ``complete``.
 
-    ``seen_from`` is the state from which it is looked at: partitions that are sealed there count as not shown.
+    ``seen_from`` is the state of the viewer: partitions that are sealed there count as not listed.
     """
 
     def __init__(self, layout: Layout, listed: Sequence[SourceFile], complete: bool) -> None:
@@ -70,21 +70,21 @@ class ListedPartitions:
             names.sort()
 
     def partitions(self) -> Iterator[str]:
-        """Those that were shown."""
+        """The listed partitions."""
         return (partition for partition in self._names if not is_sealed(self._layout, self.seen_from, partition))
 
     def names(self, partition: str) -> Sequence[str]:
-        """What was shown of one."""
+        """The listed names of one partition."""
         found = self._names.get(partition)
         return () if found is None or is_sealed(self._layout, self.seen_from, partition) else found
 
     def covers(self, partition: str, name: str) -> bool:
-        """Whether ``name`` would have been shown if it were there."""
+        """Whether ``name`` would be listed if it existed."""
         names = self.names(partition)
         return self.complete or bool(names and name <= names[-1])
 
     def has(self, partition: str, name: str) -> bool:
-        """Whether ``name`` was shown."""
+        """Whether ``name`` is listed."""
         names = self.names(partition)
         at = bisect_left(names, name)
         return at < len(names) and names[at] == name
@@ -96,7 +96,7 @@ class ListedPartitions:
 
 
 class FirstUnread:
-    """The smallest listed name that is not finished, per partition that has one; it only ever moves up."""
+    """The smallest unfinished name of each partition that has one; it only moves up."""
 
     def __init__(self, layout: Layout, shown: ListedPartitions, status_of: Callable[[str], FileStatus]) -> None:
         self._shown = shown
@@ -112,7 +112,7 @@ class FirstUnread:
             starts.sort(reverse=True)
 
     def move(self, partitions: Iterable[str], status_of: Callable[[str], FileStatus]) -> None:
-        """More files of these partitions may be finished."""
+        """Update these partitions, in which more files may be finished."""
         for partition in partitions:
             if (at := self._at.pop(partition, None)) is not None:
                 self._find(partition, at, status_of)
@@ -128,7 +128,7 @@ class FirstUnread:
         return partition in self._at
 
     def least(self) -> tuple[str, str] | None:
-        """The least partition that has such a name, and the name."""
+        """The least partition with an unfinished name, and that name."""
         while self._order and self._order[-1] not in self._at:
             self._order.pop()
         if not self._order:
@@ -137,7 +137,7 @@ class FirstUnread:
         return partition, self._shown.names(partition)[self._at[partition]]
 
     def oldest(self) -> dict[str, datetime]:
-        """When the oldest such partition begins, by the levels before the time."""
+        """The start of the oldest partition with an unfinished name, by the levels before the time."""
         found: dict[str, datetime] = {}
         for prefix, starts in self._starts.items():
             while starts and starts[-1][1] not in self._at:
@@ -149,7 +149,7 @@ class FirstUnread:
 
 @dataclass(slots=True)
 class StepBuilder:
-    """Watermarks, files and windows while a step is made from ``start``; call the methods in their order."""
+    """Watermarks, files and windows while a step is made from ``start``; call the methods in order."""
 
     source: PathSource
     start: PathState
@@ -176,7 +176,7 @@ class StepBuilder:
         return now != (self.start.partition_watermarks, self.start.files, self.start.late_window)
 
     def apply(self, outcomes: Sequence[FileOutcome]) -> None:
-        """Record what became of each file; an outcome for a finished file changes nothing."""
+        """Record the outcome of each file; an outcome of a finished file changes nothing."""
         standing_of = file_statuses(self.source, self.start)
         standing: dict[str, FileStatus] = {}
         for outcome in outcomes:
@@ -200,7 +200,7 @@ class StepBuilder:
                 del self.files[path]
 
     def walk(self) -> None:
-        """Move each watermark over the finished names that follow it, and remember those in the window."""
+        """Move each watermark over the finished names that follow it, and add them to the window."""
         moved: list[tuple[str, str | None, str]] = []
         for partition, progress in sorted(by_partition(self.files).items()):
             before = self.watermarks.get(partition)
@@ -221,7 +221,7 @@ class StepBuilder:
             self.windows[partition] = window.including(done)
 
     def fit_windows(self) -> None:
-        """Cut the windows to their size; a late file that is not read yet and falls out is kept by name."""
+        """Cut the windows to their size; a late unread file that falls out is kept by name."""
         if not self.looks_back:
             self.windows = {}
             return
@@ -274,9 +274,9 @@ S = TypeVar("S", PathState, SetState)
 class Advance(Generic[S]):
     """A step of the state; without ``changed`` there is nothing to commit.
 
-    ``advanced`` has (partition, name before, name after); ``sealed`` the partitions that left the state;
-    ``full`` means that as many files wait above gaps, or failed, as may be: stop reading and plan again. ``finished``
-    are the files that the next segment of a set has to hold, which ``state`` does not refer to yet.
+    ``advanced`` has (partition, name before, name after); ``sealed`` the partitions that left the state; ``full``: no
+    more files may wait above gaps or fail, so stop reading and plan again. ``finished`` are the files for the next
+    segment of a set, which ``state`` does not refer to yet.
     """
 
     state: S
@@ -302,10 +302,10 @@ def advance(
 
 
 class PathSteps:
-    """The steps of one plan, whose listing they walk over.
+    """The steps of one plan over its listing.
 
-    ``listed``, ``complete``, ``directories`` and ``now`` are those of the plan, in every commit of it. The steps are
-    cheap as long as each is made on top of the one before.
+    ``listed``, ``complete``, ``directories`` and ``now`` are those of the plan, for all its commits. Steps are cheap as
+    long as each builds on the one before.
     """
 
     def __init__(
@@ -351,7 +351,7 @@ class PathSteps:
         return Advance(after, step.advanced, sealed, changed=True, full=_is_full(source, after))
 
     def _state_after(self, start: PathState, step: StepBuilder) -> PathState:
-        """What the step makes of the state: its greatest paths, and when it was made."""
+        """The state after the step, with its greatest paths and its time."""
         return replace(
             start,
             watermark=_watermark(start, step),
@@ -372,7 +372,7 @@ class PathSteps:
         return self._unread
 
     def _sealed(self, state: PathState, unread: FirstUnread) -> tuple[PathState, tuple[str, ...]]:
-        """The state without the partitions that are old enough, and which these are."""
+        """The state without partitions that are old enough to be sealed, and these partitions."""
         layout = self._layout
         islands = {split(path)[0] for path, progress in state.files.items() if isinstance(progress, Finished)}
         finished = {*state.partition_watermarks, *islands}
@@ -393,10 +393,9 @@ class PathSteps:
 
 
 def idle(state: S, listed_any: bool) -> S:
-    """The state after a poll that found nothing to read; ``listed_any`` tells whether there are files at all.
+    """The state after a poll that found nothing to read; ``listed_any``: there are files at all.
 
-    Files in progress or failed still wait, so the source is not idle yet. One that was emptied is not idle either: its
-    watermark stays as it was.
+    A source with files in progress or failed is not idle yet. Neither is one that was emptied: its watermark stays.
     """
     if isinstance(state.watermark, Initial) or not listed_any or any(True for _ in state.unfinished()):
         return state
@@ -438,8 +437,8 @@ def apply_commits(
 ) -> PathState:
     """The state after ``commits``, oldest first, each with the ranges that it made visible.
 
-    ``listed`` is what lies above ``state`` now; it is taken for cut off, so that nothing is sealed or forgotten.
-    ``StateError`` where a range does not begin where the progress before it ends: a commit in between is missing.
+    ``listed`` is what lies above ``state`` now; it counts as cut off, so nothing is sealed or forgotten. ``StateError``
+    if a range does not begin where the progress before it ends: a commit in between is missing.
     """
     steps = PathSteps(source, listed, now, complete=False)
     for ranges in commits:
@@ -461,7 +460,7 @@ def advance_set(
 
 
 class SetSteps:
-    """The steps of one plan; ``listed`` are the files that it saw and that are in no segment, all if ``complete``."""
+    """The steps of one plan; ``listed`` are the files that it saw outside all segments, all of them if ``complete``."""
 
     def __init__(self, source: PathSource, listed: Sequence[SourceFile], now: datetime, *, complete: bool) -> None:
         self._source = source
@@ -505,14 +504,14 @@ class SetSteps:
 
 
 ALIKE = 8
-"""So many segments of about the same size are merged into one."""
+"""Number of segments of about the same size that are merged into one."""
 
 
 def segments_to_merge(segments: Sequence[Segment], added: int) -> tuple[Segment, ...]:
-    """The segments that go into the new one together with ``added`` paths.
+    """The segments to merge with ``added`` new paths.
 
-    Those are the ones that are not larger, as soon as there are enough of them, and again what has then about
-    the size of the result. So there are never more than seven of one size.
+    Those are the segments that are not larger, once there are enough of them, and then those of about the size of the
+    result. So there are never more than seven of one size.
 
     >>> few = [Segment(str(n), 1, 0) for n in range(6)]
     >>> len(segments_to_merge(few, 1)), len(segments_to_merge([*few, Segment("6", 1, 0)], 1))
@@ -530,10 +529,10 @@ def segments_to_merge(segments: Sequence[Segment], added: int) -> tuple[Segment,
 
 
 def with_segment(state: SetState, merged: Sequence[Segment], new: Segment) -> SetState:
-    """The state that refers to ``new`` in place of what was merged into it."""
+    """The state with ``new`` in place of the merged segments."""
     return replace(state, segments=(*(each for each in state.segments if each not in merged), new))
 
 
 def _rank(count: int) -> int:
-    """Counts of one rank differ by less than a factor of ``ALIKE``."""
+    """The size class of a count; counts of one class differ by less than a factor of ``ALIKE``."""
     return max(0, count.bit_length() - 1) // (ALIKE.bit_length() - 1)

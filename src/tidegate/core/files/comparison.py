@@ -1,7 +1,7 @@
-"""A file at the source compared with what was committed: ingested, late, waiting, changed.
+"""Compares a file at the source with what was committed: ingested, late, waiting, changed.
 
 One decision per file, from the state of the source and the ledger's record of that file. A file is *late* exactly if no
-run will read it and no commit covers it. Where the ledger cannot tell, it is *unexplained* and never late: reading it
+run will read it and no commit covers it. If the ledger does not know, it is *unexplained* and never late: reading it
 again could double its rows.
 """
 
@@ -19,7 +19,7 @@ from tidegate.specs.project import PathSource
 
 
 class Finding(StrEnum):
-    """What a listed file is."""
+    """The status of a listed file."""
 
     INGESTED = "ingested"
     LATE = "late"
@@ -34,9 +34,9 @@ class Finding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CommittedFile:
-    """What the ledger says about a file: its first ``records`` lines are in, and with ``eof`` all of it.
+    """The ledger's record of a file: its first ``records`` lines are committed, and with ``eof`` all of it.
 
-    ``given_up``: instead of the rest there is a dead letter.
+    ``given_up``: a dead letter stands for the rest.
     """
 
     size: int
@@ -48,7 +48,7 @@ class CommittedFile:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A command moved the position without reading anything: ``after`` may pass over files that ``before`` did not."""
+    """A command that moved the position without reading: ``after`` may pass files that ``before`` did not."""
 
     before: PathState
     after: PathState
@@ -56,7 +56,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """How the position came about: the state that its cold start fixed, moves by hand, and whether all is known."""
+    """The history of a position: its cold start, moves by hand, and whether all of it is known."""
 
     cold_start: PathState | None = None
     moves: tuple[Move, ...] = ()
@@ -64,7 +64,7 @@ class History:
 
 
 class Comparing:
-    """Decides about the files of one source; ask partition by partition, that is faster."""
+    """Decides about the files of one source; fastest if asked partition by partition."""
 
     def __init__(self, source: PathSource, state: PathState, history: History) -> None:
         self._source = source
@@ -79,7 +79,7 @@ class Comparing:
         self._moves = [(is_due(source, each.before), is_due(source, each.after)) for each in history.moves]
 
     def finding(self, file: SourceFile, committed: CommittedFile | None) -> Finding:
-        """What ``file`` is, given what is committed of it."""
+        """The status of ``file``, given what is committed of it."""
         if committed is not None and committed.eof:
             same = same_content(committed.size, committed.etag, file)
             if committed.given_up:
@@ -96,7 +96,7 @@ class Comparing:
         return self._passed_over(file, committed)
 
     def is_out_of_sight(self, file: SourceFile) -> bool:
-        """Whether a waiting file is seen only by a poll that looks into everything.
+        """Whether only a poll of everything sees a waiting file.
 
         It lies in a folder inside a known partition, which is listed from its bound on, and sorts below that bound.
         """
@@ -113,7 +113,7 @@ class Comparing:
         return None
 
     def _passed_over(self, file: SourceFile, committed: CommittedFile | None) -> Finding:
-        """What a file is that no run looks at any more."""
+        """The status of a file that no run will look at."""
         partition, name = split(file.path)
         cold_start = self._history.cold_start
         if committed is None and cold_start is not None and is_sealed(self._layout, cold_start, partition):

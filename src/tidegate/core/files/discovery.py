@@ -1,12 +1,12 @@
-"""What to list next, which listed files to take, and why the others are skipped. The requests are in ``sources``.
+"""Decides what to list next, which listed files to take, and why to skip the others. The requests are in ``sources``.
 
-A poll lists each open partition from ``list_after`` on, skips directories that are not open, takes the files
-that ``accepts`` has no reason against, and hands the rest over in a ``PathListing``.
+A poll lists each open partition from ``list_after`` on, skips directories that are not open, takes the files that
+``accepts`` has no reason against, and returns a ``PathListing``.
 
 Old partitions are sealed, so that the size of the state and the cost of a poll stay flat. A seal is a time per non-time
 prefix. It lies ``lateness`` below the newest partition with a finished file, not below the clock: loading old data must
-not seal it. It never passes a partition with a listed file that is not finished. A partition named in the future is not
-taken for the newest: one odd directory must not seal the rest.
+not seal it. It never passes a partition with a listed file that is not finished. A partition named in the future does
+not count as the newest: one odd directory must not seal the rest.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from tidegate.specs.project import Format, LateFiles, Lateness, PathSource
 
 EXAMPLES = 3
 NOT_IN_TIME = "names do not sort in time"
-"""What is said of names that path watermarks are not made for."""
+"""Said of names that do not suit path watermarks."""
 
 
 class Reason(StrEnum):
-    """Why a file is not read, in words for people; the texts are stable."""
+    """Why a file is not read, in words; the texts are stable."""
 
     INTERNAL = "internal name (begins with _ or .)"
     TABLE = "belongs to a table of this configuration"
@@ -68,7 +68,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """How many things were skipped for one reason, with up to three of them."""
+    """The number of things skipped for one reason, with up to three examples."""
 
     reason: Reason
     count: int
@@ -80,7 +80,7 @@ class Skipped:
 
 
 class ReasonCounts:
-    """Counts skipped things while they are found."""
+    """Counts skipped things by reason."""
 
     __slots__ = ("_counts", "_examples")
 
@@ -89,18 +89,18 @@ class ReasonCounts:
         self._examples: dict[Reason, list[str]] = {}
 
     def add(self, reason: Reason, path: str) -> None:
-        """One more."""
+        """Count one thing."""
         self.include(Skipped(reason, 1, (path,)))
 
     def include(self, skipped: Skipped) -> None:
-        """Those that someone else has counted."""
+        """Add counts from elsewhere."""
         self._counts[skipped.reason] = self._counts.get(skipped.reason, 0) + skipped.count
         examples = self._examples.setdefault(skipped.reason, [])
         if len(examples) < EXAMPLES:
             examples.extend(skipped.examples[: EXAMPLES - len(examples)])
 
     def result(self) -> tuple[Skipped, ...]:
-        """What was counted, in the order of the reasons."""
+        """The counts, in the order of the reasons."""
         return tuple(
             Skipped(reason, self._counts[reason], tuple(self._examples[reason]))
             for reason in Reason
@@ -109,7 +109,7 @@ class ReasonCounts:
 
 
 def count_reasons(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:
-    """The same counts with one entry per reason."""
+    """Merge counts to one entry per reason."""
     tally = ReasonCounts()
     for each in skipped:
         tally.include(each)
@@ -118,14 +118,14 @@ def count_reasons(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Directories:
-    """What a poll saw directly below each non-time prefix: how many sealed directories, which open ones."""
+    """The directories directly below each non-time prefix: the number of sealed ones, and the open ones."""
 
     sealed: Mapping[str, int] = field(default_factory=dict)
     open: tuple[str, ...] = ()
 
 
 def is_sealed(layout: Layout, state: PathState, partition: str) -> bool:
-    """Whether the files of ``partition`` are no longer looked at; never so for those at the top level."""
+    """Whether runs no longer look at the files of ``partition``; never true for the top level."""
     if partition == ROOT:
         return False
     return partition < state.sealed_below or _below_seal(layout.time_of(partition), state.sealed)
@@ -147,9 +147,9 @@ def _below_seal(time: PartitionTime | None, seals: Mapping[str, Seal]) -> bool:
 
 
 def seal_cold_start(source: PathSource, state: PathState, now: datetime, listed: Iterable[str] = ()) -> PathState:
-    """The state of a filtered cold start, with everything before its oldest prefix sealed; other states do not change.
+    """Seal everything before the oldest prefix of a filtered cold start; other states stay as they are.
 
-    A partition in ``listed`` is not sealed even if ``now`` has moved on since it was listed.
+    A partition in ``listed`` is not sealed, even if ``now`` has moved on since.
     """
     layout = Layout.of(source)
     if source.partition_filter is None or layout.template is None or not state.is_fresh:
@@ -169,7 +169,7 @@ def seals_after(
     unfinished: Mapping[str, datetime],
     now: datetime,
 ) -> dict[str, Seal]:
-    """The seals once these partitions hold finished files; they only move up.
+    """The seals once these partitions have finished files; they only move up.
 
     ``unfinished`` has the start of the oldest partition with an unfinished file, per prefix.
     """
@@ -184,7 +184,7 @@ def seals_after(
 
 
 class DirectoryCounts:
-    """How many of the directories that a poll saw lie below any seal."""
+    """Counts the directories of a poll below any seal."""
 
     def __init__(self, layout: Layout, sealed_below: str, directories: Directories) -> None:
         self._sealed = dict(directories.sealed)
@@ -200,9 +200,9 @@ class DirectoryCounts:
             ends.sort()
 
     def counted(self, seals: Mapping[str, Seal]) -> dict[str, Seal]:
-        """The seals, with the directories counted below those that have moved.
+        """The seals, with new counts of directories below those that moved.
 
-        A seal that stays keeps its count, so that a late directory goes on being noticed; a lower one replaces it.
+        A seal that stays keeps its count, so a late directory is still noticed; a lower count replaces it.
         """
         return {prefix: self._with_count(prefix, seal) for prefix, seal in seals.items()}
 
@@ -220,7 +220,7 @@ def _bound(lateness: Lateness, newest: PartitionTime) -> datetime:
 
 
 def _newest(layout: Layout, partitions: Iterable[str], now: datetime) -> dict[str, PartitionTime]:
-    """The newest partition per prefix; where two begin together, the shorter one."""
+    """The newest partition per prefix; of two that begin together, the shorter one."""
     found: dict[str, PartitionTime] = {}
     for time in filter(None, map(layout.time_of, partitions)):
         if time.start <= now:
@@ -247,11 +247,11 @@ SUFFIXES = {
     )
     for format, endings in _ENDINGS.items()
 }
-"""How the names of files end, by format."""
+"""The endings of file names, by format."""
 
 
 def format_of(path: str) -> Format | None:
-    """The format that the ending of a name stands for; None where it stands for none.
+    """The format of a file by its ending; None if the ending is unknown.
 
     >>> format_of("a/1.csv.gz"), format_of("1.json"), format_of("1.txt")
     (<Format.CSV: 'csv'>, <Format.NDJSON: 'ndjson'>, None)
@@ -260,7 +260,7 @@ def format_of(path: str) -> Format | None:
 
 
 def ending_of(path: str) -> str:
-    """What a name ends in, from its first dot that counts: that of a format we know, else the last; empty without one.
+    """The ending of a name: that of a known format, else from the last dot; empty without a dot.
 
     >>> ending_of("a/1.csv.gz"), ending_of("1.2.txt"), ending_of("1")
     ('.csv.gz', '.txt', '')
@@ -271,20 +271,19 @@ def ending_of(path: str) -> str:
 
 
 PARTITIONS_AT_ONCE = 4096
-"""How many partitions are kept in mind while files are looked at, partition by partition."""
+"""Partitions remembered while files are checked, partition by partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathListing:
-    """What a poll saw: accepted files; each partition from its bound on, up to some name if it was cut off.
+    """The result of a poll: accepted files, each partition from its bound on, up to some name if it was cut off.
 
-    ``complete`` is false when the listing stopped after a number of new files; ``deep`` says that every open
-    directory was looked into; ``any_files`` that the source is not empty. ``directories`` comes from
-    ``survey``. ``sorts_in_time`` is looked at only where no watermark is used. ``tables`` are the directories with a
-    Delta log whose data files the source would take. ``unseen`` are the paths that were left out together with whatever
-    is at or below them: a file there is not gone because the listing does not show it. ``endings`` counts the endings
-    of files whose names are not of the source's format. ``disorder`` says that names do not sort in time, and is looked
-    at only before anything was read by watermarks.
+    ``complete`` is false if the listing stopped after a number of new files; ``deep``: every open directory was listed;
+    ``any_files``: the source is not empty. ``directories`` comes from ``survey``. ``sorts_in_time`` is checked only
+    without a watermark. ``tables`` are directories with a Delta log whose data files the source would take. ``unseen``
+    are paths left out with everything at or below them: a file there need not be gone. ``endings`` counts the endings
+    of files of other formats. ``disorder``: names do not sort in time; checked only before watermarks have read
+    anything.
     """
 
     files: tuple[SourceFile, ...]
@@ -303,16 +302,16 @@ class PathListing:
 
 
 def cold_prefixes(source: PathSource, state: PathState, now: datetime) -> tuple[str, ...] | None:
-    """The directories that a filtered cold start looks at, oldest first; ``None`` to look everywhere."""
+    """The directories of a filtered cold start, oldest first; ``None`` to look everywhere."""
     if source.partition_filter is None or not state.is_fresh:
         return None
     return cold_start_prefixes(source.partition_filter, now)
 
 
 def list_after(source: PathSource, state: PathState, partition: str) -> str | None:
-    """The name after which ``partition`` is to be listed; ``None`` to list it whole.
+    """The name after which to list ``partition``; ``None`` to list it whole.
 
-    That is the watermark or the start of the late window, and always below a file that is not finished.
+    That is the watermark or the start of the late window, and always below an unfinished file.
     """
     watermark = state.partition_watermarks.get(partition)
     if watermark is None:
@@ -328,7 +327,7 @@ def list_after(source: PathSource, state: PathState, partition: str) -> str | No
 
 
 def is_new(source: PathSource, state: PathState) -> Callable[[str], bool]:
-    """Whether a listed path is not finished: what a limit on new files counts."""
+    """A test whether a listed path is unfinished: what a limit on new files counts."""
     status_of = lru_cache(PARTITIONS_AT_ONCE)(file_statuses(source, state))
 
     def is_unfinished(path: str) -> bool:
@@ -339,16 +338,16 @@ def is_new(source: PathSource, state: PathState) -> Callable[[str], bool]:
 
 
 def is_due(source: PathSource, state: PathState) -> Callable[[str], bool]:
-    """Whether a run from ``state`` reads a path: it is not finished, and its partition is not sealed."""
+    """A test whether a run from ``state`` reads a path: it is unfinished, and its partition is not sealed."""
     layout, is_unfinished = Layout.of(source), is_new(source, state)
     is_open = lru_cache(PARTITIONS_AT_ONCE)(lambda partition: not is_sealed(layout, state, partition))
     return lambda path: is_open(split(path)[0]) and is_unfinished(path)
 
 
 def survey(source: PathSource, state: PathState, directories: Iterable[str], now: datetime) -> Directories:
-    """The directories directly below each non-time prefix, sealed and open: what shows late ones.
+    """The directories directly below each non-time prefix, sealed and open, which reveal late ones.
 
-    Give every directory that was seen, sealed or not. A filtered cold start sees too few of them to tell.
+    Pass every directory seen, sealed or not. A filtered cold start sees too few of them to tell.
     """
     if cold_prefixes(source, state, now) is not None:
         return Directories()
@@ -367,7 +366,7 @@ def survey(source: PathSource, state: PathState, directories: Iterable[str], now
 
 
 def accepts(source: PathSource, path: str) -> Reason | None:
-    """Why the file at ``path`` is not taken; ``None`` to take it."""
+    """Why not to take the file at ``path``; ``None`` to take it."""
     if path.endswith("/"):
         return Reason.MARKER
     if is_apart(source, path):
@@ -385,7 +384,7 @@ def accepts(source: PathSource, path: str) -> Reason | None:
 
 
 def accepts_directory(source: PathSource, directory: str) -> Reason | None:
-    """Why nothing below ``directory`` is taken; ``None`` to look into it."""
+    """Why to take nothing below ``directory``; ``None`` to look into it."""
     if is_apart(source, directory):
         return Reason.TABLE
     if directory.startswith(("_", ".")) or "/_" in directory or "/." in directory:
@@ -395,7 +394,7 @@ def accepts_directory(source: PathSource, directory: str) -> Reason | None:
 
 
 def table_of(source: PathSource, path: str) -> str | None:
-    """The directory of the Delta table whose log ``path`` is or lies in, if its data files would be taken."""
+    """The directory of the Delta table whose log contains ``path``, if the source would take its data files."""
     before, log, _ = f"/{path}/".partition("/_delta_log/")
     directory = before.strip("/")
     if not log or accepts(source, f"{directory}/0.parquet".lstrip("/")) is not None:
@@ -413,5 +412,5 @@ def is_behind(path: str, unseen: Collection[str]) -> bool:
 
 
 def is_apart(source: PathSource, path: str) -> bool:
-    """Whether ``path`` lies in a table, or is one."""
+    """Whether ``path`` is a table or lies in one."""
     return any(path == place or path.startswith(f"{place}/") for place in source.apart)

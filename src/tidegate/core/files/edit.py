@@ -1,7 +1,7 @@
-"""Edits of a file source's state on behalf of a person, and their consequences for the files at the source.
+"""Edits of a file source's state by a person, and their consequences for the files at the source.
 
-A run only ever moves a watermark up, over files that it committed. A person moves it anywhere: what lies at or below it
-counts as finished, what lies above it and is not known to be finished will be read.
+A run only moves a watermark up, over files that it committed. A person moves it anywhere: everything at or below it
+counts as finished, everything above it that is not known as finished will be read.
 
 Consequences compare both states, file by file, by the planner's own rules. The listing may be a stream: only counts and
 a few examples are kept.
@@ -36,9 +36,9 @@ T = TypeVar("T")
 def move_watermark(source: PathSource, state: PathState, partition: str, name: str, now: datetime) -> PathState:
     """The state with the watermark of ``partition`` at ``name``.
 
-    Progress and failures at or below ``name`` are forgotten with the files they belong to; above it they stay, and
-    so does what finished above a gap. Below the old watermark only names up to the new one are remembered as late
-    window; a watermark that moved up begins with an empty one, or what it jumped over would be taken for late.
+    Progress and failures at or below ``name`` are forgotten; above it they stay, and so do files finished above a gap.
+    A lower watermark keeps the part of the late window up to the new one; a higher one starts with an empty window, or
+    the files that it skipped would count as late.
     """
     _check_open(source, state, partition)
     before = state.partition_watermarks.get(partition)
@@ -52,7 +52,7 @@ def move_watermark(source: PathSource, state: PathState, partition: str, name: s
 
 
 def begin_behind(partition: str, name: str, now: datetime) -> PathState:
-    """The state of a source that begins behind a file: it counts as done, with all before it and earlier partitions."""
+    """The state of a source that begins after a file: all up to that file and earlier partitions count as finished."""
     path = join(partition, name)
     return PathState(
         watermark=Active(path),
@@ -64,7 +64,7 @@ def begin_behind(partition: str, name: str, now: datetime) -> PathState:
 
 
 def forget_partition(source: PathSource, state: PathState, partition: str, now: datetime) -> PathState:
-    """The state that knows nothing of ``partition``: all its files are to be read, as if it were new."""
+    """Forget ``partition``: all its files are to be read, as if it were new."""
     _check_open(source, state, partition)
     if not knows(state, partition):
         raise TidegateError(
@@ -76,9 +76,9 @@ def forget_partition(source: PathSource, state: PathState, partition: str, now: 
 
 
 def _edited(state: PathState, partition: str, name: str | None, window: LateWindow | None, now: datetime) -> PathState:
-    """The state with another watermark and window of ``partition``, and what they make of files and the greatest path.
+    """The state with a new watermark and window of ``partition``, and its files and greatest path adjusted.
 
-    The greatest path stays what it was, unless it was that of the partition.
+    The greatest path stays, unless it was that of the partition.
     """
     watermarks = _with(state.partition_watermarks, partition, name)
     others = None if state.value is not None and split(state.value)[0] == partition else state.value
@@ -95,7 +95,7 @@ def _edited(state: PathState, partition: str, name: str | None, window: LateWind
 
 
 def blank_state(now: datetime) -> PathState:
-    """The state of a source of which nothing is known, seals included: the cold start is still to come."""
+    """The state of an unknown source, without seals: the cold start is still to come."""
     return PathState(last_update_ts=int(now.timestamp()))
 
 
@@ -125,19 +125,19 @@ def _up_to(window: LateWindow, name: str) -> LateWindow | None:
 
 
 def _is_forgotten(path: str, partition: str, name: str | None) -> bool:
-    """Whether ``path`` lies in the partition, at or below ``name`` where one is given."""
+    """Whether ``path`` lies in the partition, and at or below ``name`` if given."""
     where, what = split(path)
     return where == partition and (name is None or what <= name)
 
 
 def _with(entries: Mapping[str, T], key: str, value: T | None) -> dict[str, T]:
-    """The entries with another value for ``key``, or without it."""
+    """The entries with a new value for ``key``, or without it."""
     rest = {other: each for other, each in entries.items() if other != key}
     return rest if value is None else {**rest, key: value}
 
 
 def _last_committed(state: PathState, barrier: str) -> str | None:
-    """The greatest finished path that is not above ``barrier``; what it was, if that lies below already."""
+    """The greatest finished path not above ``barrier``; unchanged if it already lies below."""
     last, limit = state.last_committed_file, sort_key(barrier)
     if last is None or sort_key(last) <= limit:
         return last
@@ -150,7 +150,7 @@ _WILD = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Files by ``pattern`` (as ``source.pattern`` reads it) or below ``directory``; exactly one is given."""
+    """Files by ``pattern`` (as in ``source.pattern``) or below ``directory``; exactly one is given."""
 
     pattern: str | None = None
     directory: str | None = None
@@ -164,7 +164,7 @@ class Selection:
 
     @property
     def prefix(self) -> str:
-        """The directory below which everything selected lies.
+        """The directory that contains everything selected.
 
         >>> Selection("date=2026-01-28/hour=1*/*.gz").prefix
         'date=2026-01-28'
@@ -179,7 +179,7 @@ class Selection:
         return "/".join(fixed)
 
     def takes(self, path: str) -> bool:
-        """Whether the file at ``path`` is meant."""
+        """Whether the file at ``path`` is selected."""
         if self.directory is not None:
             return not self.directory or path.startswith(f"{self.directory}/")
         return matches_path(self.pattern or "", path)
@@ -194,7 +194,7 @@ class Sorted:
 
 
 def sort_by_state(source: PathSource, state: PathState, files: Iterable[SourceFile], now: datetime) -> Sorted:
-    """The files by whether ``state`` says that they are finished; those of sealed partitions are."""
+    """Sort files by whether ``state`` has them finished; those of sealed partitions are."""
     is_read = is_due(source, seal_cold_start(source, state, now))
     parts: tuple[list[SourceFile], list[SourceFile]] = [], []
     for file in files:
@@ -204,14 +204,14 @@ def sort_by_state(source: PathSource, state: PathState, files: Iterable[SourceFi
 
 @dataclass(slots=True)
 class Found:
-    """Some files: how many, how large, and up to three of them."""
+    """A number of files, their size, and up to three examples."""
 
     files: int = 0
     bytes: int = 0
     examples: list[str] = field(default_factory=list)
 
     def add(self, file: SourceFile) -> None:
-        """One more."""
+        """Add one file."""
         self.files += 1
         self.bytes += file.size
         if len(self.examples) < EXAMPLES:
@@ -220,10 +220,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Consequences:
-    """``again`` were finished and would be read once more, ``never`` were to be read and would not be any more.
+    """``again``: finished files that would be read again. ``never``: unread files that would never be read.
 
-    ``from_start`` are those of the files asked about of which something was committed and that would be read from
-    their first line. ``notes`` tell in sentences what becomes of recorded progress, failures and late windows.
+    ``from_start``: files of ``asked`` with committed lines that would be read from their first line. ``notes`` say in
+    words what happens to recorded progress, failures and late windows.
     """
 
     again: Found
@@ -281,7 +281,7 @@ def _notes(before: PathState, after: PathState, is_due: Callable[[str], bool]) -
 
 
 def _is_moved(before: PathState, after: PathState, path: str) -> bool:
-    """Whether the watermark of the file's partition is another one."""
+    """Whether the watermark of the file's partition differs."""
     partition, _ = split(path)
     return before.partition_watermarks.get(partition) != after.partition_watermarks.get(partition)
 

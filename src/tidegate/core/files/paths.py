@@ -24,12 +24,12 @@ from tidegate.errors import ConfigError
 from tidegate.specs.project import PartitionFilter, PathSource
 
 ROOT = ""
-"""The partition of the files that lie directly at the location."""
+"""The partition of files directly at the location."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file as a listing showed it; ``etag`` where the store has one."""
+    """A listed file; ``etag`` if the store has one."""
 
     path: str
     size: int
@@ -58,7 +58,7 @@ def sort_key(path: str) -> tuple[bytes, bytes]:
 
 
 def just_below(name: str) -> str | None:
-    """A string that sorts below ``name`` and close to it, to list from it on; ``None`` if there is none.
+    """A string that sorts just below ``name``, to list from there; ``None`` if there is none.
 
     >>> just_below("1706450400-a.json")
     '1706450400-a.jso'
@@ -67,7 +67,7 @@ def just_below(name: str) -> str | None:
 
 
 def same_content(size: int | None, etag: str | None, file: SourceFile) -> bool:
-    """Whether a recorded size and etag are those of ``file``; what was not recorded is not compared."""
+    """Whether ``file`` has the recorded size and etag; missing ones are not compared."""
     if size is not None and size != file.size:
         return False
     return etag is None or file.etag is None or etag == file.etag
@@ -95,14 +95,14 @@ class TemplateLevel:
         return tuple(part for part in self.parts if isinstance(part, Period))
 
     def render(self, moment: datetime) -> str:
-        """The directory name of ``moment``."""
+        """The directory name for ``moment``."""
         texts = (
             f"{getattr(moment, part):0{_DIGITS[part]}d}" if isinstance(part, Period) else part for part in self.parts
         )
         return "".join(texts)
 
     def read(self, name: str) -> Fields | None:
-        """The fields in a directory's name, or ``None`` if it does not fit."""
+        """The fields in a directory name; ``None`` if it does not fit."""
         match = self.pattern.fullmatch(name)
         if match is None:
             return None
@@ -118,12 +118,12 @@ class Template:
 
     @property
     def prefix(self) -> str:
-        """The levels before the first one that holds a field."""
+        """The levels before the first one with a field."""
         first = next(number for number, level in enumerate(self.levels) if level.fields)
         return "/".join(level.render(EARLIEST) for level in self.levels[:first])
 
     def render(self, moment: datetime) -> str:
-        """The directory of ``moment``, in UTC."""
+        """The directory for ``moment``, in UTC."""
         return "/".join(level.render(moment.astimezone(UTC)) for level in self.levels)
 
     def read(self, directories: Sequence[str]) -> Fields | None:
@@ -138,7 +138,7 @@ class Template:
 
 
 def merge_fields(fields: Fields, found: Iterable[tuple[Period, int]]) -> Fields | None:
-    """Both sets of fields, or ``None`` where they contradict each other."""
+    """Both sets of fields; ``None`` if they contradict each other."""
     result = dict(fields)
     for period, value in found:
         if result.setdefault(period, value) != value:
@@ -148,7 +148,7 @@ def merge_fields(fields: Fields, found: Iterable[tuple[Period, int]]) -> Fields 
 
 @lru_cache(maxsize=256)
 def parse_template(text: str) -> Template:
-    """The template, checked; ``ConfigError`` names what cannot be used in it."""
+    """Parse and check a template; ``ConfigError`` names what it cannot use."""
     levels = tuple(_level(text, level) for level in text.strip("/").split("/"))
     used = {period for level in levels for period in level.fields}
     if not used:
@@ -208,25 +208,25 @@ class PartitionTime:
 
     @property
     def end(self) -> datetime:
-        """Where the next one of its kind begins."""
+        """Where the next directory of its kind begins."""
         return self.period.shifted(self.start, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the directories of a source name time; what was asked once is remembered."""
+    """How the directories of a source name time; answers are cached."""
 
     template: Template | None = None
     _times: dict[str, PartitionTime | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, source: PathSource) -> Layout:
-        """The layout that the source's settings describe."""
+        """The layout from the settings of a source."""
         given = source.partition_filter
         return cls(parse_template(given.prefix_template) if given else None)
 
     def time_of(self, directory: str) -> PartitionTime | None:
-        """The time in ``directory``; ``None`` where none is recognised."""
+        """The time in ``directory``; ``None`` if there is none."""
         if directory not in self._times:
             levels = directory.split("/")
             self._times[directory] = self._by_template(levels) or _by_names(levels, {}, None)
@@ -243,7 +243,7 @@ class Layout:
 
 
 def _by_names(levels: Sequence[str], known: Fields, prefix: str | None) -> PartitionTime | None:
-    """The time in ``key=value`` levels, together with what is known already."""
+    """The time in ``key=value`` levels, combined with the known fields."""
     fields = known
     for number, level in enumerate(levels):
         found = _recognised(level)
@@ -270,7 +270,7 @@ def _recognised(level: str) -> Fields:
 
 
 def _span(prefix: str, fields: Fields) -> PartitionTime | None:
-    """The span of the coarsest fields that follow each other without a gap."""
+    """The span of the coarsest fields up to the first gap."""
     values: list[int] = []
     for period in Period:
         if period not in fields:
@@ -300,7 +300,7 @@ def cold_start_prefixes(given: PartitionFilter, now: datetime) -> tuple[str, ...
 
 
 def cold_start_bound(given: PartitionFilter, now: datetime) -> datetime:
-    """The start of the oldest prefix: what ends before it is not looked at."""
+    """The start of the oldest prefix: what ends before it is ignored."""
     finest = parse_template(given.prefix_template).finest
     return finest.shifted(finest.floor(now), -_checked(given.lookback))
 
@@ -337,12 +337,12 @@ def _translated(token: str) -> str:
 
 
 def matches_path(pattern: str, path: str) -> bool:
-    """Whether a file fits: by its name, or by its whole path if the pattern has a ``/``."""
+    """Whether a file name matches, or the whole path if the pattern has a ``/``."""
     return compile_glob(pattern).fullmatch(path if "/" in pattern else path.rpartition("/")[2]) is not None
 
 
 def matches_any_level(pattern: str, path: str) -> bool:
-    """Whether a path fits as a whole or, for a pattern without ``/``, in any of its levels."""
+    """Whether a path matches as a whole or, for a pattern without ``/``, in any level."""
     if "/" in pattern:
         return compile_glob(pattern).fullmatch(path) is not None
     return any(compile_glob(pattern).fullmatch(level) for level in path.split("/"))

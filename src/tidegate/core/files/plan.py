@@ -1,7 +1,7 @@
 """The plan of a file source: which files a run reads, in which groups, and why it skips the others.
 
-A plan is a value. It can be printed, compared, stored as JSON and carried out later, as long as the source's
-position is still ``version``.
+A plan is a value. It can be printed, compared, stored as JSON and carried out later, as long as the source's position
+is still ``version``.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ ENDINGS_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """A file to read from line ``start_record`` to its end, as it was listed.
+    """A listed file to read from line ``start_record`` to its end.
 
-    ``attempts`` have failed so far; ``rounds`` commits hold its first lines.
+    ``attempts`` have failed so far; ``rounds`` commits have its first lines.
     """
 
     path: str
@@ -50,7 +50,7 @@ class FileSlice:
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Files that one task reads in this order; what it returns may cover a prefix of them."""
+    """Files that one task reads in this order; its result may cover a prefix of them."""
 
     number: int
     slices: tuple[FileSlice, ...]
@@ -67,7 +67,7 @@ class FileGroup:
 
 
 class Stage(StrEnum):
-    """Where a file was given up: it could not be read, or it changed or was removed after a part of it was."""
+    """Why a file was given up: it could not be read, or it changed or was removed after part of it was read."""
 
     READ = "read"
     CHANGED = "changed"
@@ -85,13 +85,12 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do for one source of files at position ``version``; ``kind`` says how it is tracked.
+    """The work for one file source at position ``version``; ``kind`` is its tracking.
 
-    ``listed`` is every file that is new, unfinished, or finished above a gap: what ``advance`` walks over.
-    ``late`` are the planned files below their partition's watermark. ``notes`` are things that a person
-    should look at, ``remarks`` what is always so with these settings. ``opens`` is a state to commit although
-    nothing is read, for instance the sealing of a cold start that found nothing. ``given_up`` are files that are not
-    read on and become dead letters.
+    ``listed`` is every file that is new, unfinished, or finished above a gap: what ``advance`` walks over. ``late`` are
+    the planned files below their partition's watermark. ``notes`` need a person's attention, ``remarks`` always hold
+    with these settings. ``opens`` is a state to commit although nothing is read, for instance the sealing of a cold
+    start that found nothing. ``given_up`` are files that become dead letters.
     """
 
     pipeline: str
@@ -115,7 +114,7 @@ class Plan:
 
     @property
     def files(self) -> int:
-        """How many files would be read."""
+        """The number of files to read."""
         return sum(unit.files for unit in self.units)
 
     @property
@@ -125,12 +124,12 @@ class Plan:
 
     @property
     def waits(self) -> bool:
-        """Whether files are held back that are not finished: an empty plan is then not an idle source."""
+        """Whether unfinished files are held back: an empty plan then does not mean an idle source."""
         waiting = {Reason.GIVEN_UP, Reason.CHANGED, Reason.UNSEEN, Reason.ISLANDS_FULL, Reason.TOO_MANY_FAILED}
         return any(each.reason in waiting for each in self.skipped)
 
     def to_json(self) -> dict[str, object]:
-        """The plan in JSON types; ``from_json`` gives an equal one."""
+        """The plan in JSON types; ``from_json`` restores it."""
         return {
             "kind": self.kind,
             "pipeline": self.pipeline,
@@ -160,7 +159,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> Plan:
-        """The plan that ``to_json`` wrote; ``StateError`` names what is not understood."""
+        """The plan that ``to_json`` wrote; ``StateError`` names what it cannot read."""
         root = Node(data, "plan")
         kind = root.get("kind").text()
         return cls(
@@ -251,7 +250,7 @@ def _texts(node: Node) -> tuple[str, ...]:
 
 
 def held_back(source: PathSource, skipped: Iterable[Skipped], files: Mapping[str, FileProgress]) -> Iterator[str]:
-    """Notes about files that need a person: a line for each example, and one for the rest; ``files`` is by path."""
+    """Notes on files that need a person: one line per example, and one for the rest; ``files`` is by path."""
     by_reason = {each.reason: each for each in skipped}
     if full := by_reason.get(Reason.ISLANDS_FULL):
         yield (
@@ -298,7 +297,7 @@ def _sentence(reason: Reason, path: str, progress: FileProgress | None) -> str:
 
 
 def notes_of(state: PathState, listing: PathListing) -> Iterator[str]:
-    """What the state and the listing say that a person should look at."""
+    """Notes from the state and the listing for a person."""
     if listing.disorder:
         yield (
             f"{listing.disorder}: a file that sorts below the watermark is found only inside the late window; set"
@@ -321,7 +320,7 @@ def notes_of(state: PathState, listing: PathListing) -> Iterator[str]:
 
 
 def tables_in(source: PathSource, listing: PathListing) -> Iterator[str]:
-    """Delta tables among the files: what is read there are the files, not the table."""
+    """A note on Delta tables among the files: their files are read, not the table."""
     for directory in listing.tables:
         yield (
             f"{directory or source.location.uri} is a Delta table, and its data files are read as source files, also"
@@ -330,7 +329,7 @@ def tables_in(source: PathSource, listing: PathListing) -> Iterator[str]:
 
 
 def nothing_fits(source: PathSource, listing: PathListing, *, any_read: bool) -> Iterator[str]:
-    """Why nothing was ever read from a place where files are: their names fit neither the format nor the pattern."""
+    """Why nothing was ever read from a place with files: their names fit neither the format nor the pattern."""
     if any_read or listing.files:
         return
     for each in listing.skipped:
@@ -344,7 +343,7 @@ def nothing_fits(source: PathSource, listing: PathListing, *, any_read: bool) ->
 
 
 def _count_endings(endings: Mapping[str, int]) -> str:
-    """How many files have which endings, most frequent first.
+    """The number of files by ending, most frequent first.
 
     >>> _count_endings({".csv": 2, "": 1})
     '2 files end in .csv, 1 in nothing'
@@ -356,7 +355,7 @@ def _count_endings(endings: Mapping[str, int]) -> str:
 
 
 def not_looked_for(source: PathSource, state: PathState) -> tuple[str, ...]:
-    """What could lie at the source and is not looked for by polls, as far as there is such a place; one sentence."""
+    """A sentence on places at the source that polls do not search, if there are any."""
     if source.late_files is LateFiles.STRICT:
         return ("late files are not looked for (late_files: strict)",)
     places = []
@@ -371,7 +370,7 @@ def not_looked_for(source: PathSource, state: PathState) -> tuple[str, ...]:
 
 
 def remarks_of(source: PathSource, state: PathState, listing: PathListing) -> tuple[str, ...]:
-    """What is not looked for with these settings."""
+    """What polls do not search with these settings."""
     remarks = [*not_looked_for(source, state)]
     if not listing.deep:
         remarks.append(

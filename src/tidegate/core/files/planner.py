@@ -1,8 +1,8 @@
-"""Planning a file source: which listed files are new, late, resumed or tried again.
+"""Plans a file source: which listed files are new, late, resumed or tried again.
 
-Groups hold consecutive files, oldest first. A group goes on into the next partition only if it takes it whole,
-so small partitions share a group and large ones do not. Opening a file costs about as much as reading
-``OPENING`` bytes, which keeps thousands of tiny files from being one task.
+Groups have consecutive files, oldest first. A group continues into the next partition only if it takes it whole, so
+small partitions share a group and large ones do not. Opening a file costs about as much as reading ``OPENING`` bytes,
+which keeps thousands of tiny files from being one task.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SMALLEST = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """How large units become: about ``target_bytes``, at most ``max_files``; less, to keep all tasks busy."""
+    """The size of groups: about ``target_bytes``, at most ``max_files``; smaller to keep all tasks busy."""
 
     target_bytes: int
     max_files: int
@@ -67,7 +67,7 @@ class Sizing:
 
 
 def group_files(slices: Sequence[FileSlice], sizing: Sizing) -> tuple[FileGroup, ...]:
-    """The slices, which are in order, as units numbered from 1."""
+    """Put the slices, which are in order, into groups numbered from 1."""
     share = sum(map(_weight, slices)) // sizing.parallelism
     target = min(sizing.target_bytes, max(share, SMALLEST))
     units = _filled(slices, target, sizing.max_files)
@@ -98,7 +98,7 @@ def _weight(each: FileSlice) -> int:
 
 
 def slice_of(file: SourceFile, progress: FileProgress | None) -> FileSlice:
-    """The part of ``file`` that is not committed yet."""
+    """The uncommitted part of ``file``."""
     match progress:
         case RecordsRead(records=records, rounds=rounds):
             return FileSlice(file.path, file.size, file.etag, records, rounds=rounds)
@@ -110,7 +110,7 @@ def slice_of(file: SourceFile, progress: FileProgress | None) -> FileSlice:
 
 
 def give_up(reason: Reason, file: SourceFile, progress: FileProgress | None) -> Iterator[GivenUp]:
-    """The file, if for this reason it is not read on and becomes a dead letter."""
+    """The file, if this reason makes it a dead letter."""
     match reason, progress:
         case Reason.GIVEN_UP, Failed():
             yield GivenUp(slice_of(file, progress), f"failed {progress.how_often}: {progress.reason}")
@@ -122,9 +122,9 @@ def give_up(reason: Reason, file: SourceFile, progress: FileProgress | None) -> 
 
 
 def give_up_gone(source: PathSource, path: str, progress: Unfinished) -> Iterator[GivenUp]:
-    """An unfinished file that is not at the source any more, if some of its lines are committed.
+    """An unfinished file that is gone from the source, if some of its lines are committed.
 
-    Without any there is nothing to tell about it: it is forgotten.
+    Without committed lines it is simply forgotten.
     """
     if progress.records:
         refused = accepts(source, path)
@@ -137,9 +137,9 @@ def give_up_gone(source: PathSource, path: str, progress: Unfinished) -> Iterato
 def unseen_files(
     source: PathSource, listing: PathListing, unfinished: Iterable[tuple[str, Unfinished]]
 ) -> dict[str, SourceFile]:
-    """The unfinished files that the listing would have shown, had it not left out a path at or above them.
+    """The unfinished files at or below a path that the listing left out.
 
-    They are not gone: they count as listed, as they were when they were begun.
+    They are not gone: they count as listed, as they were when begun.
     """
     found = {
         path: SourceFile(path, progress.size or 0, progress.etag)
@@ -168,7 +168,7 @@ def plan_paths(
     *,
     sizing: Sizing,
 ) -> Plan:
-    """What to read next, oldest first: a pure function, equal arguments give equal plans."""
+    """What to read next, oldest first. A pure function: equal arguments give equal plans."""
     choice = _PathChoice(source, seal_cold_start(source, state, now), listing)
     for partition, files in _partitions((*listing.files, *choice.unseen.values())):
         choice.choose(partition, files)
@@ -187,7 +187,7 @@ def plan_paths(
 
 
 def _partitions(files: Iterable[SourceFile]) -> Iterator[tuple[str, list[tuple[str, SourceFile]]]]:
-    """The files by partition and name, in their order; a path that was listed twice counts once."""
+    """The files by partition and name, in order; a path listed twice counts once."""
     groups: dict[str, dict[str, SourceFile]] = {}
     for file in files:
         partition, _, name = file.path.rpartition("/")
@@ -218,7 +218,7 @@ class _Choice:
         self._listing = listing
 
     def reason_against(self, file: SourceFile, progress: FileProgress | None) -> Reason | None:
-        """Why an unfinished file is not read now."""
+        """Why an unfinished file is not read now; None to read it."""
         if file.path in self.unseen:
             return Reason.UNSEEN
         if progress is None or isinstance(progress, Finished):
@@ -245,7 +245,7 @@ class _Choice:
         opens: PathState | SetState | None,
         notes: Iterable[str],
     ) -> Plan:
-        """The plan once every file is decided."""
+        """The plan, once every file is decided."""
         source, listing, skipped = self._source, self._listing, self.tally.result()
         return Plan(
             pipeline=pipeline,
@@ -266,7 +266,7 @@ class _Choice:
 
 
 class _PathChoice(_Choice):
-    """The choice where each partition has a watermark."""
+    """The choice for partitions with a watermark."""
 
     def __init__(self, source: PathSource, state: PathState, listing: PathListing) -> None:
         self._layout = Layout.of(source)
@@ -301,10 +301,10 @@ class _PathChoice(_Choice):
                 self._decide(status, gap, name, file)
 
     def miss(self) -> None:
-        """Report the unfinished files that the listing should have shown and did not.
+        """Report the unfinished files that the listing should have shown.
 
-        Those with committed lines become dead letters, and the watermark passes them, once a whole listing shows that
-        they are gone.
+        Once a complete listing shows that they are gone, those with committed lines become dead letters, and the
+        watermark passes them.
         """
         complete = self._listing.complete
         seen = {file.path for file in self.listed if file.path in self._files}
@@ -338,7 +338,7 @@ class _PathChoice(_Choice):
 class WindowGap:
     """Whether a name lies above an unfinished one that is likely to stay: then reading it makes an island.
 
-    That is above a file that failed, and above the greatest island while something below it is unfinished.
+    That is above a failed file, and above the greatest island while something below it is unfinished.
     """
 
     __slots__ = ("_hole", "_open", "_top", "_watermark")
@@ -351,11 +351,11 @@ class WindowGap:
         self._open = False
 
     def is_open_at(self, name: str) -> bool:
-        """Whether ``name``, which is above all that were noted, would be an island."""
+        """Whether ``name``, which is above all noted ones, would be an island."""
         return self._open or (self._hole and self._top is not None and name > self._top)
 
     def note(self, name: str, *, blocked: bool) -> None:
-        """Go on above an unfinished file."""
+        """Note an unfinished file and continue above it."""
         if self._watermark is None or name > self._watermark:
             self._hole = True
             self._open = self._open or blocked
@@ -371,10 +371,9 @@ def plan_set(
     *,
     sizing: Sizing,
 ) -> Plan:
-    """What to read next, by path: a pure function, equal arguments give equal plans.
+    """What to read next, by path. A pure function: equal arguments give equal plans.
 
-    ``listing.files`` are the accepted files that the set does not hold; those it holds are counted in
-    ``listing.skipped``.
+    ``listing.files`` are the accepted files outside the set; ``listing.skipped`` counts those in it.
     """
     choice = _Choice(source, state, listing, state.unfinished())
     found = {file.path: file for file in listing.files} | choice.unseen

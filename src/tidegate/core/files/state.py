@@ -38,7 +38,7 @@ from tidegate.specs.project import LateFiles, PathSource
 
 @dataclass(frozen=True, slots=True)
 class LateWindow:
-    """All finished names greater than ``above``, ascending; ``None``: from the partition's start."""
+    """All finished names above ``above``, ascending; ``None``: from the partition's start."""
 
     names: tuple[str, ...]
     above: str | None = None
@@ -48,7 +48,7 @@ class LateWindow:
         return self.above is None or name > self.above
 
     def including(self, names: Iterable[str]) -> LateWindow:
-        """The window with more finished names; those below it are not kept."""
+        """The window with more finished names, without those below it."""
         return LateWindow(tuple(sorted({*self.names, *filter(self.reaches, names)})), self.above)
 
     def with_at_most(self, count: int) -> LateWindow:
@@ -85,8 +85,8 @@ REASON_LIMIT = 500
 class Covered:
     """Lines ``start <= n < end`` are in the commit; with ``eof`` nothing of the file is left to read.
 
-    Lines in the dead-letter table count: a file that is given up for good is covered to its end. ``rows`` lines
-    became rows of the table, ``bad`` ones are dead letters; a file that was given up has a letter and no lines.
+    Lines in the dead-letter table count: a given-up file is covered to its end. ``rows`` lines became rows of the
+    table, ``bad`` ones are dead letters; a given-up file has a letter and no lines.
     """
 
     path: str
@@ -101,9 +101,7 @@ class Covered:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The file, or the rest of it, could not be read; only an attempt that ``counts`` brings it nearer to being
-    given up.
-    """
+    """The file, or the rest of it, could not be read; only attempts that ``counts`` lead to giving it up."""
 
     path: str
     size: int
@@ -114,14 +112,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The file was not the one that was listed; nothing of it was read."""
+    """The file was not the listed one; nothing of it was read."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class NotReached:
-    """The task stopped before it came to this file."""
+    """The task stopped before it reached this file."""
 
     path: str
 
@@ -130,7 +128,7 @@ FileOutcome = Covered | Refused | Changed | NotReached
 
 
 def progress_after(before: Unfinished | None, outcome: FileOutcome) -> FileProgress | None:
-    """The progress of an unfinished file after ``outcome``; ``None`` where there is nothing to remember."""
+    """The progress of an unfinished file after ``outcome``; ``None`` if there is nothing to remember."""
     match outcome:
         case Covered():
             return _covered(before, outcome)
@@ -166,7 +164,7 @@ def _refused(before: Unfinished | None, outcome: Refused) -> Failed:
 
 
 def _changed(before: Unfinished | None) -> Unfinished | None:
-    """Without committed lines the new content is simply read; with them it does not fit what is committed."""
+    """The progress of a changed file: without committed lines the new content is read; with them it does not fit."""
     if before is None or before.records == 0:
         return before
     attempts = before.attempts + 1 if isinstance(before, Failed) else 1
@@ -237,10 +235,10 @@ FileProgress = Finished | RecordsRead | Failed
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Partitions that end at or before ``below`` are no longer looked at.
+    """Partitions that end at or before ``below`` are no longer searched.
 
-    ``directories`` is how many directories lay below it when it was set: more of them later means that one
-    came late. ``None`` where they were not counted.
+    ``directories`` is the number of directories below it when it was set: more of them later means that one came late.
+    ``None`` if they were not counted.
     """
 
     below: datetime
@@ -248,24 +246,24 @@ class Seal:
 
 
 class _FileState:
-    """What both states of file sources have: a watermark, and files by path."""
+    """The common part of both states: a watermark, and files by path."""
 
     __slots__ = ()
     watermark: WatermarkState
 
     @property
     def value(self) -> str | None:
-        """The path of the watermark, if there is one: in a set, the one that was finished last."""
+        """The path of the watermark, if any; in a set, the path finished last."""
         return None if isinstance(self.watermark, Initial) else self.watermark.value
 
 
 @dataclass(frozen=True, slots=True)
 class PathState(_FileState):
-    """The position of one path source. Mappings are never changed in place.
+    """The position of one source with path watermarks. Mappings are never changed in place.
 
-    ``partition_watermarks`` has the greatest contiguously finished name per open partition, ``files`` what is
-    finished above a gap, in progress or failed, by path. Sealed are partitions that sort below
-    ``sealed_below`` (from an older format) and, per non-time prefix, those older than its ``Seal``.
+    ``partition_watermarks`` has the greatest contiguously finished name per open partition, ``files`` those finished
+    above a gap, in progress or failed, by path. Partitions are sealed if they sort below ``sealed_below`` (from an
+    older format) or are older than the ``Seal`` of their non-time prefix.
     """
 
     watermark: WatermarkState = field(default_factory=Initial)
@@ -278,7 +276,7 @@ class PathState(_FileState):
     sealed_below: str = ""
     last_update_ts: int = 0
     first_unfinished: Mapping[str, str] = field(init=False, repr=False, compare=False)
-    """The smallest name in progress or failed, per partition that has one; derived from ``files``."""
+    """The smallest name in progress or failed of each partition that has one; derived from ``files``."""
 
     def __post_init__(self) -> None:
         first: dict[str, str] = {}
@@ -289,7 +287,7 @@ class PathState(_FileState):
 
     @property
     def is_fresh(self) -> bool:
-        """Whether nothing at all is recorded: the cold start is still to come."""
+        """Whether nothing is recorded: the cold start is still to come."""
         recorded = self.partition_watermarks or self.files or self.sealed or self.sealed_below
         return isinstance(self.watermark, Initial) and not recorded
 
@@ -311,10 +309,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SetState(_FileState):
-    """The position of one source that is tracked by a set. Mappings are never changed in place.
+    """The position of one source with a path set. Mappings are never changed in place.
 
-    ``watermark`` says whether files are still found; its value is the greatest path of the last commit that
-    finished any. ``files`` are those in progress or failed: they are in no segment.
+    ``watermark`` says whether files are still found; its value is the greatest path of the last commit that finished
+    any. ``files`` are those in progress or failed: they are in no segment.
     """
 
     watermark: WatermarkState = field(default_factory=Initial)
@@ -329,7 +327,7 @@ class SetState(_FileState):
 
     @property
     def remembered(self) -> int:
-        """How many paths are in the set."""
+        """The number of paths in the set."""
         return sum(segment.count for segment in self.segments)
 
     def unfinished(self) -> Iterator[tuple[str, Unfinished]]:
@@ -354,7 +352,7 @@ def greater(one: str | None, other: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """What is known about the names of one partition; without ``window`` late ones are not looked for."""
+    """The status of the names of one partition; without ``window`` late files are not looked for."""
 
     watermark: str | None
     window: LateWindow | None
@@ -374,11 +372,11 @@ class FileStatus:
         return self.watermark is None or name > self.watermark
 
     def is_known(self, name: str) -> bool:
-        """Whether ``name`` itself is remembered as finished."""
+        """Whether ``name`` itself is recorded as finished."""
         return name in self.remembered or isinstance(self.progress.get(name), Finished)
 
     def is_finished(self, name: str) -> bool:
-        """Whether there is nothing to read: finished, or below everything that is looked at."""
+        """Whether there is nothing to read: finished, or below everything that is searched."""
         progress = self.progress.get(name)
         if progress is not None:
             return isinstance(progress, Finished)
@@ -390,7 +388,7 @@ class FileStatus:
 
 
 def file_statuses(source: PathSource, state: PathState) -> Callable[[str], FileStatus]:
-    """A function that gives the standing of each partition; the files of the state are grouped once."""
+    """A function that returns the status of each partition; groups the files of the state once."""
     progress = by_partition(state.files)
     looks_back = source.late_files is LateFiles.WINDOW
 
@@ -411,7 +409,7 @@ def by_partition(files: Mapping[str, FileProgress]) -> dict[str, dict[str, FileP
 
 
 TRACKING = "tracking"
-"""Marks a state that is not one of path watermarks, and says of what it is."""
+"""The key of every state but that of path watermarks; its value names the tracking."""
 
 _WINDOW = "late_window"
 _KEYS = (
@@ -428,7 +426,7 @@ _KEYS = (
 
 
 def encode_paths(state: PathState) -> dict[str, object]:
-    """The complete state, late window included; keys are sorted, so that equal states give equal text."""
+    """The complete state with its late window; keys are sorted, so equal states give equal text."""
     windows: dict[str, object] = {
         partition: {"above": window.above, "names": list(window.names)}
         for partition, window in sorted(state.late_window.items())
@@ -452,12 +450,11 @@ def embedded(encoded: Mapping[str, object]) -> dict[str, object]:
 
 
 def decode_paths(data: Mapping[str, object], *, source_uri: str = "") -> PathState:
-    """The state in ``data``; ``StateError`` names what is not understood, and nothing is guessed.
+    """Decode a state; ``StateError`` names what it cannot read, and nothing is guessed.
 
-    Older formats: ``{}`` is a source that never started; a watermark that is a plain string, or that stands
-    without partitions, becomes an entry for its partition with everything before sealed; full URIs below
-    ``source_uri`` are made relative. A state without a late window gets an empty one that starts at its
-    watermarks.
+    Older formats: ``{}`` is a source that never started. A watermark that is a plain string, or without partitions,
+    becomes an entry for its partition, with everything before sealed. Full URIs below ``source_uri`` become relative. A
+    state without a late window gets an empty one that starts at its watermarks.
     """
     if not data:
         return PathState()
@@ -493,7 +490,7 @@ def decode_paths(data: Mapping[str, object], *, source_uri: str = "") -> PathSta
 
 
 def _old_watermark(node: Node, last: str | None, relative: Callable[[str], str]) -> WatermarkState:
-    """The watermark of any format: once it was a plain path, or missing beside the last committed file."""
+    """The watermark of any format: older ones have a plain path, or only the last committed file."""
     if node.is_null:
         return Initial() if last is None else Active(relative(last))
     if node.is_text:
@@ -503,7 +500,7 @@ def _old_watermark(node: Node, last: str | None, relative: Callable[[str], str])
 
 
 def _migrated(state: PathState) -> PathState:
-    """An older format: with one watermark for everything, what lies before its partition is done with."""
+    """Migrate an older format with one watermark: partitions before its own count as finished."""
     if state.value is None or state.partition_watermarks:
         return state
     partition, name = split(state.value)
@@ -591,7 +588,7 @@ _SET_KEYS = ("schema_version", TRACKING, "watermark", "set", "last_update_ts", "
 
 
 def encode_set(state: SetState) -> dict[str, object]:
-    """The complete state; keys are sorted, so that equal states give equal text."""
+    """The complete state; keys are sorted, so equal states give equal text."""
     return {
         "schema_version": SCHEMA_VERSION,
         TRACKING: "set",
@@ -606,7 +603,7 @@ def encode_set(state: SetState) -> dict[str, object]:
 
 
 def decode_set(data: Mapping[str, object]) -> SetState:
-    """The state in ``data``; ``StateError`` names what is not understood, and nothing is guessed."""
+    """Decode a state; ``StateError`` names what it cannot read, and nothing is guessed."""
     root = Node(data, "state")
     check_version(root)
     if TRACKING not in root:

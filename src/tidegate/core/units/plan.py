@@ -1,11 +1,11 @@
 """The plan of a source of work units: which run, over which range, and why the others do not.
 
-All moments are milliseconds since 1970, all ranges half-open. A plan may hold a hundred thousand named tuples: they are
-made faster than frozen dataclasses.
+All moments are milliseconds since 1970, all ranges half-open. A plan may have a hundred thousand named tuples, which
+are faster to make than frozen dataclasses.
 
 A work unit that failed waits longer after each failure, then comes after those tried longer ago or never. Half of the
 places (of a single place, every second run) are kept for units that succeeded before, so broken ones starve nobody.
-Places that nobody else wants are given away.
+Unused places go to the others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Range = tuple[int, int]
 
 
 class TimePartition(NamedTuple):
-    """``[start, end)`` of the range that is planned; ``nominal_end`` is where it will end once it is full.
+    """``[start, end)`` of the planned range; ``nominal_end`` is where it will end once it is full.
 
     Without a nominal end it is never finished.
     """
@@ -62,7 +62,7 @@ class WorkUnit(NamedTuple):
     """One work unit that runs, for ``[low, high)``.
 
     ``start`` is its partition's nominal start and, with ``unit``, its identity. ``before`` is its high watermark so
-    far. ``segments`` divide the range where the next read will begin. ``replaces``: rows of it may be in the table.
+    far. ``segments`` divide the range where the next read will begin. ``replaces``: the table may have rows of it.
     """
 
     unit: str
@@ -78,7 +78,7 @@ class WorkUnit(NamedTuple):
 
 
 class RunGroup(NamedTuple):
-    """Work units of one partition that are decided alike; ``works`` gives them one by one."""
+    """Work units of one partition with the same decision; ``works`` yields them one by one."""
 
     units: tuple[str, ...]
     pattern: WorkUnit
@@ -90,10 +90,10 @@ class RunGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SkippedUnits:
-    """Work units that are skipped for one reason: all ``units`` in ``partitions`` consecutive partitions.
+    """Work units skipped for one reason: all ``units`` in ``partitions`` consecutive partitions.
 
-    ``first`` and ``last`` are the starts of the first and the last of these partitions; ``eligible`` is the moment from
-    which on they may run again, where that can be told.
+    ``first`` and ``last`` are the starts of the first and the last partition; ``eligible`` is the moment from which
+    they may run again, if known.
     """
 
     why: WhySkipped
@@ -105,7 +105,7 @@ class SkippedUnits:
 
     @property
     def count(self) -> int:
-        """How many work units these are."""
+        """The number of work units."""
         return len(self.units) * self.partitions
 
 
@@ -113,11 +113,10 @@ class SkippedUnits:
 class UnitPlan:
     """What a run would read of one source at ``position``: a pure value, equal arguments give equal plans.
 
-    ``grid`` names what identities depend on (watermark, kind of partition, beginning). ``run`` is the number that a run
-    with this plan gets. ``runs`` are in the order in which they are carried out. ``stale`` are units that the state
-    knows and the plan does not. ``job_cutoff`` is None where nothing was read so far. ``settles``: partitions are other
-    ones than before, and what was read in those is not read again. ``notes`` are worth telling with every run,
-    ``remarks`` only explain the plan.
+    ``grid`` is what identities depend on (watermark, kind of partition, beginning). ``run`` is the number of a run with
+    this plan. ``runs`` are in the order of execution. ``stale`` are units that only the state has. ``job_cutoff`` is
+    None if nothing was read so far. ``settles``: partitions differ from before, and what was read in the old ones is
+    not read again. ``notes`` belong to every run, ``remarks`` only explain the plan.
     """
 
     pipeline: str
@@ -145,7 +144,7 @@ class UnitPlan:
 
     @property
     def count(self) -> int:
-        """How many work units run."""
+        """The number of work units that run."""
         return sum(len(group.units) for group in self.runs)
 
 
@@ -153,7 +152,7 @@ LONGEST_WAIT = 64
 
 
 class Candidate(NamedTuple):
-    """Work units of partition ``number`` that are decided alike; ``succeeded``: their units, in any partition."""
+    """Work units of partition ``number`` with the same decision; ``succeeded``: their units, in any partition."""
 
     number: int
     units: tuple[str, ...]
@@ -162,7 +161,7 @@ class Candidate(NamedTuple):
     succeeded: bool = False
 
     def waits(self, run: int) -> bool:
-        """Whether they wait in run number ``run``, because they failed."""
+        """Whether they wait in run number ``run`` because they failed."""
         return self.failure is not None and run <= self._waits_until
 
     @property
@@ -171,12 +170,12 @@ class Candidate(NamedTuple):
 
     @property
     def last_tried(self) -> int:
-        """The run in which they failed for the last time."""
+        """The run of their last failure."""
         return 0 if self.failure is None else self.failure.run
 
     @property
     def urgency(self) -> tuple[bool, int, int, int]:
-        """Never succeeded first, the oldest partition first; then the oldest high watermark; then who failed less."""
+        """Sort key: never succeeded first, by oldest partition; then oldest high watermark; then fewest failures."""
         before, failures = self.pattern.before, self.pattern.failures
         return (before is not None, self.pattern.start if before is None else before, failures, self.number)
 

@@ -1,10 +1,10 @@
-"""Planning work units: from state, units and clock to what runs; and the state after it ran.
+"""Plans work units: from state, units and clock to what runs, and to the state afterwards.
 
 A work unit without a high watermark runs whole. Any other runs if its end lies above the cut-offs, or if it is
-unfinished and may catch up; it is read again from its high watermark less the grace period.
+unfinished and may catch up; it is read again from its high watermark minus the grace period.
 
-Units with equal histories are decided together, and skipped ones are kept as ranges. So the work grows with what runs
-and with the number of different histories.
+Units with equal histories are decided together, and skipped ones are kept as ranges. So the work grows with the work
+units that run and the number of different histories.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Skip:
 
 
 class UnitDecisions:
-    """What all decisions of one plan have in common; without a cut-off where nothing was read so far."""
+    """The common facts of all decisions of a plan; no cut-off if nothing was read so far."""
 
     def __init__(self, source: UnitSource, zone: ZoneInfo, cut: Cut) -> None:
         self.source, self.zone, self.cut = source, zone, cut
@@ -77,7 +77,7 @@ class UnitDecisions:
         self._tells_rows_by_partition = source.replace in (Replace.SEGMENTS, Replace.UNIT)
 
     def see(self, entries: Iterable[UnitEntry]) -> None:
-        """Set the cut-off of the job: the greatest high watermark of all, less the grace period."""
+        """Set the cut-off of the job: the greatest high watermark minus the grace period."""
         highs = [high for high in map(self._greatest_high, entries) if high is not None]
         self.job_cutoff = self.before_grace(max(highs)) if highs else None
 
@@ -93,7 +93,7 @@ class UnitDecisions:
         return None
 
     def before_grace(self, moment: int) -> int:
-        """``moment`` less the grace period."""
+        """``moment`` minus the grace period."""
         return shift(moment, self.zone, earlier=self.source.grace) if self._has_grace else moment
 
     def decided(self, entry: UnitEntry, failures: Mapping[int, Failure]) -> Iterator[tuple[int, WorkUnit] | Skip]:
@@ -125,7 +125,7 @@ class UnitDecisions:
         return self._work(partition, low, WhyRun.FIRST, None, entry, failures)
 
     def _new(self, partition: TimePartition) -> WorkUnit:
-        """A partition of which nothing was read and nothing failed."""
+        """A partition without reads and failures."""
         start, end = partition.start, partition.end
         return WorkUnit(
             "", start, partition.nominal_end, start, end, WhyRun.FIRST, None, self._segments(start, end), False, 0
@@ -163,17 +163,17 @@ class UnitDecisions:
         return shift(own, self.zone, later=self.source.abstinent, earlier=self.source.grace)
 
     def _eligible(self, partition: TimePartition, cutoff: int) -> int | None:
-        """From when on the partition will end above ``cutoff``."""
+        """The moment from which the partition will end above ``cutoff``."""
         if partition.nominal_end is not None and partition.nominal_end <= cutoff:
             return None
         return first_above(self.cut.bound, self.cut.rounding, cutoff, self.zone)
 
     def _settled(self, entry: UnitEntry) -> int | None:
-        """Below which rows cannot be replaced, as they were not read in these partitions."""
+        """Below this, rows cannot be replaced: they were read in other partitions."""
         return entry.settled if self._tells_rows_by_partition else None
 
     def _check_not_divided(self, partition: TimePartition, settled: int, read: int) -> None:
-        """Refuse to replace a work unit as a whole that was in part read in partitions of another kind."""
+        """Refuse to replace a work unit as a whole if part of it was read in partitions of another kind."""
         whole = partition.nominal_end is not None and read >= partition.nominal_end
         if self.source.replace is Replace.UNIT and partition.start < settled and not whole:
             raise WatermarkError(
@@ -183,7 +183,7 @@ class UnitDecisions:
             )
 
     def _low(self, partition: TimePartition, own: int, entry: UnitEntry) -> int:
-        """Where a partition is read again from: its high watermark less grace, or further down to where rows divide."""
+        """Where to read a partition again: its high watermark minus grace, or further down to where rows divide."""
         if self._is_whole:
             return self._segment_start(partition, partition.start, entry)
         low = max(partition.start, self.before_grace(own))
@@ -193,7 +193,7 @@ class UnitDecisions:
         return low if settled is None else max(low, min(own, settled))
 
     def _segment_start(self, partition: TimePartition, low: int, entry: UnitEntry) -> int:
-        """The greatest known beginning of a segment that is not above ``low``."""
+        """The greatest known start of a segment not above ``low``."""
         place = bisect_right(entry.starts, low)
         known = entry.starts[place - 1] if place else None
         if partition.nominal_end is not None:
@@ -207,7 +207,7 @@ class UnitDecisions:
         return partition.start if interval is None else min(interval[0], partition.start)
 
     def _top(self, partition: TimePartition, low: int, entry: UnitEntry) -> int:
-        """Where reading ends: never below what was read before, which is replaced; before what is settled."""
+        """Where reading ends: never below what was read before, which is replaced; before settled rows."""
         if not entry.coverage or entry.coverage[-1][1] <= low:
             return partition.end
         inside, settled = clip(entry.coverage, low, partition.nominal_end), self._settled(entry)
@@ -249,14 +249,14 @@ def failure_start(start: int, nominal_end: int | None) -> int:
 
 
 History = tuple[UnitEntry, tuple[tuple[int, Failure], ...]]
-"""What decisions about a unit depend on: what was read of it, and its failures by partition."""
+"""What decisions about a unit depend on: its reads, and its failures by partition."""
 Found = tuple[int, tuple[str, ...], WorkUnit, Failure | None, bool]
-"""The fields of a :class:`Candidate`; only where a cap binds they become one."""
+"""The fields of a :class:`Candidate`; they become one only if a cap applies."""
 
 
 @contextmanager
 def _not_collecting() -> Iterator[None]:
-    """Pauses the garbage collector, which would scan a large plan again and again."""
+    """Pause the garbage collector, which would scan a large plan again and again."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -279,8 +279,8 @@ def plan_units(
 ) -> UnitPlan:
     """What would run at ``now``.
 
-    ``WatermarkError`` where there are fewer units than there must be, where the range ends in the future, and where
-    work units would not be those that the state is about, unless that is accepted.
+    ``WatermarkError`` if there are fewer units than required, if the range ends in the future, and if work units would
+    not match those of the state, unless that is accepted.
     """
     known = state or UnitState()
     _check_units(source, units)
@@ -339,7 +339,7 @@ def _check_units(source: UnitSource, units: Units) -> None:
 
 
 def _histories(state: UnitState, units: Units) -> dict[History, list[str]]:
-    """The units that are not retired, those with equal histories together."""
+    """The units that are not retired, grouped by history."""
     failures: dict[str, list[tuple[int, Failure]]] = {}
     for (unit, start), failure in sorted(state.failures.items(), key=lambda each: each[0]):
         failures.setdefault(unit, []).append((start, failure))
@@ -378,7 +378,7 @@ def _decided(
 
 
 def _groups(found: Sequence[Found], order: Mapping[str, int]) -> tuple[RunGroup, ...]:
-    """What runs, oldest partition first; what is decided alike together, in the order of the units."""
+    """What runs, oldest partition first; equal decisions together, in the order of the units."""
     if all(one[0] < other[0] for one, other in pairwise(found)):
         return tuple(RunGroup(units, pattern) for _, units, pattern, *_ in found)
     alike: dict[tuple[object, ...], tuple[WorkUnit, list[tuple[str, ...]]]] = {}
@@ -428,7 +428,7 @@ def _together(parts: list[tuple[str, ...]], order: Mapping[str, int]) -> tuple[s
 
 
 def _check_accepted(state: UnitState, source: UnitSource, pieces: Cut, accept: bool) -> None:
-    """``WatermarkError`` where other partitions than before are not accepted, or cannot be."""
+    """``WatermarkError`` if changed partitions are not accepted, or cannot be."""
     was, is_now = (f"{grid} ({zone})" for grid, zone in ((state.grid, state.zone), (pieces.grid, source.timezone)))
     if not accept:
         raise WatermarkError(
@@ -500,7 +500,7 @@ def advance_units(
 
 
 def _still_planned(state: UnitState, plan: UnitPlan) -> dict[tuple[str, int], Failure]:
-    """The failures without those of partitions that are gone."""
+    """The failures of partitions that still exist."""
     if not state.failures:
         return {}
     starts = {failure_start(each.start, each.nominal_end) for each in plan.partitions}

@@ -2,8 +2,8 @@
 
 ``{"schema_version": 1, "kind": "unit", "zone", "grid", "runs", "tick", "entries": [[units, coverage, starts, left,
 settled], …], "failures": [[unit, start, count, run, reason], …], "retired": {unit: reason}, "input_version",
-"updated"}``. Units that were read alike share one entry, of which empty ends are left out. Moments are counted in
-``tick`` milliseconds, the most that all are multiples of; of several only the first is one, the others are distances.
+"updated"}``. Units with equal reads share one entry, without its empty end. Moments are counted in ``tick``
+milliseconds, the greatest common divisor; after the first moment of a list come distances.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ANONYMOUS = ""
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """All units of one plan, each value once, in their order.
+    """All units of one plan, each value once, in order.
 
-    ``variables`` has, by value, what requests may be filled with; ``secrets`` the same for what must never show;
-    ``shared`` are secrets of all units. ``version`` says which state of the inputs they were read from. ``repeated``
-    rows gave a unit that was there already, ``filtered`` ones did not pass the filters.
+    ``variables`` fill requests, by value; ``secrets`` are the same but must never be shown; ``shared`` are secrets of
+    all units. ``version`` identifies the state of the inputs. ``repeated`` rows had a unit that was there already,
+    ``filtered`` ones did not pass the filters.
     """
 
     values: tuple[str, ...] = (ANONYMOUS,)
@@ -58,25 +58,25 @@ def add_range(coverage: Coverage, low: int, high: int) -> Coverage:
 
 
 def remove_range(coverage: Coverage, low: int, high: int) -> Coverage:
-    """What of ``coverage`` lies outside ``[low, high)``."""
+    """``coverage`` outside ``[low, high)``."""
     pieces = (piece for begin, end in coverage for piece in ((begin, min(end, low)), (max(begin, high), end)))
     return tuple(piece for piece in pieces if piece[0] < piece[1]) if low < high else coverage
 
 
 def clip(coverage: Coverage, low: int, high: int | None) -> Coverage:
-    """What of ``coverage`` lies in ``[low, high)``, without ``high`` in all above ``low``."""
+    """``coverage`` inside ``[low, high)``; without ``high``, everything above ``low``."""
     pieces = ((max(begin, low), end if high is None else min(end, high)) for begin, end in coverage)
     return tuple(piece for piece in pieces if piece[0] < piece[1])
 
 
 def interval_at(coverage: Coverage, moment: int) -> tuple[int, int] | None:
-    """The interval that has ``moment`` in it."""
+    """The interval that contains ``moment``."""
     place = bisect_right(coverage, moment, key=lambda each: each[0]) - 1
     return coverage[place] if place >= 0 and moment < coverage[place][1] else None
 
 
 def high_of(coverage: Coverage, start: int, nominal_end: int | None) -> int | None:
-    """The end of what was read without a gap from ``start``; None if the start itself was not read."""
+    """The end of the contiguous coverage from ``start``; None if the start itself is not covered."""
     found = interval_at(coverage, start)
     if found is None:
         return None
@@ -89,7 +89,7 @@ EARLIEST, LATEST = -(2**62), 2**62
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A work unit that failed ``count`` times in a row, for the last time in run number ``run``."""
+    """A work unit that failed ``count`` times in a row, last in run number ``run``."""
 
     count: int
     run: int
@@ -98,11 +98,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class UnitEntry:
-    """What is known of one unit.
+    """The record of one unit.
 
-    ``coverage`` was read. ``starts`` are where segments of its rows begin, apart from the beginnings of partitions:
-    the greatest of them. ``left`` was forgotten on request, and rows of it may be in the table. Rows below ``settled``
-    were read in partitions of another kind and are not read again.
+    ``coverage`` was read. ``starts`` are the greatest starts of segments that are not starts of partitions. ``left``
+    was forgotten on request, and the table may have its rows. Rows below ``settled`` were read in partitions of another
+    kind and are not read again.
     """
 
     coverage: Coverage = ()
@@ -115,8 +115,8 @@ class UnitEntry:
 class UnitState:
     """The position of a source of work units.
 
-    ``grid`` and ``zone`` say what the identities of work units were made by, ``runs`` how many runs there were.
-    ``failures`` are by unit and partition start (0 where there are no partitions), ``retired`` has the reasons.
+    ``grid`` and ``zone`` determine the identities of work units, ``runs`` is the number of runs. ``failures`` are by
+    unit and partition start (0 without partitions), ``retired`` has the reasons.
     """
 
     zone: str = "UTC"
@@ -129,10 +129,10 @@ class UnitState:
     updated: datetime | None = None
 
     def without_units(self, units: Collection[str] | None, low: int | None, high: int | None) -> UnitState:
-        """Without what was read in ``[low, high)`` for ``units``; None means all, or without bound.
+        """Forget what was read in ``[low, high)`` for ``units``; None means all, or without bound.
 
-        It is remembered that rows may be there, so that reading again replaces them. ``WatermarkError`` where they were
-        read in partitions of another kind, so that they cannot be told apart.
+        The state remembers that the table may have rows, so that reading again replaces them. ``WatermarkError`` if
+        they were read in partitions of another kind and cannot be identified.
         """
         begin, end = EARLIEST if low is None else low, LATEST if high is None else high
         named = None if units is None else frozenset(units)
@@ -168,7 +168,7 @@ def _forgotten(unit: str, entry: UnitEntry, low: int, high: int) -> UnitEntry:
 
 
 def settle(state: UnitState) -> UnitState:
-    """The same state for partitions of another kind: what was read is never divided or read again by them."""
+    """The same state for partitions of another kind: they never divide or repeat what was read."""
     entries = {
         unit: replace(entry, starts=(), settled=max(entry.coverage[-1][1], entry.settled or EARLIEST))
         if entry.coverage
@@ -179,7 +179,7 @@ def settle(state: UnitState) -> UnitState:
 
 
 def unit_watermark_text(state: UnitState | None) -> str | None:
-    """How far the units were read, on one line; None where nothing was.
+    """How far the units were read, on one line; None if nothing was.
 
     >>> unit_watermark_text(UnitState(entries={"a": UnitEntry(((0, 86_400_000),)), "b": UnitEntry(((0, 3_600_000),))}))
     '1970-01-01 01:00 to 1970-01-02 (2 units)'
@@ -232,7 +232,7 @@ def encode_units(state: UnitState) -> dict[str, object]:
 
 
 def decode_units(data: Mapping[str, object]) -> UnitState:
-    """The state in ``data``; ``StateError`` names what is not understood, and nothing is guessed."""
+    """Decode a state; ``StateError`` names what it cannot read, and nothing is guessed."""
     if not data:
         return UnitState()
     root = state_of_kind(data, KIND, _KEYS, "work units", "time ranges and units")

@@ -1,11 +1,11 @@
 """Time ranges of work units: their bounds as people write them, and the partitions they are cut into.
 
 Absolute bounds: an ISO date, or date and time (``T`` or one space between them), with or without ``Z``, ``UTC``, an
-offset or the name of a zone. Relative bounds: ``PnD``, ``PnDTmH``, ``PnDTmHkM`` before now; ``-`` is now. Other
-text is refused; nothing is guessed.
+offset or the name of a zone. Relative bounds: ``PnD``, ``PnDTmH``, ``PnDTmHkM`` before now; ``-`` is now. Other text is
+refused; nothing is guessed.
 
-Partitions are counted from the beginning of the range and cut by nothing but its bounds. Their beginnings identify work
-units, so a partition that still grows stays the same one.
+Partitions count from the start of the range; only its bounds cut them. Their starts identify work units, so a partition
+that still grows stays the same one.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ _IDS = {abbreviation: name for name, abbreviations in _ZONES.items() for abbrevi
 
 @dataclass(frozen=True, slots=True)
 class TimeBound:
-    """A bound as written: either ``before`` now, or ``local`` in its ``zone``, the source's where it names none.
+    """A bound as written: either ``before`` now, or ``local`` in its ``zone``, by default the source's.
 
-    ``default`` is what a relative bound is rounded to in partitions of several days.
+    ``default`` is the rounding of a relative bound in partitions of several days.
     """
 
     before: Span | None = None
@@ -91,7 +91,7 @@ class TimeBound:
         return self.before is not None
 
     def at(self, now: int, zone: ZoneInfo, rounding: Rounding = Rounding.NONE) -> int:
-        """The moment that is meant, rounded down."""
+        """The moment of the bound, rounded down."""
         return round_down(self._exactly(now, zone), rounding, zone)
 
     def _exactly(self, now: int, zone: ZoneInfo) -> int:
@@ -112,7 +112,7 @@ def parse_span(text: str) -> Span:
 
 
 def parse_bound(text: str, *, is_end: bool) -> TimeBound:
-    """A bound of a range; ``WatermarkError`` where ``text`` is none."""
+    """Parse a bound of a range; ``WatermarkError`` if ``text`` is none."""
     if text == NOW:
         if not is_end:
             _refuse(text, "is no beginning of a time range", "give a date, or P30D for thirty days before now")
@@ -127,10 +127,10 @@ def parse_bound(text: str, *, is_end: bool) -> TimeBound:
 def rounding_of(
     bound: TimeBound, kind: PartitionKind, written: Rounding | None, *, abstinent: bool = False
 ) -> Rounding:
-    """The unit to which a bound is rounded: the configured one wins.
+    """The rounding of a bound: the configured one wins.
 
-    Else relative bounds are rounded by their finest part in partitions of several days, and whole days to the day where
-    there is an abstinent period.
+    Otherwise relative bounds are rounded by their finest part in partitions of several days, and whole days to the day
+    with an abstinent period.
     """
     if written is not None:
         return written
@@ -147,9 +147,9 @@ def first_above(bound: TimeBound, rounding: Rounding, moment: int, zone: ZoneInf
 def resolve(
     time_range: TimeRange, kind: PartitionKind, zone: str, now: datetime, *, abstinent: bool = False
 ) -> tuple[int, int]:
-    """``[start, end)`` in milliseconds; a relative start lies on the calendar's own grid of ``kind``.
+    """``[start, end)`` in milliseconds; a relative start lies on the calendar grid of ``kind``.
 
-    ``WatermarkError`` where the end lies in the future and may not.
+    ``WatermarkError`` if the end lies in the future and must not.
     """
     where, moment = zone_named(zone), milliseconds(now)
     first, last = parse_bound(time_range.start, is_end=False), parse_bound(time_range.end, is_end=True)
@@ -223,9 +223,9 @@ _CLOCK = TimeBound(before=Span())
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """``[start, end)`` and its partitions, oldest first; ``grid`` says what their identities depend on.
+    """``[start, end)`` and its partitions, oldest first; ``grid`` is what their identities depend on.
 
-    ``dropped`` is the last one, where it is left out because it is not full. ``bound`` and ``rounding`` make the end.
+    ``dropped`` is the last partition if it is left out because it is not full. ``bound`` and ``rounding`` make the end.
     """
 
     start: int
@@ -239,7 +239,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A part of the range with partitions of one kind; ``limit`` is its own end, above ``end`` where it is clipped."""
+    """A part of the range with partitions of one kind; ``limit`` is its own end, above ``end`` if it is clipped."""
 
     start: int
     end: int
@@ -248,7 +248,7 @@ class _Piece:
 
 
 def cut(source: UnitSource, now: datetime) -> Cut:
-    """The partitions of a source at ``now``; none where the range is empty."""
+    """The partitions of a source at ``now``; none if the range is empty."""
     if source.time is None:
         end = milliseconds(now)
         return Cut(0, end, (TimePartition(0, end, None),), "none")
@@ -314,7 +314,7 @@ def _starts(anchor: int, kind: PartitionKind, zone: ZoneInfo) -> Iterator[int]:
 
 
 def _phase(kind: PartitionKind, start: int, text: str | None, zone: ZoneInfo) -> str:
-    """What the beginnings of partitions have in common, whichever of them is the first."""
+    """What the starts of partitions have in common, whichever is the first."""
     local = local_time(start, zone)
     clock = local.time().isoformat("auto")
     match kind:
