@@ -4,8 +4,8 @@
 >>> report = tidegate.run("pipelines.yml")      # doctest: +SKIP
 >>> tidegate.status("pipelines.yml")            # doctest: +SKIP
 
-A name is imported from its module when somebody asks for it: ``import tidegate`` costs next to nothing, and a command
-loads what it needs and no more.
+A name is imported from its module on first use: ``import tidegate`` costs next to nothing, and a command loads only
+what it needs.
 """
 
 from importlib import import_module
@@ -267,12 +267,12 @@ _NAMES = {
         "Rounding SecondaryInput Span SubRange TimeRange TimeWatermark UnitSource UnitWatermark WorkUnits"
     ),
 }
-"""The public names by the module that has them; type checkers read the imports above, which a test compares."""
+"""The public names by module; type checkers read the imports above, which a test compares."""
 
 _HOMES = {name: f"tidegate.{module}" for module, names in _NAMES.items() for name in names.split()}
 
 _ROOMS = frozenset(["compat", "core", "observe", "protocol", "reports", "schema", "sources", "spark", "specs"])
-"""Packages that can be reached by ``import tidegate`` alone."""
+"""Packages that ``import tidegate`` alone makes available."""
 
 __all__ = sorted(["ConfigError", "TidegateError", "__version__", *_HOMES])
 

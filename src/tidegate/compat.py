@@ -1,6 +1,6 @@
-"""The seeds' Python names, thin: dataflows with their window, replays of several, ``MergeOverwriteStrategy``.
+"""Python names of older frameworks, thin: dataflows with their window, replays of several, ``MergeOverwriteStrategy``.
 
-Pipelines write by the same statement, with their position in it. Nothing heavy is loaded before it writes.
+Pipelines write by the same statement, with their position in it. Nothing heavy is loaded before a write.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class MergeOverwriteStrategy:
     """Replaces all rows of a table whose key occurs in the rows to write.
 
     With ``replace_by_watermark`` and a ``watermark_window`` (``dataflow.watermark_window``: column → lower and upper
-    bound, both inside) it also replaces all rows that lie in the window.
+    bound, both included) it also replaces all rows in the window.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class MergeOverwriteStrategy:
         self._allow_empty_window = allow_empty_window
 
     def write(self, frame: DataFrame, path: str) -> None:
-        """Write ``frame`` into the Delta table at ``path`` in one commit; the table must be there.
+        """Write ``frame`` into the existing Delta table at ``path`` in one commit.
 
-        ``RowsRefused`` where more of the window would be deleted than is allowed.
+        ``RowsRefused`` if more of the window would be deleted than allowed.
         """
         kept = frame.localCheckpoint()
         table = columns_of(kept.sparkSession.read.format("delta").load(path), f"table {path}")
@@ -78,7 +78,7 @@ Window = dict[str, tuple[Value, Value]]
 
 
 class Runtime(Protocol):
-    """What a read leaves: the stored watermark, the one after look-back, and the one after the read."""
+    """The watermarks of a read: stored, after look-back, and after the read."""
 
     @property
     def watermark_before(self) -> Watermark | None: ...
@@ -91,10 +91,9 @@ class Runtime(Protocol):
 class DataFlow:
     """One column source of a pipeline; ``dataflow_id`` is ``{pipeline}/{source}``.
 
-    What a subclass overrides, :meth:`run` and ``run_replay`` use: the window, the filter, the operator. ``watermarks``
-    keeps the copies of its state. The position stays in the log. ``watermark_window`` is what
-    :meth:`apply_watermark_window` computed last: per column where the window begins and ends, None where nothing is
-    replaced.
+    :meth:`run` and ``run_replay`` use what a subclass overrides: the window, the filter, the operator. ``watermarks``
+    keeps the copies of its state; the position stays in the log. ``watermark_window`` is the last result of
+    :meth:`apply_watermark_window`: start and end per column, None if nothing is replaced.
     """
 
     def __init__(
@@ -113,12 +112,12 @@ class DataFlow:
 
     @property
     def dataflow_id(self) -> str:
-        """How providers call it."""
+        """The name that providers use."""
         return f"{self.pipeline.name}/{self.source.name}"
 
     @property
     def project(self) -> ProjectSpec:
-        """The configuration, with what this dataflow has of its own in it."""
+        """The configuration with the overrides of this dataflow."""
         methods: dict[str, Any] = {"watermark_window": self.apply_watermark_window}
         for name, field in _OVERRIDDEN.items():
             if _overrides(self, name):
@@ -137,15 +136,15 @@ class DataFlow:
         return run(self.project, self.pipeline.name, emit=emit, stop=stop)
 
     def watermark_operator(self, *, replay: bool = False) -> str:
-        """How a row's value must stand to the watermark."""
+        """The comparison between a row's value and the watermark."""
         return operator_of(self.source, replay=replay)
 
     def apply_watermark_filter(self, frame: Any, watermark: Watermark | None, watermark_operator: str = ">") -> Any:
-        """The rows of a DataFrame that are wanted."""
+        """The new rows of a DataFrame."""
         return apply_watermark_filter(frame, watermark, watermark_operator)
 
     def apply_watermark_window(self, source_runtime: Runtime) -> Window | None:
-        """The window of a read, kept as ``watermark_window``: only with replace_by_watermark, and both bounds known."""
+        """The window of a read, kept as ``watermark_window``: only with replace_by_watermark and known bounds."""
         runtime = SourceRuntime(
             source_runtime.watermark_before,
             source_runtime.watermark_effective,
@@ -160,7 +159,7 @@ class DataFlow:
 
 
 _OVERRIDDEN = {"watermark_operator": "watermark_operator", "apply_watermark_filter": "watermark_filter"}
-"""Methods that a subclass may override, and the part of a source that they then are."""
+"""Methods that a subclass may override, with the field of a source that each one replaces."""
 
 
 def _overrides(flow: DataFlow, name: str) -> bool:

@@ -37,7 +37,7 @@ from typing import Any, ClassVar
 
 
 class TidegateError(Exception):
-    """What happened, to what, with which values; and what to do next."""
+    """What happened, to what, with which values, and what to do next."""
 
     exit_code: ClassVar[int] = 1
     retryable: ClassVar[bool] = False
@@ -52,7 +52,7 @@ class TidegateError(Exception):
 
 
 class ConfigError(TidegateError):
-    """The configuration is wrong; ``problems`` holds one line per problem."""
+    """The configuration is wrong; ``problems`` has one line per problem."""
 
     exit_code = 2
 
@@ -83,7 +83,7 @@ class ObjectMissing(StorageError):
 
 
 class ObjectChanged(StorageError):
-    """The object is not the one that was listed: size or etag differ."""
+    """The object is not the listed one: size or etag differ."""
 
 
 class ObjectExists(StorageError):
@@ -107,11 +107,11 @@ class SourceError(TidegateError):
 
 
 class SourceMissing(SourceError):
-    """The server answers, and knows nothing at the address it was asked for."""
+    """The server answers, and has nothing at the address."""
 
 
 class BadRecord(TidegateError):
-    """A source file holds something that is not a record of the declared schema."""
+    """A source file contains something that is not a record of the declared schema."""
 
     def __init__(self, path: str, line: int, reason: str, noun: str = "line") -> None:
         Exception.__init__(self, path, line, reason, noun)
@@ -149,7 +149,7 @@ class UnsupportedTable(TableError):
 
 
 class RowsRefused(TableError):
-    """Spark did not write the rows, and the same rows would not be written by another try."""
+    """Spark did not write the rows, and another try would not either."""
 
 
 class SchemaMismatch(TableError):
@@ -157,17 +157,17 @@ class SchemaMismatch(TableError):
 
 
 class ColumnsChanged(SchemaMismatch):
-    """The table has other types than when the files were written; what is planned now is written with them."""
+    """The table's types changed since the files were written; a new plan uses the new ones."""
 
     retryable = True
 
 
 class ReplacesTable(SchemaMismatch):
-    """The columns fit only if the table's are replaced, which ``schema_evolution: overwrite`` allows."""
+    """The columns fit only if they replace the table's, which ``schema_evolution: overwrite`` allows."""
 
 
 class CommitLost(TidegateError):
-    """Another run of the same source committed first; what this run wrote is forgotten."""
+    """Another run of the same source committed first; what this run wrote is discarded."""
 
     exit_code = 6
     retryable = True
@@ -180,18 +180,18 @@ class OutcomeUnknown(TidegateError):
 
 
 class RunStopped(TidegateError):
-    """The run was told to stop while tasks were reading; what they read is read again by the next run."""
+    """The run was told to stop while tasks were reading; the next run reads their files again."""
 
     exit_code = 130
 
 
 def to_json(error: TidegateError) -> dict[str, object]:
-    """An error as JSON types, to travel from a task to the driver."""
+    """An error as JSON types, for the way from a task to the driver."""
     return {"error": type(error).__name__, "arguments": list(error.args)}
 
 
 def from_json(data: Mapping[str, Any]) -> TidegateError:
-    """The error that :func:`to_json` wrote; of a class that is not known here, a plain one."""
+    """The error that :func:`to_json` wrote; a plain one if its class is unknown here."""
     kinds = [TidegateError]
     for kind in kinds:
         kinds.extend(kind.__subclasses__())

@@ -4,7 +4,7 @@
 process SIGKILL, ``crash`` SIGSEGV, ``raise`` raises :class:`InjectedFailure`, ``lose`` raises :class:`LostResponse`,
 ``exhaust`` raises :class:`MemoryError`, ``stop`` sends SIGSTOP, ``sleep:SECONDS`` waits. ``@n`` means the nth time the
 place is reached, ``%p`` each time with chance ``p`` (``TIDEGATE_FAILPOINTS_SEED`` makes it repeatable), ``~TEXT`` only
-with a file whose path contains the text; ``*`` is every place. Without the variable a failpoint is one look at an
+for a file whose path contains the text; ``*`` is every place. Without the variable a failpoint is one lookup in an
 empty dictionary.
 """
 
@@ -79,22 +79,22 @@ PLACES: dict[str, str] = {
     "runs.orphan.before": "an orphan is about to be removed",
     "runs.commit.after": "the commit is done, the run goes on",
 }
-"""Every failpoint of Tidegate in the order of a pass, with what is true there. Tests compare it with code and docs."""
+"""Every failpoint in the order of a pass, with what is true there. Tests compare it with code and docs."""
 
 Rule = Callable[[str], str | None]
-"""Asked each time a place is reached: what to do there, None for nothing."""
+"""Called each time a place is reached: the action there, None for nothing."""
 
 
 class InjectedFailure(Exception):
-    """Raised by a failpoint that was told to raise: as if the program had crashed there."""
+    """Raised by the action ``raise``: as if the program had crashed there."""
 
 
 class LostResponse(StorageUnavailable):
-    """Raised by a failpoint that was told to lose an answer: what came before it has happened all the same."""
+    """Raised by the action ``lose``: what came before it has happened all the same."""
 
 
 class _Rules:
-    """The rules of one place, each for files whose path contains a text; the first to act does."""
+    """The rules of one place, each for files whose path contains a text; the first that fits acts."""
 
     def __init__(self) -> None:
         self._rules: list[tuple[str, Rule]] = []
@@ -108,7 +108,7 @@ class _Rules:
 
 
 class _Countdown:
-    """Acts the nth time it is asked."""
+    """Acts the nth time it is reached."""
 
     def __init__(self, action: str, nth: int) -> None:
         self._action, self._nth, self._calls = action, nth, count(1)
@@ -118,7 +118,7 @@ class _Countdown:
 
 
 class _Chance:
-    """Acts now and then."""
+    """Acts at random."""
 
     def __init__(self, action: str, share: float, seed: str) -> None:
         self._action, self._share, self._random = action, share, random.Random(seed or None)
@@ -148,7 +148,7 @@ _armed = _parse(os.environ.get(VARIABLE, ""), os.environ.get(SEED_VARIABLE, ""))
 
 
 def arm(text: str, seed: str = "") -> None:
-    """Replace what is armed in this process; the empty string disarms everything."""
+    """Replace the armed failpoints of this process; the empty string disarms all."""
     rules = _parse(text, seed)
     _armed.clear()
     _armed.update(rules)
@@ -161,7 +161,7 @@ def arm_by(rule: Rule) -> None:
 
 
 def failpoint(name: str, path: str = "") -> None:
-    """Do nothing, unless ``name`` is armed; ``path`` is the file that it is about, where it is about one."""
+    """Do nothing unless ``name`` is armed; ``path`` is the file concerned, if any."""
     if not _armed:
         return
     rule = _armed.get(name) or _armed.get(EVERY)

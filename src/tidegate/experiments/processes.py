@@ -1,7 +1,7 @@
 """Rounds with real processes: several work on one scratch table at once, and most of them are killed.
 
-Half of the kills hit a failpoint, half a random moment; with Spark they hit the driver and everything else right after
-it. In between files arrive, and others append and compact. What the workers do depends on the machine, so a seed
+Half of the kills hit a failpoint, half a random moment; with Spark they hit the driver first and everything else right
+after. In between files arrive, and others append and compact. The workers' course depends on the machine, so a seed
 repeats the plan of a round, not its course.
 """
 
@@ -41,7 +41,7 @@ TARGET = f"{__name__}:work"
 
 
 def work(task: Mapping[str, Any]) -> int:
-    """0 if every pass succeeded, else the code of what went wrong, which goes to standard error."""
+    """Run the passes of a worker: 0 if all succeeded, else the code of the error, which goes to standard error."""
     failpoints.arm(task["failpoints"])
     place = Location(task["uri"], Options(task["options"]))
     project = scratch_project(place, columns=task["columns"], checkpoint_every=task["checkpoint_every"])
@@ -74,7 +74,7 @@ class KillRound(ScratchRound):
             yield
 
     def _step(self, left: int) -> None:
-        """Some workers start at once and die, or are through before that."""
+        """Start some workers at once; each dies, or finishes before that."""
         number = min(self._chance.randint(1, 3), left)
         self._evidence.arrivals.arrive(self._chance.randint(1, 4))
         started: list[tuple[int, str | None]] = []
@@ -114,7 +114,7 @@ class KillRound(ScratchRound):
             raise NotExactlyOnce([f"a worker that nobody killed ended with {code}: {self._workers.said()}"])
 
     def _settle(self) -> None:
-        """Others append and compact, a whole pass brings everything; then both readers compare."""
+        """Append and compact as others do, complete a whole pass, and let both readers compare."""
         if self._evidence.table_exists:
             self._evidence.append(2)
             self._evidence.compact()
@@ -131,7 +131,7 @@ OF_THE_DRIVER = tuple(
 
 
 class SparkRound(ScratchRound):
-    """A scratch table, written by ``tidegate run`` with a configuration file of its own."""
+    """A scratch table that ``tidegate run`` writes with its own configuration file."""
 
     title = "kills with Spark"
     counter = "spark_kills"
@@ -159,7 +159,7 @@ class SparkRound(ScratchRound):
         return {"pipelines": {"chaos": pipeline}, "global": {"poll_jitter_secs": 0}, "spark": {"master": "local[2]"}}
 
     def _step(self, left: int) -> None:
-        """A run lives for a while; then all its processes are killed."""
+        """Let a run live for a while, then kill all its processes."""
         self._evidence.arrivals.arrive(self._chance.randint(2, 5))
         place = self._chance.choice(OF_THE_DRIVER) if self._chance.random() < 0.5 else None
         life = self._chance.uniform(*LIFE)

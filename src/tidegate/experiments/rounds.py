@@ -1,19 +1,18 @@
 """One round of an experiment inside this process: two runners share a scratch table, and everything goes wrong.
 
-A *turn* is one pass of one runner with the failures and the events that are to befall it. Turns nest: an event at a
-failpoint of one runner may be a whole pass of another, with failures of its own. All happens in one thread, so that
-a seed gives the same experiment again.
+A *turn* is one pass of one runner with its failures and events. Turns nest: an event at a failpoint of one runner may
+be a whole pass of another, with failures of its own. All happens in one thread, so that a seed repeats the experiment.
 
 Names grow inside hourly partitions; some come late, some partitions begin late, a few files are large and a few are
 empty. Record ``n`` has ``id = n``; rows that others append to the table have negative ids.
 
-It sees what a stream over the table sees: the rows of every file that a commit adds with ``dataChange``. Rewrites
-such as OPTIMIZE add none. A commit that takes rows away would break a stream, so it is an error here.
+A follower sees what a stream over the table sees: the rows of every file that a commit adds with ``dataChange``.
+Rewrites such as OPTIMIZE add none. A commit that removes rows would break a stream, so it is an error here.
 
-Every pass meets failures at failpoints: ``raise`` ends its runner, which starts again with nothing in memory;
-``lose`` leaves it alive with an answer missing. In the middle of passes the other runner makes a whole pass, somebody
-appends rows or compacts files, and new files arrive. One runner's clock is an hour ahead. A streaming reader follows
-the table; now and then its rows and the table's are compared with what arrived.
+Every pass meets failures at failpoints: ``raise`` ends its runner, which starts again with nothing in memory; ``lose``
+leaves it alive with an answer missing. In the middle of passes the other runner makes a whole pass, somebody appends
+rows or compacts files, and new files arrive. One runner's clock is an hour ahead. The follower reads the table; now and
+then its rows and the table's are compared with what arrived.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ COLUMNS = ("state.columns.before", "state.columns.after")
 ANYWHERE = tuple(
     place for place in PLACES if place not in (*COLD_START, "state.debt.before") and not place.startswith("staging.")
 )
-"""Places of an ordinary pass. Nothing in an experiment is staged or owes a further debt; only first runs start cold."""
+"""Failpoints of an ordinary pass. An experiment stages nothing and owes no further debt; only first runs start cold."""
 
 EVENT_PLACES = tuple(place for place in ANYWHERE if place.startswith(("runs.", "state.")))
 
@@ -96,11 +95,11 @@ class FaultCounts:
 
     @property
     def injected(self) -> int:
-        """Failures inside this process."""
+        """The number of failures inside this process."""
         return sum(number for (_, way), number in self.failures.items() if way in IN_PROCESS)
 
     def listen(self, event: events.Event) -> None:
-        """Count what runs say."""
+        """Count the events of runs."""
         self.contested += isinstance(event, events.CommitContested)
 
     def places(self) -> tuple[PlaceFailures, ...]:
@@ -131,7 +130,7 @@ class Faults:
 
     @contextmanager
     def turn(self, ways: dict[str, str], happenings: dict[str, Happening] | None = None) -> Iterator[None]:
-        """While inside, each of ``ways`` and ``happenings`` befalls the pass once, if it gets there."""
+        """While inside, each of ``ways`` and ``happenings`` hits the pass once, if it gets there."""
         self._turns.append((ways, happenings or {}))
         try:
             yield
@@ -140,7 +139,7 @@ class Faults:
 
 
 def some_ways(chance: random.Random) -> dict[str, str]:
-    """What befalls one pass: one failure, or two."""
+    """The failures of one pass: one or two."""
     return {place: chance.choice(IN_PROCESS) for place in chance.sample(ANYWHERE, chance.choice((1, 1, 2)))}
 
 
@@ -156,10 +155,10 @@ _TRIES = 5
 def scratch_project(
     place: Location, *, columns: int = 0, filtered: bool = False, checkpoint_every: int = 3
 ) -> ProjectSpec:
-    """A pipeline from ``source`` into ``table``, both below ``place``; ``columns`` more than the first ones.
+    """A pipeline from ``source`` into ``table``, both below ``place``, with ``columns`` extra columns.
 
-    ``filtered`` bounds the first run to the last two days, so that a source with older files only begins by
-    recording that bound.
+    ``filtered`` limits the first run to the last two days, so that a source with only older files begins by recording
+    that bound.
     """
     bound = PartitionFilter("date=%Y-%m-%d", lookback=2) if filtered else None
     source = PathSource("default", _below(place, "source"), partition_filter=bound)
@@ -175,7 +174,7 @@ def _below(place: Location, name: str) -> Location:
 
 @dataclass(slots=True)
 class Arrivals:
-    """Writes the files; ``expected`` holds the id of every record that must be in the table.
+    """Writes the files; ``expected`` has the id of every record that must be in the table.
 
     ``bad`` are the lines that must be dead letters.
     """
@@ -191,7 +190,7 @@ class Arrivals:
     _foreign: int = 0
 
     def arrive(self, files: int) -> None:
-        """The next files."""
+        """Write the next files."""
         for _ in range(files):
             path = self._path()
             first = len(self.expected) - self._foreign
@@ -205,11 +204,11 @@ class Arrivals:
             self._origins.append((first, path))
 
     def arrive_too_old(self) -> None:
-        """A file that a bounded first run must not read."""
+        """Write a file that a bounded first run must not read."""
         self._put(BEFORE_EVERYTHING, '{"id": -1000000, "text": "too old"}\n')
 
     def foreign(self, rows: int) -> list[int]:
-        """Ids of rows that somebody else appends to the table."""
+        """Ids for rows that somebody else appends to the table."""
         first = -1 - self._foreign
         ids = list(range(first, first - rows, -1))
         self._foreign += rows
@@ -217,7 +216,7 @@ class Arrivals:
         return ids
 
     def origin(self, number: int) -> str:
-        """Where the record with that id came from."""
+        """The origin of the record with that id."""
         if number < 0:
             return "a foreign append"
         return next(path for first, path in reversed(self._origins) if first <= number)
@@ -241,7 +240,7 @@ class Arrivals:
         return self.chance.randint(*(_LARGE if kind < 0.03 else _SMALL))
 
     def _path(self) -> str:
-        """Mostly above everything in the newest partition; now and then late, or in another partition."""
+        """A path, mostly above everything in the newest partition; now and then late, or in another partition."""
         kind = self.chance.random()
         hour, second = self._hour, self._second
         if kind < 0.06 and self._hour < HOURS - 1:
@@ -261,8 +260,8 @@ class Arrivals:
 class Follower:
     """Follows the table that ``store`` is rooted at; ``seen`` counts the values of ``column`` so far.
 
-    ``doubled`` are the values that came more than once, ``versions`` where each value came from, ``positions`` how
-    many entries moved the position of a source.
+    ``doubled`` are values that came more than once, ``versions`` the origin of each value, ``positions`` the number of
+    entries that moved the position of a source.
     """
 
     def __init__(self, store: ObjectStore, column: str = "id") -> None:
@@ -275,7 +274,7 @@ class Follower:
         self._column = column
 
     def catch_up(self) -> int:
-        """Read every log entry that is there and was not read yet; gives how many."""
+        """Read every new log entry, and return their number."""
         before = self.version
         while True:
             try:
@@ -313,11 +312,11 @@ class Follower:
 MOST_COLUMNS = 8
 TRIES = 5
 RUN_AGAIN = (StorageError.exit_code, OutcomeUnknown.exit_code)
-"""How a pass may end when storage does not answer, on purpose or by itself: the next one finds out."""
+"""Exit codes of a pass if storage does not answer, on purpose or not: the next pass finds out."""
 
 
 class NotExactlyOnce(Exception):
-    """The table does not hold what arrived, or a pass ended in a way no failure explains; one line per finding."""
+    """The table does not have what arrived, or no failure explains the end of a pass; one line per finding."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems[:3]))
@@ -325,7 +324,7 @@ class NotExactlyOnce(Exception):
 
 
 class Runner:
-    """What one process would keep in memory; ``restart`` forgets it."""
+    """The memory of one process; ``restart`` forgets it."""
 
     def __init__(self, project: ProjectSpec, tally: FaultCounts, ahead: timedelta) -> None:
         self._tally = tally
@@ -333,13 +332,13 @@ class Runner:
         self.restart(project)
 
     def restart(self, project: ProjectSpec) -> None:
-        """As a new process with that configuration."""
+        """Start over, as a new process with that configuration."""
         self._project = project
         lane = InProcessEngine()
         self._running = Loop(project, lane, 2, self._tally.listen, clock=lambda: NOW, pace=self._pace)
 
     def run(self) -> RunReport | None:
-        """One pass; None if the runner died in it."""
+        """Make one pass; None if the runner died in it."""
         self._tally.passes += 1
         try:
             return self._running.once(self._project.pipelines)
@@ -348,7 +347,7 @@ class Runner:
             return None
 
     def bring_everything(self) -> None:
-        """A pass that must succeed; again if the storage itself did not answer."""
+        """Make a pass that must succeed; again if the storage itself did not answer."""
         for _ in range(TRIES):
             report = self.run()
             if report is not None and report.ok:
@@ -359,7 +358,7 @@ class Runner:
 
 
 class RoundEvidence:
-    """What must be in a table, and the two ways to look at what is."""
+    """What a table must have, and two ways to read it."""
 
     def __init__(self, place: Location, chance: random.Random, tally: FaultCounts) -> None:
         self.table = _below(place, "table")
@@ -374,7 +373,7 @@ class RoundEvidence:
         return self._follower.version > 0
 
     def look(self) -> None:
-        """Let the streaming reader catch up; no row may come twice, at no moment."""
+        """Let the follower catch up; a row must never come twice."""
         before = self._follower.positions
         self._follower.catch_up()
         self._tally.commits += self._follower.positions - before
@@ -382,7 +381,7 @@ class RoundEvidence:
             self._tell([], sorted(self._follower.doubled))
 
     def compare(self) -> None:
-        """Both readers have exactly what arrived."""
+        """Check that both readers have exactly what arrived."""
         self.look()
         self._tally.comparisons += 1
         rows = query(self.table, "select id from t") if self._follower.version else []
@@ -393,7 +392,7 @@ class RoundEvidence:
         self._compare_letters()
 
     def _compare_letters(self) -> None:
-        """Every line that is no record is one dead letter."""
+        """Check that every line that is not a record is one dead letter."""
         found = Counter[str]()
         if self.arrivals.bad:
             place = Location(f"{self.table.uri}_dead_letters", self.table.options)
@@ -413,12 +412,12 @@ class RoundEvidence:
         self._tally.happened["append"] += 1
 
     def compact(self) -> None:
-        """Let somebody else put small files together."""
+        """Let somebody else combine small files."""
         compact_as_stranger(self.table)
         self._tally.happened["optimize"] += 1
 
     def close(self) -> None:
-        """Count what was in the table."""
+        """Count the rows of the table."""
         self._tally.files += self.arrivals.files
         self._tally.rows += len(self.arrivals.expected)
         self._tally.letters += len(self.arrivals.bad)
@@ -438,13 +437,13 @@ class RoundEvidence:
 
 
 class ScratchRound(ABC):
-    """A scratch table below ``place`` and what happens to it; ``seed`` decides whatever can be decided."""
+    """A scratch table below ``place`` and its failures; ``seed`` decides as much as possible."""
 
     title: ClassVar[str]
     counter: ClassVar[str]
-    """The count that the round raises, a name of :class:`FaultCounts`."""
+    """The count that the round increases, a name of :class:`FaultCounts`."""
     most: ClassVar[int]
-    """How far one table is taken."""
+    """The most failures for one table."""
     steps_per_comparison: ClassVar[int]
 
     def __init__(self, place: Location, seed: str, tally: FaultCounts) -> None:
@@ -453,7 +452,7 @@ class ScratchRound(ABC):
         self._evidence = RoundEvidence(place, self._chance, tally)
 
     def play(self, number: int, over: Callable[[], bool]) -> None:
-        """Go on until so much more is counted, or it is over; raises :class:`NotExactlyOnce`."""
+        """Continue until ``number`` more are counted, or it is over; raises :class:`NotExactlyOnce`."""
         self._tally.rounds += 1
         goal, steps = getattr(self._tally, self.counter) + number, 0
         with self._stage():
@@ -468,15 +467,15 @@ class ScratchRound(ABC):
 
     @abstractmethod
     def _stage(self) -> AbstractContextManager[None]:
-        """What is set up for the round."""
+        """The set-up of the round."""
 
     @abstractmethod
     def _step(self, left: int) -> None:
-        """Something goes wrong, at most ``left`` times."""
+        """Let something go wrong, at most ``left`` times."""
 
     @abstractmethod
     def _settle(self) -> None:
-        """A pass to which nothing happens brings everything; then both readers compare."""
+        """Complete a pass without failures, then let both readers compare."""
 
 
 class Round(ScratchRound):
@@ -535,7 +534,7 @@ class Round(ScratchRound):
             self._pass(runner)
 
     def _meanwhile(self, other: Runner) -> dict[str, Happening]:
-        """What happens in the middle of a pass: often nothing, at most two things."""
+        """Events in the middle of a pass: often none, at most two."""
         choices: tuple[Happening, ...] = (
             lambda: self._rival(other),
             lambda: self._rival(other),
@@ -547,7 +546,7 @@ class Round(ScratchRound):
         return {place: self._chance.choice(choices) for place in places}
 
     def _rival(self, other: Runner) -> None:
-        """The other runner makes a pass, which may fail as well."""
+        """Let the other runner make a pass, which may fail as well."""
         self._tally.happened["rival"] += 1
         ways = some_ways(self._chance) if self._chance.random() < 0.5 else {}
         with self._faults.turn(ways):
@@ -564,7 +563,7 @@ class Round(ScratchRound):
                 self._evidence.compact()
 
     def _pass(self, runner: Runner) -> None:
-        """One pass; whatever ends it must be one of our failures."""
+        """Make one pass; only an injected failure may end it."""
         report = runner.run()
         for source in () if report is None else report.sources:
             if source.failed or (source.error and source.exit_code not in RUN_AGAIN):

@@ -1,8 +1,8 @@
 """Worker processes that cost milliseconds: one process imports everything and forks a worker for each task.
 
 For experiments that kill hundreds of processes. The forking process never opens a table itself: the libraries below
-survive a fork only while they were not used. A worker leads a session of its own, so that it can be killed together
-with everything that it started.
+survive a fork only while unused. A worker leads its own session, so that it can be killed together with everything that
+it started.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class Workers:
         self._log.close()
 
     def start(self, task: Mapping[str, Any]) -> int:
-        """Start a worker; its process id, which is also the id of its session."""
+        """Start a worker and return its process id, which is also its session id."""
         return int(self._ask({"start": task}))
 
     def wait(self, pid: int) -> int:
-        """The exit code of a worker once it ended, negative for a signal; after this its id means nothing."""
+        """The exit code of a worker once it ended, negative for a signal; its id is invalid after this."""
         return int(self._ask({"wait": pid}))
 
     def said(self) -> str:
@@ -86,14 +86,14 @@ class Workers:
 
 
 def kill_session(session: int) -> None:
-    """SIGKILL to every process of a session: to a worker, or to a whole tree with Java and Python workers in it."""
+    """Send SIGKILL to every process of a session: a worker, or a whole tree with Java and Python workers."""
     for pid in _members(session):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 def _members(session: int) -> list[int]:
-    """The processes of a session, by ``/proc``; its leader where there is none."""
+    """The processes of a session, by ``/proc``; without it, the leader."""
     if not os.path.isdir("/proc/self"):
         return [session]
     found = []
@@ -120,7 +120,7 @@ def _serve(target: str) -> None:
 
 
 def _fork(work: Any, task: Mapping[str, Any]) -> int:
-    """A worker that does the task; its process id, once it leads its session."""
+    """Fork a worker for the task and return its process id, once it leads its session."""
     ready, begun = os.pipe()
     pid = os.fork()
     if not pid:

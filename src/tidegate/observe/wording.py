@@ -1,4 +1,4 @@
-"""Numbers and names in the words people read: sizes, durations, counts, and names made safe to print."""
+"""Numbers and names for people: sizes, durations, counts, and names made safe to print."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 
 def broken(line: str, width: int) -> str:
-    r"""The line for a terminal of that width, broken between words, never inside one.
+    r"""The line for a terminal of that width, wrapped between words.
 
     >>> broken("warning: 3 files arrived late", 20)
     'warning: 3 files\n  arrived late'
@@ -95,7 +95,7 @@ def broken(line: str, width: int) -> str:
 
 
 def visible(text: str) -> str:
-    r"""The text on one line, with control characters written out: names from storage may hold anything.
+    r"""The text on one line, with control characters escaped: names from storage may contain anything.
 
     >>> visible("a\x1b[31m\nb")
     'a\\x1b[31m\\x0ab'

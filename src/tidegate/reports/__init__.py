@@ -1,1 +1,1 @@
-"""What commands return, as frozen values."""
+"""The results of commands, as frozen values."""

@@ -1,4 +1,4 @@
-"""What the correcting commands return: moved watermarks, replays, reconciliations."""
+"""Results of commands that correct: moved watermarks, replays, reconciliations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.reports.run import FailedFile, Report
 
 @dataclass(frozen=True, slots=True)
 class FileSet(Report):
-    """Some source files: how many, how large together, and up to three of them."""
+    """Some source files: their number, total size, and up to three examples."""
 
     files: int = 0
     bytes: int = 0
@@ -20,14 +20,14 @@ class FileSet(Report):
 
 @dataclass(frozen=True, slots=True)
 class WatermarkMove(Report):
-    """A watermark set or forgotten by a person, and what that means for the files that are there.
+    """A watermark set or forgotten by a person, and the consequences for the files.
 
-    ``partition`` is None when the whole source is meant, ``before`` and ``after`` are None where there is no
-    watermark. ``read_again`` are finished files that the next run would read once more, so that their rows are
-    doubled unless they were not in the table; ``never_read`` were to be read and are passed over. ``letters`` are the
-    open dead letters of files that are read from their start again, which the move answers. ``version`` is the
-    position after the commit if ``applied``, else the one that was looked at. ``tracking`` is ``columns`` where the
-    source is followed by columns: then there is no partition, and the notes say what becomes of rows.
+    ``partition`` is None for the whole source, ``before`` and ``after`` are None without a watermark. ``read_again``
+    are finished files that the next run would read again, which doubles their rows unless they were not in the table;
+    ``never_read`` are unread files that it would skip. ``letters`` are the open dead letters of files that are read
+    from their start again; the move answers them. ``version`` is the position after the commit if ``applied``, else the
+    one looked at. ``tracking`` is ``columns`` for a column source: it has no partition, and the notes say what happens
+    to rows.
     """
 
     pipeline: str
@@ -51,8 +51,8 @@ class ReplayReport(Report):
     """Files whose rows were replaced, or would be.
 
     ``rows_removed`` are the rows of ``replayed`` (and, with ``drop_missing``, of ``missing``) in the table,
-    ``rows_written`` those that took their place: None unless ``applied``. ``left_to_run`` are files that are not
-    finished, ``missing`` are in the table and no longer in the source.
+    ``rows_written`` those that replaced them: None unless ``applied``. ``left_to_run`` are unfinished files,
+    ``missing`` are in the table but no longer in the source.
     """
 
     pipeline: str
@@ -77,7 +77,7 @@ Fate = Literal["planned", "skipped", "done", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class ChunkReport(Report):
-    """Values from ``low`` up to and not including ``high``, and what became of them.
+    """Values ``low <= v < high`` and their fate.
 
     ``planned``: to be read; ``skipped``: finished by an earlier start of the same replay; ``done``: committed now, with
     ``rows``; ``failed``: nothing of it was committed, ``error`` says why.
@@ -92,8 +92,8 @@ class ChunkReport(Report):
 
 @dataclass(frozen=True, slots=True)
 class ColumnReplayReport(Report):
-    """A replay of one source. ``predicate`` is what the source is asked for, over all chunks. ``saved`` is the
-    watermark that production goes on from, where that was moved.
+    """A replay of one source. ``predicate`` is the condition over all chunks, ``saved`` the watermark that production
+    continues from, if it was moved.
 
     ``resumed``: an earlier start of the same replay had finished some chunks. ``ok`` only if every chunk is finished.
     """
@@ -113,12 +113,12 @@ class ColumnReplayReport(Report):
 
 
 NAMES = 10_000
-"""How many names of a kind are kept; the counts are always those of all."""
+"""The most names kept per kind; counts are always complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFiles(Report):
-    """Files of one kind: how many, how large together, and up to 10,000 of their names, ascending."""
+    """Files of one kind: their number, total size, and up to 10,000 names, ascending."""
 
     count: int = 0
     bytes: int = 0
@@ -130,8 +130,8 @@ class SourceComparison(Report):
     """One source compared with the ledger of its commits.
 
     ``late``, like everything else here, is what is left at the end; ``ingested_files`` and ``ingested_rows`` are what
-    ``ingest=True`` read, ``failed`` the late files that it could not read. ``compared`` is false for a source that is
-    followed by columns: its rows are not compared.
+    ``ingest=True`` read, ``failed`` the late files that it could not read. ``compared`` is false for a column source:
+    its rows are not compared.
     """
 
     pipeline: str
@@ -159,7 +159,7 @@ class SourceComparison(Report):
 
     @property
     def needs_someone(self) -> bool:
-        """Whether something was found that no run will repair."""
+        """Whether there are findings that no run will repair."""
         return bool(self.error or self.late.count or self.changed.count or self.repaired.count)
 
 
@@ -174,7 +174,7 @@ class FoundDataFile(Report):
 
 @dataclass(frozen=True, slots=True)
 class FoundDataFiles(Report):
-    """Data files of one kind: how many, how large together, the oldest, and up to 10,000 of them by path."""
+    """Data files of one kind: their number, total size, the oldest, and up to 10,000 by path."""
 
     count: int = 0
     bytes: int = 0
@@ -186,9 +186,9 @@ class FoundDataFiles(Report):
 class TableComparison(Report):
     """The Parquet files below one table compared with its log.
 
-    ``orphans`` are Tidegate's own, named by no entry of the log and older than the limit; ``young`` ones are not that
-    old and may still be committed; ``foreign`` ones were written by something else. ``removed`` are those that
-    ``clean=True`` deleted, after it had fenced the sources in ``fenced``.
+    ``orphans`` are Tidegate's own, older than the limit and in no entry of the log; ``young`` ones are not that old and
+    may still be committed; ``foreign`` ones were written by something else. ``removed`` are those that ``clean=True``
+    deleted, after it had fenced the sources in ``fenced``.
     """
 
     table_uri: str
@@ -210,7 +210,7 @@ class TableComparison(Report):
 
 @dataclass(frozen=True, slots=True)
 class ReconcileReport(Report):
-    """What was compared; ``ok`` if nothing was found, or all of it was repaired."""
+    """The comparison of sources and tables; ``ok`` if nothing was found, or all of it was repaired."""
 
     sources: tuple[SourceComparison, ...]
     tables: tuple[TableComparison, ...]

@@ -1,7 +1,7 @@
-"""What the commands return: plans, run reports, statuses, watermarks, checks.
+"""Results of commands: plans, run reports, statuses, watermarks, checks.
 
-Each value turns into plain JSON types by ``to_json()``; those shapes are what ``--json`` prints, and the
-reference of the command line documents them. Nothing here does any work.
+``to_json()`` turns each value into plain JSON types; these are what ``--json`` prints and the command line reference
+documents. Nothing here does any work.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _plain(value: object) -> Any:
 
 
 class Report:
-    """Base of the values below: the JSON form is the fields, by their names."""
+    """Base of the values below; the JSON form has the fields by name."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class FailedFile(Report):
 
 @dataclass(frozen=True, slots=True)
 class FailedUnit(Report):
-    """A work unit that failed: its unit, the start of its partition, why, and how often in a row."""
+    """A work unit that failed: its unit, the start of its partition, the reason, and the failures in a row."""
 
     unit: str
     start: str
@@ -70,10 +70,10 @@ class FailedUnit(Report):
 
 @dataclass(frozen=True, slots=True)
 class WorkProgress(Report):
-    """The work units of a source: ``done``, ``open`` (they run, or wait for their turn), ``failed`` when tried last.
+    """The work units of a source: ``done``, ``open`` (they run or wait), ``failed`` at the last try.
 
-    ``retired`` are not asked for any more, ``unfinished`` ones are not caught up. ``next_eligible`` is from when on
-    one may run again, where none does now.
+    ``retired`` units are no longer asked for, ``unfinished`` ones are not caught up. If none runs now,
+    ``next_eligible`` is when one may run again.
     """
 
     done: int = 0
@@ -86,7 +86,7 @@ class WorkProgress(Report):
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan(Report):
-    """What a run would do for one source; ``notes`` are about table and lane, the plan has its own.
+    """What a run would do for one source; ``notes`` concern table and lane, the plan has its own.
 
     ``pending_units`` wait for ``tidegate commit``; the plan is made on top of them.
     """
@@ -101,7 +101,7 @@ class SourcePlan(Report):
 
     @property
     def position(self) -> int:
-        """The position that the plan was made on."""
+        """The position of the plan."""
         return self.plan.version
 
 
@@ -109,10 +109,9 @@ class SourcePlan(Report):
 class SourceReport(Report):
     """What a run did for one source; ``exit_code`` is that of the error's class, 0 without one.
 
-    ``bad_records`` and ``dead_files`` went to the dead-letter table. ``staged`` is how many units it left for
-    ``tidegate commit``. ``unknown_fields`` are those that no column takes, with how often they stood there.
-    ``work_units`` are those that were read and committed, ``failed_units`` those that were not. ``empty`` says that
-    there is no file at the location at all.
+    ``bad_records`` and ``dead_files`` went to the dead-letter table. ``staged`` is the number of units left for
+    ``tidegate commit``. ``unknown_fields`` are fields without a column, with their counts. ``work_units`` were read and
+    committed, ``failed_units`` were not. ``empty``: the location has no file at all.
     """
 
     pipeline: str
@@ -138,14 +137,14 @@ class SourceReport(Report):
     empty: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """As the fields are, with each skipped pair as ``{"reason", "count"}``."""
+        """The fields, with each skipped pair as ``{"reason", "count"}``."""
         skipped = [{"reason": str(reason), "count": count} for reason, count in self.skipped]
         return Report.to_json(self) | {"skipped": skipped}
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport(Report):
-    """What a run did; ``ok`` only if everything that was asked for succeeded."""
+    """What a run did; ``ok`` only if everything requested succeeded."""
 
     sources: tuple[SourceReport, ...]
     ok: bool
@@ -154,10 +153,10 @@ class RunReport(Report):
 
 @dataclass(frozen=True, slots=True)
 class IngestReport(Report):
-    """What was found out about a source, the configuration that it amounts to, and what its run did.
+    """What ``ingest`` detected about a source, the configuration that does the same, and the result of its run.
 
-    ``found`` has labels and what they say. ``variables`` must be set before the configuration is used again, ``saved``
-    is the file that it was saved as, and ``run`` is None where nothing was run.
+    ``found`` has labels and findings. ``variables`` must be set before the configuration is used again, ``saved`` is
+    its file, and ``run`` is None if nothing was run.
     """
 
     pipeline: str
@@ -170,7 +169,7 @@ class IngestReport(Report):
 
 @dataclass(frozen=True, slots=True)
 class InitReport(Report):
-    """The files of a new project; ``variables`` is the one that names what to set before a run, if something is."""
+    """The files of a new project; ``variables`` is the file that names the variables to set before a run, if any."""
 
     folder: str
     files: tuple[str, ...]
@@ -180,16 +179,15 @@ class InitReport(Report):
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus(Report):
-    """Where one source stands: its position, how far behind it is, and where that was read from.
+    """The status of one source: its position, its lag and backlog, and where that was read from.
 
-    ``version`` is the position (how often this source has committed), ``backlog_complete`` is false when the
-    listing of what is new was cut off, so that the backlog is a lower bound. ``open_letters`` are dead letters that
-    nobody has answered. ``remembered`` is the number of paths in the set of a source that is tracked by one.
-    ``pending_units`` with ``pending_files`` Parquet files wait for ``tidegate commit``, the oldest for
-    ``pending_seconds``; the backlog is what is not in them either. ``state_files`` is how many files the state names
-    one by one. ``work_units`` tells how far the work units of a source are that has such. ``empty`` says that there
-    is no file at the location at all, read or not. ``updated`` is when the newest state was planned and
-    ``last_commit_at`` when it was committed; ``lag_seconds`` counts from there.
+    ``version`` is the position (the number of commits of this source). ``backlog_complete`` is false if the listing was
+    cut off, so that the backlog is a lower bound. ``open_letters`` are unanswered dead letters. ``remembered`` is the
+    number of paths in a path set. ``pending_units`` with ``pending_files`` Parquet files wait for ``tidegate commit``,
+    the oldest for ``pending_seconds``; they are not part of the backlog. ``state_files`` is the number of files that
+    the state names. ``work_units`` is the progress of work units. ``empty``: the location has no file at all, read or
+    not. ``updated`` is when the newest state was planned, ``last_commit_at`` when it was committed; ``lag_seconds``
+    counts from there.
     """
 
     pipeline: str
@@ -224,7 +222,7 @@ class SourceStatus(Report):
 
 
 def shown_state(recorded: str, empty: bool) -> str:
-    """The state of a source as people see it: a location that was emptied is neither active nor idle.
+    """The state of a source as people see it: an emptied location is neither active nor idle.
 
     >>> shown_state("Idle", empty=True), shown_state("Initial", empty=True)
     ('Empty', 'Initial')
@@ -234,10 +232,10 @@ def shown_state(recorded: str, empty: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkView(Report):
-    """The recorded state of one source, in full; ``remembered`` is the number of paths in its set, if it has one.
+    """The complete recorded state of one source; ``remembered`` is the number of paths in its set, if it has one.
 
-    Of a source of work units, ``partitions`` has by unit what was read; ``failed_units`` and ``retired`` ones follow.
-    ``updated`` is when the state was planned, ``last_commit_at`` when it was committed.
+    For work units, ``partitions`` has by unit what was read; ``failed_units`` and ``retired`` ones follow. ``updated``
+    is when the state was planned, ``last_commit_at`` when it was committed.
     """
 
     pipeline: str
@@ -259,7 +257,7 @@ class WatermarkView(Report):
 
 @dataclass(frozen=True, slots=True)
 class Check(Report):
-    """One thing ``doctor`` looked at; ``remedy`` is empty when all is well."""
+    """One check of ``doctor``; ``remedy`` is empty if all is well."""
 
     name: str
     verdict: Verdict
@@ -269,11 +267,11 @@ class Check(Report):
 
 @dataclass(frozen=True, slots=True)
 class Adoption(Report):
-    """The position that an older program left for one source, and what became of it.
+    """The position that an older program left for one source, and whether it was taken over.
 
-    ``trace`` says where it was found and ``form`` how it was written; both are empty without one. ``findings`` are
-    what the old program may have left out or doubled; nothing is changed about them. ``next_files`` is how many files
-    the next run reads. ``adopted`` and ``version`` tell what was written, ``error`` why nothing was.
+    ``trace`` is where it was found and ``form`` its format; both are empty without one. ``findings`` are what the old
+    program may have left out or doubled; they are only reported. ``next_files`` is the number of files that the next
+    run reads. ``adopted`` and ``version`` are what was written, ``error`` why nothing was.
     """
 
     pipeline: str
@@ -297,10 +295,10 @@ class Adoption(Report):
 
 @dataclass(frozen=True, slots=True)
 class LettersReport(Report):
-    """What became of dead letters: ``answered`` of the ``letters`` that were meant are done with.
+    """The fate of dead letters: ``answered`` of the selected ``letters`` are done.
 
-    ``still_bad`` has the id, the file and today's reason of each that is not; ``position`` is that of the commit, None
-    when there was nothing to commit.
+    ``still_bad`` has the id, the file and today's reason of each other one; ``position`` is that of the commit, None if
+    there was nothing to commit.
     """
 
     pipeline: str
@@ -319,8 +317,8 @@ class LettersReport(Report):
 class TableCareReport(Report):
     """What was done for a table, or would be with ``dry_run``.
 
-    ``optimize``: ``files_before`` became ``files_after``; ``vacuum``: ``files_before`` were removed, which had left
-    the table more than ``retention_hours`` ago. ``table_version`` is that of the table afterwards.
+    ``optimize``: ``files_before`` became ``files_after``; ``vacuum``: ``files_before`` were removed, which had left the
+    table more than ``retention_hours`` ago. ``table_version`` is the version afterwards.
     """
 
     pipeline: str
@@ -338,7 +336,7 @@ class TableCareReport(Report):
 
 @dataclass(frozen=True, slots=True)
 class DemoStep(Report):
-    """One step of the demonstration: title, text, the command that does the same, and a table to show."""
+    """One step of the demo: title, text, the command that does the same, and a table to show."""
 
     title: str
     text: str = ""
@@ -349,7 +347,7 @@ class DemoStep(Report):
 
 @dataclass(frozen=True, slots=True)
 class DemoReport(Report):
-    """What the demonstration made and where; ``next_commands`` can be tried afterwards."""
+    """What the demo made, and where; ``next_commands`` can be tried afterwards."""
 
     folder: str
     config: str
@@ -361,10 +359,10 @@ class DemoReport(Report):
 
 @dataclass(frozen=True, slots=True)
 class ColumnSourcePlan(Report):
-    """What a run would ask one column source for.
+    """What a run would read of one column source.
 
     ``stored`` is the watermark by column, as text, ``effective`` where the read begins after look-back; both are empty
-    on a first run. ``predicate`` is the condition in the language of the source. The upper bounds are fixed by the run:
+    on a first run. ``predicate`` is the condition in the language of the source. The run fixes the upper bounds;
     ``cap`` says how.
     """
 
@@ -384,13 +382,13 @@ class ColumnSourcePlan(Report):
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The fields, with ``tracking: columns``, which tells these plans from those of files."""
+        """The fields, with ``tracking: columns``, which distinguishes these plans from those of files."""
         return Report.to_json(self) | {"tracking": "columns"}
 
 
 @dataclass(frozen=True, slots=True)
 class ChaosLimits:
-    """How much chaos: it ends by itself when all of it is done, or when the time is over."""
+    """The limits of an experiment: it ends once all are reached, or when the time is over."""
 
     failures: int = 1000
     kills: int = 10
@@ -400,7 +398,7 @@ class ChaosLimits:
 
 @dataclass(frozen=True, slots=True)
 class PlaceFailures(Report):
-    """How often something was made to go wrong at one failpoint, by the way it went wrong."""
+    """The number of failures at one failpoint, by kind."""
 
     place: str
     raised: int = 0
@@ -410,7 +408,7 @@ class PlaceFailures(Report):
 
 @dataclass(frozen=True, slots=True)
 class ChaosProgress:
-    """How far an experiment is."""
+    """The progress of an experiment."""
 
     doing: str
     done: int
@@ -422,12 +420,12 @@ class ChaosProgress:
 
 @dataclass(frozen=True, slots=True)
 class ChaosReport(Report):
-    """What an experiment did and found; ``ok`` only if the table held every row once at every comparison.
+    """What an experiment did and found; ``ok`` only if the table had every row once at every comparison.
 
     ``failures`` were raised inside this process, ``kills`` and ``spark_kills`` are SIGKILLs of other processes, with
-    Spark the whole tree. ``rival_passes`` to ``optimizes`` happened in the middle of a pass. ``rounds`` each had a
-    table of their own. ``letters`` of the lines were no records and
-    must be dead letters. ``lost`` and ``doubled`` count rows; ``problems`` says which, and where they lie.
+    Spark the whole tree. ``rival_passes`` to ``optimizes`` happened in the middle of a pass. Each of the ``rounds`` had
+    a table of its own. ``letters`` of the lines were no records and must be dead letters. ``lost`` and ``doubled``
+    count rows; ``problems`` says which, and where they lie.
     """
 
     uri: str

@@ -1,4 +1,4 @@
-"""What commands on tables return: files and positions of the ledger, staged and adopted files, columns; and imports."""
+"""Results of commands on tables: files and positions of the ledger, staged and adopted files, columns; and imports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidegate.reports.run import Report
 class FileRange(Report):
     """Records ``start <= n < end`` of a file, and the commit that brought them.
 
-    ``table_version`` is None where it was not noted; ``eof``: the file ends at ``end``.
+    ``table_version`` is None if it was not recorded; ``eof``: the file ends at ``end``.
     """
 
     position: int
@@ -29,11 +29,10 @@ class FileRange(Report):
 
 @dataclass(frozen=True, slots=True)
 class IngestedFile(Report):
-    """One reading of a file, with the ranges it took, oldest first; the commit is that of the newest.
+    """One reading of a file with its ranges, oldest first; the commit is that of the newest.
 
     ``records`` are physical lines: ``rows`` of them are rows of the table, ``bad`` went to the dead letters.
-    ``finished``: everything from the first record to the end of the file is in. ``given_up``: the rest of it was not
-    read, and is a dead letter.
+    ``finished``: the whole file is committed. ``given_up``: the rest of it was not read, and is a dead letter.
     """
 
     pipeline: str
@@ -55,7 +54,7 @@ class IngestedFile(Report):
 
 @dataclass(frozen=True, slots=True)
 class LedgerGap(Report):
-    """Positions that were committed and whose coverage is unknown."""
+    """Committed positions with unknown coverage."""
 
     pipeline: str
     source: str
@@ -66,7 +65,7 @@ class LedgerGap(Report):
 
 @dataclass(frozen=True, slots=True)
 class FileTotals(Report):
-    """Sums over the files of a report; ``commits`` are the positions that they came in."""
+    """Totals over the files of a report; ``commits`` are their positions."""
 
     files: int = 0
     bytes: int = 0
@@ -78,7 +77,7 @@ class FileTotals(Report):
 
 @dataclass(frozen=True, slots=True)
 class FilesReport(Report):
-    """Files that were ingested, newest first; ``complete`` is false when a limit left some out."""
+    """Ingested files, newest first; ``complete`` is false if a limit left some out."""
 
     files: tuple[IngestedFile, ...]
     totals: FileTotals
@@ -89,9 +88,9 @@ class FilesReport(Report):
 
 @dataclass(frozen=True, slots=True)
 class PositionView(Report):
-    """One position of a source: when and by what it was committed, and the watermark that it left.
+    """One position of a source: when and by what it was committed, and the watermark after it.
 
-    ``gap`` is None, or says why nothing else is known of it.
+    ``gap`` is None, or says why nothing else is known.
     """
 
     position: int
@@ -110,7 +109,7 @@ class PositionView(Report):
 
 @dataclass(frozen=True, slots=True)
 class WatermarkHistory(Report):
-    """The positions of one source, newest first; ``complete`` is false when a limit left some out."""
+    """The positions of one source, newest first; ``complete`` is false if a limit left some out."""
 
     pipeline: str
     source: str
@@ -121,7 +120,7 @@ class WatermarkHistory(Report):
 
 @dataclass(frozen=True, slots=True)
 class LedgerExport(Report):
-    """A Parquet file with the ledger: how many sources, and how many rows."""
+    """A Parquet file with the ledger: the number of sources and rows."""
 
     path: str
     sources: int
@@ -130,7 +129,7 @@ class LedgerExport(Report):
 
 @dataclass(frozen=True, slots=True)
 class LedgerCompaction(Report):
-    """What the compaction of one source's ledger did: blocks written, objects removed."""
+    """The compaction of one source's ledger: blocks written, objects removed."""
 
     pipeline: str
     source: str
@@ -140,7 +139,7 @@ class LedgerCompaction(Report):
 
 @dataclass(frozen=True, slots=True)
 class RejectedUnit(Report):
-    """Something that waited for the committer and was not committed; it lies in ``_staging/rejected/`` now."""
+    """Something that the committer rejected; it lies in ``_staging/rejected/`` now."""
 
     path: str
     reason: str
@@ -148,7 +147,7 @@ class RejectedUnit(Report):
 
 @dataclass(frozen=True, slots=True)
 class StagedSource(Report):
-    """What a committer did for one source: ``units`` taken, ``waiting`` ones left, ``position`` where it is now."""
+    """What a committer did for one source: ``units`` committed, ``waiting`` ones left, its new ``position``."""
 
     pipeline: str
     source: str
@@ -163,9 +162,9 @@ class StagedSource(Report):
 class TableCommit(Report):
     """What a committer did for one table; ``exit_code`` is that of the error's class, 0 without one.
 
-    ``files`` and ``rows`` are everything that became visible, ``foreign`` of the files came from metas without a unit.
-    ``dropped`` units and ``duplicates`` were committed before; ``unknown`` units are of sources that the
-    configuration does not have; ``aging`` ones wait for so long that a VACUUM could take their files.
+    ``files`` and ``rows`` became visible, ``foreign`` of the files came from metas without a unit. ``dropped`` units
+    and ``duplicates`` were committed before; ``unknown`` units belong to sources that are not in the configuration;
+    ``aging`` ones have waited so long that a VACUUM could remove their files.
     """
 
     table_uri: str
@@ -188,7 +187,7 @@ class TableCommit(Report):
 
 @dataclass(frozen=True, slots=True)
 class CommitReport(Report):
-    """What a committer did; ``ok`` only if nothing was rejected and nothing that could be taken is left."""
+    """What a committer did; ``ok`` only if nothing was rejected and nothing that could be committed is left."""
 
     tables: tuple[TableCommit, ...]
     ok: bool
@@ -197,7 +196,7 @@ class CommitReport(Report):
 
 @dataclass(frozen=True, slots=True)
 class AdoptedFile(Report):
-    """A Parquet file below a table that its log does not name; ``refused`` says why it cannot be added."""
+    """A Parquet file below a table that is not in its log; ``refused`` says why it cannot be added."""
 
     path: str
     size: int
@@ -221,7 +220,7 @@ class FileAdoption(Report):
 
 @dataclass(frozen=True, slots=True)
 class PropertyNote(Report):
-    """One property of a file, by its line, and why it is not in the configuration as it was.
+    """A property of a file, by its line, and why it was not converted as it stands.
 
     ``changes_what_is_read``: without it the pipeline reads other data than the job did.
     """
@@ -234,12 +233,11 @@ class PropertyNote(Report):
 
 @dataclass(frozen=True, slots=True)
 class PropertiesImport(Report):
-    """A properties file as a configuration.
+    """A properties file converted into a configuration.
 
-    ``carried`` are the properties that ``yaml`` says in its own way, ``left`` those that it does not say or not as a
-    whole, ``not_needed`` those that have nothing to do here. ``variables`` of the environment are to be set before
-    ``yaml`` is used: what was secret, and what the file did not say itself. ``reads_the_same`` is False where the
-    pipeline would read other data than the job did, or does not load yet.
+    ``carried`` properties are in ``yaml``, ``left`` ones are not or only in part, ``not_needed`` ones have no purpose
+    here. The environment ``variables`` must be set before ``yaml`` is used: secrets, and what the file did not define.
+    ``reads_the_same`` is False if the pipeline would read other data than the job did, or does not load yet.
     """
 
     origin: str
@@ -273,7 +271,7 @@ class ColumnSeen(Report):
 
 @dataclass(frozen=True, slots=True)
 class SchemaInference(Report):
-    """What a sample of files says about the columns; ``yaml`` can be pasted into the configuration.
+    """Columns inferred from a sample of files; ``yaml`` can be pasted into the configuration.
 
     ``problems`` would keep a run from inferring these columns. ``new`` are fields that the remembered schema lacks;
     with ``applied`` they were added to it.
@@ -293,7 +291,7 @@ class SchemaInference(Report):
 
 @dataclass(frozen=True, slots=True)
 class SchemaColumn(Report):
-    """One column or field: its type as declared, as remembered from an inference, and in the table; None without."""
+    """One column or field: its declared, remembered and actual type; None if it has none."""
 
     path: str
     declared: str | None
@@ -315,7 +313,7 @@ class SchemaView(Report):
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange(Report):
-    """One difference between what a pipeline writes and its table; ``error`` if the next run stops at it."""
+    """One difference between what a pipeline writes and its table; ``error`` if it stops the next run."""
 
     path: str
     kind: str
@@ -327,7 +325,7 @@ class SchemaChange(Report):
 
 @dataclass(frozen=True, slots=True)
 class SchemaDiff(Report):
-    """What the next run would do about the columns of its table; ``ok`` if it would not stop."""
+    """How the next run would change the columns of its table; ``ok`` if it would not stop."""
 
     pipeline: str
     table_uri: str
@@ -339,10 +337,10 @@ class SchemaDiff(Report):
 
 @dataclass(frozen=True, slots=True)
 class TableRewrite(Report):
-    """A table whose columns were changed by a person, or would be.
+    """A table whose columns a person changed, or would change.
 
-    ``action`` is ``table widen`` (every row is kept and written again) or ``schema replace`` (``rows`` leave the
-    table). ``table_version`` is that of the commit if ``applied``, else the one that was looked at.
+    ``action`` is ``table widen`` (every row is kept and rewritten) or ``schema replace`` (``rows`` leave the table).
+    ``table_version`` is that of the commit if ``applied``, else the one looked at.
     """
 
     pipeline: str

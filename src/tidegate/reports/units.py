@@ -1,4 +1,4 @@
-"""What looking at sources of work units gives back: the plan with its grid, the units, one unit, and what was changed.
+"""Results of commands on work units: the plan with its grid, the units, one unit, and changes.
 
 Moments are ISO 8601 in UTC, ranges ``[low, high)``.
 """
@@ -16,10 +16,10 @@ Span = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PlannedUnits(Report):
-    """Work units of one partition that run alike: which range is read of each of ``units``, and why.
+    """Work units of one partition with the same decision: the range to read for each of ``units``, and why.
 
-    ``before`` is how far they were read, ``segments`` are the parts that are read one by one. ``replaces`` says that
-    rows of them may be in the table and give way; ``failures`` is how often they failed in a row.
+    ``before`` is how far they were read, ``segments`` are the parts to read one by one. ``replaces``: the table may
+    have rows of them, which are replaced; ``failures`` is the number of failures in a row.
     """
 
     start: str
@@ -36,9 +36,9 @@ class PlannedUnits(Report):
 
 @dataclass(frozen=True, slots=True)
 class SkippedWork(Report):
-    """Work units that do not run for one reason: all ``units`` in ``partitions`` consecutive partitions.
+    """Work units skipped for one reason: all ``units`` in ``partitions`` consecutive partitions.
 
-    ``first`` and ``last`` are where the first and the last of these begin; ``eligible`` is from when on they may run.
+    ``first`` and ``last`` are the starts of the first and the last one; ``eligible`` is when they may run.
     """
 
     why: str
@@ -63,11 +63,11 @@ class PartitionLine(Report):
 class UnitSourcePlan(Report):
     """What a run would read of one source of work units.
 
-    ``partitions`` crossed with ``units`` are all ``work_units``; each of them is either in ``runs`` or in ``skipped``,
-    and ``reasons`` counts both. ``job_cutoff`` is the greatest high watermark less the grace period, None where nothing
-    was read. ``grid`` is what the identities of work units depend on, ``stale`` are units that were read and are not
-    there any more. ``input_version`` is the version of the secondary inputs that the units were read from, of whose
-    rows ``repeated`` gave a unit once more and ``filtered`` gave none.
+    ``partitions`` times ``units`` are all ``work_units``; each is either in ``runs`` or in ``skipped``, and ``reasons``
+    counts both. ``job_cutoff`` is the greatest high watermark minus the grace period, None if nothing was read.
+    ``grid`` is what the identities of work units depend on, ``stale`` are units that were read but no longer exist.
+    ``input_version`` is the version of the secondary inputs; of their rows, ``repeated`` gave a unit again and
+    ``filtered`` gave none.
     """
 
     pipeline: str
@@ -96,16 +96,16 @@ class UnitSourcePlan(Report):
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The fields, with ``tracking: units``, which tells these plans from others."""
+        """The fields, with ``tracking: units``, which distinguishes these plans from others."""
         return Report.to_json(self) | {"tracking": "units"}
 
 
 @dataclass(frozen=True, slots=True)
 class UnitLine(Report):
-    """Where one unit stands: its work units that are ``done``, would run or wait (``open``), and ``failed`` last time.
+    """The status of one unit: its work units that are ``done``, ``open`` (run or wait), and ``failed`` at the last try.
 
     ``state`` is ``done``, ``open``, ``failed``, ``retired`` or ``stale``; ``read_up_to`` is its greatest high
-    watermark, ``reason`` why it failed or was retired, ``next_eligible`` from when on it may run again.
+    watermark, ``reason`` why it failed or was retired, ``next_eligible`` when it may run again.
     """
 
     unit: str
@@ -120,7 +120,7 @@ class UnitLine(Report):
 
 @dataclass(frozen=True, slots=True)
 class UnitList(Report):
-    """The units of a source; ``total`` is how many were asked for, of which ``units`` are the first."""
+    """The first ``units`` of a source, out of ``total``."""
 
     pipeline: str
     source: str
@@ -136,9 +136,9 @@ class UnitList(Report):
 
 @dataclass(frozen=True, slots=True)
 class WorkUnitLine(Report):
-    """One partition of a unit: why it would run or would not, the range it would read, and its failures so far.
+    """One partition of a unit: why it would run or not, the range to read, and its failures so far.
 
-    ``high_watermark`` is up to where it was read without a gap.
+    ``high_watermark`` is the end of what was read without a gap.
     """
 
     start: str
@@ -157,8 +157,8 @@ class WorkUnitLine(Report):
 class UnitView(Report):
     """One unit with all its work units.
 
-    ``coverage`` is what was read of it; ``left`` was forgotten on request, and rows of it may be in the table.
-    ``variables`` are what requests are filled with; secret ones do not show.
+    ``coverage`` was read; ``left`` was forgotten on request, and the table may have its rows. ``variables`` fill
+    requests; secret ones are not shown.
     """
 
     pipeline: str
@@ -178,11 +178,10 @@ class UnitView(Report):
 
 @dataclass(frozen=True, slots=True)
 class UnitsMove(Report):
-    """Units of which failures, or what was read, are forgotten because a person says so.
+    """Units whose failures or reads a person lets Tidegate forget.
 
-    ``units`` have something that changes: ``failures`` are forgotten, ``retired`` ones are planned again, ``ranges``
-    that were read are read once more. ``version`` is the position after the commit if ``applied``, else the one that
-    was looked at.
+    ``units`` change: ``failures`` are forgotten, ``retired`` ones are planned again, ``ranges`` are read again.
+    ``version`` is the position after the commit if ``applied``, else the one looked at.
     """
 
     pipeline: str

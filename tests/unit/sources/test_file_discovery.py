@@ -1,4 +1,4 @@
-"""One poll over a store, by watermarks and by a set: what it finds, what it leaves alone, and what it asks for; do names sort in time?"""
+"""Discovery of files: what a poll finds, ignores and asks for; and whether names sort in time."""
 
 from __future__ import annotations
 

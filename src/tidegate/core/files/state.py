@@ -1,16 +1,16 @@
-"""The states of file sources, by a watermark per partition or by the set of all paths; as values, and as JSON.
+"""The states of file sources, a watermark per partition or the set of all paths, as values and as JSON.
 
 **Watermarks.** A file may appear below its partition's watermark, even while it is being listed. Inside the late window
-every finished name is known, so what is not among them has not been read. Below it nothing is known and nothing is
-looked for. A partition without a window has an empty one that starts at its watermark. The state is small whatever the
-number of files ever read: one name per open partition, the names that finished above a gap, the files in progress or
-failed, and a bounded window of finished names per open partition.
+every finished name is known, so any other name is unread. Below the window nothing is known, and nothing is searched. A
+partition without a window has an empty one that starts at its watermark. The state is small whatever the number of
+files ever read: one name per open partition, the names that finished above a gap, the files in progress or failed, and
+a bounded window of finished names per open partition.
 
-**Sets.** Every finished path is remembered, so names may be anything and arrive in any order. The state holds
-references to the set, not the set: segments, each an immutable file with the sha256 that is also its name, and beside
-them the files in progress or failed. Every commit adds one segment with the paths it finished. Eight segments of about
-the same size become one (``segments_to_merge``), so there are few of them, and each path is written again only a
-handful of times, however many there are.
+**Sets.** Every finished path is remembered, so names may be anything and arrive in any order. The state refers to the
+set: to segments, each an immutable file with the sha256 that is also its name. It also has the files in progress or
+failed. Every commit adds one segment with the paths it finished. Eight segments of about the same size become one
+(``segments_to_merge``), so there are few of them, and each path is rewritten only a handful of times, however many
+there are.
 
 **As JSON.** Older formats are migrated, anything unknown is refused. Watermarks: ``{"schema_version": 1, "watermark":
 {"state": "Active", "value": …}, "partition_watermarks": {partition: name}, "last_update_ts": …, "source_state":
