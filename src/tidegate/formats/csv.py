@@ -489,9 +489,10 @@ class RecordBlock:
 def record_blocks(
     chunks: Iterable[bytes], dialect: CsvDialect, *, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[RecordBlock]:
-    """Blocks of whole records of about ``block_bytes``; raises :class:`LineTooLong`, so that memory stays bounded.
+    """Blocks of whole records of about ``block_bytes``.
 
-    What is left at the end is a record too, whether its line or its quotes are closed or not.
+    Raises :class:`LineTooLong` behind the records before that one, so that memory stays bounded. What is left at the
+    end is a record too, whether its line or its quotes are closed or not.
     """
     held: list[bytes] = []
     size, wanted = 0, block_bytes
@@ -501,17 +502,25 @@ def record_blocks(
         if size < wanted:
             continue
         block = dialect.records(b"".join(held))
+        yield from _short_records(block)
         held = [block.rest()]
-        if len(block.ends):
-            yield block
-            size, wanted = len(held[0]), block_bytes
-        elif size > LONGEST_LINE:
+        size = len(held[0])
+        if size > LONGEST_LINE + 1:
             raise LineTooLong
-        else:
-            wanted = min(2 * size, LONGEST_LINE + 1)
+        wanted = block_bytes if len(block.ends) else min(2 * size, LONGEST_LINE + 2)
     text = b"".join(held)
     if text:
         block = dialect.records(text if text.endswith(b"\n") else text + b"\n")
         if block.rest():
             block = replace(block, ends=np.append(block.ends, len(block.text)), is_neat=False)
-        yield block
+        yield from _short_records(block)
+
+
+def _short_records(block: RecordBlock) -> Iterator[RecordBlock]:
+    """A block, or its records before one that is too long without its line end; then raises."""
+    long = np.flatnonzero(np.diff(block.ends, prepend=0) - 1 > LONGEST_LINE)
+    short = replace(block, ends=block.ends[: long[0]]) if len(long) else block
+    if len(short.ends):
+        yield short
+    if len(long):
+        raise LineTooLong

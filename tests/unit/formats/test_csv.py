@@ -6,14 +6,21 @@ import csv
 import io
 import itertools
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tidegate.formats.csv import CsvDialect, RecordBlock, record_blocks
+from support.long_runs import examples
+from tidegate.core.files.plan import FileSlice
+from tidegate.formats.csv import CsvDialect, CsvFormat, RecordBlock, record_blocks
 from tidegate.formats.json import LineTooLong
-from tidegate.formats.strict_lines import BadLine
+from tidegate.formats.strict_lines import BadLine, RecordRules
+from tidegate.specs.columns import CsvOptions
+from tidegate.specs.project import Compression, FieldSpec
 
 COMMA = CsvDialect(",", '"', None)
 ESCAPED = CsvDialect(";", "'", "\\")
@@ -116,5 +123,83 @@ def test_without_quotes_every_line_is_a_record() -> None:
 
 def test_a_record_that_never_ends_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate.formats.csv.LONGEST_LINE", 100)
+    taken = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal taken
+        yield b'"'
+        while True:
+            taken += 10
+            yield b"x" * 10
+
     with pytest.raises(LineTooLong):
-        list(blocks(b'"' + b"x" * 1000, COMMA, 10))
+        list(record_blocks(endless(), COMMA, block_bytes=8))
+    assert taken <= 110
+
+
+class Pieces(io.BytesIO):
+    """A file that gives its content in pieces of some sizes, the last of which goes on."""
+
+    def __init__(self, content: bytes, sizes: list[int]) -> None:
+        super().__init__(content)
+        self._sizes = sizes
+
+    def read(self, size: int | None = -1) -> bytes:
+        return super().read(self._sizes.pop(0) if len(self._sizes) > 1 else self._sizes[0])
+
+
+def outcome(content: bytes, sizes: list[int], block_bytes: int, longest: int, start: int = 0) -> Any:
+    """What comes of a file: rows and bad records by their numbers, how many records, and whether one is too long."""
+    rules = RecordRules((FieldSpec("i", "int64"), FieldSpec("s", "string")))
+    rows: list[Any] = []
+    bad: list[Any] = []
+    count = start
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tidegate.formats.csv.LONGEST_LINE", longest)
+        patch.setattr("tidegate.formats.csv.record_blocks", partial(record_blocks, block_bytes=block_bytes))
+        format = CsvFormat(rules, CsvOptions(header=False), Compression.NONE)
+        try:
+            for each in format.read(Pieces(content, [*sizes]), FileSlice("a.csv", len(content), start_record=start)):
+                offsets = range(each.lines) if each.offsets is None else each.offsets.tolist()
+                rows += [(count + place, row) for place, row in zip(offsets, each.batch.to_pylist(), strict=True)]
+                bad += [(count + one.offset, one.reason, one.text) for one in each.rejected]
+                count += each.lines
+        except LineTooLong:
+            return rows, bad, count, True
+    return rows, bad, count, False
+
+
+@settings(max_examples=examples(5000, 150))
+@given(
+    content=st.lists(
+        st.sampled_from([b"1,a", b"x,a", b"1,", b'2,"a\n,b"', b'3,"', b'"', b"\n", b"\n", b"\r\n", b"\r", b"1,\xff"])
+        | st.integers(0, 30).map(lambda size: b"4," + b"y" * size),
+        max_size=12,
+    ).map(b"".join),
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=5),
+    block_bytes=st.integers(1, 60),
+    longest=st.integers(1, 30),
+)
+@example(content=b"1,a\n4,yyyyyyyyyy\n1,a\n", sizes=[5, 1], block_bytes=4, longest=11)
+@example(content=b"1,a\n4,yyyyyyyyyy\n1,a\n", sizes=[5, 1], block_bytes=4, longest=12)
+@example(content=b'1,a\n3,"yyyyyyyyy\n', sizes=[40], block_bytes=60, longest=12)
+@example(content=b'1,a\n3,"yyyyyyyyy\n', sizes=[1], block_bytes=1, longest=11)
+def test_a_record_is_too_long_by_its_own_length_however_its_file_arrives(
+    content: bytes, sizes: list[int], block_bytes: int, longest: int
+) -> None:
+    whole = [len(record) for record in _with_returns(content)]
+    first = next((number for number, length in enumerate(whole) if length > longest), None)
+    expected = outcome(content, [len(content) + 1], 1 << 20, longest)
+    rows, bad, count, is_too_long = expected
+    assert (count, is_too_long) == ((len(whole), False) if first is None else (first, True))
+    assert outcome(content, sizes, block_bytes, longest) == expected
+    for start in range(1, count + 1):
+        tail = [[each for each in some if each[0] >= start] for some in (rows, bad)]
+        assert outcome(content, sizes, block_bytes, longest, start) == (*tail, count, is_too_long)
+
+
+def _with_returns(content: bytes) -> list[bytes]:
+    """The records without their line ends, a carriage return before one included."""
+    (block,) = list(record_blocks([content], COMMA)) or [RecordBlock(b"", np.empty(0, np.int64), True)]
+    bounds = itertools.pairwise([0, *block.ends.tolist()])
+    return [block.text[start : end - 1] for start, end in bounds]

@@ -140,7 +140,10 @@ class Scanner:
                 self._in_list = self.is_found = True
         taken = self._element if self._in_list else self._rest
         taken += chunk[begin:]
-        if len(taken) > LONGEST_RECORD:
+        self._check_size()
+
+    def _check_size(self) -> None:
+        if max(len(self._element), len(self._rest)) > LONGEST_RECORD:
             raise NotAnswer(f"a record, or what is not records, of more than {LONGEST_RECORD // 1024**2} MB")
 
     def _note_string(self) -> None:
@@ -160,6 +163,7 @@ class Scanner:
 
     def _end_element(self, text: bytes, *, last: bool) -> None:
         self._element += text
+        self._check_size()
         whole = bytes(self._element).translate(_ON_ONE_LINE).strip()
         self._element.clear()
         if last and not whole and not self.count:

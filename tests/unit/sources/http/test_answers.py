@@ -80,6 +80,23 @@ def test_what_is_no_answer(content: bytes, reason: str) -> None:
         scanned(content, "data", 5)
 
 
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("is_rest", [False, True])
+def test_a_record_is_too_long_by_its_own_length_in_pieces_of_any_size(
+    is_rest: bool, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.sources.http.answers.LONGEST_RECORD", 60)
+
+    def answer(length: int) -> bytes:
+        record = {"a": "x" * (length - 8)}
+        other = {"data": [{}], "b": "x" * (length - 18)}
+        return json.dumps(other if is_rest else {"data": [{}, record, {}]}, separators=(",", ":")).encode()
+
+    scanned(answer(60), "data", size)
+    with pytest.raises(NotAnswer, match="of more than"):
+        scanned(answer(61), "data", size)
+
+
 @pytest.mark.parametrize(
     "content", [b'{"a": [[{"data": [{}]}]]}', b'{"data": {"data": [{}]}}', b'[{"data": [{}]}]', b"7"]
 )
