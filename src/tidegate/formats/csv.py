@@ -28,7 +28,7 @@ from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
 from tidegate.formats.columnar import INTEGER, ColumnFit, decimals, doubtful_rows, settle, text_bytes
 from tidegate.formats.files import chunks
-from tidegate.formats.json import BLOCK_BYTES, LONGEST_LINE, LineTooLong, skip_lines, without_mark
+from tidegate.formats.json import BLOCK_BYTES, LONGEST_LINE, MOST_RECORDS, LineTooLong, skip_lines, without_mark
 from tidegate.formats.port import Decoded, Rejected, RowDecoder, check_start
 from tidegate.formats.strict_lines import NUMBER, BadLine, RecordRules, Suspicious
 from tidegate.schema.literals import Literal, NotJson, Pairs, compact, excerpt, parse
@@ -478,8 +478,12 @@ class RecordBlock:
 
     def without(self, count: int) -> RecordBlock:
         """The same without its first records."""
-        start = int(self.ends[count - 1]) if count else 0
-        return RecordBlock(self.text[start:], self.ends[count:] - start, self.is_neat)
+        return self.part(count, len(self.ends)) if count else self
+
+    def part(self, start: int, end: int) -> RecordBlock:
+        """The records from number ``start`` to before ``end``."""
+        first, last = (int(self.ends[number - 1]) if number else 0 for number in (start, end))
+        return RecordBlock(self.text[first:last], self.ends[start:end] - first, self.is_neat)
 
     def rest(self) -> bytes:
         """What follows the last record."""
@@ -517,10 +521,12 @@ def record_blocks(
 
 
 def _short_records(block: RecordBlock) -> Iterator[RecordBlock]:
-    """A block, or its records before one that is too long without its line end; then raises."""
+    """A block in parts of few records, or its records before one that is too long without its line end; then raises."""
     long = np.flatnonzero(np.diff(block.ends, prepend=0) - 1 > LONGEST_LINE)
-    short = replace(block, ends=block.ends[: long[0]]) if len(long) else block
-    if len(short.ends):
-        yield short
+    count = int(long[0]) if len(long) else len(block.ends)
+    if 0 < count == len(block.ends) <= MOST_RECORDS:
+        yield block
+    else:
+        yield from (block.part(at, min(at + MOST_RECORDS, count)) for at in range(0, count, MOST_RECORDS))
     if len(long):
         raise LineTooLong

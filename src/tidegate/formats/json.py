@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
@@ -38,6 +39,8 @@ from tidegate.specs.project import Compression, Format
 
 BLOCK_BYTES = 4 * 1024 * 1024
 LONGEST_LINE = 64 * 1024 * 1024
+MOST_RECORDS = 100_000
+"""Records of a block at most: each that is bad, or read without the native reader, is some objects in Python."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -47,7 +50,7 @@ class LineTooLong(Exception):
 
 
 def blocks(chunks: Iterable[bytes], *, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """Blocks of about ``block_bytes`` that end with a newline; a missing one at the end is added.
+    """Blocks of about ``block_bytes`` that end with a newline, of few lines each; a missing end of the last is added.
 
     Raises :class:`LineTooLong` behind the lines before that one, so that memory stays bounded.
     """
@@ -75,11 +78,21 @@ def _short_lines(block: bytes) -> Iterator[bytes]:
     while len(block) - start > LONGEST_LINE:
         end = block.find(b"\n", start, start + LONGEST_LINE + 1)
         if end < 0:
-            if start:
-                yield block[:start]
+            yield from _few_lines(block[:start])
             raise LineTooLong
         start = end + 1
-    yield block
+    yield from _few_lines(block)
+
+
+def _few_lines(block: bytes) -> Iterator[bytes]:
+    """The same in parts of at most :data:`MOST_RECORDS` lines; nothing for nothing."""
+    is_end = np.frombuffer(block, np.uint8) == _NEWLINE
+    ends = (
+        np.flatnonzero(is_end)[MOST_RECORDS - 1 :: MOST_RECORDS] + 1 if np.count_nonzero(is_end) > MOST_RECORDS else ()
+    )
+    for start, end in pairwise([0, *ends, len(block)]):
+        if start < end:
+            yield block[start:end]
 
 
 def without_mark(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -32,7 +32,7 @@ from tidegate.core.files.state import Changed, Covered, FileOutcome, NotReached,
 from tidegate.errors import AccessDenied, BadRecord, ObjectChanged, ObjectMissing, SourceError, StorageError
 from tidegate.failpoints import failpoint
 from tidegate.formats.files import Fetcher, place_in
-from tidegate.formats.json import BLOCK_BYTES, LONGEST_LINE, LineFormat, LineTooLong
+from tidegate.formats.json import BLOCK_BYTES, LONGEST_LINE, MOST_RECORDS, LineFormat, LineTooLong
 from tidegate.formats.port import Decoded, FormatReader, Rejected
 from tidegate.schema.dead_letter import Letter
 from tidegate.schema.literals import escape_halves, find_native
@@ -96,6 +96,9 @@ def read_unit(task: ReadTask, unit: FileGroup, hear: Hear | None = None) -> Grou
 
 SMALL_FILE = 256 * 1024
 """Listed size up to which a file is gathered with its neighbours."""
+
+_BAD_BYTES = 250
+"""What a bad record takes in memory besides its text."""
 
 _ROUNDS_OF_EQUAL_SIZE = 2
 
@@ -177,7 +180,7 @@ class GroupWalk:
         self._landing = TableWriter(task, partitioning, self._table)
         self._outcomes: dict[str, FileOutcome] = {}
         self._gathered: list[_Small] = []
-        self._gathered_bytes = 0
+        self._gathered_bytes = self._gathered_lines = 0
 
     def read(self, unit: FileGroup) -> GroupResult:
         """Read file after file until the unit is done or enough is written, at least one; then close every file."""
@@ -276,13 +279,15 @@ class GroupWalk:
             return True
         self._gathered.append(_Small(each, text, text.count(b"\n")))
         self._gathered_bytes += len(text)
-        if self._gathered_bytes >= BLOCK_BYTES:
+        self._gathered_lines += self._gathered[-1].lines
+        if self._gathered_bytes >= BLOCK_BYTES or self._gathered_lines >= MOST_RECORDS:
             self._decode_gathered()
         return True
 
     def _decode_gathered(self) -> None:
         """Decode the gathered files together; each is refused or covered on its own."""
-        files, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        files, self._gathered = self._gathered, []
+        self._gathered_bytes = self._gathered_lines = 0
         if not files or self._lines is None:
             return
         self._landing.tick()
@@ -351,7 +356,7 @@ class _FileWalk:
     def take(self, decoded: Decoded) -> None:
         """The next block; raises :class:`BadRecord` where bad lines refuse their file."""
         self._held.append((decoded, self.line))
-        self._held_bytes += decoded.batch.nbytes + sum(len(bad.text) for bad in decoded.rejected)
+        self._held_bytes += decoded.batch.nbytes + sum(_BAD_BYTES + len(bad.text) for bad in decoded.rejected)
         if decoded.rejected and not self._keeps_bad:
             self._landing.refuse(self._slice, self.line, decoded.rejected)
         self.line += decoded.lines

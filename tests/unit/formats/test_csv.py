@@ -137,6 +137,13 @@ def test_a_record_that_never_ends_is_too_long(monkeypatch: pytest.MonkeyPatch) -
     assert taken <= 110
 
 
+def test_many_short_records_come_in_parts() -> None:
+    text = b"a\n" * 150_000 + b'"b\n"\n' * 100_000
+    found = list(record_blocks([text], COMMA))
+    assert [len(block.ends) for block in found] == [100_000, 100_000, 50_000]
+    assert b"".join(block.text[: block.ends[-1]] for block in found) == text
+
+
 class Pieces(io.BytesIO):
     """A file that gives its content in pieces of some sizes, the last of which goes on."""
 

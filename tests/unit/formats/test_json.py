@@ -17,7 +17,6 @@ from tidegate.errors import SourceError
 from tidegate.formats import json as lines_module
 from tidegate.formats.json import Decoder, LineFormat, LineTooLong, blocks, element_lines, skip_lines, without_mark
 from tidegate.formats.strict_lines import RecordRules
-from tidegate.schema.literals import find_native
 from tidegate.specs.project import Compression, FieldSpec, Format
 
 pytestmark = pytest.mark.usefixtures("each_reader")
@@ -101,13 +100,18 @@ def test_the_longest_element_is_as_long_wherever_reading_begins(
     assert (count, is_too_long) == ((4000, True) if size > 5_000_000 else (11_001, False))
 
 
-def test_many_tiny_bad_elements_come_in_parts() -> None:
+@pytest.mark.parametrize("start", [0, 7])
+def test_many_tiny_bad_elements_come_in_parts(start: int) -> None:
     whole = b"[" + b"," * 250_000 + b'{"i":1}]'
-    last = 50_000 if find_native() else 250_000
-    read = list(array_format().read(io.BytesIO(whole), FileSlice("a.json", len(whole))))
-    assert [each.lines for each in read] == [100_000] * ((250_000 - last) // 100_000) + [last + 1]
-    assert sum(len(each.rejected) for each in read) == 250_000
-    assert (read[-1].batch.to_pylist(), read[-1].offsets) == ([{"i": 1, "s": None}], [last])
+    read = list(array_format().read(io.BytesIO(whole), FileSlice("a.json", len(whole), start_record=start)))
+    assert [each.lines for each in read] == [100_000 - start, 100_000, 50_001]
+    assert sum(len(each.rejected) for each in read) == 250_000 - start
+    assert (read[-1].batch.to_pylist(), read[-1].offsets) == ([{"i": 1, "s": None}], [50_000])
+
+
+def test_many_short_lines_come_in_parts() -> None:
+    chunks = [b"{}\n" * 99_999 + b"x", b"y\n" + b"\n" * 100_000 + b"z"]
+    assert list(blocks(chunks)) == [chunks[0] + b"y\n", b"\n" * 100_000, b"z\n"]
 
 
 @pytest.mark.parametrize("start", [0, 3])

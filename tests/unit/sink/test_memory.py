@@ -14,13 +14,14 @@ import sys
 from pathlib import Path
 from tidegate.core.files.plan import FileSlice, FileGroup as Unit
 from tidegate.schema.types import arrow_schema
+from tidegate.sink.dead_letters import DeadLetterTarget
 from tidegate.sink.read_task import ReadTask
 from tidegate.sink.task import read_unit
 from tidegate.sink.writer import WriterSettings
-from tidegate.specs.project import FieldSpec, PartitionBy
+from tidegate.specs.project import FieldSpec, Format, PartitionBy
 from tidegate.specs.locations import Location
 
-root, name, key = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+root, name, key, start = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
 fields = (FieldSpec("id", "int64"), FieldSpec("k", "string"), FieldSpec("text", "string"))
 task = ReadTask(
     source=Location(root.as_uri()),
@@ -30,22 +31,25 @@ task = ReadTask(
     partition_by=PartitionBy(key, key) if key else None,
     writer=WriterSettings(row_group_size=16 << 20),
     held_bytes=8 << 20,
+    format=Format.JSON if name.endswith(".json") else Format.NDJSON,
+    letters=DeadLetterTarget(Location((root / "letters").as_uri()), "p", "s", "r"),
 )
-result = read_unit(task, Unit(0, (FileSlice(name, (root / name).stat().st_size),)))
+result = read_unit(task, Unit(0, (FileSlice(name, (root / name).stat().st_size, start_record=start),)))
 kilobytes = Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]
-print(result.rows, int(kilobytes) // 1024, len(result.data_files))
+letters = sum(file.record_count for file in result.letter_files)
+print(result.rows + letters, int(kilobytes) // 1024, len(result.data_files))
 """
 
 
-def rows_and_peak(root: Path, name: str) -> tuple[int, int]:
-    rows, megabytes, _ = rows_peak_and_files(root, name)
+def rows_and_peak(root: Path, name: str, start: int = 0) -> tuple[int, int]:
+    rows, megabytes, _ = rows_peak_and_files(root, name, start=start)
     return rows, megabytes
 
 
-def rows_peak_and_files(root: Path, name: str, key: str = "") -> tuple[int, int, int]:
-    ran = subprocess.run(
-        [sys.executable, "-c", READ, str(root), name, key], check=True, capture_output=True, text=True, timeout=200
-    )
+def rows_peak_and_files(root: Path, name: str, key: str = "", start: int = 0) -> tuple[int, int, int]:
+    """Rows and dead letters together, peak memory in MiB, data files."""
+    command = [sys.executable, "-c", READ, str(root), name, key, str(start)]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True, timeout=200)
     rows, megabytes, files = map(int, ran.stdout.split())
     return rows, megabytes, files
 
@@ -77,3 +81,17 @@ def test_a_thousand_partition_values_take_little_more_memory_than_one(tmp_path: 
     rows, thousand, files = rows_peak_and_files(tmp_path, "1000.gz", "k")
     assert (rows, files) == (600_000, 1000)
     assert thousand < one + 100
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from /proc")
+@pytest.mark.parametrize(("kind", "start"), [("json", 0), ("json", 1), ("ndjson", 0)])
+def test_memory_is_flat_however_many_tiny_records_are_bad(kind: str, start: int, tmp_path: Path) -> None:
+    (tmp_path / "table").mkdir()
+    for name, count in (("few", 300_000), ("many", 1_200_000)):
+        data = b"[" + b"," * (count - 1) + b"]" if kind == "json" else b"x\n" * count
+        (tmp_path / f"{name}.{kind}").write_bytes(data)
+    letters, few = rows_and_peak(tmp_path, f"few.{kind}", start)
+    many_letters, many = rows_and_peak(tmp_path, f"many.{kind}", start)
+    assert (letters, many_letters) == (300_000 - start, 1_200_000 - start)
+    assert many < few + 60
