@@ -29,8 +29,7 @@ from benchmarks.idle_poll import NOW, SIZING, fill, finished, timed_poll
 from tidegate.core.files.advance import PathSteps
 from tidegate.core.files.planner import plan_paths
 from tidegate.core.files.state import Covered, PathState
-from tidegate.protocol.change import Change, Coverage, DataFile
-from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.change import Change, Coverage, DataFile, Identity, SourceKey
 from tidegate.protocol.ledger import record_batches
 from tidegate.protocol.ledger_blocks import SIZE, LedgerEntry, block_path, encode
 from tidegate.protocol.position import Pace, TableContext

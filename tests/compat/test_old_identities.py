@@ -11,8 +11,7 @@ import pytest
 from tidegate import load
 from tidegate.commands.project import sources_of
 from tidegate.errors import StateError
-from tidegate.protocol.change import Change
-from tidegate.protocol.identity import Identity
+from tidegate.protocol.change import Change, Identity
 from tidegate.runs.tracker import ColumnBound, UnitBound
 
 OLD = Path(__file__).parent / "old_identities"

@@ -15,7 +15,7 @@ from contract.storage_cases import REMOTE
 from tidegate.errors import RunStopped, StorageError
 from tidegate.observe import events
 from tidegate.protocol import documents, log
-from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.change import SourceKey
 from tidegate.runs.presence import Courtesy, Note, claim_source, note_of
 from tidegate.specs.locations import Location
 from tidegate.specs.project import OnConflict

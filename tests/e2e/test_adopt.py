@@ -388,7 +388,7 @@ class TestWhileItStillMoves:
 
     def test_what_moves_between_two_looks_is_noticed(self, lake: Lake) -> None:
         from tidegate.migrate import blizzard
-        from tidegate.protocol.identity import SourceKey
+        from tidegate.protocol.change import SourceKey
         from tidegate.storage.stores import open_store
 
         committed(lake)

@@ -13,7 +13,7 @@ import pytest
 import tidegate
 from support.lake import Lake
 from tidegate.errors import TidegateError
-from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.change import SourceKey
 from tidegate.storage.stores import open_store
 
 KEY = SourceKey("events", "default")

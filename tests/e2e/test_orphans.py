@@ -22,9 +22,8 @@ from tidegate import load, reconcile
 from tidegate.core.files.state import embedded
 from tidegate.errors import CommitLost, ObjectMissing, TidegateError
 from tidegate.observe.events import ComparisonProgressed, Event, ignore
-from tidegate.protocol.change import Change, DataFile
+from tidegate.protocol.change import Change, DataFile, SourceKey
 from tidegate.protocol.delta import DeltaLakeTable
-from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.ledger import entries
 from tidegate.protocol.position import utc_now
 from tidegate.protocol.store import PositionStore

@@ -13,15 +13,7 @@ import pytest
 from support.lake import Lake
 from support.reconciling import clean, ingest, leave_behind
 from support.staging import commit, metas, staged_ids, unit_file, units
-from tidegate import (
-    discard_letters,
-    list_letters,
-    plan,
-    reset_watermark,
-    retry_letters,
-    set_watermark,
-    status,
-)
+from tidegate import discard_letters, list_letters, plan, reset_watermark, retry_letters, set_watermark, status
 from tidegate.cli.status import render_status
 from tidegate.commands.replay import FileReplay
 from tidegate.core.files.discovery import Reason

@@ -14,8 +14,8 @@ import pytest
 from faults.racing import polling
 from support import scripts
 from support.lake import Lake
+from tidegate.protocol.change import SourceKey
 from tidegate.protocol.delta import query
-from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.log import DeltaLog
 from tidegate.specs.locations import Location
 from tidegate.storage.stores import open_store

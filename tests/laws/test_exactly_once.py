@@ -10,14 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from laws.strategies import (
-    fates,
-    few_partitions,
-    hour_partitions,
-    unordered_partitions,
-    world_names,
-    world_paths,
-)
+from laws.strategies import fates, few_partitions, hour_partitions, unordered_partitions, world_names, world_paths
 from laws.world import NOW, World, is_partition_open, source
 from support.long_runs import examples
 from tidegate.core.files.paths import join, sort_key, split

@@ -21,8 +21,8 @@ from tidegate.core.files.plan import Plan
 from tidegate.core.files.planner import plan_paths
 from tidegate.core.files.state import Covered, FileOutcome, PathState
 from tidegate.errors import StateError
+from tidegate.protocol.change import SourceKey
 from tidegate.protocol.dead_letters import DeadLetterTable
-from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.position import Pace
 from tidegate.protocol.store import open_delta
 from tidegate.runs import staged

@@ -13,18 +13,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from model.explorer import Actor, Run, Violation
-from tidegate.errors import (
-    CommitLost,
-    ObjectExists,
-    ObjectMissing,
-    OutcomeUnknown,
-    StorageUnavailable,
-    TidegateError,
-)
+from tidegate.errors import CommitLost, ObjectExists, ObjectMissing, OutcomeUnknown, StorageUnavailable, TidegateError
 from tidegate.protocol import documents
-from tidegate.protocol.change import Change, DataFile
+from tidegate.protocol.change import Change, DataFile, Identity, SourceKey
 from tidegate.protocol.commit import Member, commit, commit_together
-from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.log import DIRECTORY, parse_entry
 from tidegate.protocol.memory import MemoryDelta, decode, encode
 from tidegate.protocol.open import open_position

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable
 
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
-from tidegate.protocol.change import Change
+from tidegate.protocol.change import Change, Identity, SourceKey
 from tidegate.protocol.delta import query
 from tidegate.protocol.documents import WORK
 from tidegate.protocol.follow_ups import WorkRemover, new_work_area
-from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.position import Position, TableContext
 from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.sink.row_task import Batch, RowsWritten, row_task

@@ -25,7 +25,7 @@ from support.column_lake import SCHEMA, ColumnLake
 from support.column_loads import LOADS, go, lake_of, row, table
 from support.long_runs import chosen
 from tidegate import failpoints
-from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.change import SourceKey
 from tidegate.protocol.log import DeltaLog
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidegate.protocol.change import Change
+from tidegate.protocol.change import Change, Identity, SourceKey
 from tidegate.protocol.documents import WORK
 from tidegate.protocol.follow_ups import WorkRemover, new_work_area
-from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.position import Position, TableContext
 from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.sink.row_task import Batch, RowsWritten, RowTask, joined, row_task, write_batches

@@ -18,10 +18,9 @@ import pyarrow.parquet as pq
 
 from tidegate.errors import CommitLost
 from tidegate.observe.events import Event
-from tidegate.protocol.change import Change, Coverage, DataFile
+from tidegate.protocol.change import Change, Coverage, DataFile, Identity, SourceKey
 from tidegate.protocol.dead_letters import KIND, DeadLetterTable, debt
 from tidegate.protocol.delta import DeltaLakeTable
-from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.position import Pace, Position, TableContext
 from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.schema.dead_letter import Letter, letter_rows

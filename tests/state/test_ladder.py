@@ -18,8 +18,7 @@ from state.lake import IDENTITY, Lake, following, ingest
 from support.long_runs import examples
 from tidegate.errors import StateError
 from tidegate.protocol import documents
-from tidegate.protocol.change import Change, State
-from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.change import Change, Identity, SourceKey, State
 from tidegate.protocol.open import Accept, StateUnreadable
 from tidegate.protocol.recovery import Ladder
 

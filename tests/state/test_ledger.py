@@ -10,7 +10,7 @@ import pytest
 from state.lake import Lake
 from tidegate.errors import CommitLost, StateError
 from tidegate.protocol import documents
-from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.change import SourceKey
 from tidegate.protocol.ledger import entries
 from tidegate.protocol.ledger_blocks import LedgerEntry
 from tidegate.protocol.position import Position

@@ -11,7 +11,7 @@ import pytest
 
 from state.lake import Lake
 from tidegate.observe.events import TableCared
-from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.change import SourceKey
 from tidegate.protocol.log import DeltaLog
 from tidegate.protocol.maintenance import RETENTION, clean_log, retention
 from tidegate.specs.locations import Location

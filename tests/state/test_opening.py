@@ -14,8 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from state.lake import IDENTITY, SCHEMA, Lake, following, ingest
 from tidegate.errors import AccessDenied, StateError, StorageError, TidegateError, UnsupportedTable
-from tidegate.protocol.change import Change
-from tidegate.protocol.identity import Identity
+from tidegate.protocol.change import Change, Identity
 from tidegate.protocol.open import Accept
 from tidegate.protocol.position import TableContext
 from tidegate.protocol.store import open_delta
@@ -342,7 +341,7 @@ class TestForgottenPositions:
             lake.positions().open()
 
     def test_the_mirror_of_another_source_with_the_same_file_name_is_no_trace(self, lake: Lake) -> None:
-        from tidegate.protocol.identity import SourceKey
+        from tidegate.protocol.change import SourceKey
         from tidegate.protocol.store import PositionStore
 
         delta = open_delta(lake.location, lake.store)
@@ -373,8 +372,8 @@ class TestForgottenPositions:
                 raise AccessDenied("no", "ask")
 
         store = Denied(lake.location, str(lake.path))
+        from tidegate.protocol.change import SourceKey
         from tidegate.protocol.delta import DeltaLakeTable
-        from tidegate.protocol.identity import SourceKey
         from tidegate.protocol.store import PositionStore
 
         positions = PositionStore(

@@ -83,7 +83,7 @@ def test_recorded_positions_are_read_without_delta(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from tidegate.specs.locations import Location\n"
-        "from tidegate.protocol.identity import SourceKey\n"
+        "from tidegate.protocol.change import SourceKey\n"
         "from tidegate.protocol.documents import read_recorded\n"
         "from tidegate.storage.stores import open_store\n"
         "found = read_recorded(open_store(Location(sys.argv[1])), SourceKey('p', 's'))\n"

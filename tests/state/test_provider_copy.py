@@ -17,11 +17,7 @@ from tidegate.errors import AccessDenied, CommitLost, StateError
 from tidegate.observe.events import Notice
 from tidegate.protocol.position import Position
 from tidegate.protocol.provider_copy import KIND, ProviderCopy, check_copy, copy_debt
-from tidegate.protocol.providers import (
-    BaseMetadataProvider,
-    NumberedMetadataProvider,
-    WatermarkManager,
-)
+from tidegate.protocol.providers import BaseMetadataProvider, NumberedMetadataProvider, WatermarkManager
 from tidegate.protocol.store import PositionStore
 
 IDS = {"job_id": None, "dataflow_run_id": None}

@@ -57,7 +57,7 @@ def opened(settings: Settings) -> BaseMetadataProvider:
 
 
 def _positions(table: Location, dataflow_id: str) -> PositionStore:
-    from tidegate.protocol.identity import Identity, SourceKey
+    from tidegate.protocol.change import Identity, SourceKey
     from tidegate.protocol.position import TableContext
     from tidegate.protocol.store import PositionStore, open_delta
 

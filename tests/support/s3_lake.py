@@ -13,8 +13,8 @@ from servers.s3 import Server
 from support.lake import FIELDS, assert_same
 from tidegate import RunReport, load
 from tidegate.observe.events import Event
+from tidegate.protocol.change import SourceKey
 from tidegate.protocol.delta import query
-from tidegate.protocol.identity import SourceKey
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location

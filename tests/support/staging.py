@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from support.lake import Lake
 from tidegate.commands.commit import Committing
-from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.change import SourceKey
 from tidegate.protocol.staging import META, PENDING, REJECTED, UNIT, Meta, StagedUnit, unit_path
 from tidegate.reports.table import TableCommit
 

@@ -18,8 +18,7 @@ from tidegate.errors import CommitLost, ConfigError, ObjectChanged, StateError, 
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.events import Emit, ignore
-from tidegate.protocol.change import Change
-from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.change import Change, SourceKey
 from tidegate.protocol.log import References
 from tidegate.protocol.position import Pace, Position, utc_now
 from tidegate.protocol.staging import COMMITTER, staged_files

@@ -27,14 +27,7 @@ from tidegate.core.files.paths import SourceFile, sort_key
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.core.files.planner import group_files
 from tidegate.core.files.state import Changed, FileOutcome, Refused
-from tidegate.errors import (
-    CommitLost,
-    ObjectChanged,
-    SourceError,
-    StorageError,
-    TidegateError,
-    UnsupportedTable,
-)
+from tidegate.errors import CommitLost, ObjectChanged, SourceError, StorageError, TidegateError, UnsupportedTable
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count

@@ -29,7 +29,7 @@ from tidegate.errors import (
 from tidegate.formats.samples import spread
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, Replacement
-from tidegate.protocol.notes import InferredSchema
+from tidegate.protocol.position import InferredSchema
 from tidegate.protocol.table import Snapshot, no_rows
 from tidegate.protocol.table import arrow_schema as arrow_schema_table
 from tidegate.protocol.table_checks import check_partitioning, check_replaceable, costs_rows

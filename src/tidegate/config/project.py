@@ -32,13 +32,7 @@ from tidegate.errors import StorageError
 from tidegate.specs.columns import ProviderKind, StateSpec
 from tidegate.specs.locations import Options, Secret, looks_secret
 from tidegate.specs.masking import MASK, SHORTEST
-from tidegate.specs.project import (
-    Lateness,
-    MetricsSpec,
-    ProjectSpec,
-    ReconcileSpec,
-    SparkSpec,
-)
+from tidegate.specs.project import Lateness, MetricsSpec, ProjectSpec, ReconcileSpec, SparkSpec
 from tidegate.storage.options import split_uri
 from tidegate.storage.stores import TablePlaces
 

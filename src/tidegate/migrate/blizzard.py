@@ -24,8 +24,7 @@ from tidegate.core.files.state import FileProgress, Finished, PathState, decode_
 from tidegate.core.json_shape import is_newer, load_json
 from tidegate.errors import ObjectMissing, StateError, TidegateError
 from tidegate.observe.wording import count
-from tidegate.protocol.change import Change
-from tidegate.protocol.identity import LEGACY_ROOT, SourceKey
+from tidegate.protocol.change import LEGACY_ROOT, Change, SourceKey
 from tidegate.protocol.log import (
     Contents,
     DeltaLog,

@@ -3,7 +3,7 @@
 The protocol is two chapters, each with its steps at the top: ``open`` and ``commit``; ``follow_ups`` is what comes
 after a commit, ``recovery`` what is left when OPEN stops, and ``store`` what runs use of it all.
 
-Values: ``identity``, ``change``, ``position``. What is written: ``documents``, ``staging``, ``notes``,
+Values: ``change``, ``position`` (and notes beside the table). What is written: ``documents``, ``staging``,
 ``path_segments``. The table: ``table`` (the port), ``table_checks``, ``delta``, ``memory`` (its twin), ``log``,
 ``maintenance``, ``dead_letters``. What all commits brought: ``ledger``, ``ledger_blocks``. Copies for other systems:
 ``providers``, ``sql_provider``.

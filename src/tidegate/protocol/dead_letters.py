@@ -22,10 +22,9 @@ from tidegate.errors import (
 )
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import Emit, Notice, ignore
-from tidegate.protocol.change import DataFile
+from tidegate.protocol.change import DataFile, SourceKey
 from tidegate.protocol.delta import literal
 from tidegate.protocol.documents import encode
-from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.log import application_ids, sync_entries
 from tidegate.protocol.maintenance import clean_log
 from tidegate.protocol.position import Pace, Position

@@ -28,8 +28,7 @@ from urllib.parse import unquote
 from tidegate.core.json_shape import load_json
 from tidegate.errors import ObjectMissing, StateError
 from tidegate.failpoints import failpoint
-from tidegate.protocol.change import Coverage, DataFile, State
-from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.change import Coverage, DataFile, Identity, SourceKey, State
 
 if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore

@@ -25,9 +25,8 @@ from tidegate.errors import ObjectMissing, StateError, TidegateError
 from tidegate.failpoints import InjectedFailure, failpoint
 from tidegate.observe.events import Notice, TableCared, TableCareFailed
 from tidegate.protocol import ledger
-from tidegate.protocol.change import State
+from tidegate.protocol.change import SourceKey, State
 from tidegate.protocol.documents import WORK, Mirror, Won, read_mirror, read_won, save_files, write_mirror
-from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.ledger_blocks import SIZE
 from tidegate.protocol.log import entry_path
 from tidegate.protocol.maintenance import clean_log

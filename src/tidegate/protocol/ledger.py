@@ -25,8 +25,8 @@ from tidegate.core.files.paths import SourceFile
 from tidegate.errors import ObjectExists, StateError
 from tidegate.failpoints import failpoint
 from tidegate.protocol import documents
+from tidegate.protocol.change import SourceKey
 from tidegate.protocol.documents import Document, Parent, Stored, Won
-from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.ledger_blocks import (
     SIZE,
     LedgerBlock,

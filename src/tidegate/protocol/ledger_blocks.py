@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 from tidegate.core.units import state as state_module
 from tidegate.core.units.state import unit_watermark_text
 from tidegate.errors import ObjectMissing, StateError
-from tidegate.protocol.change import Coverage
+from tidegate.protocol.change import Coverage, SourceKey
 from tidegate.protocol.documents import SCHEMA_VERSION, Document, Parent, Won, check_schema_version
-from tidegate.protocol.identity import SourceKey
 from tidegate.storage.port import ObjectStore, SeekableInput
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from urllib.parse import unquote
 from tidegate.core.json_shape import load_json
 from tidegate.errors import ObjectMissing, StateError, StorageUnavailable
 from tidegate.protocol import documents
+from tidegate.protocol.change import LEGACY_ROOT, ROOT, SourceKey
 from tidegate.protocol.documents import CommitTag, Document, is_mirror_of, parse_tags
-from tidegate.protocol.identity import LEGACY_ROOT, ROOT, SourceKey
 from tidegate.protocol.ledger_blocks import parse_block
 from tidegate.protocol.table import Snapshot
 from tidegate.storage.listing_scope import Scope

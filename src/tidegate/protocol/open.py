@@ -25,12 +25,11 @@ from typing import Any
 
 from tidegate.errors import StateError
 from tidegate.observe.wording import count
-from tidegate.protocol import documents, follow_ups, log, notes
-from tidegate.protocol.change import State
+from tidegate.protocol import documents, follow_ups, log
+from tidegate.protocol.change import Identity, SourceKey, State
 from tidegate.protocol.documents import CommitTag, DamagedCommitTag, Document, Parent, Stored, Won
-from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.log import LogEntry
-from tidegate.protocol.position import Position, TableContext
+from tidegate.protocol.position import Position, TableContext, read_cold_start
 from tidegate.protocol.staging import signals_of
 from tidegate.protocol.table import Snapshot
 from tidegate.protocol.table_checks import lane_reasons
@@ -123,7 +122,7 @@ def _first_run(site: TableContext, snapshot: Snapshot | None, accept: Collection
             "the start would double every row",
             "stop Blizzard and take over its position with `tidegate adopt`, or write into a new table_uri",
         )
-    state = notes.read_cold_start(site)
+    state = read_cold_start(site)
     facts = None if snapshot is None else snapshot.facts
     return Position(
         key=site.key,

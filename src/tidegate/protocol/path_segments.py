@@ -30,7 +30,7 @@ from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.state import Segment, SetState
 from tidegate.errors import ObjectMissing, StateError
 from tidegate.failpoints import failpoint
-from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.change import SourceKey
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidegate.core.json_shape import load_json
 from tidegate.errors import ObjectMissing
-from tidegate.protocol.change import Coverage, DataFile
+from tidegate.protocol.change import Coverage, DataFile, Identity, SourceKey
 from tidegate.protocol.documents import SCHEMA_VERSION, check_schema_version, encode
-from tidegate.protocol.identity import Identity, SourceKey
 
 if TYPE_CHECKING:
     from tidegate.storage.port import ObjectInfo, ObjectStore

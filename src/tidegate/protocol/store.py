@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import ConfigError, EnvironmentProblem, ObjectMissing
 from tidegate.protocol import commit as commit_module
-from tidegate.protocol import follow_ups, notes
+from tidegate.protocol import follow_ups
 from tidegate.protocol import open as open_module
 from tidegate.protocol.change import Change, State
 from tidegate.protocol.delta import DeltaLakeTable
 from tidegate.protocol.log import entry_path
 from tidegate.protocol.memory import MemoryDelta
 from tidegate.protocol.open import Accept, Winner
-from tidegate.protocol.position import Payer, Position, TableContext
+from tidegate.protocol.position import Payer, Position, TableContext, put_cold_start, read_cold_start
 from tidegate.protocol.provider_copy import KIND, StateCopy
 from tidegate.protocol.providers import (
     BaseMetadataProvider,
@@ -140,11 +140,11 @@ class PositionStore:
 
     def cold_start(self) -> State | None:
         """The state fixed by the first filtered plan, None when there is none."""
-        return notes.read_cold_start(self.site)
+        return read_cold_start(self.site)
 
     def put_cold_start(self, state: State) -> State:
         """Fix the state of the first filtered plan unless one is fixed; returns the one that holds."""
-        return notes.put_cold_start(self.site, state)
+        return put_cold_start(self.site, state)
 
     def has_rows(self) -> bool:
         """Whether the table as it is now holds any file."""

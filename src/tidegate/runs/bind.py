@@ -8,11 +8,10 @@ from typing import Any, TypeGuard
 
 from tidegate.core.columns.values import WatermarkSerializer
 from tidegate.observe.events import Emit, ignore
-from tidegate.protocol.change import State
+from tidegate.protocol.change import SourceKey, State
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.documents import WORK as WORK
 from tidegate.protocol.follow_ups import WorkRemover
-from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.path_segments import RememberedPaths
 from tidegate.protocol.position import Pace, TableContext
 from tidegate.protocol.provider_copy import StateCopy

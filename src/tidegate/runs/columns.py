@@ -30,9 +30,8 @@ from tidegate.errors import RowsRefused, TidegateError, WatermarkError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count
-from tidegate.protocol.change import Change, State
+from tidegate.protocol.change import Change, Identity, SourceKey, State
 from tidegate.protocol.follow_ups import WorkArea, remove_work
-from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.table_checks import filled_by_spark
 from tidegate.reports.correction import FileSet, WatermarkMove

@@ -31,10 +31,9 @@ from tidegate.errors import (
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count
-from tidegate.protocol.change import Change, DataFile, Written
+from tidegate.protocol.change import Change, DataFile, SourceKey, Written
 from tidegate.protocol.commit import Member, commit_together, owed_by
 from tidegate.protocol.documents import SCHEMA_VERSION, encode
-from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.open import Accept, Restored
 from tidegate.protocol.position import Position, TableContext, utc_now
 from tidegate.protocol.staging import (

@@ -29,10 +29,7 @@ from tidegate.errors import CommitLost, TidegateError
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, State
 from tidegate.reports.correction import FileSet, WatermarkMove
-from tidegate.runs.file_source import (
-    FileSource,
-    watermarks_of,
-)
+from tidegate.runs.file_source import FileSource, watermarks_of
 from tidegate.runs.file_walk import WrittenLetters, letter_writer
 from tidegate.runs.tracker import ConfirmMove, WatermarkEdit
 from tidegate.schema.dead_letter import READ_AGAIN, Letter

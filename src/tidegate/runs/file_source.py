@@ -13,15 +13,9 @@ from tidegate.core.files.edit import Sorted
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import Plan
 from tidegate.core.files.planner import Sizing
-from tidegate.core.files.state import (
-    FileOutcome,
-    PathState,
-    RecordsRead,
-    SetState,
-    decode_paths,
-)
+from tidegate.core.files.state import FileOutcome, PathState, RecordsRead, SetState, decode_paths
+from tidegate.protocol.change import SourceKey
 from tidegate.protocol.dead_letters import DeadLetterTable
-from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.position import Position
 from tidegate.runs.tracker import BoundSource, Tracker
 from tidegate.specs.project import PathSource

@@ -20,28 +20,14 @@ from time import monotonic
 from typing import Any
 
 from tidegate.core.files.plan import FileGroup, FileSlice, GivenUp, Plan
-from tidegate.core.files.state import (
-    Changed,
-    Covered,
-    Failed,
-    FileOutcome,
-    NotReached,
-    Refused,
-)
+from tidegate.core.files.state import Changed, Covered, Failed, FileOutcome, NotReached, Refused
 from tidegate.errors import LimitReached, RunStopped, StateError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
-from tidegate.protocol import notes
 from tidegate.protocol.change import Change, Coverage, DataFile
 from tidegate.protocol.dead_letters import debt
-from tidegate.protocol.position import Position
-from tidegate.runs.file_source import (
-    FileSource,
-    SourceState,
-    Step,
-    Steps,
-    plan_files,
-)
+from tidegate.protocol.position import Position, schema_debt
+from tidegate.runs.file_source import FileSource, SourceState, Step, Steps, plan_files
 from tidegate.runs.lanes import FrameLane, TableColumnsPlan, as_read, resolve_columns
 from tidegate.runs.pass_ import Engine, Pass, Tasks
 from tidegate.runs.staged import step_json
@@ -165,7 +151,7 @@ class FileWalk:
         letters = letters or WrittenLetters.of(results)
         staged = self.source.positions.staged
         before = self.run.state
-        schema_debts = () if self._inferred is None else (notes.debt(self._inferred),)
+        schema_debts = () if self._inferred is None else (schema_debt(self._inferred),)
         change = Change(
             state=state,
             embedded=self.tracker.embedded(state),

@@ -29,13 +29,10 @@ from tidegate.core.files.state import (
 )
 from tidegate.errors import ColumnsChanged, CommitLost, ObjectChanged, ObjectMissing, StateError, TidegateError
 from tidegate.observe.wording import count
-from tidegate.protocol.change import Coverage, State
+from tidegate.protocol.change import Coverage, Identity, State
 from tidegate.protocol.dead_letters import KIND as LETTERS
-from tidegate.protocol.identity import Identity
-from tidegate.protocol.notes import KIND as SCHEMA
-from tidegate.protocol.notes import InferredSchema
 from tidegate.protocol.path_segments import Known, RememberedPaths
-from tidegate.protocol.position import Payer, Position, utc_now
+from tidegate.protocol.position import INFERRED_SCHEMA, InferredSchema, Payer, Position, utc_now
 from tidegate.protocol.staging import Signal, signals_of
 from tidegate.protocol.store import PositionStore
 from tidegate.reports.run import Check, FailedFile, SourcePlan
@@ -80,7 +77,7 @@ class FileTrackerBase(FileTracker):
 
     def payers(self, positions: PositionStore) -> Mapping[str, Payer]:
         """Dead letters, and the schema that was inferred."""
-        return {LETTERS: self.letters.pay, SCHEMA: InferredSchema(self.table_store, self.key.pipeline).pay}
+        return {LETTERS: self.letters.pay, INFERRED_SCHEMA: InferredSchema(self.table_store, self.key.pipeline).pay}
 
     def for_run(self, source: FileSource) -> FileSource:
         """Where delivery is staged, commits of runs become units."""

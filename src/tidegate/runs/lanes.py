@@ -29,8 +29,7 @@ from tidegate.formats.samples import SAMPLED_LINES, Sampler, spread
 from tidegate.observe.events import ColumnsInferred, Emit, Notice
 from tidegate.protocol.change import Change
 from tidegate.protocol.follow_ups import WorkArea
-from tidegate.protocol.notes import InferredSchema
-from tidegate.protocol.position import Position
+from tidegate.protocol.position import InferredSchema, Position
 from tidegate.protocol.table import schema_json
 from tidegate.protocol.table_checks import (
     check_frame_place,

@@ -18,8 +18,8 @@ from typing import Any
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
 from tidegate.observe.logs import mask_events
+from tidegate.protocol.change import SourceKey
 from tidegate.protocol.documents import read_mirror
-from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.position import Pace, utc_now
 from tidegate.reports.run import RunReport, SourceReport, shown_state
 from tidegate.runs.bind import bind

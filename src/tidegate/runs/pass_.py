@@ -20,8 +20,7 @@ from tidegate.errors import ColumnsChanged, CommitLost, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.protocol.change import Change, Frame, State
-from tidegate.protocol.notes import Attempts
-from tidegate.protocol.position import Position, utc_now
+from tidegate.protocol.position import Attempts, Position, utc_now
 from tidegate.reports.run import FailedUnit
 from tidegate.runs.tracker import AnySource, Clock, PassRetries, Walk
 

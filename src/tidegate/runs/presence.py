@@ -25,10 +25,8 @@ from tidegate.core.json_shape import load_json
 from tidegate.errors import ObjectExists, ObjectMissing, RunStopped, StorageError, TidegateError
 from tidegate.observe import events
 from tidegate.observe.wording import count, duration
-from tidegate.protocol.change import State
-from tidegate.protocol.identity import SourceKey
-from tidegate.protocol.notes import Attempts, forget_attempts, note_attempt, shown_attempts
-from tidegate.protocol.position import utc_now
+from tidegate.protocol.change import SourceKey, State
+from tidegate.protocol.position import Attempts, forget_attempts, note_attempt, shown_attempts, utc_now
 from tidegate.reports.run import SourceReport
 from tidegate.runs.tracker import AnySource, Clock
 from tidegate.specs.project import OnConflict

@@ -32,13 +32,7 @@ from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.correction import FoundFiles, ReconcileReport, SourceComparison, TableComparison
 from tidegate.reports.run import FailedFile
 from tidegate.runs.comparison import Compared, Comparison, scratch
-from tidegate.runs.file_source import (
-    FILES_PER_PLAN,
-    FileSource,
-    Step,
-    discover_files,
-    sizing_of,
-)
+from tidegate.runs.file_source import FILES_PER_PLAN, FileSource, Step, discover_files, sizing_of
 from tidegate.runs.file_walk import FileWalk
 from tidegate.runs.lanes import TableColumnsPlan
 from tidegate.runs.orphans import LettersScan, TableScan

@@ -30,10 +30,9 @@ from tidegate.core.columns.values import kind_of
 from tidegate.errors import CommitLost, StateError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe.wording import count
-from tidegate.protocol.change import Change, State
+from tidegate.protocol.change import Change, Identity, SourceKey, State
 from tidegate.protocol.documents import WORK as WORK
 from tidegate.protocol.follow_ups import WorkRemover
-from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.log import sources_of
 from tidegate.protocol.position import Position
 from tidegate.protocol.staging import COMMITTER

@@ -31,9 +31,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.errors import ObjectChanged, ObjectMissing, StateError, TableError, TidegateError
-from tidegate.protocol.change import Change, DataFile, Written
+from tidegate.protocol.change import Change, DataFile, SourceKey, Written
 from tidegate.protocol.commit import Member, measure
-from tidegate.protocol.identity import SourceKey
 from tidegate.protocol.position import Position
 from tidegate.protocol.staging import STAGING, Meta, Pending, Signal, StagedUnit, meta_path
 from tidegate.protocol.table import TableFacts, TableProtocol, arrow_schema, schema_json

@@ -17,15 +17,13 @@ from tidegate.config.problems import nearest, sentence
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.json_shape import is_newer
 from tidegate.errors import ColumnsChanged, CommitLost, ConfigError, StateError, StorageError, TidegateError
-from tidegate.protocol.change import Coverage, State
+from tidegate.protocol.change import Coverage, Identity, SourceKey, State
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.documents import Mirror, read_recorded
 from tidegate.protocol.documents import read as read_document
 from tidegate.protocol.follow_ups import WorkArea, new_work_area, remove_old_work, remove_work, work_areas
-from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.notes import Attempts, read_attempts
 from tidegate.protocol.open import StateUnreadable, way_out
-from tidegate.protocol.position import Payer, Position
+from tidegate.protocol.position import Attempts, Payer, Position, read_attempts
 from tidegate.protocol.store import PositionStore
 from tidegate.reports.run import Check, ColumnSourcePlan, FailedFile, FailedUnit, SourcePlan, WorkProgress
 from tidegate.specs.columns import ColumnSource

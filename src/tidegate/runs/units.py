@@ -14,11 +14,9 @@ from tidegate.core.units.planner import plan_units
 from tidegate.core.units.state import Units, UnitState, decode_units, encode_units, unit_watermark_text
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.observe.wording import count
-from tidegate.protocol.change import State
+from tidegate.protocol.change import Identity, SourceKey, State
 from tidegate.protocol.documents import Mirror
-from tidegate.protocol.identity import Identity, SourceKey
-from tidegate.protocol.notes import Attempts, read_attempts
-from tidegate.protocol.position import Position, utc_now
+from tidegate.protocol.position import Attempts, Position, read_attempts, utc_now
 from tidegate.reports.correction import WatermarkMove
 from tidegate.reports.run import Check, FailedUnit, WorkProgress
 from tidegate.reports.units import PartitionLine, PlannedUnits, SkippedWork, UnitSourcePlan

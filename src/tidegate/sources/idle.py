@@ -28,15 +28,7 @@ from tidegate.core.columns.values import NUMBERS, is_above, kind_of
 from tidegate.protocol.delta import pin_table
 from tidegate.protocol.table import arrow_schema
 from tidegate.sources.jdbc import LIKE_JDBC, DatabaseAddress, JdbcStatements, Unsupported
-from tidegate.specs.columns import (
-    ColumnSource,
-    JdbcRead,
-    NullWatermark,
-    TableFormat,
-    TableRead,
-    Value,
-    WatermarkMode,
-)
+from tidegate.specs.columns import ColumnSource, JdbcRead, NullWatermark, TableFormat, TableRead, Value, WatermarkMode
 from tidegate.storage.port import ObjectStore, SeekableInput
 from tidegate.storage.stores import open_store
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tidegate.commands.recover import _since
-from tidegate.protocol.change import Coverage
+from tidegate.protocol.change import Coverage, Identity, SourceKey
 from tidegate.protocol.documents import Document, Parent
-from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.open import Winner
 from tidegate.protocol.recovery import Rung
 

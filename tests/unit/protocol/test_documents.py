@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tidegate.errors import StateError
 from tidegate.protocol import documents
-from tidegate.protocol.change import Coverage, DataFile
+from tidegate.protocol.change import Coverage, DataFile, Identity, SourceKey
 from tidegate.protocol.documents import (
     Document,
     Mirror,
@@ -26,7 +26,6 @@ from tidegate.protocol.documents import (
     read_recorded,
     write_mirror,
 )
-from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.specs.locations import Location
 from tidegate.storage.memory import forget
 from tidegate.storage.port import ObjectStore

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tidegate.errors import ObjectExists, StateError, StorageUnavailable
-from tidegate.protocol.change import Change, DataFile
-from tidegate.protocol.identity import Identity, SourceKey
+from tidegate.protocol.change import Change, DataFile, Identity, SourceKey
 from tidegate.protocol.log import DeltaLog, LogEntry, entry_path, parse_entry
 from tidegate.protocol.position import Pace, TableContext
 from tidegate.protocol.store import PositionStore, open_delta

@@ -13,7 +13,7 @@ from tidegate.core.files.state import SetState
 from tidegate.errors import StateError
 from tidegate.protocol import path_segments
 from tidegate.protocol import path_segments as remembered_module
-from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.change import SourceKey
 from tidegate.protocol.path_segments import Known, OpenSegment, RememberedPaths, write_segment
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute

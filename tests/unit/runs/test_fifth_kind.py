@@ -13,9 +13,8 @@ from deltalake import DeltaTable
 
 import tidegate
 from tidegate.errors import StateError, TidegateError
-from tidegate.protocol.change import Change, State
+from tidegate.protocol.change import Change, Identity, SourceKey, State
 from tidegate.protocol.delta import query
-from tidegate.protocol.identity import Identity, SourceKey
 from tidegate.protocol.position import Position
 from tidegate.reports.correction import FileSet, WatermarkMove
 from tidegate.reports.run import Check, ColumnSourcePlan, RunReport

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from tidegate.core.units.state import UnitEntry, UnitState
-from tidegate.protocol.identity import SourceKey
+from tidegate.protocol.change import SourceKey
 from tidegate.runs.units import UnitTracker
 from tidegate.specs.columns import FunctionRead
 from tidegate.specs.units import UnitSource

@@ -22,14 +22,7 @@ from servers.fault_proxy import Fault, FaultProxy, Rule, in_front_of
 from servers.s3 import Server
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered, NotReached
-from tidegate.errors import (
-    AccessDenied,
-    ObjectChanged,
-    ObjectExists,
-    ObjectMissing,
-    StorageError,
-    StorageUnavailable,
-)
+from tidegate.errors import AccessDenied, ObjectChanged, ObjectExists, ObjectMissing, StorageError, StorageUnavailable
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.read_task import ReadTask
 from tidegate.sink.task import read_group

@@ -17,14 +17,7 @@ from functools import cached_property
 
 from tidegate.core.calendar import check_zone, jump_around
 from tidegate.core.columns.look_back import lower, moment_like
-from tidegate.core.columns.predicates import (
-    INCLUSIVE,
-    Bound,
-    ColumnRange,
-    RowFilter,
-    operator_of,
-    untested_note,
-)
+from tidegate.core.columns.predicates import INCLUSIVE, Bound, ColumnRange, RowFilter, operator_of, untested_note
 from tidegate.core.columns.replay import Chunk, chunk_columns
 from tidegate.core.columns.state import ColumnState
 from tidegate.core.columns.values import (

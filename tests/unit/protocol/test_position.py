@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.protocol.notes import InferredSchema
+from tidegate.protocol.position import InferredSchema
 from tidegate.schema.inference import Inference, infer_json
 from tidegate.specs.locations import Location
 from tidegate.storage.memory import MemoryStore, Space
