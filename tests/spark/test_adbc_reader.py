@@ -369,7 +369,7 @@ def test_what_the_server_refuses_to_adbc_is_told_with_the_way_out(
     with pytest.raises(SourceError, match="types: the database refused: ERROR: operator does not exist") as told:
         server.reader(query).read(RowFilter())
     assert told.value.remedy.endswith(", or leave out reader: adbc")
-    monkeypatch.setitem(adbc._SESSION, "no_such_setting", "1")
+    monkeypatch.setitem(adbc.SESSION, "no_such_setting", "1")
     with pytest.raises(SourceError, match="no_such_setting") as told:
         server.reader("select 7 as id", "id").greatest(RowFilter((ColumnRange("id"),)))
     assert told.value.remedy.endswith(", or leave out reader: adbc")

@@ -44,10 +44,10 @@ ONLY_IN = {
     "prometheus_client": {"observe/pages.py"},
     "sqlalchemy": {"protocol/sql_provider.py"},
     "httpx2": {"sources"},
-    "psycopg": {"sources/idle.py"},
+    "psycopg": {"sources/databases.py"},
     "adbc_driver_manager": {"sources/adbc.py"},
     "adbc_driver_postgresql": {"sources/adbc.py"},
-    "pymysql": {"sources/idle.py"},
+    "pymysql": {"sources/databases.py"},
     "pyiceberg": {"sources/iceberg.py"},
 }
 

@@ -1,7 +1,7 @@
 """The engine inside this process: no Spark, one thing after the other.
 
 Column sources are read once, and filtered here: CSV, JSON and Parquet files, Delta tables, HTTP APIs and Python
-functions.
+functions. Databases filter themselves.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, matches, predicate
 from tidegate.core.files.plan import FileGroup
-from tidegate.errors import EnvironmentProblem, SourceError
+from tidegate.errors import SourceError
 from tidegate.protocol.delta import pin_table
 from tidegate.protocol.table import arrow_schema
 from tidegate.runs.pass_ import WaitingFrame
@@ -42,10 +42,18 @@ from tidegate.sink.task import read_group
 from tidegate.sink.unit_columns import RecordBlocks
 from tidegate.sink.unit_share import carry_out_here
 from tidegate.sink.unit_task import ReplacedUnit
+from tidegate.sources.databases import DatabaseReader
 from tidegate.sources.http.answers import Shapes
 from tidegate.sources.http.bounds import http_read, parts, upper
 from tidegate.sources.http.read import Counts, Fetch, LineBlock, blocks
-from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader, choose_rows
+from tidegate.sources.reader import (
+    FunctionRequest,
+    GreatestValues,
+    Reader,
+    StreamedRows,
+    choose_rows,
+    needs_spark,
+)
 from tidegate.sources.units.work import UnitWave, WaveResult
 from tidegate.specs.columns import (
     ColumnSource,
@@ -67,9 +75,9 @@ from tidegate.storage.stores import open_store
 
 
 class InProcessEngine:
-    """Executes everything in this process, without Spark: files, work units, and column sources that need no database.
+    """Executes everything in this process, without Spark: files, work units and column sources.
 
-    It appends. Merges, replaced rows, transforms and databases need Spark, and it says so.
+    It appends. Merges, replaced rows and transforms need Spark, and so does what it would read differently; it says so.
     """
 
     is_ready = True
@@ -87,37 +95,37 @@ class InProcessEngine:
 
     def frame(self, rows: WorkRows) -> WaitingFrame:
         """Not without Spark."""
-        raise _needs_spark(rows.pipeline.name, "only Spark can write this table")
+        raise needs_spark(rows.pipeline.name, "only Spark can write this table")
 
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
         """The reader of a source that needs no Spark."""
         return open_arrow_reader(source, schema, now)
 
-    def count(self, frame: pa.Table) -> int:
+    def count(self, frame: pa.Table | StreamedRows) -> int:
         """How many rows a table has."""
         return int(frame.num_rows)
 
-    def columns(self, frame: pa.Table) -> pa.Schema:
+    def columns(self, frame: pa.Table | StreamedRows) -> pa.Schema:
         """The columns of a table."""
         return frame.schema
 
-    def write_rows(self, frame: pa.Table, task: RowTask) -> RowsWritten:
+    def write_rows(self, frame: pa.Table | StreamedRows, task: RowTask) -> RowsWritten:
         """Write the rows of a table."""
         return write_batches(task, frame.to_batches())
 
     def load(self, batch: Batch, window: RowFilter | None, *, chunk: bool) -> WaitingFrame:
         """Not without Spark."""
-        raise _needs_spark(batch.pipeline.name, f"load_type {batch.pipeline.sink.load.type} is Spark's")
+        raise needs_spark(batch.pipeline.name, f"load_type {batch.pipeline.sink.load.type} is Spark's")
 
     def carry_out(self, wave: UnitWave) -> WaveResult:
         """Read and write the work units here; databases and functions need Spark."""
         if isinstance(wave.source.read, JdbcRead | FunctionRead):
-            raise _needs_spark(wave.pipeline.name, "only Spark reads databases and Python functions")
+            raise needs_spark(wave.pipeline.name, "only Spark reads databases and Python functions")
         return carry_out_here(wave)
 
     def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> WaitingFrame:
         """Not without Spark."""
-        raise _needs_spark(batch.pipeline.name, "only Spark replaces rows of work units")
+        raise needs_spark(batch.pipeline.name, "only Spark replaces rows of work units")
 
     def own_log(self, error: BaseException, mask: Mask) -> str:
         """There is none."""
@@ -160,19 +168,17 @@ class SerialTasks:
         self._waiting.clear()
 
 
-def _needs_spark(pipeline: str, why: str) -> EnvironmentProblem:
-    return EnvironmentProblem(f"{pipeline}: {why}", "use `tidegate run`")
-
-
 def open_arrow_reader(source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
     """The reader of ``source``. :class:`EnvironmentProblem` where only Spark reads it exactly."""
     match source.read:
+        case JdbcRead() as database:
+            return DatabaseReader(source, database, schema)
         case HttpRead():
             return HttpArrowReader(source, schema, now)
         case TableRead(format=TableFormat.CSV | TableFormat.JSON) as scan:
             return ArrowReader(source, cache(lambda: _checked(source, _scanned_files(source, scan, schema))))
     if schema.fields:
-        raise _needs_spark(source.name, "its values must be converted to declared columns")
+        raise needs_spark(source.name, "its values must be converted to declared columns")
     match source.read:
         case TableRead(format=TableFormat.PARQUET, location=location, pattern=None):
             rows = _checked(source, _parquet_files(source, location))
@@ -181,7 +187,7 @@ def open_arrow_reader(source: ColumnSource, schema: SchemaSpec, now: datetime) -
         case FunctionRead() as read:
             return FunctionArrowReader(source, read, now)
         case _:
-            raise _needs_spark(source.name, "only Spark reads files of its type, or files chosen by a pattern")
+            raise needs_spark(source.name, "only Spark reads files of its type, or files chosen by a pattern")
     return ArrowReader(source, lambda: rows, fixed_first=True)
 
 
@@ -201,7 +207,7 @@ class _BatchReader(ABC):
     def read(self, rows: RowFilter) -> pa.Table:
         """The rows that match."""
         if rows.extra is not None:
-            raise _needs_spark(self.source.name, "only Spark understands filter_expression")
+            raise needs_spark(self.source.name, "only Spark understands filter_expression")
         if self.source.watermark_filter is not None:
             return choose_rows(self.source, rows, self.batch, _matching)
         return _matching(self.batch(rows), rows)
@@ -301,7 +307,7 @@ def _checked(source: ColumnSource, rows: pa.Table) -> pa.Table:
         raise SourceError(f"{source.uri} has no column {missing[0]!r}", "correct watermark_columns")
     for column in rows.schema:
         if "timestamp" in str(column.type) and "timestamp[us, tz=" not in str(column.type):
-            raise _needs_spark(
+            raise needs_spark(
                 source.name, f"{column.name!r} ({column.type}) has no zone, or is finer than microseconds"
             )
     return rows
@@ -331,7 +337,7 @@ def _parquet_files(source: ColumnSource, location: Location) -> pa.Table:
     if not names:
         raise SourceError(f"{location.uri} has no file", "correct source_uri")
     if any("=" in name.rpartition("/")[0] for name in names):
-        raise _needs_spark(source.name, "its folders are columns (key=value)")
+        raise needs_spark(source.name, "its folders are columns (key=value)")
     try:
         parts = [pq.read_table(BytesIO(store.get(name))) for name in names]
         return pa.concat_tables(parts, promote_options="default")

@@ -33,7 +33,7 @@ from tidegate.specs.locations import Secret
 
 CONNECT_SECONDS = 30
 _IGNORED = WITHOUT_MEANING - {"sockettimeout", "querytimeout"}
-_SESSION = {
+SESSION = {
     "TimeZone": "UTC",
     "DateStyle": "ISO",
     "extra_float_digits": "3",
@@ -135,7 +135,7 @@ def _answered(connection: Secret, statement: str) -> Iterator[tuple[pa.Schema, I
             database = opened.enter_context(manager.AdbcDatabase(driver=driver, uri=connection.value))
             session = opened.enter_context(manager.AdbcConnection(database))
             asked = opened.enter_context(manager.AdbcStatement(session))
-            asked.set_sql_query("SELECT " + ", ".join(f"set_config('{n}', '{v}', false)" for n, v in _SESSION.items()))
+            asked.set_sql_query("SELECT " + ", ".join(f"set_config('{n}', '{v}', false)" for n, v in SESSION.items()))
             asked.execute_update()
             asked.set_sql_query(statement)
             stream, _ = _interruptible(asked, asked.execute_query)
@@ -233,6 +233,8 @@ def _ways(kind: pa.DataType) -> tuple[Callable[[pa.Array, pa.DataType], pa.Array
     """How a column of texts is parsed at once, and how one text is, where that does not know them all."""
     if pa.types.is_decimal(kind):
         return _decimals, _decimal
+    if pa.types.is_integer(kind):
+        return pc.cast, _whole
     return (_moments, _moment) if pa.types.is_timestamp(kind) else (pc.cast, _day)
 
 
@@ -285,6 +287,12 @@ def _decimal(text: str, kind: pa.DataType) -> Decimal | None:
     if rest[kind.scale :].strip("0") or len(digits) > kind.precision:
         return None
     return Decimal(f"{found[1]}{digits}").scaleb(-kind.scale, _WIDE)
+
+
+def _whole(text: str, kind: pa.DataType) -> int | None:
+    """A whole number that a ``bigint`` can hold."""
+    found = int(text) if re.fullmatch("-?[0-9]+", text) else 2**63
+    return found if -(2**63) <= found < 2**63 else None
 
 
 def _day(text: str, kind: pa.DataType | None = None) -> int | None:

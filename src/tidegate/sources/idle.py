@@ -27,12 +27,12 @@ from tidegate.core.columns.predicates import ColumnRange, RowFilter, matches
 from tidegate.core.columns.values import NUMBERS, is_above, kind_of
 from tidegate.protocol.delta import pin_table
 from tidegate.protocol.table import arrow_schema
-from tidegate.sources.jdbc import LIKE_JDBC, DatabaseAddress, JdbcStatements, Unsupported
+from tidegate.sources.databases import EXTRAS, connect
+from tidegate.sources.jdbc import DatabaseAddress, JdbcStatements, Unsupported
 from tidegate.specs.columns import ColumnSource, JdbcRead, NullWatermark, TableFormat, TableRead, Value, WatermarkMode
 from tidegate.storage.port import ObjectStore, SeekableInput
 from tidegate.storage.stores import open_store
 
-CONNECT_SECONDS = 10
 MOST_FILES = 16
 """So many files of a table are looked into; Spark reads more of them faster."""
 
@@ -112,9 +112,12 @@ def _ask_database(read: JdbcRead, rows: RowFilter) -> int | None:
         address = DatabaseAddress.of(read)
     except Unsupported as told:
         raise NoAnswer(told.reason) from None
-    connect, kinds_of = _DRIVERS[address.scheme]
-    statements = JdbcStatements(read)
-    with closing(connect(address, read)) as connection, closing(connection.cursor()) as cursor:
+    try:
+        connection = connect(address, read)
+    except ImportError:
+        raise NoAnswer(f"install '{EXTRAS[address.scheme]}', and such a run starts without Java") from None
+    statements, kinds_of = JdbcStatements(read), _KINDS[address.scheme]
+    with closing(connection), closing(connection.cursor()) as cursor:
         cursor.execute(statements.one_row(rows))
         found = cursor.rowcount
         _check_kinds(rows, kinds_of(cursor, statements, rows), numbers_mix=True)
@@ -122,53 +125,6 @@ def _ask_database(read: JdbcRead, rows: RowFilter) -> int | None:
             return None
         cursor.execute(statements.nulls(rows))
         return int(cursor.fetchone()[0])
-
-
-def _connect_postgres(address: DatabaseAddress, read: JdbcRead) -> Any:
-    """Nothing is taken from the environment that the JDBC driver would not know."""
-    try:
-        import psycopg
-    except ImportError:
-        raise NoAnswer("install 'tidegate[postgres]', and such a run starts without Java") from None
-    connection = psycopg.connect(
-        host=address.host,
-        port=address.port or 5432,
-        dbname=address.database,
-        user=read.user,
-        password=None if read.password is None else read.password.value,
-        connect_timeout=CONNECT_SECONDS,
-        autocommit=True,
-        options=LIKE_JDBC,
-        gssencmode="disable",
-        client_encoding="utf-8",
-        **{"sslmode": "prefer", **address.settings},  # type: ignore[arg-type]  # texts, which libpq takes
-    )
-    connection.execute("SET TIME ZONE 'UTC'")
-    connection.execute("SET DateStyle = 'ISO'")
-    return connection
-
-
-def _connect_mysql(address: DatabaseAddress, read: JdbcRead) -> Any:
-    """As its JDBC driver does without settings: that of MySQL encrypts where the server can, that of MariaDB does not.
-
-    None of the two looks at the certificate then.
-    """
-    try:
-        import pymysql
-    except ImportError:
-        raise NoAnswer("install 'tidegate[mysql]', and such a run starts without Java") from None
-    return pymysql.connect(
-        host=address.host,
-        port=address.port or 3306,
-        database=address.database,
-        user=read.user,
-        password="" if read.password is None else read.password.value,
-        connect_timeout=CONNECT_SECONDS,
-        charset="utf8mb4",
-        autocommit=True,
-        init_command="SET time_zone = '+00:00'",
-        ssl_disabled=address.scheme == "mariadb",
-    )
 
 
 def _postgres_kinds(cursor: Any, statements: JdbcStatements, rows: RowFilter) -> dict[str, str | None]:
@@ -185,11 +141,7 @@ def _mysql_kinds(cursor: Any, statements: JdbcStatements, rows: RowFilter) -> di
 
 
 _Kinds = Callable[[Any, JdbcStatements, RowFilter], dict[str, str | None]]
-_DRIVERS: Mapping[str, tuple[Callable[[DatabaseAddress, JdbcRead], Any], _Kinds]] = {
-    "postgresql": (_connect_postgres, _postgres_kinds),
-    "mysql": (_connect_mysql, _mysql_kinds),
-    "mariadb": (_connect_mysql, _mysql_kinds),
-}
+_KINDS: Mapping[str, _Kinds] = {"postgresql": _postgres_kinds, "mysql": _mysql_kinds, "mariadb": _mysql_kinds}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,23 +2,34 @@
 
 A read is capped: databases and tables are asked for their greatest values first, then for the rows up to them. Where a
 source cannot be asked, the rows of one read give the cap.
+
+A stored watermark, a bound of a replay and a column may each have a zone, have none, or be a whole day. They are
+brought together here, once, by ``source_timezone`` and never by the zone of a machine or a session. A day is its
+midnight. What cannot be compared in order is refused.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, time
+from decimal import Decimal
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
-from tidegate.core.columns.predicates import RowFilter, SqlDialect, dialect_of, predicate
-from tidegate.errors import SourceError
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, dialect_of, predicate
+from tidegate.errors import EnvironmentProblem, SchemaMismatch, SourceError
+from tidegate.schema.names import spell
 from tidegate.sources.http.bounds import describe
 from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableRead, Value
 from tidegate.specs.locations import Secret
 from tidegate.specs.user_code import call
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Address = tuple[str, int]
 
@@ -145,7 +156,7 @@ class Reader(Protocol):
         """
 
     def read(self, rows: RowFilter) -> Any:
-        """The rows that match, as a Spark DataFrame with the columns of the source."""
+        """The rows that match, with the columns of the source, as the engine has them: a DataFrame, or Arrow."""
 
 
 @runtime_checkable
@@ -162,6 +173,25 @@ class Bounded(Protocol):
 
     def upper(self, now: datetime) -> Mapping[str, Value]:
         """The greatest values that are asked for, by column; nothing where none is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedRows:
+    """Arrow rows that are read while they are taken, a batch at a time; each look reads them anew."""
+
+    schema: pa.Schema
+    to_batches: Callable[[], Iterator[pa.RecordBatch]]
+    count: Callable[[], int]
+
+    @property
+    def num_rows(self) -> int:
+        """How many there are, according to the source."""
+        return self.count()
+
+
+def needs_spark(source: str, why: str, before: str = "") -> EnvironmentProblem:
+    """The error for what the engine of this process does not do as Spark does it."""
+    return EnvironmentProblem(f"{source}: {why}", f"{before}use `tidegate run`")
 
 
 Frame = TypeVar("Frame")
@@ -182,3 +212,108 @@ def choose_rows(
     if not isinstance(found, type(frame)):
         raise SourceError(f"{key} returned {type(found).__name__}", remedy)
     return select(found, rows if rows.strict else wide)
+
+
+def column_named(name: str, names: Sequence[str], source: str) -> str:
+    """``name`` as the source spells it: exactly, or the only one that differs in case."""
+    try:
+        found = spell(name, names)
+    except SchemaMismatch as error:
+        raise SourceError(f"{source}: there is no column {name!r} alone: {error.problem}", error.remedy) from error
+    if found in names:
+        return found
+    near = get_close_matches(name, names, 1)
+    remedy = f"did you mean {near[0]!r}?" if near else f"its columns are {', '.join(names)}"
+    raise SourceError(f"{source}: there is no column {name!r}", remedy)
+
+
+def fit_bounds(rows: RowFilter, kinds: Mapping[str, str], timezone: str, source: str) -> RowFilter:
+    """``rows`` with the names and for the types of the columns, in Spark's words (``bigint``, ``timestamp_ntz``).
+
+    :class:`SourceError` where a bound and its column do not compare.
+    """
+    ranges = []
+    for each in rows.ranges:
+        name = column_named(each.column, list(kinds), source)
+        ranges.append(_fitted_range(replace(each, column=name), kinds[name], ZoneInfo(timezone), source))
+    return replace(rows, ranges=tuple(ranges))
+
+
+_TIMES = {"timestamp": "datetime", "timestamp_ntz": "datetime_naive", "date": "date"}
+
+
+def kinds_of_times(columns: Sequence[str], kinds: Mapping[str, str], source: str) -> dict[str, str]:
+    """Which of these columns hold times, and of which kind."""
+    found = {column: _TIMES.get(kinds[column_named(column, list(kinds), source)]) for column in columns}
+    return {column: kind for column, kind in found.items() if kind is not None}
+
+
+def _fitted_range(wanted: ColumnRange, kind: str, zone: ZoneInfo, source: str) -> ColumnRange:
+    if kind == "date":
+        wanted = replace(wanted, lower=_as_day(wanted.lower, zone), upper=_as_day(wanted.upper, zone, is_upper=True))
+    elif kind in _TIMES:
+        _refuse_day(wanted, source)
+        aware = kind == "timestamp"
+        wanted = replace(
+            wanted, lower=_as_time(wanted.lower, zone, aware=aware), upper=_as_time(wanted.upper, zone, aware=aware)
+        )
+    for bound in (wanted.lower, wanted.upper):
+        if bound is not None:
+            _check(bound.value, wanted.column, kind, source)
+    return wanted
+
+
+def _as_day(bound: Bound | None, zone: ZoneInfo, *, is_upper: bool = False) -> Bound | None:
+    """A bound for a column of days: a time within a day lies above that day's midnight and below the next."""
+    if bound is None or not isinstance(bound.value, datetime):
+        return bound
+    local = bound.value if bound.value.tzinfo is None else bound.value.astimezone(zone)
+    is_midnight = local.time() == time()
+    return Bound(local.date(), bound.inclusive if is_midnight else is_upper)
+
+
+def _as_time(bound: Bound | None, zone: ZoneInfo, *, aware: bool) -> Bound | None:
+    """A bound for a column of times, with a zone (``aware``) or without."""
+    if bound is None or not isinstance(bound.value, date):
+        return bound
+    value = bound.value if isinstance(bound.value, datetime) else datetime.combine(bound.value, time())
+    if aware and value.tzinfo is None:
+        value = value.replace(tzinfo=zone)
+    elif not aware and value.tzinfo is not None:
+        value = value.astimezone(zone).replace(tzinfo=None)
+    return replace(bound, value=value)
+
+
+def _refuse_day(wanted: ColumnRange, source: str) -> None:
+    """After a whole day nothing tells which of its times were read."""
+    lower = wanted.lower
+    if lower is not None and not lower.inclusive and _name(lower.value) == "date":
+        raise SourceError(
+            f"{source}: the watermark of {wanted.column!r} is the day {lower.value}, but the column holds times",
+            f"set the watermark with 'tidegate watermark set', such as {lower.value}T23:59:59+00:00",
+        )
+
+
+_NUMBERS = frozenset(("tinyint", "smallint", "int", "bigint", "float", "double", "decimal"))
+_HELD = {
+    **dict.fromkeys(_NUMBERS, ("int", "float", "Decimal")),
+    "string": ("str",),
+    "timestamp": ("datetime",),
+    "timestamp_ntz": ("datetime",),
+    "date": ("date",),
+    "boolean": ("bool",),
+}
+
+
+def _check(value: Value, column: str, kind: str, source: str) -> None:
+    if _name(value) in _HELD.get(kind.partition("(")[0], ()):
+        return
+    if kind == "string" and isinstance(value, int | float | Decimal):
+        remedy = "text does not sort as numbers do ('9' is above '10'): use a query that casts the column"
+    else:
+        remedy = "use a query that casts the column, or move the watermark with 'tidegate watermark set'"
+    raise SourceError(f"{source}: the watermark of {column!r} is {value!r}, but the column holds {kind}", remedy)
+
+
+def _name(value: Value) -> str:
+    return type(value).__name__

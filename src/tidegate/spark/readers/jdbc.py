@@ -22,8 +22,8 @@ from tidegate.core.columns.values import is_finite
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
 from tidegate.sources.adbc import WITHOUT, AdbcShare, answer, check_share, connection_of
 from tidegate.sources.jdbc import JdbcStatements, Refusal, innermost_cause, refusal
-from tidegate.sources.reader import GreatestValues
-from tidegate.spark.filters import collected, column_named, count_in, fitted, kinds_of_times
+from tidegate.sources.reader import GreatestValues, column_named, kinds_of_times
+from tidegate.spark.filters import collected, count_in, fitted
 from tidegate.spark.jars import driver_of
 from tidegate.spark.readers.jdbc_columns import JdbcColumns
 from tidegate.spark.readers.reader import declared, given, task_count, utc_session
@@ -223,7 +223,7 @@ class JdbcReader:
 
     def kinds(self, columns: Sequence[str]) -> dict[str, str]:
         """Which columns hold times, according to the database."""
-        return kinds_of_times(columns, self._columns.schema, self._source.name)
+        return kinds_of_times(columns, self._columns.kinds, self._source.name)
 
     def read(self, rows: RowFilter) -> DataFrame | AdbcRows:
         """The matching rows, over as many connections as pay off."""

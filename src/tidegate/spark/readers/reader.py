@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate
 from tidegate.errors import SourceError, TidegateError
 from tidegate.schema.types import arrow_schema
-from tidegate.sources.reader import FunctionRequest, GreatestValues, UnitRequest, choose_rows
-from tidegate.spark.filters import apply_watermark_filter, column_named, fitted, greatest_of, named, with_nulls
+from tidegate.sources.reader import FunctionRequest, GreatestValues, UnitRequest, choose_rows, column_named
+from tidegate.spark.filters import apply_watermark_filter, fitted, greatest_of, named, with_nulls
 from tidegate.spark.session import own_session
 from tidegate.spark.tasks import machine_problem, telling_line
 from tidegate.specs.columns import ColumnSource, FunctionRead

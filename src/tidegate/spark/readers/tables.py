@@ -19,7 +19,8 @@ from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.files.discovery import Reason
 from tidegate.errors import EnvironmentProblem, SourceError
 from tidegate.sources.file_discovery import refuse_left_out
-from tidegate.spark.filters import kinds_of_times, named
+from tidegate.sources.reader import kinds_of_times
+from tidegate.spark.filters import kinds_in, named
 from tidegate.spark.readers.reader import FrameReader, reading
 from tidegate.spark.s3a import spark_path
 from tidegate.spark.session import put, quote
@@ -48,7 +49,7 @@ class TableReader(FrameReader):
 
     def kinds(self, columns: Sequence[str]) -> dict[str, str]:
         """Which columns hold times."""
-        return kinds_of_times(columns, self._whole.schema, self._source.name)
+        return kinds_of_times(columns, kinds_in(self._whole.schema), self._source.name)
 
     def _frame(self, rows: RowFilter) -> DataFrame:
         return self._whole

@@ -1,0 +1,496 @@
+"""Tables and queries of PostgreSQL, MySQL and MariaDB, read in this process by drivers of Python: no Java.
+
+The statements, bounds, types, values and refusals are those of Spark's reader, so that either goes on where the other
+has ended. The database tells the types of its columns; what Spark makes of each is written down here, and any other
+type is refused. One connection reads the rows, ``fetch_size`` at a time. It changes nothing, and its session is in UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from tidegate.core.columns.predicates import RowFilter, dialect_of
+from tidegate.core.columns.predicates import quote as quote_name
+from tidegate.errors import EnvironmentProblem, SourceError
+from tidegate.schema.types import TIMESTAMP, arrow_schema, type_name
+from tidegate.sources.adbc import SESSION, AdbcShare, ExactColumn, connection_of, exact, share_rows
+from tidegate.sources.database_columns import ColumnTransfer, DatabaseColumns, DatabaseField, is_decimal
+from tidegate.sources.jdbc import (
+    LIKE_JDBC,
+    VALUE,
+    WITHOUT_MEANING,
+    DatabaseAddress,
+    JdbcStatements,
+    Unsupported,
+    refusal,
+)
+from tidegate.sources.reader import (
+    GreatestValues,
+    StreamedRows,
+    column_named,
+    fit_bounds,
+    kinds_of_times,
+    needs_spark,
+)
+from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader, WatermarkMode
+from tidegate.specs.masking import Mask
+from tidegate.specs.project import SchemaSpec
+
+CONNECT_SECONDS = 10
+EXTRAS = {"postgresql": "tidegate[postgres]", "mysql": "tidegate[mysql]", "mariadb": "tidegate[mysql]"}
+"""What to install for a database, by the name it has in a JDBC address."""
+
+_MEANT = frozenset(("sockettimeout", "querytimeout", "tinyint1isbit"))
+"""Settings of JDBC drivers that change which rows come, or how."""
+
+
+def connect(address: DatabaseAddress, read: JdbcRead, **more: Any) -> Any:
+    """A connection as the JDBC driver makes it, its session in UTC; ImportError where there is no driver for it."""
+    return (_connect_postgres if address.scheme == "postgresql" else _connect_mysql)(address, read, **more)
+
+
+def _connect_postgres(address: DatabaseAddress, read: JdbcRead, **more: Any) -> Any:
+    """Nothing is taken from the environment that the JDBC driver would not know."""
+    import psycopg
+
+    connection = psycopg.connect(
+        host=address.host,
+        port=address.port or 5432,
+        dbname=address.database,
+        user=read.user,
+        password=None if read.password is None else read.password.value,
+        connect_timeout=CONNECT_SECONDS,
+        autocommit=True,
+        options=LIKE_JDBC,
+        gssencmode="disable",
+        client_encoding="utf-8",
+        **{"sslmode": "prefer", **address.settings},  # type: ignore[arg-type]  # texts, which libpq takes
+    )
+    for name, value in {"TimeZone": "UTC", "DateStyle": "ISO", **more}.items():
+        connection.execute(f"SET {name} = '{value}'".encode())
+    return connection
+
+
+def _connect_mysql(address: DatabaseAddress, read: JdbcRead, **more: Any) -> Any:
+    """As its JDBC driver does without settings: that of MySQL encrypts where the server can, that of MariaDB does not.
+
+    None of the two looks at the certificate then.
+    """
+    import pymysql
+
+    return pymysql.connect(
+        host=address.host,
+        port=address.port or 3306,
+        database=address.database,
+        user=read.user,
+        password="" if read.password is None else read.password.value,
+        connect_timeout=CONNECT_SECONDS,
+        charset="utf8mb4",
+        autocommit=True,
+        init_command="SET time_zone = '+00:00'",
+        ssl_disabled=address.scheme == "mariadb",
+        **more,
+    )
+
+
+_ARROW = {
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp_ntz": TIMESTAMP,
+    "timestamp": TIMESTAMP,
+}
+_KINDS = {kind: word for word, kind in _ARROW.items()}
+"""Types in Spark's words; times without a zone become instants."""
+
+Block = Sequence[Sequence[Any]]
+"""Rows as a driver gives them."""
+
+
+class Database(ABC):
+    """One database; each statement has a connection of its own, which reads and changes nothing."""
+
+    def __init__(self, read: JdbcRead, address: DatabaseAddress, source: str) -> None:
+        self.read = read
+        self.dialect = dialect_of(read.url)
+        self.source = source
+        self._address = address
+        values = [part.partition("=")[2] for part in re.split(r"[?;&]", read.url)[1:]]
+        self._mask = Mask.around(read) | Mask.of(read.url, *values)
+
+    @abstractmethod
+    def fields(self, statement: str) -> list[DatabaseField]:
+        """The columns of a statement, in Spark's words."""
+
+    @abstractmethod
+    def blocks(self, statement: str) -> Iterator[Block]:
+        """The rows of a statement, at most ``fetch_size`` at a time."""
+
+    @abstractmethod
+    def selected(self, columns: DatabaseColumns) -> JdbcStatements:
+        """What is asked of the table or the query, as the driver can take it."""
+
+    @abstractmethod
+    def parsed(self, way: ColumnTransfer, kind: str) -> str | None:
+        """What the text that comes is to be parsed as; see :meth:`ColumnTransfer.parsed`."""
+
+    @abstractmethod
+    def array(self, values: Sequence[Any], column: ExactColumn) -> pa.Array:
+        """Values as the driver gives them, as a column."""
+
+    def columns(self, read: JdbcRead) -> DatabaseColumns:
+        """The columns of a table or a query; no two may differ in case alone."""
+        fields = self.fields(f"SELECT * FROM ({JdbcStatements(read).rows(RowFilter())}) tidegate_read WHERE 1 = 0")
+        names = [each.name.lower() for each in fields]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise SourceError(f"{self.source} gives the column {twice[0]!r} twice", "give each column another name")
+        return DatabaseColumns(fields, self.dialect)
+
+    def field(self, way: ColumnTransfer) -> pa.Field:
+        """A column of the rows, where none is declared."""
+        if is_decimal(way.kind):
+            return pa.field(way.field.name, pa.decimal128(*map(int, way.kind[8:-1].split(","))))
+        if way.kind not in _ARROW:
+            raise self.no_type(way.field.name, way.field.called)
+        return pa.field(way.field.name, _ARROW[way.kind])
+
+    def arrays(self, statement: str, columns: Sequence[ExactColumn]) -> Iterator[list[pa.Array]]:
+        """The rows of a statement by columns, a block at a time."""
+        for block in self.blocks(statement):
+            yield [self.array(values, each) for values, each in zip(zip(*block, strict=True), columns, strict=True)]
+
+    def answer(self, statement: str) -> list[Sequence[Any]]:
+        """The answer to a statement that returns a few rows."""
+        return [row for block in self.blocks(statement) for row in block]
+
+    @contextmanager
+    def _telling(self, kind: type[Exception]) -> Iterator[None]:
+        """What the driver reports, as an error of this source without secrets."""
+        try:
+            yield
+        except UnicodeDecodeError as error:
+            raise SourceError(f"{self.source}: a text of the database is no Unicode: {error.reason}", VALUE) from None
+        except (kind, OSError) as error:
+            told = getattr(getattr(error, "diag", None), "message_primary", None) or (error.args or (error,))[-1]
+            refused = refusal(str(told), str(told).strip().partition("\n")[0])
+            raise SourceError(f"{self.source}: {self._mask(refused.problem)}", refused.remedy) from None
+
+    def no_type(self, name: str, called: str) -> EnvironmentProblem:
+        """The error for a column whose type Spark may know."""
+        problem = f"the column {name!r} is of type {called}, which is read by Spark alone"
+        return needs_spark(self.source, problem, "cast it in a query, leave it out, or ")
+
+
+_POSTGRES_KINDS = {
+    "int2": "smallint",
+    "int4": "int",
+    "int8": "bigint",
+    "float4": "float",
+    "float8": "double",
+    "bool": "boolean",
+    "bytea": "binary",
+    "date": "date",
+    "timestamp": "timestamp_ntz",
+    "timestamptz": "timestamp",
+}
+_TYPES = "SELECT oid, typname, typcategory, typtype FROM pg_catalog.pg_type WHERE oid IN ({})"
+_ONLY_JAVA = frozenset(("oid", "char", "refcursor"))
+_MOST_DIGITS = 38
+_SESSION = {**SESSION, "cursor_tuple_fraction": "1"}
+"""The database plans for all rows of a cursor, not for the first."""
+
+
+class _Postgres(Database):
+    def fields(self, statement: str) -> list[DatabaseField]:
+        with self._asked(statement) as cursor:
+            told = [(each.name, each.type_code, cursor.pgresult.fmod(n)) for n, each in enumerate(cursor.description)]
+            cursor.execute(_TYPES.format(", ".join(str(oid) for _, oid, _ in told)))
+            types = {row[0]: row[1:] for row in cursor.fetchall()}
+        return [self._field(name, modifier, *types[oid]) for name, oid, modifier in told]
+
+    def _field(self, name: str, modifier: int, called: str, category: str, type_: str) -> DatabaseField:
+        if called == "numeric":
+            digits, scale = (modifier - 4) >> 16 & 0xFFFF, ((modifier - 4 & 0x7FF) ^ 0x400) - 0x400
+            if modifier >= 0 and scale > digits:
+                raise self.no_type(name, f"numeric({digits},{scale})")
+            kind, scale = (_decimal(digits, scale), scale) if modifier >= 0 else ("decimal(38,18)", 0)
+            return DatabaseField(name, kind, called, scale)
+        if called in _ONLY_JAVA or type_ == "p" or (called == "bit" and modifier == 1):
+            raise self.no_type(name, called)
+        return DatabaseField(
+            name, "array<string>" if category == "A" else _POSTGRES_KINDS.get(called, "string"), called
+        )
+
+    def blocks(self, statement: str) -> Iterator[Block]:
+        with self._asked(f"DECLARE tidegate NO SCROLL CURSOR FOR {statement}") as cursor:
+            while True:
+                cursor.execute(f"FETCH FORWARD {self.read.fetch_size} FROM tidegate", binary=True, prepare=False)
+                block = cursor.fetchall()
+                if not block:
+                    return
+                yield block
+
+    @contextmanager
+    def _asked(self, statement: str) -> Iterator[Any]:
+        """A cursor of a transaction that only reads, after the statement."""
+        import psycopg
+
+        with self._telling(psycopg.Error), closing(connect(self._address, self.read, **_SESSION)) as connection:
+            cursor = connection.cursor()
+            cursor.execute("BEGIN READ ONLY")
+            cursor.execute(statement)
+            yield cursor
+
+    def selected(self, columns: DatabaseColumns) -> JdbcStatements:
+        return JdbcStatements(self.read, columns.selected(by_adbc=True))
+
+    def parsed(self, way: ColumnTransfer, kind: str) -> str | None:
+        return way.parsed_by_adbc(kind)
+
+    def arrays(self, statement: str, columns: Sequence[ExactColumn]) -> Iterator[list[pa.Array]]:
+        if self.read.reader is not RowReader.ADBC:
+            return super().arrays(statement, columns)
+        share = AdbcShare(connection_of(self.read), statement, tuple(columns))
+        return (batch.columns for batch in share_rows(share))
+
+    def array(self, values: Sequence[Any], column: ExactColumn) -> pa.Array:
+        return exact(pa.array(values, column.comes_as), column)
+
+
+def _decimal(digits: int, scale: int) -> str:
+    """The decimal that Spark takes for so many digits: whole ones go before others."""
+    if scale < 0:
+        digits, scale = digits - scale, 0
+    return f"decimal({min(digits, _MOST_DIGITS)},{max(0, scale - max(0, digits - _MOST_DIGITS))})"
+
+
+_MYSQL_KINDS = {
+    1: ("tinyint", "tinyint", "smallint"),
+    2: ("smallint", "smallint", "int"),
+    9: ("mediumint", "int", "int"),
+    3: ("int", "int", "bigint"),
+    8: ("bigint", "bigint", "decimal(20,0)"),
+    4: ("float", "float", "float"),
+    5: ("double", "double", "double"),
+    13: ("year", "int", "int"),
+    7: ("timestamp", "timestamp", "timestamp"),
+    12: ("datetime", "timestamp_ntz", "timestamp_ntz"),
+    10: ("date", "date", "date"),
+    11: ("time", "string", "string"),
+    245: ("json", "string", "string"),
+}
+"""By the number that the protocol gives a type: its name, and what Spark makes of it with a sign and without."""
+
+_TEXTS = {15: "varchar", 253: "varchar", 254: "char", **dict.fromkeys((249, 250, 251, 252), "text")}
+_UNSIGNED, _ENUM_OR_SET = 32, 256 | 2048
+_BYTES = 63
+"""The character set of what is no text."""
+
+
+class _Mysql(Database):
+    def fields(self, statement: str) -> list[DatabaseField]:
+        with self._asked(statement) as cursor:
+            return [self._field(each) for each in cursor._result.fields]
+
+    def _field(self, told: Any) -> DatabaseField:
+        number, unsigned = told.type_code, bool(told.flags & _UNSIGNED)
+        if number in (0, 246):
+            digits = told.length - (not unsigned) - bool(told.scale)
+            return DatabaseField(told.name, _decimal(digits, told.scale), "decimal", told.scale)
+        if number in _MYSQL_KINDS:
+            called, signed, other = _MYSQL_KINDS[number]
+            return DatabaseField(told.name, other if unsigned else signed, called)
+        if number == 16:
+            return DatabaseField(told.name, "boolean" if told.length == 1 else "bigint", "bit")
+        if number in _TEXTS:
+            is_bytes = told.charsetnr == _BYTES
+            return DatabaseField(told.name, *(("binary", "blob") if is_bytes else ("string", _TEXTS[number])))
+        raise self.no_type(told.name, f"number {number} of MySQL's protocol")
+
+    def blocks(self, statement: str) -> Iterator[Block]:
+        with self._asked(statement) as cursor:
+            while block := cursor.fetchmany(self.read.fetch_size):
+                yield block
+
+    @contextmanager
+    def _asked(self, statement: str) -> Iterator[Any]:
+        """A cursor after the statement, which holds no more than is fetched; values are the text of the server."""
+        import pymysql
+        from pymysql.cursors import SSCursor
+
+        with (
+            self._telling(pymysql.MySQLError),
+            closing(connect(self._address, self.read, conv={}, cursorclass=SSCursor)) as connection,
+        ):
+            connection.query("SET SESSION TRANSACTION READ ONLY")
+            with closing(connection.cursor()) as cursor:
+                cursor.execute(statement)
+                try:
+                    yield cursor
+                finally:
+                    if cursor._result is not None:  # else all rows that are left would be read to close it
+                        cursor._result.unbuffered_active = False
+
+    def selected(self, columns: DatabaseColumns) -> JdbcStatements:
+        return JdbcStatements(self.read, columns.selected())
+
+    def parsed(self, way: ColumnTransfer, kind: str) -> str | None:
+        return way.parsed(kind)
+
+    def array(self, values: Sequence[Any], column: ExactColumn) -> pa.Array:
+        kind = column.kind
+        if pa.types.is_boolean(kind):
+            return pa.array([None if each is None else each != b"\0" for each in values], kind)
+        if pa.types.is_binary(kind) or pa.types.is_string(kind):
+            return pa.array(values, kind)
+        texts = pa.array(values, pa.string())
+        if column.called or pa.types.is_decimal(kind):
+            return exact(texts, column if column.called else ExactColumn(column.name, kind, "decimal"))
+        return texts.cast(pa.float64()).cast(kind) if pa.types.is_floating(kind) else texts.cast(kind)
+
+
+class DatabaseReader:
+    """Reads one table or query of a database."""
+
+    fixed_first = True
+
+    def __init__(self, source: ColumnSource, read: JdbcRead, schema: SchemaSpec) -> None:
+        self._source = source
+        self._schema = schema
+        self._database = open_database(read, source.name)
+
+    def greatest(self, rows: RowFilter) -> GreatestValues:
+        """The greatest values in the database now, and how many rows have null in every watermark column."""
+        wanted = self._fitted(rows)
+        if not wanted.ranges:
+            return GreatestValues()
+        ask, statements = self._database.answer, self._database.selected(self._columns)
+        if wanted.mode is WatermarkMode.TUPLE:
+            found, nulls = ask(statements.greatest_tuple(wanted)), ask(statements.nulls(wanted))[0][0]
+        else:
+            found = ask(statements.greatest(wanted))
+            nulls = found[0][len(wanted.columns)]
+        row = found[0] if found else [None] * len(wanted.columns)
+        seen = zip(rows.columns, wanted.columns, row, strict=False)
+        values = {column: self._columns.greatest(name, value) for column, name, value in seen}
+        return GreatestValues(values, int(nulls or 0))
+
+    def kinds(self, columns: Sequence[str]) -> dict[str, str]:
+        """Which columns hold times, according to the database."""
+        return kinds_of_times(columns, self._columns.kinds, self._source.name)
+
+    def read(self, rows: RowFilter) -> StreamedRows:
+        """The matching rows."""
+        wanted, database = self._fitted(rows), self._database
+        if database.read.partition_column is not None:
+            column_named(database.read.partition_column, list(self._columns.ways), self._source.name)
+        statements = database.selected(self._columns)
+        found = read_columns(database, self._columns, self._schema)
+        return StreamedRows(
+            pa.schema([each.field for each in found]),
+            lambda: stream(database, statements.rows(wanted), found, self._source.source_timezone),
+            lambda: int(database.answer(statements.count(wanted))[0][0]),
+        )
+
+    @cached_property
+    def _columns(self) -> DatabaseColumns:
+        return self._database.columns(self._database.read)
+
+    def _fitted(self, rows: RowFilter) -> RowFilter:
+        wanted = fit_bounds(rows, self._columns.kinds, self._source.source_timezone, self._source.name)
+        for column in wanted.columns:
+            self._columns.check_followed(column, self._source.name)
+        return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class ReadColumn:
+    """A column of the rows, and the one of the database that it comes from; ``is_local``: its times have no zone."""
+
+    field: pa.Field
+    name: str
+    exact: ExactColumn
+    is_local: bool
+
+
+def read_columns(database: Database, columns: DatabaseColumns, schema: SchemaSpec) -> list[ReadColumn]:
+    """The declared columns, or those of the database; :class:`EnvironmentProblem` where values must be converted."""
+    found = []
+    for field in arrow_schema(schema.fields) if schema.fields else map(database.field, columns.ways.values()):
+        name = column_named(field.name, list(columns.ways), database.source)
+        way, kind = columns.ways[name], _KINDS.get(field.type, type_name(field.type))
+        called = database.parsed(way, kind)
+        if called is None:
+            problem = f"the column {name!r} is of type {way.field.called} and becomes {kind}"
+            raise needs_spark(database.source, problem, "declare another type, cast it in a query, or ")
+        found.append(ReadColumn(field, name, ExactColumn(field.name, field.type, called), called == "timestamp_ntz"))
+    return found
+
+
+def stream(
+    database: Database, statement: str, columns: Sequence[ReadColumn], timezone: str
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a statement in these columns, a block at a time; times without a zone are those of ``timezone``."""
+    names = ", ".join(quote_name(each.name, database.dialect) for each in columns)
+    schema = pa.schema([each.field for each in columns])
+    shifted = [each.is_local and timezone != "UTC" for each in columns]
+    for arrays in database.arrays(f"SELECT {names} FROM ({statement}) tidegate_read", [each.exact for each in columns]):
+        moved = [instants(each, timezone) if is_local else each for each, is_local in zip(arrays, shifted, strict=True)]
+        yield pa.record_batch(moved, schema)
+
+
+_START = datetime(1970, 1, 1)
+_CYCLE = 146_097 * 86_400_000_000
+"""The calendar, weekdays and all, repeats itself after so many microseconds."""
+
+
+def instants(times: pa.Array, timezone: str) -> pa.Array:
+    """Times of the clocks of ``timezone`` as instants.
+
+    A time that clocks leave out is shifted forward, and one that they show twice is the first of the two.
+    """
+    zone = ZoneInfo(timezone)
+
+    def instant(micros: int | None) -> int | None:
+        if micros is None:
+            return None
+        near = _START + timedelta(microseconds=micros % _CYCLE if micros >= _CYCLE else micros)
+        offset = near.replace(tzinfo=zone).utcoffset() or timedelta(0)
+        return micros - (offset.days * 86_400 + offset.seconds) * 1_000_000
+
+    return pa.array([instant(each) for each in times.view(pa.int64()).to_pylist()], pa.int64()).view(TIMESTAMP)
+
+
+def open_database(read: JdbcRead, source: str) -> Database:
+    """The database of ``read``; :class:`EnvironmentProblem` where only Spark reads it as it is configured."""
+    scheme = read.url.partition(":")[2].partition(":")[0].lower()
+    if scheme not in EXTRAS:
+        problem = f"there is no driver of Python for jdbc:{scheme} here, only for PostgreSQL, MySQL and MariaDB"
+        raise needs_spark(source, problem)
+    try:
+        address = DatabaseAddress.of(read, WITHOUT_MEANING - _MEANT)
+        __import__("psycopg" if scheme == "postgresql" else "pymysql")
+    except Unsupported as told:
+        raise needs_spark(source, told.reason) from None
+    except ImportError:
+        problem = "the database cannot be read in this process: its driver is not installed"
+        raise needs_spark(source, problem, f"install '{EXTRAS[scheme]}', or ") from None
+    return (_Postgres if scheme == "postgresql" else _Mysql)(read, address, source)

@@ -1,0 +1,337 @@
+"""Databases read in this process: what Spark would read, in bounded blocks, by connections that change nothing."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from servers import mariadb as mariadb_server
+from servers import postgres as postgres_server
+from support import scripts
+from support.database_types import MARIADB, MARIADB_UNFIT, POSTGRESQL, POSTGRESQL_UNFIT, Typed
+from tidegate import ProjectSpec, SourceReport, load, show_watermarks
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
+from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
+from tidegate.observe.events import Event
+from tidegate.protocol.delta import query
+from tidegate.runs.in_process import InProcessEngine
+from tidegate.runs.loop import Loop
+from tidegate.sources.databases import DatabaseReader
+from tidegate.sources.reader import GreatestValues
+from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader, WatermarkMode
+from tidegate.specs.locations import Options, Secret
+from tidegate.specs.project import FieldSpec, SchemaSpec
+
+WORKER = Path(__file__).parents[1] / "faults" / "column_worker.py"
+NOT_HERE = ("bit(1)", "integer[]", "text[]")
+"""Types of PostgreSQL that are Spark's."""
+
+needs_mariadb = pytest.mark.skipif(not mariadb_server.is_possible(), reason="its programs are for Linux on x86-64")
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A database with a table ``orders``, which is empty."""
+
+    scheme: str
+    read: JdbcRead
+    execute: Callable[[str], object]
+    statements: Callable[[], list[str]]
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """The same in a configuration."""
+        assert self.read.password is not None
+        return {"type": "jdbc", "url": self.read.url, "user": self.read.user, "password": self.read.password.value}
+
+    def reader(self, what: str, *columns: str, schema: SchemaSpec | None = None, zone: str = "UTC", **more: Any) -> Any:
+        """A reader of a table or a query."""
+        read = replace(self.read, **{"query" if " " in what else "table": what}, **more)
+        return DatabaseReader(ColumnSource("s", read, columns, source_timezone=zone), read, schema or SchemaSpec())
+
+    def rows(self, what: str, rows: RowFilter | None = None, **more: Any) -> list[dict[str, Any]]:
+        """Rows of a table or a query."""
+        found = self.reader(what, **more).read(rows or RowFilter())
+        return pa.Table.from_batches(found.to_batches(), found.schema).to_pylist()
+
+
+ORDERS = "id bigint primary key, at {}, price decimal(12,2), note varchar(20)"
+
+
+@pytest.fixture(scope="module")
+def in_postgres(postgres: postgres_server.Server) -> Database:
+    name = postgres.new_database()
+
+    def execute(statement: str) -> None:
+        with postgres.connect(name) as connection:
+            connection.execute(statement.encode())
+
+    read = JdbcRead(postgres.jdbc_url(name), user=postgres_server.USER, password=Secret(postgres_server.PASSWORD))
+    return Database("postgresql", read, execute, postgres.statements)
+
+
+@pytest.fixture(scope="module")
+def in_mariadb(mariadb: mariadb_server.Server) -> Database:
+    name = mariadb.new_database()
+
+    def execute(statement: str) -> None:
+        mariadb.execute(f"set time_zone = '+00:00', sql_mode = 'ALLOW_INVALID_DATES'; {statement}", name)
+
+    url, password = mariadb.jdbc_url(name), Secret(mariadb_server.PASSWORD)
+    return Database("mariadb", JdbcRead(url, user=mariadb_server.USER, password=password), execute, mariadb.statements)
+
+
+@pytest.fixture(params=["postgres", pytest.param("mariadb", marks=needs_mariadb)])
+def database(request: pytest.FixtureRequest) -> Database:
+    found: Database = request.getfixturevalue(f"in_{request.param}")
+    moment = "timestamptz" if request.param == "postgres" else "timestamp(6) null"
+    found.execute(f"drop table if exists orders; create table orders ({ORDERS.format(moment)})")
+    return found
+
+
+@dataclass
+class Orders:
+    """A pipeline that follows the table."""
+
+    folder: Path
+    database: Database
+    source: Mapping[str, Any]
+
+    @property
+    def config(self) -> Path:
+        source = {"connection": "shop", "table": "orders", **self.source}
+        pipeline = {"source": source, "sink": {"table_uri": "lake/orders"}}
+        path = self.folder / "tidegate.yml"
+        path.write_text(
+            json.dumps({"connections": {"shop": self.database.connection}, "pipelines": {"orders": pipeline}})
+        )
+        return path
+
+    def run(self, emit: Callable[[Event], None] | None = None) -> SourceReport:
+        project: ProjectSpec = load(self.config)
+        (source,) = Loop(project, InProcessEngine(), 1, emit or (lambda _: None)).once(project.pipelines).sources
+        return source
+
+    def go(self) -> int:
+        """A run that must go well; how many rows."""
+        report = self.run()
+        assert report.error is None, report.error
+        return report.rows
+
+    def ids(self) -> list[int]:
+        table = load(self.config).pipelines[0].sink.table
+        return sorted(row["id"] for row in query(table, "select id from t"))
+
+
+def add(database: Database, *rows: tuple[int, str]) -> None:
+    database.execute(f"insert into orders (id, at) values {', '.join(f'({id}, {at!r})' for id, at in rows)}")
+
+
+MORNING, NOON = "2026-03-01 08:00:00", "2026-03-01 12:00:00"
+
+
+def test_each_run_appends_what_is_above_the_watermark_once(database: Database, tmp_path: Path) -> None:
+    orders = Orders(tmp_path, database, {"watermark_columns": ["at"], "fetch_size": 2})
+    add(database, (1, MORNING), (2, NOON), (3, NOON))
+    assert orders.go() == 3
+    assert orders.go() == 0
+    add(database, (4, NOON), (5, "2026-03-01 12:00:00.000001"))
+    assert (orders.go(), orders.ids()) == (1, [1, 2, 3, 5])
+    assert (
+        show_watermarks(orders.config, "orders")[0].value
+        == '{"at": {"__datetime__": "2026-03-01T12:00:00.000001+00:00"}}'
+    )
+
+
+def test_ties_at_the_bound_are_told_apart_by_a_cursor(database: Database, tmp_path: Path) -> None:
+    orders = Orders(tmp_path, database, {"watermark_columns": ["at", "id"], "watermark_mode": "tuple"})
+    add(database, (1, NOON), (2, NOON), (9, MORNING))
+    assert orders.go() == 3
+    add(database, (3, NOON), (8, MORNING), (4, NOON))
+    assert (orders.go(), orders.ids()) == (2, [1, 2, 3, 4, 9])
+
+
+def test_a_run_that_is_killed_loses_and_doubles_nothing(database: Database, tmp_path: Path) -> None:
+    orders = Orders(tmp_path, database, {"watermark_columns": ["id"]})
+    add(database, (1, MORNING), (2, NOON))
+    assert orders.go() == 2
+    add(database, (3, NOON))
+    assert scripts.run(WORKER, orders.config, failpoints="runs.commit.before=kill") == -signal.SIGKILL
+    add(database, (4, NOON))
+    orders.go()
+    assert orders.ids() == [1, 2, 3, 4]
+
+
+def test_rows_ahead_of_time_wait_and_are_counted_by_the_database(database: Database, tmp_path: Path) -> None:
+    orders = Orders(tmp_path, database, {"watermark_columns": ["at"], "future_tolerance": "PT1H"})
+    add(database, (1, MORNING), (2, "2037-01-01 00:00:00"), (3, "2037-06-01 00:00:00"))
+    report = orders.run()
+    assert (report.rows, dict(report.skipped), orders.ids()) == (1, {"future": 2}, [1])
+
+
+def test_bounds_are_asked_and_hold_as_they_are_given(database: Database) -> None:
+    add(database, (1, MORNING), (2, NOON))
+    database.execute("insert into orders values (3, null, 2.50, 'B'), (4, null, null, 'a '), (5, null, null, 'a')")
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    reader = database.reader("orders", "at", "id")
+    both = RowFilter((ColumnRange("AT"), ColumnRange("id", Bound(1))))
+    assert reader.greatest(both) == GreatestValues({"AT": noon, "id": 5}, nulls=0)
+    assert reader.greatest(RowFilter((ColumnRange("at"),))) == GreatestValues({"at": noon}, nulls=3)
+    assert reader.greatest(RowFilter((ColumnRange("price"),))).values == {"price": Decimal("2.50")}
+    assert reader.greatest(RowFilter((ColumnRange("note"),))).values == {"note": "a "}
+    cursor = RowFilter((ColumnRange("at"), ColumnRange("id")), WatermarkMode.TUPLE)
+    assert reader.greatest(cursor) == GreatestValues({"at": noon, "id": 2}, nulls=3)
+    assert reader.greatest(RowFilter((ColumnRange("at", Bound(noon)),))) == GreatestValues({"at": None}, nulls=3)
+    back = RowFilter((ColumnRange("at", Bound(noon, inclusive=True), Bound(noon, inclusive=True)),))
+    assert [row["id"] for row in database.rows("orders", back)] == [2]
+    assert (reader.read(back).num_rows, reader.kinds(["at", "id"])) == (1, {"at": "datetime"})
+    filtered = RowFilter((ColumnRange("note", Bound("B")),), extra="note not like 'x%'")
+    assert sorted(row["note"] for row in database.rows("orders", filtered)) == ["a", "a "]
+    with pytest.raises(SourceError, match="the watermark of 'note' is 7, but the column holds string"):
+        reader.greatest(RowFilter((ColumnRange("note", Bound(7)),)))
+
+
+def test_rows_come_in_blocks_and_the_connection_changes_nothing(database: Database) -> None:
+    add(database, *((number, NOON) for number in range(10)))
+    before = len(database.statements())
+    batches = list(database.reader("orders", fetch_size=4).read(RowFilter()).to_batches())
+    assert [batch.num_rows for batch in batches] == [4, 4, 2]
+    asked = " ".join(database.statements()[before:])
+    assert ("READ ONLY" in asked, "12:00" in asked) == (True, False)
+    database.execute("create sequence numbers")
+    wanted = "select nextval('numbers') as n" if database.scheme == "postgresql" else "select nextval(numbers) as n"
+    try:
+        with pytest.raises(SourceError, match=r"(?i)the database refused: cannot execute.* read.only"):
+            database.rows(wanted)
+    finally:
+        database.execute("drop sequence numbers")
+
+
+def test_a_read_that_is_given_up_leaves_the_rest_unread(database: Database) -> None:
+    add(database, *((number, NOON) for number in range(1000)))
+    wide = "select a.id as id, b.id as other from orders a cross join orders b cross join orders c"
+    batches = database.reader(wide, fetch_size=10).read(RowFilter()).to_batches()
+    assert next(batches).num_rows == 10
+    batches.close()
+
+
+def check(database: Database, types: list[Typed], unfit: Any) -> None:
+    columns = ", ".join(f"c{index} {each.sql} null" for index, each in enumerate(types))
+    values = ", ".join(each.literal for each in types)
+    filled = f"insert into fit values ({values}); insert into fit (c0) values (null)"
+    database.execute(f"create table fit ({columns}); {filled}")
+    found = {row["c0"] is None: list(row.values()) for row in database.rows("fit")}
+    for each, value in zip(types, found[False], strict=True):
+        text = each.literal.strip("'")
+        told = Decimal(text) if each.spark.startswith("decimal") else text
+        assert value == (each.value if each.value is not None else told) or value == datetime.fromisoformat(
+            text
+        ).replace(tzinfo=UTC), each.sql
+    assert found[True] == [None] * len(types)
+    made = [f"create table unfit_{number} (c {each.sql} null)" for number, each in enumerate(unfit)]
+    made += [f"insert into unfit_{number} values ({each.literal})" for number, each in enumerate(unfit)]
+    database.execute("; ".join(made))
+    for number, each in enumerate(unfit):
+        with pytest.raises(SourceError) as refused:
+            database.rows(f"unfit_{number}")
+        assert each.told in str(refused.value)
+        texts = database.rows(f"unfit_{number}", schema=SchemaSpec((FieldSpec("c", "string"),)))
+        assert each.told.startswith(f"column 'c' holds {texts[0]['c']}, which")
+
+
+def test_every_type_of_postgresql_comes_as_the_page_says_or_is_refused(in_postgres: Database) -> None:
+    check(in_postgres, [each for each in POSTGRESQL if each.sql not in NOT_HERE], POSTGRESQL_UNFIT)
+    for sql in (*NOT_HERE, "oid", '"char"'):
+        with pytest.raises(EnvironmentProblem, match=r"the column 'a' is of type .*, which is read by Spark alone"):
+            in_postgres.rows(f"select null::{sql} as a")
+    with pytest.raises(SourceError, match="gives the column 'a' twice"):
+        in_postgres.rows('select 1 as a, 2 as "A"')
+    by_adbc = {"reader": RowReader.ADBC}
+    assert in_postgres.rows("select * from fit", **by_adbc) == in_postgres.rows("fit")  # type: ignore[arg-type]
+
+
+@needs_mariadb
+def test_every_type_of_mariadb_comes_as_the_page_says_or_is_refused(in_mariadb: Database) -> None:
+    check(in_mariadb, list(MARIADB), MARIADB_UNFIT)
+    with pytest.raises(EnvironmentProblem, match="the column 'a' is of type number 255 of MySQL's protocol"):
+        in_mariadb.rows("select point(1, 1) as a")
+
+
+def test_declared_columns_are_read_where_they_need_no_other_conversion(database: Database) -> None:
+    database.execute(f"insert into orders values (1, '{NOON}', 1.50, 'x')")
+    fields = SchemaSpec((FieldSpec("NOTE", "string"), FieldSpec("price", "decimal(20,3)"), FieldSpec("at", "string")))
+    text = NOON if database.scheme == "postgresql" else f"{NOON}.000000"
+    assert database.rows("orders", schema=fields) == [{"NOTE": "x", "price": Decimal("1.500"), "at": text}]
+    with pytest.raises(EnvironmentProblem, match=r"the column 'id' is of type .*int.* and becomes string") as told:
+        database.rows("orders", schema=SchemaSpec((FieldSpec("id", "string"),)))
+    assert told.value.remedy.endswith("or use `tidegate run`")
+
+
+def test_times_without_a_zone_are_instants_of_the_zone_of_the_source(database: Database) -> None:
+    kind = "timestamp" if database.scheme == "postgresql" else "datetime"
+    texts = {
+        "2026-03-08 02:30:00": "2026-03-08T07:30:00+00:00",  # left out by the clocks there
+        "2026-11-01 01:30:00": "2026-11-01T05:30:00+00:00",  # shown twice
+        "9999-07-01 00:00:00": "9999-07-01T04:00:00+00:00",
+        "1800-01-01 00:00:00": "1800-01-01T04:56:02+00:00",
+    }
+    selected = " union all ".join(f"select cast('{each}' as {kind}) as t" for each in texts)
+    found = database.rows(f"{selected} union all select null", zone="America/New_York")
+    assert [row["t"] and row["t"].astimezone(UTC).isoformat() for row in found] == [*texts.values(), None]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"url": "jdbc:oracle:thin:@db:1521/x"}, "no driver of Python for jdbc:oracle here"),
+        ({"url": "jdbc:sqlserver://db:1433;databaseName=x"}, "no driver of Python for jdbc:sqlserver here"),
+        ({"properties": Options({"sessionInitStatement": "set x"})}, "the setting 'sessioninitstatement' works only"),
+        ({"properties": Options({"tinyInt1isBit": "true"})}, "the setting 'tinyint1isbit' works only"),
+        ({"user": None}, "its connection has no user"),
+    ],
+)
+def test_what_only_spark_can_do_is_told_with_the_remedy(in_postgres: Database, given: Any, told: str) -> None:
+    with pytest.raises(EnvironmentProblem, match=told) as refused:
+        in_postgres.reader("orders", **given)
+    assert "use `tidegate run`" in refused.value.remedy
+
+
+def test_a_driver_that_is_missing_is_told_with_the_remedy(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("psycopg", "pymysql"):
+        monkeypatch.setitem(sys.modules, name, None)
+    extra = "tidegate[postgres]" if database.scheme == "postgresql" else "tidegate[mysql]"
+    with pytest.raises(EnvironmentProblem, match="its driver is not installed") as told:
+        database.reader("orders")
+    assert told.value.remedy == f"install '{extra}', or use `tidegate run`"
+
+
+@pytest.mark.parametrize(
+    ("what", "remedy"),
+    [
+        ("no_such", "correct the table or the query"),
+        ("select nothing from orders", "correct filter_expression, the query or watermark_columns"),
+    ],
+)
+def test_what_the_database_refuses_is_told_in_its_words(database: Database, what: str, remedy: str) -> None:
+    with pytest.raises(SourceError) as told:
+        database.rows(what)
+    assert remedy in told.value.remedy
+    assert told.value.__cause__ is None
+
+
+def test_a_password_shows_nowhere(database: Database) -> None:
+    wrong = database.reader("orders", "id", password=Secret("canary-wrong"))
+    with pytest.raises(TidegateError, match=r"(?i)password authentication failed|access denied") as told:
+        wrong.greatest(RowFilter((ColumnRange("id"),)))
+    assert "correct user and password" in told.value.remedy
+    assert "canary" not in str(told.value)
