@@ -60,11 +60,14 @@ def in_a_process(
 
 
 OPEN = """
+import os
+os.environ.pop("PYSPARK_PYTHON", None)
 from tidegate.spark.session import open_session
 from tidegate.specs.project import SparkSpec
 config = {"spark.driver.extraJavaOptions": "-Xss2m -Dmine='a b' -XX:StartFlightRecording=filename=mine.jfr"}
 session = open_session(SparkSpec(master="local[1]", config=config))
 java = session.sparkContext._jvm.java
+assert "PYSPARK_PYTHON" not in os.environ, os.environ["PYSPARK_PYTHON"]
 print(java.util.TimeZone.getDefault().getID(), java.lang.System.getProperty("mine"), session.range(3).count())
 session.stop()
 raise SystemExit("on purpose")
@@ -156,7 +159,7 @@ def test_a_log_tells_once_what_stops_several_sources_and_debug_the_log_of_spark(
         f"  Spark's log is {tmp_path}/home/spark-start.log; its last lines, without calls:\n  Error: no room: ***"
         in done.stderr
     )
-    assert "swordfish" not in done.stdout + done.stderr
+    assert "swordfish" not in done.stdout + done.stderr + (tmp_path / "home" / "spark-start.log").read_text()
 
 
 @pytest.mark.parametrize(

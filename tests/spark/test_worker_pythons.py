@@ -40,10 +40,9 @@ for name, python in pythons.items():
 print(json.dumps(found))
 """
 WITHOUT = "the Python of Spark's workers has no Tidegate"
-REMEDY = (
-    " - let PYSPARK_PYTHON, or spark.pyspark.python, name a Python with the same Tidegate on every machine, as this "
-    f"program has it in {sys.executable}"
-)
+REMEDY = f" name a Python with the same Tidegate on every machine, as this program has it in {sys.executable}"
+OF_OURS = f" - let spark.pyspark.python{REMEDY}"
+OF_THEIRS = f" - let PYSPARK_PYTHON, before that session starts,{REMEDY}"
 
 
 def without_tidegate(folder: Path) -> str:
@@ -101,7 +100,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]
 def test_a_python_that_will_not_do_is_told_in_a_sentence(
     told: dict[str, tuple[int, str]], kind: str, problem: str
 ) -> None:
-    assert tuple(told[kind]) == (3, problem + REMEDY)
+    assert tuple(told[kind]) == (3, problem + (OF_THEIRS if kind == "session" else OF_OURS))
 
 
 def test_another_version_of_python_is_told_with_both(told: dict[str, tuple[int, str]]) -> None:
@@ -109,4 +108,4 @@ def test_another_version_of_python_is_told_with_both(told: dict[str, tuple[int, 
         pytest.skip("there is no other Python here")
     code, error = told["session_other"]
     own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    assert (code, error.endswith(f"that of this program is {own}{REMEDY}")) == (3, True), error
+    assert (code, error.endswith(f"that of this program is {own}{OF_THEIRS}")) == (3, True), error

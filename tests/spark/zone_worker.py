@@ -29,7 +29,7 @@ WANTED = RowFilter(
 
 def main(java_zone: str, parquet: str, *databases: str) -> None:
     """Print what was read, by source; a database is given as its address, user and password."""
-    os.environ["JAVA_HOME"] = str(find_java())
+    os.environ |= {"JAVA_HOME": str(find_java()), "PYSPARK_PYTHON": sys.executable}
     builder = SparkSession.builder.master("local[1]")
     zones = {
         "spark.driver.extraJavaOptions": f"-Duser.timezone={java_zone}",

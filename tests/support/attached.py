@@ -6,6 +6,8 @@ has nothing to do with that: at a failpoint no query runs. Tests of the end of w
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +49,7 @@ def attach() -> None:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     SparkContext._ensure_initialized()
     java = SparkContext._jvm
     assert java is not None

@@ -109,7 +109,7 @@ def replay_range(
     own = bound.pipeline.sink.table
     table = own if into is None else replace(own, uri=absolute(into, Path.cwd()))
     written = replace(bound.pipeline, sink=replace(bound.pipeline.sink, table=table))
-    with spark_engine(project.spark, emit, flag, columns=(written,)) as engine, stops_on_signals(flag):
+    with spark_engine(project, emit, flag, columns=(written,)) as engine, stops_on_signals(flag):
         replay = ColumnReplay(
             bound,
             engine,

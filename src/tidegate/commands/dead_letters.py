@@ -75,7 +75,7 @@ def retry_letters(
     project = load(config, pipeline=pipeline)
     choice = DeadLetterSelection(tuple(ids), file, reason)
     sources = file_sources(project, pipeline, source)
-    with spark_engine(project.spark, emit, threading.Event(), lambda: sources) as engine:
+    with spark_engine(project, emit, threading.Event(), lambda: sources) as engine:
         return tuple(retry(bound, choice, lambda: engine, emit) for bound in sources)
 
 

@@ -26,7 +26,7 @@ from tidegate.reports.run import DemoReport, DemoStep, RunReport, SourceStatus
 from tidegate.spark.jars import find_java
 from tidegate.spark.session import active_session
 from tidegate.specs.locations import Location
-from tidegate.specs.project import SparkSpec
+from tidegate.specs.project import ProjectSpec
 from tidegate.storage.options import absolute
 
 
@@ -40,7 +40,7 @@ def demo(
     if active_session() is None:
         find_java()
     flag = threading.Event()
-    with spark_engine(SparkSpec(), emit, flag) as engine:
+    with spark_engine(ProjectSpec("demo", ()), emit, flag) as engine:
 
         def run_again(config: Path) -> RunReport:
             engine.prepare()

@@ -18,7 +18,7 @@ from tidegate.config.problems import nearest, sentence
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, SessionStarting, ignore
 from tidegate.specs.masking import Mask, remember
-from tidegate.specs.project import PipelineSpec, ProjectSpec, SourceSpec, SparkSpec
+from tidegate.specs.project import PipelineSpec, ProjectSpec, SourceSpec
 
 if TYPE_CHECKING:
     from tidegate.runs.file_source import FileSource
@@ -127,7 +127,7 @@ def _offering(source: TrackedSource, offer: Offer) -> TrackedSource:
 
 @contextlib.contextmanager
 def spark_engine(
-    spec: SparkSpec,
+    project: ProjectSpec,
     emit: Emit,
     stop: threading.Event,
     sources: Callable[[], Sequence[FileSource]] = tuple,
@@ -143,11 +143,12 @@ def spark_engine(
     from tidegate.spark.session import py4j_is_silent
 
     engine = SparkEngine(
-        spec,
+        project.spark,
         stop=stop,
         starting=lambda where: emit(SessionStarting("", "", where)),
         delta=lambda: bool(columns) or any_frames(sources()),
         packages=lambda: (*packages_for(columns), *frame_packages(sources())),
+        mask=Mask.around(project),
     )
     with py4j_is_silent(stop):
         try:

@@ -39,7 +39,7 @@ def reconcile(
     every = sources_of(project, None, emit=emit)
     sources = sources_named([each for each in every if each.pipeline.name in names], source)
     files = tuple(filter(is_files, sources))
-    spark = spark_engine(project.spark, emit, flag, lambda: files) if ingest else contextlib.nullcontext()
+    spark = spark_engine(project, emit, flag, lambda: files) if ingest else contextlib.nullcontext()
     with spark as engine, stops_on_signals(flag):
         options = ReconcileOptions(engine, clean, age)
         return Reconciling(sources, every, options, emit, flag).all()

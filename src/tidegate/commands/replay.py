@@ -80,7 +80,7 @@ def replay(
     flag = stop or threading.Event()
     project = load(config)
     bound = replayed_source(project, pipeline, source, "replay")
-    with spark_engine(project.spark, emit, flag) as engine, stops_on_signals(flag):
+    with spark_engine(project, emit, flag) as engine, stops_on_signals(flag):
         others = other_locations(project, bound)
         made = FileReplay(bound, engine, selection, drop_missing=drop_missing, others=others, emit=emit, stop=flag)
         return made.run(confirm)

@@ -42,7 +42,7 @@ def run(
     ]
     with (
         _watch(project, pipeline, mode, emit) as told,
-        spark_engine(project.spark, told, flag, lambda: bound_files(project, pipeline), columns) as engine,
+        spark_engine(project, told, flag, lambda: bound_files(project, pipeline), columns) as engine,
     ):
         return run_on(project, pipeline, mode, told, flag, engine, accept_new_partitions=accept_new_partitions, now=now)
 

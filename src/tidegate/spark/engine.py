@@ -76,8 +76,10 @@ class SparkEngine:
         starting: Callable[[str], None] = lambda where: None,
         delta: Callable[[], bool] = lambda: False,
         packages: Callable[[], Sequence[str]] = tuple,
+        mask: Mask | None = None,
     ) -> None:
         self._spec = spec
+        self._mask = mask
         self._stop = stop or threading.Event()
         self._grace_secs = grace_secs
         self._starting = starting
@@ -101,7 +103,9 @@ class SparkEngine:
                     raise self._refusal[1]
                 self._starting(self._spec.remote or self._spec.master or "local[*]")
                 try:
-                    self._session = open_session(self._spec, delta=self._delta(), packages=self._packages())
+                    self._session = open_session(
+                        self._spec, delta=self._delta(), packages=self._packages(), mask=self._mask
+                    )
                 except EnvironmentProblem as refusal:
                     self._refusal = time.monotonic(), refusal
                     raise

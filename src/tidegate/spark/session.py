@@ -46,7 +46,7 @@ from tidegate.spark.jars import (
     python_of_workers,
     spark_home,
 )
-from tidegate.spark.tasks import machine_problem, telling_line
+from tidegate.spark.tasks import DAEMON, DAEMON_SETTING, machine_problem, telling_line
 from tidegate.specs.masking import Mask, shorten
 from tidegate.specs.project import SparkSpec
 
@@ -170,7 +170,7 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
     "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": "tidegate.spark.daemon",
+    DAEMON_SETTING: DAEMON,
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
 }
@@ -311,13 +311,16 @@ def _start(spec: SparkSpec, chosen: Mapping[str, str]) -> SparkSession:
     return builder.getOrCreate()
 
 
-def open_session(spec: SparkSpec, *, delta: bool = False, packages: Sequence[str] = ()) -> SparkSession:
-    """The session for ``spec``; the one already running in this process, if there is one."""
+def open_session(
+    spec: SparkSpec, *, delta: bool = False, packages: Sequence[str] = (), mask: Mask | None = None
+) -> SparkSession:
+    """The session for ``spec``; the one already running in this process, if there is one.
+
+    What is kept of a start that fails holds no secret of ``spec``, nor of ``mask``.
+    """
     active = active_session()
     if active is not None:
         return active
-    os.environ["PYSPARK_PYTHON"] = python_of_workers(spec, os.environ)
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     chosen = settings(spec, delta=delta, packages=packages)
     needs_java = not spec.remote or spec.remote.startswith("local")
     _without_query_logs()
@@ -331,18 +334,19 @@ def open_session(spec: SparkSpec, *, delta: bool = False, packages: Sequence[str
         ours = (f"-Djava.io.tmpdir={folder}", *quick_options(spec, chosen, delta=delta))
         chosen[_DRIVER_OPTIONS] = " ".join((*map(shlex.quote, ours), chosen[_DRIVER_OPTIONS]))
     log = folder / _LOG
-    with _stderr_to(log), _signals_kept():
+    with _stderr_to(log), _signals_kept(), _pythons(python_of_workers(spec, os.environ)):
         try:
             session = _start_with(archive, spec, chosen)
         except Exception as error:
-            raise _not_started(spec.remote or spec.master or "local[*]", log, error) from error
+            known = Mask.around(spec) | (mask or Mask())
+            raise _not_started(spec.remote or spec.master or "local[*]", log, error, known) from error
     _check_zone(session)
     return session
 
 
-def _not_started(where: str, log: Path, error: Exception) -> EnvironmentProblem:
+def _not_started(where: str, log: Path, error: Exception, mask: Mask) -> EnvironmentProblem:
     """One sentence and where to read more; the last lines of the log are a note, which tracebacks show."""
-    kept, said = _kept(log, "spark-start.log")
+    kept, said = _kept(log, "spark-start.log", mask)
     of_java = type(error).__module__.startswith("py4j")
     told = telling_line(error) if of_java else next(filter(_CAUSE.search, said), _first_line(error))
     found = machine_problem(error)
@@ -382,15 +386,15 @@ def _check_zone(session: SparkSession) -> None:
         )
 
 
-def _kept(log: Path, name: str, mask: Mask | None = None) -> tuple[Path, list[str]]:
+def _kept(log: Path, name: str, mask: Mask) -> tuple[Path, list[str]]:
     """The lines at the end of ``log``, masked, and where they outlive this process, in the place of those before."""
     try:
         with log.open("rb") as content:
-            content.seek(max(0, log.stat().st_size - _KEPT_BYTES))
-            end = content.read().decode(errors="replace")
+            if content.seek(max(0, log.stat().st_size - _KEPT_BYTES)):
+                content.readline()  # whose beginning is cut off: no mask knows half a secret
+            end = mask(content.read().decode(errors="replace"))
     except OSError:
         return log, []
-    end = end if mask is None else mask(end)
     kept = cache_folder() / name
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -437,6 +441,25 @@ def _stderr_to(log: Path) -> Iterator[None]:
         os.dup2(saved, 2)
         os.close(saved)
         os.close(target)
+
+
+@contextlib.contextmanager
+def _pythons(workers: str) -> Iterator[None]:
+    """A context that starts inside has workers on that Python: PySpark asks the environment, then alone, for it.
+
+    Later sessions of this process find the environment as the user made it.
+    """
+    names = {"PYSPARK_PYTHON": workers, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(names)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 @contextlib.contextmanager

@@ -94,6 +94,9 @@ class Packed:
         yield from work(batches, *needs)
 
 
+DAEMON_SETTING, DAEMON = "spark.python.daemon.module", "tidegate.spark.daemon"
+"""What starts the workers of a session that Tidegate opened."""
+
 _ENDED = "Python worker exited unexpectedly"
 _LOST = re.compile(r"ExecutorLostFailure \(executor \S+ exited caused by one of the running tasks\) Reason: ([^\n]*)")
 _FATAL = re.compile(r"Fatal Python error: ([^\n]*)")
@@ -130,6 +133,7 @@ def worker_ended(error: Exception) -> WorkerEnded | None:
     return None if lost is None else WorkerEnded(f"its executor was lost: {lost[1].strip()[:200]}", executor_lost=True)
 
 
+_PROGRAM = r'Cannot run program "([^"\n]*)"[^\n]*: (?:error=\d+, )?([^\n]*)'
 _WORKERS = "the Python of Spark's workers"
 _OF_PYTHON: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.DOTALL), problem)
@@ -140,7 +144,7 @@ _OF_PYTHON: tuple[tuple[re.Pattern[str], str], ...] = tuple(
             f"{_WORKERS} is {{0}}, that of this program is {{1}}",
         ),
         (
-            r'Cannot run program "([^"\n]*)"[^\n]*: (?:error=\d+, )?([^\n]*)',
+            _PROGRAM + r"(?=.*PythonWorkerFactory)",
             f"{_WORKERS}, {{0}}, does not start: {{1}}",
         ),
         (r"Error from python worker:\n.*?([^\n]*No module named '[^'\n]*')", f"{_WORKERS} does not start: {{0}}"),
@@ -162,15 +166,30 @@ def machine_problem(error: Exception, mask: Mask | None = None) -> EnvironmentPr
         if found := pattern.search(text):
             return EnvironmentProblem(
                 problem.format(*(_last_line(each) for each in found.groups())),
-                "let PYSPARK_PYTHON, or spark.pyspark.python, name a Python with the same Tidegate on every machine, as"
-                f" this program has it in {sys.executable}",
+                f"let {_what_names_python()} name a Python with the same Tidegate on every machine, as this program has"
+                f" it in {sys.executable}",
             )
+    if found := re.search(_PROGRAM, text):
+        return EnvironmentProblem(
+            f"Spark cannot run {found[1]}: {found[2]}",
+            "install this program on every machine of Spark, or correct the setting or variable that names it",
+        )
     if _FULL.search(text):
         return EnvironmentProblem(
             "a disk is full where Spark keeps temporary files",
             "free some space there, or set TMPDIR or SPARK_LOCAL_DIRS to a larger disk",
         )
     return None
+
+
+def _what_names_python() -> str:
+    """What the session that runs here asks for the Python of its workers."""
+    context = getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_active_spark_context", None)
+    if context is None:
+        return "PYSPARK_PYTHON, or spark.pyspark.python,"
+    if context.getConf().get(DAEMON_SETTING) != DAEMON:
+        return "PYSPARK_PYTHON, before that session starts,"
+    return "spark.pyspark.python" if context.master.startswith("local") else "spark.pyspark.python, or PYSPARK_PYTHON,"
 
 
 def _last_line(told: str | None) -> str:

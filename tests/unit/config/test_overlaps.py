@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from tidegate.config.overlaps import cycle, ordered
 from tidegate.errors import ConfigError
 from tidegate.runs.bind import bind
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PathSource
+from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
+from tidegate.storage import stores
 from tidegate.storage.stores import TablePlaces, comparable, inside, keep_apart
 
 Pipeline = str
@@ -185,6 +187,38 @@ def test_listings_leave_tables_alone_and_links_do_not_lead_to_others(tmp_path: P
         "table",
         *(f"{tmp_path}/{each}" for each in ("in/table", "in2", "lake")),
     )
+
+
+def test_threads_with_projects_of_their_own_each_get_their_own_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def project(name: str) -> ProjectSpec:
+        sink = SinkSpec(Location(f"file://{tmp_path}/in/{name}"))
+        return ProjectSpec(name, (PipelineSpec(name, (), SchemaSpec(), sink),))
+
+    asked: list[str] = []
+    monkeypatch.setattr(stores, "comparable", lambda uri: asked.append(uri) or comparable(uri))
+    monkeypatch.setattr(stores, "_newest", [])
+    projects, wrong, begin = [project(f"t{number}") for number in range(4)], [], threading.Barrier(4)
+
+    def look(own: ProjectSpec) -> None:
+        begin.wait()
+        for _ in range(200):
+            places = list(TablePlaces.of(own).inside(f"file://{tmp_path}/in"))
+            if places[0] != own.origin:
+                wrong.append((own.origin, places))
+
+    threads = [threading.Thread(target=look, args=(each,)) for each in projects]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert wrong == []
+    TablePlaces.of(projects[0])
+    asked.clear()
+    assert TablePlaces.of(projects[0]) is TablePlaces.of(projects[0])
+    assert asked == []
+    assert TablePlaces.of(project("t0")) is not TablePlaces.of(projects[0])
 
 
 def test_a_thousand_sources_are_compared_with_their_neighbours_alone(

@@ -227,6 +227,12 @@ TRACE = "Job aborted.\n\tat org.apache.spark.X\nTraceback (most recent call last
     ("raised", "problem"),
     [
         ("ModuleNotFoundError: No module named 'tidegate'", "workers has no Tidegate"),
+        ("ModuleNotFoundError: No module named 'tidegate.spark'", "workers has no Tidegate"),
+        (
+            'java.io.IOException: Cannot run program "/opt/python": error=2, No such file or directory\n'
+            "\tat java.lang.ProcessBuilder.start\n\tat org.apache.spark.api.python.PythonWorkerFactory.startDaemon",
+            "workers, /opt/python, does not start: No such file or directory",
+        ),
         (
             "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in "
             "driver: 3.11, PySpark cannot run with different minor versions.",
@@ -246,6 +252,19 @@ def test_a_python_that_workers_cannot_use_is_one_sentence(raised: str, problem: 
     assert problem in found.problem
     assert "PYSPARK_PYTHON" in found.remedy
     assert "\n" not in str(found)
+
+
+@pytest.mark.parametrize("name", ["tidegate_native", "tidegates", "pandas"])
+def test_another_module_that_is_missing_is_not_taken_for_tidegate(name: str) -> None:
+    assert machine_problem(RuntimeError(TRACE.format(f"ModuleNotFoundError: No module named '{name}'"))) is None
+
+
+def test_another_program_that_does_not_start_is_not_taken_for_a_python() -> None:
+    said = 'java.io.IOException: Cannot run program "chmod": error=2, No such file or directory'
+    found = machine_problem(RuntimeError(TRACE.format(f"{said}\n\tat org.apache.hadoop.util.Shell.runCommand")))
+    assert found is not None
+    assert found.problem == "Spark cannot run chmod: No such file or directory"
+    assert "Python" not in str(found)
 
 
 @pytest.mark.parametrize("said", ["OSError: [Errno 28] ", "org.apache.spark.SparkException: java.io.IOException: "])

@@ -11,7 +11,15 @@ import pytest
 
 from tidegate.errors import ConfigError
 from tidegate.spark.jars import CLASS, DELTA, S3, SETTING, fetch, python_of_workers
-from tidegate.spark.session import _not_started, _without_query_logs, quick_options, settings
+from tidegate.spark.session import (
+    _KEPT_BYTES,
+    _kept,
+    _not_started,
+    _pythons,
+    _without_query_logs,
+    quick_options,
+    settings,
+)
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import SparkSpec
 
@@ -113,7 +121,7 @@ def test_a_secret_that_is_cut_off_at_the_end_of_the_reason_is_masked(tmp_path: P
     secret = "horse+battery+staple+42"
     for room in range(len(secret) + 1):
         reason = "cannot connect " + "." * (284 - room) + secret + " refused"
-        shown = Mask([secret])(str(_not_started("local[*]", tmp_path / "none.log", RuntimeError(reason))))
+        shown = Mask([secret])(str(_not_started("local[*]", tmp_path / "none.log", RuntimeError(reason), Mask())))
         assert not any(secret[:length] in shown for length in range(8, len(secret) + 1)), shown
 
 
@@ -131,3 +139,38 @@ def test_workers_run_on_the_python_that_is_configured_and_on_clusters_on_that_of
 ) -> None:
     assert python_of_workers(spec, {"PYSPARK_PYTHON": "./env/bin/python"}) == python
     assert python_of_workers(SparkSpec(master="yarn"), {}) == sys.executable
+
+
+def test_the_kept_log_has_no_secret_not_even_half_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path / "home"))
+    secret, mask = "horse+battery+staple+42", Mask.of("horse+battery+staple+42")
+    log = tmp_path / "spark.log"
+    for room in range(len(secret) + 1):
+        rest = f"\nkey=horse%2Bbattery%2Bstaple%2B42 {secret}\n"
+        log.write_text(f"started\npassword={secret}" + "." * (_KEPT_BYTES - room - len(rest)) + rest)
+        kept, said = _kept(log, "spark-run.log", mask)
+        assert kept == tmp_path / "home" / "spark-run.log"
+        assert (kept.read_text(), said) == ("key=*** ***\n", ["key=*** ***"])
+    assert kept.stat().st_mode & 0o077 == 0
+
+
+def test_a_start_that_failed_leaves_a_log_without_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path / "home"))
+    log = tmp_path / "spark.log"
+    log.write_text("Error: no room: swordfish\n")
+    problem = _not_started("local[*]", log, RuntimeError("Java ended"), Mask.of("swordfish"))
+    assert (tmp_path / "home" / "spark-start.log").read_text() == "Error: no room: ***\n"
+    assert "swordfish" not in str(problem) + "".join(problem.__notes__)
+
+
+@pytest.mark.parametrize("theirs", [None, "/their/python"])
+def test_the_python_of_workers_is_not_left_in_the_environment(
+    theirs: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    if theirs is not None:
+        monkeypatch.setenv("PYSPARK_PYTHON", theirs)
+    with _pythons("/opt/python"):
+        assert (os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"]) == ("/opt/python", sys.executable)
+    assert (os.environ.get("PYSPARK_PYTHON"), os.environ.get("PYSPARK_DRIVER_PYTHON")) == (theirs, None)
