@@ -36,7 +36,7 @@ from tidegate.sink.unit_share import carry_out_here
 from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.sources.units.work import UnitWave, UnitWork, UnitWritten, WaveResult
 from tidegate.spark.frames import columns_of, write_rows
-from tidegate.spark.loading.replaced_units import unit_frame
+from tidegate.spark.loading.strategies import unit_frame
 from tidegate.spark.session import open_session
 from tidegate.spark.work_units import carry_out_tasks
 from tidegate.specs.columns import FunctionRead, HttpRead

@@ -13,7 +13,7 @@ from spark.unit_tables import DAY, UnitTable
 from support.long_runs import LONG
 from tidegate.errors import RowsRefused, SchemaMismatch
 from tidegate.sink.unit_task import ReplacedUnit
-from tidegate.spark.loading.replaced_units import ReplaceUnits
+from tidegate.spark.loading.strategies import ReplaceUnits
 from tidegate.specs.units import Replace
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from tidegate.protocol.position import Position, TableContext
 from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.sink.row_task import Batch, RowsWritten, RowTask, joined, row_task, write_batches
 from tidegate.sink.unit_task import ReplacedUnit
-from tidegate.spark.loading.replaced_units import unit_frame
+from tidegate.spark.loading.strategies import unit_frame
 from tidegate.specs.columns import FunctionRead
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PipelineSpec, SchemaSpec, SinkSpec, TransformSpec

@@ -76,13 +76,6 @@ COULD_MOVE_UP: dict[str, set[str]] = {
     "commands.project": {"runs.bind", "runs.tracker", "spark.jars", "spark.session"},
     "runs.bind": {"runs.columns", "runs.units"},
     "sources.units.inputs": {"protocol.delta"},
-    "spark.engine": {
-        "spark.frames",
-        "spark.loading.replaced_units",
-        "spark.loading.strategies",
-        "spark.session",
-        "spark.work_units",
-    },
 }
 """Imports inside functions that load no other library: they could stand at the top. The list only becomes shorter."""
 

@@ -38,7 +38,6 @@ from tidegate.protocol.store import PositionStore
 from tidegate.reports.run import Check, FailedFile, SourcePlan
 from tidegate.runs.checks import collect_checks
 from tidegate.runs.file_source import FileSource, FileTracker, SourceState, Steps, discover_files, plan_files
-from tidegate.runs.pass_ import Pass
 from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, PassRetries, Summary, Walk, WatermarkEdit
 from tidegate.schema.names import avro_library
 from tidegate.sources.file_discovery import NameOrder, Order, discover_all, names_sort_in_time, sample_files, scope_of
@@ -47,6 +46,7 @@ from tidegate.specs.project import Delivery, Format
 
 if TYPE_CHECKING:
     from tidegate.reports.correction import WatermarkMove
+    from tidegate.runs.pass_ import Pass
 
 EXAMPLES = 10
 BACKLOG_LIMIT = 10_000

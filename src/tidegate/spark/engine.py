@@ -20,17 +20,24 @@ from tidegate.errors import EnvironmentProblem, RunStopped, TidegateError
 from tidegate.sink.read_task import CommitLimits, GroupResult, Hear, ReadTask
 from tidegate.sink.row_task import WorkRows
 from tidegate.sources.reader import Reader
-from tidegate.spark.readers.files import FilesReader
+from tidegate.spark.frames import SparkFrame, columns_of, write_rows
+from tidegate.spark.loading.strategies import load_frame, unit_frame
 from tidegate.spark.readers.http import HttpReader
 from tidegate.spark.readers.jdbc import AdbcRows, JdbcReader, frame_of
 from tidegate.spark.readers.reader import FunctionReader
-from tidegate.spark.readers.tables import IcebergReader, TableReader
+from tidegate.spark.readers.tables import FilesReader, IcebergReader, TableReader
 from tidegate.spark.reports import ReportAddress, ReportListener
-from tidegate.spark.task_pool import POLL_SECONDS, JobTag, Parts, TaskPool, Turns, is_fresh
+from tidegate.spark.session import active_session, open_session, stop_session, told_by_log
 from tidegate.spark.tasks import (
+    POLL_SECONDS,
+    JobTag,
     Part,
+    Parts,
+    TaskPool,
+    Turns,
     WorkerEnded,
     cause,
+    is_fresh,
     machine_problem,
     read_in_task,
     run_tasks,
@@ -38,6 +45,7 @@ from tidegate.spark.tasks import (
     task_failure,
     worker_ended,
 )
+from tidegate.spark.work_units import carry_out
 from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableFormat, TableRead
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import SchemaSpec, SparkSpec
@@ -95,8 +103,6 @@ class SparkEngine:
     def session(self) -> SparkSession:
         """The running session, started on first use."""
         if self._session is None:
-            from tidegate.spark.session import active_session, open_session
-
             self._session = active_session()
             if self._session is None:
                 if self._refusal is not None and time.monotonic() < self._refusal[0] + AGAIN_SECONDS:
@@ -115,8 +121,6 @@ class SparkEngine:
     @property
     def is_ready(self) -> bool:
         """Whether a session is running."""
-        from tidegate.spark.session import active_session
-
         return self._session is not None or active_session() is not None
 
     def prepare(self) -> None:
@@ -249,8 +253,6 @@ class SparkEngine:
 
     def frame(self, rows: WorkRows) -> SparkFrame:
         """Decoded rows, to be written by Spark."""
-        from tidegate.spark.frames import SparkFrame
-
         return SparkFrame(self.session(), rows)
 
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
@@ -267,14 +269,10 @@ class SparkEngine:
 
     def columns(self, frame: DataFrame | AdbcRows) -> pa.Schema:
         """The columns of the rows that a reader gave; :class:`SchemaMismatch` for a type that no table can hold."""
-        from tidegate.spark.frames import columns_of
-
         return columns_of(frame_of(frame), "the source")
 
     def write_rows(self, frame: DataFrame | AdbcRows, task: RowTask) -> RowsWritten:
         """Write the rows of a frame, once, each partition by a task of its own."""
-        from tidegate.spark.frames import write_rows
-
         session = self.session()
         try:
             with self._watching(session):
@@ -286,22 +284,16 @@ class SparkEngine:
 
     def load(self, batch: Batch, window: RowFilter | None, *, chunk: bool) -> SparkFrame:
         """Rows of a work area, to be written by the load strategy of their pipeline."""
-        from tidegate.spark.loading.strategies import load_frame
-
         return load_frame(self.session(), batch, window=window, chunk=chunk)
 
     def carry_out(self, wave: UnitWave) -> WaveResult:
         """Read and write the work units of a wave; a unit that fails keeps no other from being done."""
-        from tidegate.spark.work_units import carry_out
-
         session = self.session()
         with self._watching(session):
             return carry_out(session, wave, self._stop.is_set)
 
     def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> SparkFrame:
         """Rows of a work area, to take the place of those of ``replaced`` in the table, in one commit."""
-        from tidegate.spark.loading.replaced_units import unit_frame
-
         return unit_frame(self.session(), batch, source, replaced)
 
     def own_log(self, error: BaseException, mask: Mask) -> str:
@@ -309,8 +301,6 @@ class SparkEngine:
         each: BaseException | None = error
         while each is not None and self._session is not None:
             if type(each).__module__.partition(".")[0] in ("pyspark", "py4j"):
-                from tidegate.spark.session import told_by_log
-
                 return told_by_log(mask)
             each = each.__cause__ or each.__context__
         return ""
@@ -321,8 +311,6 @@ class SparkEngine:
             self._listener.close()
             self._listener = None
         if self._session is not None and self._started:
-            from tidegate.spark.session import stop_session
-
             with contextlib.suppress(Exception):  # a signal to the whole group has ended the JVM before us
                 stop_session(self._session)
         self._session = None

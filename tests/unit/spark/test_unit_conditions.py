@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.errors import SchemaMismatch
 from tidegate.sink.unit_task import ReplacedUnit
-from tidegate.spark.loading.replaced_units import ReplaceUnits, first_day
+from tidegate.spark.loading.strategies import ReplaceUnits, first_day
 from tidegate.specs.columns import FunctionRead
 from tidegate.specs.units import Replace, UnitSource
 

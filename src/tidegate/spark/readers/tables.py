@@ -1,36 +1,47 @@
-"""Tables that Spark scans itself: Delta, Iceberg, and folders of Parquet files. It skips files by their statistics.
+"""Tables that Spark scans itself (Delta, Iceberg, folders of Parquet files), and files that tasks scan in full.
 
-The first question pins a table to its newest version and a folder to its present files, so that greatest values and
-rows come from one state.
+Spark skips files of tables by their statistics. The first question pins a table to its newest version and a folder to
+its present files, so that greatest values and rows come from one state.
 
 Of an Iceberg table Spark's Parquet reader gets those files of one snapshot that can hold wanted rows. Columns are found
 by Iceberg's field ids, whatever a file calls them. Spark's vectorised reader and its pushed filters also go by names:
 where a name once meant another column, rows are read one by one and no row group is skipped.
+
+Tasks decode CSV, JSON and Excel files as strictly as file sources, then Spark filters the rows. Only the rows tell the
+greatest watermark values, so the batch itself gives the new watermark.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.files.discovery import Reason
+from tidegate.core.files.plan import FileSlice
 from tidegate.errors import EnvironmentProblem, SourceError
+from tidegate.formats.excel import WorkbookScan, first_rows, workbooks_of
+from tidegate.formats.samples import SAMPLED_LINES, spread
+from tidegate.schema.inference import check_agreement, infer_json
+from tidegate.schema.types import arrow_schema
+from tidegate.sink.read_task import files_of, infer_files, list_files, scan_files
 from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.sources.reader import kinds_of_times
 from tidegate.spark.filters import kinds_in, named
-from tidegate.spark.readers.reader import FrameReader, reading
+from tidegate.spark.readers.reader import FrameReader, reading, task_count
 from tidegate.spark.s3a import spark_path
 from tidegate.spark.session import put, quote
+from tidegate.spark.tasks import Packed, deal, slot_frame, slot_numbers
 from tidegate.specs.columns import ColumnSource, TableFormat, TableRead
-from tidegate.specs.project import SchemaSpec
+from tidegate.specs.project import FieldSpec, PathSource, SchemaSpec
 from tidegate.storage.listing_scope import Scope
 from tidegate.storage.options import split_uri
 from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructField, StructType
 
@@ -223,3 +234,63 @@ class IcebergReader(TableReader):
         if not paths:
             return as_written(self._session.createDataFrame([], columns), fields)
         return as_written(self._session.read.schema(columns).parquet(*paths), fields)
+
+
+_SLOTS_PER_TASK = 4
+
+Slots = Sequence[Sequence[FileSlice]]
+Scan = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+
+
+class FilesReader(FrameReader):
+    """Reads CSV, JSON and Excel files below one location."""
+
+    _remedy = "correct the file, or declare schema.fields"
+
+    def __init__(self, session: SparkSession, source: ColumnSource, read: TableRead, schema: SchemaSpec) -> None:
+        super().__init__(session, source, schema)
+        self._read = read
+        self._is_excel = read.format is TableFormat.EXCEL
+        self._files = (workbooks_of if self._is_excel else files_of)(source.name, read)
+
+    def _frame(self, rows: RowFilter) -> DataFrame:
+        return self._whole
+
+    @cached_property
+    def _whole(self) -> DataFrame:
+        """All files that exist now."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        slices = list_files(self._files)
+        fields = self._schema.fields or self._infer(slices)
+        slots = deal(slices, _SLOTS_PER_TASK * task_count(self._session))
+        columns = from_arrow_schema(arrow_schema(fields))
+        return slot_frame(self._session, len(slots)).mapInArrow(self._scan(fields, slots), columns)
+
+    def _scan(self, fields: tuple[FieldSpec, ...], slots: Slots) -> Scan:
+        if self._is_excel:
+            zone = self._source.source_timezone
+            return WorkbookScan(self._files, fields, self._schema, self._read.sheet, zone, slots)
+        return Packed(_scan_slots, self._files, fields, self._schema, slots)
+
+    def _infer(self, slices: Sequence[FileSlice]) -> tuple[FieldSpec, ...]:
+        """Columns inferred from the first records of some files."""
+        if not self._is_excel:
+            return infer_files(self._files, slices, self._schema)
+        sheet, zone = self._read.sheet, self._source.source_timezone
+        samples = (first_rows(self._files, each, sheet, zone, SAMPLED_LINES) for each in spread(slices))
+        return check_agreement(
+            infer_json(samples, coerce_conflicts_to_utf8=self._schema.coerce_conflicts_to_utf8)
+        ).fields
+
+
+def _scan_slots(
+    batches: Iterator[pa.RecordBatch],
+    files: PathSource,
+    fields: tuple[FieldSpec, ...],
+    schema: SchemaSpec,
+    slots: Slots,
+) -> Iterator[pa.RecordBatch]:
+    """The function that runs in a task."""
+    for slot in slot_numbers(batches):
+        yield from scan_files(files, fields, schema, slots[slot])

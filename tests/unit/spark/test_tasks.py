@@ -13,7 +13,7 @@ from tidegate.core.files.state import Covered
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.sink.read_task import CommitLimits, GroupResult, ReadTask, TaskActivity
 from tidegate.spark.reports import ActiveTasks, ReportAddress, ReportListener
-from tidegate.spark.task_pool import Parts, TaskPool, Turns
+from tidegate.spark.tasks import Parts, TaskPool, Turns
 from tidegate.specs.locations import Location
 
 UNHEARD = ActiveTasks(lambda now: None)
