@@ -1,9 +1,9 @@
 """How far a listing of source files goes: which links it follows, and what it leaves out.
 
-Links below a local directory are not followed unless that is asked for. Then each file counts once, under one name:
-its own where it lies below the root and no part of that name is internal, else the one that the first link by path
-gives it; links with an internal name give none. That depends on paths alone, neither on what was read before nor on
-when a link was made, so making a link again does not rename its files.
+By default links below a local directory are not followed. If they are, each file counts once, under one name: its own
+if it lies below the root and no part of that name is internal, else that of the first link by path; links with an
+internal name give none. Only paths decide this, not what was read before or when a link was made, so making a link
+again does not rename its files.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tidegate.core.files.discovery import Reason, ReasonCounts, Skipped
 from tidegate.observe.wording import visible
 
 INTERNAL = ("_", ".")
-"""How names begin that no source reads."""
+"""Prefixes of names that no source reads."""
 
 _UNSEEN = (Reason.LINK, Reason.LINK_BROKEN, Reason.NAME)
 
 
 class Scope:
-    """One listing of a source, or several that belong together; safe to use from several threads.
+    """One listing of a source, or several that belong together; thread-safe.
 
-    ``apart`` are the real local directories that no link may lead into, as those of the tables that are written.
+    ``apart`` are real local directories that no link may lead into, such as those of written tables.
     """
 
     def __init__(self, *, follow_links: bool = False, apart: tuple[str, ...] = ()) -> None:
@@ -38,7 +38,7 @@ class Scope:
         self._links: dict[str, Links] = {}
 
     def leave_out(self, reason: Reason, path: str) -> None:
-        """Count what is not listed; names are shown with everything written out that a terminal or JSON cannot hold."""
+        """Count a path that is not listed; its name is escaped for terminals and JSON."""
         with self._lock:
             self._tally.add(reason, visible(path))
             if reason in _UNSEEN:
@@ -52,7 +52,7 @@ class Scope:
 
     @property
     def unseen(self) -> dict[str, Reason]:
-        """Every path so far that was left out although files may be at or below it that no other name shows."""
+        """Every path left out so far that may hide files without another name."""
         with self._lock:
             return dict(self._unseen)
 
@@ -67,7 +67,7 @@ class Scope:
         return True
 
     def links(self, root: str) -> Links:
-        """Where links below the local directory ``root`` lead; looked at once."""
+        """The links below the local directory ``root``; read once."""
         with self._lock:
             if root not in self._links:
                 self._links[root] = followed_links(root, self._apart) if self.follow_links else Links()
@@ -76,7 +76,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The links below a directory that are followed, and why other paths are not: links, or what they lead to."""
+    """The links below a directory that are followed, and why other paths are not listed."""
 
     followed: frozenset[str] = frozenset()
     refused: dict[str, Reason] = field(default_factory=dict)
@@ -89,9 +89,9 @@ class Links:
 
 
 def followed_links(root: str, apart: tuple[str, ...] = ()) -> Links:
-    """Which links below ``root`` give their files a name: the first by path wins.
+    """Which links below ``root`` name their files: the first by path wins.
 
-    Looks at every directory; of the files in them only at their names.
+    Reads every directory, but only the names of files.
     """
     return _Walk(os.path.realpath(root), frozenset(apart)).result()
 
@@ -116,7 +116,7 @@ class _Walk:
         return Links(frozenset(self._followed), self._refused)
 
     def _enter(self, real: str, path: str) -> None:
-        """Visit a directory that has no name yet; its links come later."""
+        """Visit a directory without a name; its links come later."""
         left = [(real, path)]
         while left:
             real, path = left.pop()
@@ -164,7 +164,7 @@ class _Walk:
 
 
 def _entries(directory: str) -> Iterator[os.DirEntry[str]]:
-    """The entries by name; none if the directory is gone or not readable, which its listing reports."""
+    """The entries by name; none if the directory is gone or unreadable, which its listing reports."""
     try:
         with os.scandir(directory) as entries:
             yield from sorted(entries, key=lambda entry: entry.name)

@@ -1,15 +1,15 @@
 """Directories of this machine as a store.
 
-Listing reads names first and asks for size and time only of names that are wanted, so that a directory of
-many finished files stays cheap. An etag is made of inode, modification time and size. Whole objects appear by
-renaming or linking a finished temporary file; such temporary files are never listed.
+Listing reads names first, and size and time only of wanted names, so that a directory of many finished files stays
+cheap. An etag consists of inode, modification time and size. Whole objects appear by renaming or linking a finished
+temporary file; such temporary files are never listed.
 
 A file is forced to disk before it gets its name, and the directory after that: a name without content would be worse
-than neither. A directory that was just made is forced into the one above it.
+than neither. A new directory is forced into the one above it.
 
-Spark replaces a log entry that appears between its look and its rename, on local disks only: it counts on the file
-system to refuse, and that one does not. So commits by Spark take a lock that every process of Tidegate respects.
-Other programs do not know it.
+On local disks Spark replaces a log entry that appears between its check and its rename: it relies on the file system to
+refuse, which it does not. So commits by Spark take a lock that every process of Tidegate respects. Other programs do
+not know it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _BUFFER = 1024 * 1024
 _CANNOT = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
-"""What file systems answer that keep names by themselves and cannot force a directory."""
+"""Errors of file systems that cannot force a directory and keep names by themselves."""
 
 
 def etag_of(found: os.stat_result) -> str:
@@ -106,7 +106,7 @@ class LocalInput(io.RawIOBase):
 
 
 class LocalOutput(Output):
-    """A new file written in place and, with ``sync``, forced to disk when it is closed; ``abort`` removes it."""
+    """A new file written in place and, with ``sync``, forced to disk when closed; ``abort`` removes it."""
 
     def __init__(self, path: str, uri: str, *, sync: bool) -> None:
         self._path = path
@@ -166,7 +166,7 @@ Paths = list[str]
 
 
 class LocalStore:
-    """A directory. It need not exist: then it is empty, and the first write makes it."""
+    """A directory. It need not exist: then it is empty, and the first write creates it."""
 
     concurrency = 1
 
@@ -310,7 +310,7 @@ class LocalStore:
             return contextlib.nullcontext(())
 
     def _object_at(self, path: str, scope: Scope | None) -> ObjectInfo | None:
-        """The object at a listed name; None if it has gone, or is no regular file."""
+        """The object at a listed name; None if it is gone or not a regular file."""
         with self._mapped(path, "list"):
             try:
                 found = os.stat(os.path.join(self._root, path))
@@ -324,7 +324,7 @@ class LocalStore:
 
     @contextlib.contextmanager
     def _temporary(self, path: str, data: bytes) -> Iterator[str]:
-        """The name of a file beside ``path`` with ``data`` in it; it is gone at the end of the block."""
+        """The name of a file beside ``path`` with ``data`` in it; removed at the end of the block."""
         self._make_directory(path)
         temporary = os.path.join(os.path.dirname(self._at(path)), uuid.uuid4().hex.join(_TEMPORARY))
         try:
@@ -343,12 +343,12 @@ class LocalStore:
             force_path(path)
 
     def _sync_name(self, path: str) -> None:
-        """The name of ``path``, which was made in its directory."""
+        """Force the name of ``path`` in its directory to disk."""
         if self.location.sync:
             force_path(os.path.dirname(self._at(path)))
 
     def _make_directory(self, path: str) -> None:
-        """The directory that is to hold ``path``; a file in its place is not taken for an existing object."""
+        """Create the directory for ``path``; a file in its place does not count as an existing object."""
         try:
             _make_directories(os.path.dirname(self._at(path)), sync=self.location.sync)
         except FileExistsError as error:
@@ -376,7 +376,7 @@ def _why_not(name: str, path: str, is_link: bool, links: Links | None) -> Reason
 
 
 def _lower_bound(prefix: str, after: str | None) -> str | None:
-    """The name after which objects directly in ``prefix`` are wanted: ``""`` for all, None for none."""
+    """The name after which to list objects directly in ``prefix``: ``""`` for all, None for none."""
     inside = f"{prefix}/" if prefix else ""
     if after is None:
         return ""
@@ -391,12 +391,12 @@ def _info(path: str, found: os.stat_result) -> ObjectInfo:
 
 
 def force(descriptor: int) -> None:
-    """Everything written to an open file or directory is on disk when this returns."""
+    """Force everything written to an open file or directory to disk."""
     os.fsync(descriptor)
 
 
 def force_path(path: str) -> None:
-    """The same for the file or the directory at ``path``."""
+    """Force the file or directory at ``path`` to disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         force(descriptor)
@@ -408,7 +408,7 @@ def force_path(path: str) -> None:
 
 
 def _make_directories(path: str, *, sync: bool) -> None:
-    """The directory and those above it, as far as they are missing; ``FileExistsError`` for a file in its place."""
+    """Create the directory and missing ones above it; ``FileExistsError`` for a file in its place."""
     made: list[str] = []
     above = path
     while sync and above and not os.path.lexists(above):
@@ -420,7 +420,7 @@ def _make_directories(path: str, *, sync: bool) -> None:
 
 
 LOCK = "_tidegate/commit.lock"
-"""Relative to the table; it stays there, and only its being locked means something."""
+"""The lock file, relative to the table; it stays there, and only its lock counts."""
 
 
 def announce(location: Location) -> None:
@@ -434,7 +434,7 @@ def announce(location: Location) -> None:
 def alone(location: Location, *, always: bool) -> Iterator[None]:
     """While inside, no other process of Tidegate writes the log of the table at ``location``.
 
-    Waits for those that do. Without ``always`` that holds only where Spark has announced itself: elsewhere every writer
+    Waits for those that do. Without ``always`` it locks only if Spark has announced itself: elsewhere every writer
     creates entries so that one of two is refused. Object stores need no lock: there Spark does so, too.
     """
     descriptor = _open_lock(location, always=always)

@@ -1,4 +1,4 @@
-"""A store in the memory of this process, with the same promises as the others.
+"""A store in the memory of this process, with the same guarantees as the others.
 
 ``memory://NAME/…`` is one space per ``NAME``, shared by every store of the process that opens it.
 """
@@ -55,18 +55,18 @@ class Space:
     _ordered: list[str] | None = None
 
     def put(self, key: str, entry: _Entry) -> None:
-        """Add or replace an object; the lock is held."""
+        """Add or replace an object; the caller has the lock."""
         if key not in self.objects:
             self._ordered = None
         self.objects[key] = entry
 
     def remove(self, key: str) -> None:
-        """Remove an object if it is there; the lock is held."""
+        """Remove an object if it exists; the caller has the lock."""
         if self.objects.pop(key, None) is not None:
             self._ordered = None
 
     def below(self, inside: str) -> list[str]:
-        """The keys that begin with ``inside``, which is empty or ends with a slash, ascending; the lock is held."""
+        """The keys that begin with ``inside``, which is empty or ends with a slash, ascending; needs the lock."""
         if self._ordered is None:
             self._ordered = sorted(self.objects)
         if not inside:
@@ -80,7 +80,7 @@ Paths = list[str]
 
 
 def space(name: str) -> Space:
-    """The space of that name, made when first asked for."""
+    """The space with that name, created on first use."""
     return _spaces.setdefault(name, Space())
 
 
@@ -176,7 +176,7 @@ class MemoryStore:
         self.put(path, data)
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Nothing here outlives the process."""
+        """Do nothing: nothing here outlives the process."""
 
     def delete(self, path: str) -> None:
         self.requests.count("delete")

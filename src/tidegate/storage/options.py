@@ -1,9 +1,9 @@
 """Addresses and storage options as people write them, and as the client of one scheme takes them.
 
-Names are those of the cloud providers' environment variables, in upper or lower case. Options of another
-scheme are left out, so that one set of options serves a local source and an S3 table alike; an unknown option
-of the own scheme is an error. Time-outs and retries are bounded (``timeout``, ``connect_timeout``, ``max_retries``,
-``retry_timeout``), for the store and for the Delta library alike.
+Names are those of the cloud providers' environment variables, in upper or lower case. Options of another scheme are
+ignored, so that one set of options serves a local source and an S3 table alike; an unknown option of the own scheme is
+an error. Time-outs and retries are bounded (``timeout``, ``connect_timeout``, ``max_retries``, ``retry_timeout``), for
+the store and for the Delta library alike.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "gs": ("google_", "gcs_"),
     "az": ("azure_",),
 }
-"""How the option names of each scheme begin."""
+"""Prefixes of the option names of each scheme."""
 
 _CLIENT = {
     "allow_http",
@@ -44,7 +44,7 @@ _CLIENT = {
     "user_agent",
 }
 _ELSEWHERE = ("aws_s3_allow_unsafe_rename", "aws_s3_locking_provider", "aws_dynamodb_", "aws_profile")
-"""Options for other readers of the same set, without meaning for the client."""
+"""Options for other readers of the same set; the client does not know them."""
 
 _KNOWN = {
     "s3": (
@@ -67,7 +67,7 @@ _SECRET_WORDS = ("secret", "key", "token", "password", "credential", "sas")
 
 
 def client_settings(options: Options, scheme: str) -> ClientConfig:
-    """Settings of the HTTP client: bounded times, which the options may change, also those named after the scheme."""
+    """Settings of the HTTP client: bounded times, which options may change, also under names of the scheme."""
     settings: dict[str, Any] = {"connect_timeout": "5s", "timeout": "60s"}
     given = {name.lower(): value for name, value in options.items()}
     for prefix in ("", *FAMILIES[scheme]):
@@ -76,7 +76,7 @@ def client_settings(options: Options, scheme: str) -> ClientConfig:
 
 
 def retries(options: Options) -> RetryConfig:
-    """At most eight tries within ninety seconds, which the options may change."""
+    """At most eight tries within ninety seconds, unless options say otherwise."""
     chosen = retry_options(options)
     backoff = {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10), "base": 2}
     timeout = _duration("retry_timeout", chosen["retry_timeout"])
@@ -84,7 +84,7 @@ def retries(options: Options) -> RetryConfig:
 
 
 def retry_options(options: Options) -> dict[str, str]:
-    """The retry settings as options: how often a request is repeated, and until when."""
+    """The retry settings as options: number and deadline."""
     given = {name.lower(): value for name, value in options.items()}
     chosen = {name: given.get(name, default) for name, default in _RETRIES.items()}
     if not re.fullmatch(r"\d{1,4}", chosen["max_retries"]):
@@ -150,7 +150,7 @@ def absolute(uri: str, base: Path) -> str:
 
 
 def plain_scheme(uri: str) -> str:
-    """The scheme of an address, whichever of its names it is written with.
+    """The scheme of an address, whichever of its names is used.
 
     >>> plain_scheme("abfss://box@account/x?"), plain_scheme("S3A://lake")
     ('az', 's3')
@@ -160,7 +160,7 @@ def plain_scheme(uri: str) -> str:
 
 
 def split_uri(uri: str) -> tuple[str, str, str]:
-    """(scheme, bucket or host, path as plain text without slashes around it); raises ``StorageError``."""
+    """Split into scheme, bucket or host, and path as plain text without outer slashes; raises ``StorageError``."""
     scheme, (_, found, rest) = plain_scheme(uri), uri.partition("://")
     if not found or scheme not in SCHEMES:
         raise StorageError(

@@ -1,11 +1,11 @@
 """The storage port: what every store can do, what callers may rely on, and how stores fail.
 
-Paths are relative to the store's location, separated by ``/``, without a leading or trailing slash; they are
-plain text, never percent-encoded. Names compare in UTF-8 byte order, which is the order of Python's ``str``.
+Paths are relative to the store's location, separated by ``/``, without a leading or trailing slash; they are plain
+text, never percent-encoded. Names compare in UTF-8 byte order, which is the order of Python's ``str``.
 
-Every failure is a :class:`~tidegate.errors.StorageError` that names the full URI. Foreign errors, of the operating
-system and of the object store client, become ours once, here. Their text never reaches ours (it can hold signed
-addresses and header values): only status numbers and error codes are taken from it.
+Every failure is a :class:`~tidegate.errors.StorageError` that names the full URI. Errors of the operating system and of
+the object store client are converted once, here. Their text is never copied (it can contain signed addresses and header
+values), only status numbers and error codes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def check_path(uri: str, path: str) -> str:
-    """``path``, if it can name an object below the store at ``uri``; otherwise raises ``StorageError``."""
+    """``path`` if it can name an object below the store at ``uri``; else raises ``StorageError``."""
     if not path:
         raise unusable_path(uri, path, "it is empty")
     return check_prefix(uri, path)
@@ -49,7 +49,7 @@ def check_prefix(uri: str, path: str) -> str:
 
 
 def path_problem(path: str) -> str | None:
-    """Why nothing can be named ``path``; None for a path as it should be."""
+    """Why nothing can be named ``path``; None for a valid path."""
     segments = path.split("/")
     if "" in segments:
         return "it has an empty segment"
@@ -61,7 +61,7 @@ def path_problem(path: str) -> str | None:
 
 
 def is_text(path: str) -> bool:
-    """Whether ``path`` can be written as UTF-8; names from a disk may hold bytes that are none."""
+    """Whether ``path`` can be encoded as UTF-8; names from a disk may contain invalid bytes."""
     if path.isascii():
         return True
     try:
@@ -83,7 +83,7 @@ def may_hold_after(directory: str, after: str | None) -> bool:
 
 
 Known = Callable[[str], bool]
-"""Says of a path whether it is known already, and need not be listed."""
+"""Tells whether a path is known already and need not be listed."""
 
 PAGE = 1000
 """Entries per page of a listing, on every object store."""
@@ -109,9 +109,9 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """How large files travel: from ``multipart_from`` bytes on in parts of ``part_size`` (the last is what is left).
+    """How large files are uploaded: from ``multipart_from`` bytes on in parts of ``part_size`` (the last has the rest).
 
-    Of all files that a store uploads at the same time, at most ``concurrent_parts`` parts are under way together.
+    All uploads of a store together have at most ``concurrent_parts`` parts under way.
     """
 
     part_size: int = 32 * 1024 * 1024
@@ -121,7 +121,7 @@ class Upload:
 
 @dataclass(slots=True)
 class Requests:
-    """How often a store was asked; ``list`` counts pages (locally: directories read), ``keys`` entries."""
+    """The number of requests to a store; ``list`` counts pages (locally: directories read), ``keys`` entries."""
 
     list: int = 0
     keys: int = 0
@@ -132,7 +132,7 @@ class Requests:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def listed(self, keys: int, pages: int = 0) -> None:
-        """Count ``pages`` further pages with ``keys`` entries."""
+        """Count ``pages`` more pages with ``keys`` entries."""
         with self._lock:
             self.list += pages
             self.keys += keys
@@ -145,9 +145,9 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class UploadCounts:
-    """Files that arrived whole, those of them that went in parts, and the most of either that were under way at once.
+    """Files uploaded, those uploaded in parts, and the most files and parts at once.
 
-    Parts are counted by the places that uploads hold for them, so ``most_parts`` is never too low.
+    Parts are counted by reserved places, so ``most_parts`` is never too low.
     """
 
     files: int = 0
@@ -156,7 +156,7 @@ class UploadCounts:
     most_parts: int = 0
 
     def __add__(self, other: UploadCounts) -> UploadCounts:
-        """Both together; what was under way in two places at once is not known, so the greater is kept."""
+        """Add counts; of the maxima the greater is kept, since overlap in two places is unknown."""
         return UploadCounts(
             self.files + other.files,
             self.multipart + other.multipart,
@@ -166,11 +166,11 @@ class UploadCounts:
 
 
 Uploading = Callable[[int, int], None]
-"""Hears how many files, and how many parts of files, are being uploaded now; called from any thread."""
+"""Gets the number of files and parts being uploaded now; called from any thread."""
 
 
 class Uploads:
-    """What a store is uploading; safe to use from several threads. ``listen`` hears of every change."""
+    """The current uploads of a store; thread-safe. ``listen`` gets every change."""
 
     def __init__(self) -> None:
         self.active_files = 0
@@ -181,12 +181,12 @@ class Uploads:
 
     @property
     def counts(self) -> UploadCounts:
-        """Everything so far."""
+        """All counts so far."""
         return self._counts
 
     @contextmanager
     def file(self) -> Iterator[None]:
-        """While one file is uploaded."""
+        """Count one file as uploading while inside."""
         with self._changed:
             self.active_files += 1
             self._counts += UploadCounts(most_files=self.active_files)
@@ -202,9 +202,9 @@ class Uploads:
 
     @contextmanager
     def parts(self, wanted: int, most: int) -> Iterator[int]:
-        """While a file is uploaded in parts: how many of them at once, at least one and at most ``wanted``.
+        """Reserve parts of an upload while inside: at least one and at most ``wanted``.
 
-        The parts of all uploads of the store stay within ``most`` together; waits until one more fits.
+        All uploads of the store stay within ``most`` parts; waits until one more fits.
         """
         with self._changed:
             self._changed.wait_for(lambda: self.active_parts < most)
@@ -226,8 +226,8 @@ class Uploads:
 class Output(ABC):
     """A file being written: it may be visible while it grows, and is complete and visible after ``close``.
 
-    As a context manager it closes at the end of the block and aborts when the block raises. One that is
-    dropped without ``close`` never becomes a complete object on a remote store.
+    As a context manager it closes at the end of the block and aborts if the block raises. Without ``close`` it never
+    becomes a complete object on a remote store.
     """
 
     @property
@@ -245,13 +245,13 @@ class Output(ABC):
 
     @abstractmethod
     def abort(self) -> None:
-        """Give up: nothing of this file stays behind. Does nothing after ``close``."""
+        """Give up and leave nothing of this file behind. Does nothing after ``close``."""
 
     def writable(self) -> bool:
         return True
 
     def flush(self) -> None:  # noqa: B027 - most stores have nothing to do: the object appears as a whole
-        """Make what was written so far visible, where a file grows in its place."""
+        """Make what was written so far visible, if the file grows in place."""
 
     def __enter__(self) -> Self:
         return self
@@ -266,7 +266,7 @@ class Output(ABC):
 
 
 class ObjectStore(Protocol):
-    """A place for objects. Made and used in one process; safe to use from several threads."""
+    """A place for objects. Created and used in one process; thread-safe."""
 
     @property
     def location(self) -> Location: ...
@@ -276,22 +276,21 @@ class ObjectStore(Protocol):
     def uploads(self) -> Uploads: ...
     @property
     def concurrency(self) -> int:
-        """How many requests at once pay off: 1 where waiting for an answer costs nothing."""
+        """How many concurrent requests pay off: 1 if waiting for an answer costs nothing."""
 
     def exists(self) -> bool:
-        """Whether the place itself is there: false for a missing local directory only."""
+        """Whether the place itself exists: false for a missing local directory only."""
 
     def list(
         self, prefix: str = "", after: str | None = None, *, known: Known | None = None, scope: Scope | None = None
     ) -> Iterator[ObjectInfo]:
         """Every object below directory ``prefix``, at any depth, whose full path is greater than ``after``.
 
-        The objects of any one directory come in ascending order, and before what lies in a directory beside them
-        whose name is greater; how directories interleave otherwise is the store's choice. Paths for which
-        ``known`` says true are left out, before anything is asked about them. A missing ``prefix`` gives nothing.
-        Directory markers are left out, and so are names that no path can have; ``scope`` is told of these, and says
-        which links are followed. Without one, all of them are: a directory of Tidegate's own leads where its owner
-        wants.
+        The objects of one directory come in ascending order, and before those of a greater directory beside them; apart
+        from that the store decides how directories interleave. Paths for which ``known`` is true are left out, without
+        any request about them. A missing ``prefix`` yields nothing. Directory markers are left out, and so are names
+        that no path can have; ``scope`` counts these, and decides which links are followed. Without a scope all links
+        are: a directory of Tidegate's own leads where its owner wants.
         """
 
     def list_directory(
@@ -300,7 +299,7 @@ class ObjectStore(Protocol):
         """One level: all directories directly in ``prefix``, and its own objects greater than ``after``."""
 
     def head(self, path: str) -> ObjectInfo:
-        """What is at ``path``; raises ``ObjectMissing``."""
+        """The object at ``path``; raises ``ObjectMissing``."""
 
     def get(self, path: str) -> bytes:
         """The whole content; raises ``ObjectMissing``."""
@@ -311,17 +310,17 @@ class ObjectStore(Protocol):
     def open_input(self, path: str, *, etag: str | None, size: int | None) -> BinaryIO:
         """The content as a stream in bounded memory.
 
-        Raises ``ObjectChanged``, at once or at any later read, rather than give bytes of anything but the one
-        object with that etag and size; where they are ``None``, of the object found when opening.
+        Returns only bytes of the object with that etag and size, or else raises ``ObjectChanged``, at once or at any
+        later read; with ``None``, of the object found when opening.
         """
 
     def put(self, path: str, data: bytes) -> None:
         """Write the whole object; readers see the old content or the new one, never a part."""
 
     def put_if_absent(self, path: str, data: bytes) -> None:
-        """Write the object unless there is one: then ``ObjectExists``, and of many writers one wins.
+        """Write the object unless one exists: then ``ObjectExists``; of many writers one wins.
 
-        A response lost on the way can give ``ObjectExists`` for one's own write: read it back to know.
+        A lost response can give ``ObjectExists`` for one's own write: read it back to know.
         """
 
     def open_output(self, path: str, upload: Upload | None = None) -> Output:
@@ -331,18 +330,18 @@ class ObjectStore(Protocol):
         """Upload a local file."""
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Force objects to disk that other programs wrote here, with their names; missing objects are fine.
+        """Force objects that other programs wrote here to disk, with their names; missing objects are fine.
 
         Everything that the store writes itself is on disk when the call returns, unless the location says otherwise.
-        Remote stores answer only then anyhow.
+        Remote stores answer only then anyway.
         """
 
     def delete(self, path: str) -> None:
-        """Remove the object; nothing there is fine."""
+        """Remove the object if it exists."""
 
 
 class BufferedOutput(Output):
-    """Bytes in ``file`` that ``close`` hands to ``upload``, with their number."""
+    """Collects bytes in ``file``; ``close`` passes them to ``upload``, with their number."""
 
     def __init__(self, file: BinaryIO, upload: Callable[[BinaryIO, int], None]) -> None:
         self._file = file
@@ -374,7 +373,7 @@ class BufferedOutput(Output):
             self.abort()
 
     def abort(self) -> None:
-        with suppress(OSError):  # what could not be written is not wanted any more
+        with suppress(OSError):  # what could not be written is no longer wanted
             self._file.close()
 
     def __del__(self) -> None:
@@ -382,9 +381,9 @@ class BufferedOutput(Output):
 
 
 class SeekableInput(io.RawIOBase):
-    """One version of an object; ``ObjectChanged`` at once or at any later read when the object has changed.
+    """One version of an object; ``ObjectChanged`` at once or at any later read if the object has changed.
 
-    Where ``etag`` or ``size`` is None, the version is the one found when opening.
+    If ``etag`` or ``size`` is None, the version is the one found when opening.
     """
 
     def __init__(self, store: ObjectStore, path: str, *, etag: str | None = None, size: int | None = None) -> None:
@@ -438,10 +437,10 @@ _RETRY_CODES = {
     "Throttling",
 }
 _CONTRADICTIONS = ("AlreadyExistsError", "PreconditionError")
-"""Refusals of a condition that was not made."""
+"""Refusals of a condition that nobody set."""
 
 _WRITING = "write"
-"""How actions begin for which nothing needs to be there, so that nothing can be missing."""
+"""Prefix of actions that need no existing object, so that nothing can be missing."""
 
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]+)</Code>")
@@ -454,14 +453,14 @@ def object_missing(uri: str) -> ObjectMissing:
 
 
 def object_changed(uri: str, detail: str) -> ObjectChanged:
-    """What is at ``uri`` is not what was asked for."""
+    """What is at ``uri`` is not what was requested."""
     return ObjectChanged(
         f"{uri} is not the object that was listed: {detail}", "list again; source files must not be rewritten"
     )
 
 
 def cut_short(uri: str, found: int, announced: int) -> StorageUnavailable:
-    """Part of an answer got lost, and the rest looks whole."""
+    """Part of an answer was lost, and the rest looks complete."""
     return StorageUnavailable(
         f"cannot read {uri}: {found} bytes arrived of {announced}", "try again; something on the way cuts answers short"
     )
@@ -473,7 +472,7 @@ def object_exists(uri: str) -> ObjectExists:
 
 
 def unusable_path(uri: str, path: str, reason: str) -> StorageError:
-    """A path no store could hold, or that this one cannot represent."""
+    """A path that no store can have, or that this one cannot represent."""
     return StorageError(
         f"{uri}: the path {path!r} cannot be used: {reason}",
         "rename the object; paths are segments of printable characters separated by single slashes",
@@ -506,7 +505,7 @@ def from_os(error: OSError, uri: str, action: str) -> StorageError:
 
 
 def from_client(error: Exception, uri: str, action: str) -> StorageError:
-    """The error for ``action`` on ``uri`` that the object store, or the way to it, refused."""
+    """The error for an ``action`` on ``uri`` that the object store, or the network, refused."""
     text, kind = str(error), type(error).__name__
     bad_key = _BAD_KEY.search(text)
     if bad_key and (kind == "InvalidPathError" or isinstance(error, ValueError)):
@@ -532,7 +531,7 @@ def status_of(error: Exception) -> int:
 
 
 def is_past_the_end(error: Exception) -> bool:
-    """Whether a range begins behind the last byte, as the store says or its client finds."""
+    """Whether a range begins after the last byte, as the store or its client reports."""
     return status_of(error) == 416 or "StartTooLarge" in str(error)
 
 
@@ -567,5 +566,5 @@ def _bucket(uri: str) -> str:
 
 
 def safe_cause(error: Exception, secrets: Iterable[str]) -> Exception | None:
-    """``error`` as a cause to show, unless its text holds one of ``secrets``."""
+    """``error`` as a cause to show, unless its text contains one of ``secrets``."""
     return None if Mask.of(*secrets).hides(str(error)) else error

@@ -1,13 +1,12 @@
 """Buckets as a store: S3, Google Cloud Storage and Azure, through one client.
 
-A key with a line break or another control character, an empty part, ``.`` or ``..`` makes obstore fail the whole page
-that holds it. On S3 such a listing is made again with pyarrow's client, and these keys are left out.
+A key with a line break or another control character, an empty part, ``.`` or ``..`` makes obstore fail the whole page.
+On S3 such a listing is repeated with pyarrow's client, and these keys are left out.
 
-Reads are ranged requests that name the etag (If-Match), so a stream never mixes two versions and no request
-outlives its time-out because the reader is slow. Large files are written to a local temporary file first and
-uploaded in parts when closed.
+Reads are ranged requests that name the etag (If-Match), so a stream never mixes two versions, and no request times out
+because the reader is slow. Large files are written to a local temporary file first and uploaded in parts when closed.
 
-Azure lists etags without the quotes that its headers have: an etag here is as it is listed, and is sent with quotes.
+Azure lists etags without the quotes of its headers: an etag here has none, and is sent with quotes.
 """
 
 from __future__ import annotations
@@ -61,9 +60,9 @@ if TYPE_CHECKING:
 
 
 def keys_below(location: Location, prefix: str, *, deep: bool) -> tuple[list[str], list[str]]:
-    """The directories and the objects in ``prefix``, or everything below it, with keys as they are, ascending.
+    """The directories and the objects in ``prefix``, or everything below it, with unchanged keys, ascending.
 
-    ``OSError`` where this client gets no answer.
+    ``OSError`` if this client gets no answer.
     """
     from pyarrow.fs import FileSelector, FileType
 
@@ -151,7 +150,7 @@ Paths = list[str]
 
 
 class RemoteStore:
-    """A prefix of a bucket. The client belongs to the process that made it."""
+    """A prefix of a bucket. The client belongs to the process that created it."""
 
     concurrency = 8
 
@@ -215,7 +214,7 @@ class RemoteStore:
         return [each for each in directories if not is_odd(each)], [each for each in keys if not is_odd(each)]
 
     def _heads(self, keys: Iterable[str], known: Known | None) -> Iterator[Sequence[ObjectMeta]]:
-        """The objects at ``keys``, asked one by one, page by page; missing ones are left out."""
+        """The objects at ``keys``, requested one by one, page by page; missing ones are left out."""
         wanted = (key for key in keys if not (known and known(key)))
         with ThreadPoolExecutor(self.concurrency, "head") as pool:
             while page := list(islice(wanted, PAGE)):
@@ -262,7 +261,7 @@ class RemoteStore:
         return ObjectInfo(meta["path"], meta["size"], etag, meta["last_modified"])
 
     def _is_marker(self, path: str) -> bool:
-        """Whether an empty object is a directory marker, whose key ends in a slash that the client drops."""
+        """Whether an empty object is a directory marker; its key ends in a slash, which the client drops."""
         if "." in path.rpartition("/")[2]:
             return False
         try:
@@ -298,7 +297,7 @@ class RemoteStore:
         return cast(BinaryIO, io.BufferedReader(raw, BLOCK))
 
     def _pin(self, path: str, etag: str | None, size: int | None) -> tuple[str | None, int]:
-        """Etag and size of the object as it is now, which must fit what is known of it."""
+        """Etag and size of the current object, which must match the known ones."""
         found = self.head(path)
         if etag is not None and found.etag != etag:
             raise object_changed(self._uri(path), "its etag differs")
@@ -314,7 +313,7 @@ class RemoteStore:
             return self._read_answer(path, answer)
 
     def _read_answer(self, path: str, answer: GetResult) -> bytes:
-        """The announced number of bytes; fewer would silently lose records."""
+        """Read the announced number of bytes; fewer would silently lose records."""
         start, end = answer.range
         content = bytes(answer.bytes())
         if len(content) != end - start:
@@ -329,7 +328,7 @@ class RemoteStore:
             return self._get(path, options)
         except PreconditionError:
             if self._is_azure:
-                self.head(path)  # Azure refuses the etag of a missing object too: this says which it is
+                self.head(path)  # Azure refuses the etag of a missing object too: this tells the two apart
             raise
 
     def _get(self, path: str, options: GetOptions) -> GetResult:
@@ -363,7 +362,7 @@ class RemoteStore:
         self._put_content(path, Path(local_path), size, upload or Upload())
 
     def _put_content(self, path: str, content: Path | BinaryIO, size: int, way: Upload) -> None:
-        """One request, or parts of which no more are under way than may be, whatever else is uploaded."""
+        """Upload in one request, or in parts within the limit of all uploads."""
         self.requests.count("put")
         key = check_path(self.location.uri, path)
         with self._mapped(path, "write"):
@@ -375,7 +374,7 @@ class RemoteStore:
                 obstore.put(self._client, key, content, use_multipart=True, chunk_size=part, max_concurrency=at_once)
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Nothing to do: a bucket keeps what it has acknowledged."""
+        """Do nothing: a bucket keeps what it has acknowledged."""
 
     def delete(self, path: str) -> None:
         self.requests.count("delete")

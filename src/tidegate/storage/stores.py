@@ -1,7 +1,7 @@
 """Opens the store of a location, and compares locations.
 
-A URI is a URL: its path is percent-encoded where it must be (``%20`` is a space, ``%23`` is ``#``). A bare
-path is the path as it is on disk, relative to the file it was written in.
+A URI is a URL: its path is percent-encoded (``%20`` is a space, ``%23`` is ``#``). A bare path is the path on disk,
+relative to the file that names it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def open_store(location: Location) -> ObjectStore:
-    """The store at ``location``; makes clients, sends nothing yet."""
+    """The store at ``location``; creates clients, sends nothing yet."""
     scheme, authority, path = split_uri(location.uri)
     match scheme:
         case "file":
@@ -68,7 +68,7 @@ def _remote(location: Location, scheme: str, authority: str, path: str) -> Objec
 def _client(location: Location, scheme: str, bucket: str, path: str, config: dict[str, str]) -> Client:
     from obstore.store import AzureStore, GCSStore, S3Store
 
-    settings: dict[str, Any] = {  # names in ``config`` are checked by the client itself
+    settings: dict[str, Any] = {  # the client itself checks the names in ``config``
         "config": config,
         "prefix": path or None,
         "client_options": client_settings(location.options, scheme),
@@ -101,7 +101,7 @@ def comparable(uri: str) -> str:
 
 
 def inside(place: str, other: str) -> str | None:
-    """The path from ``place`` to ``other`` (both comparable): ``""`` if they are one; None if it is not in it.
+    """The path from ``place`` to ``other`` (both comparable): ``""`` if they are equal; None if it is not inside.
 
     >>> inside("s3://lake", "s3://lake/raw/x"), inside("s3://lake", "s3://lake"), inside("s3://lake", "s3://lake2")
     ('raw/x', '', None)
@@ -112,14 +112,14 @@ def inside(place: str, other: str) -> str | None:
 
 
 class TablePlaces:
-    """Where the pipelines of a project write, tables and dead letters: comparable, and asked once."""
+    """The comparable addresses that the pipelines of a project write: tables and dead letters, resolved once."""
 
     def __init__(self, uris: Iterable[str]) -> None:
         self._places = sorted(set(map(comparable, uris)))
 
     @classmethod
     def of(cls, project: ProjectSpec) -> TablePlaces:
-        """Those of a project."""
+        """The table places of a project."""
         for known, places in tuple(_newest):
             if known is project:
                 return places
@@ -129,7 +129,7 @@ class TablePlaces:
         return places
 
     def inside(self, place: str) -> Iterator[str]:
-        """The paths from ``place`` to those that lie in it."""
+        """The paths from ``place`` to the tables inside it."""
         for at in range(bisect_left(self._places, f"{place}/"), len(self._places)):
             path = inside(place, self._places[at])
             if path is None:
@@ -137,12 +137,12 @@ class TablePlaces:
             yield path
 
     def elsewhere(self, place: str) -> Iterator[str]:
-        """Those on this machine that are not ``place``, as paths of the system."""
+        """The local tables other than ``place``, as paths of the system."""
         return (each.removeprefix("file://") for each in self._places if each.startswith("file://") and each != place)
 
 
 _newest: list[tuple[ProjectSpec, TablePlaces]] = []
-"""The project that was asked for last, and its places."""
+"""The last project, and its table places."""
 
 
 def keep_apart(source: PathSource, tables: TablePlaces) -> PathSource:
