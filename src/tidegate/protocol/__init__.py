@@ -1,7 +1,7 @@
 """The position of every source, kept in the table's own log: OPEN, COMMIT, RESOLVE.
 
-The protocol is two chapters, each with its steps at the top: ``open`` and ``commit``; ``follow_ups`` is what comes
-after a commit, ``recovery`` what is left when OPEN stops, and ``store`` what runs use of it all.
+The protocol has two chapters, each with its steps at the top: ``open`` and ``commit``. ``follow_ups`` come after a
+commit, ``recovery`` is for what is left when OPEN stops, and runs use all of it through ``store``.
 
 Values: ``change``, ``position`` (and notes beside the table). What is written: ``documents``, ``staging``,
 ``path_segments``. The table: ``table`` (the port), ``table_checks``, ``delta``, ``memory`` (its twin), ``log``,

@@ -1,7 +1,7 @@
-"""What is committed: whose position it is and where its objects lie; data files or replaced rows, and the next state.
+"""What is committed: the owner of a position and the paths of its objects; data files or replaced rows; the next state.
 
-The protocol around it is the same as for files: the document first, a fresh look at the position before, and the log
-alone says afterwards what happened. Nothing here knows Spark.
+The protocol around it is the same for all: the document first, a fresh look at the position before, and only the log
+says afterwards what happened. Nothing here knows Spark.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SourceKey:
 
     @property
     def directory(self) -> str:
-        """Where documents lie, relative to the table."""
+        """The folder of the documents, relative to the table."""
         return f"{ROOT}/{self.pipeline}/{self.source}"
 
     def document(self, version: int, attempt: str) -> str:
@@ -64,7 +64,7 @@ class SourceKey:
         return f"{self.directory}/{version:020d}-{attempt}.won"
 
     def written(self, version: int, attempt: str) -> str:
-        """The data files of a commit that Spark made, read from the log after it.
+        """The data files of a commit by Spark, read from the log after it.
 
         Not beside the document: every OPEN lists those.
         """
@@ -72,12 +72,12 @@ class SourceKey:
 
     @property
     def work(self) -> str:
-        """Where work areas lie."""
+        """The folder of work areas."""
         return f"{self.directory}/work"
 
     @property
     def ledger(self) -> str:
-        """Where the blocks of the ledger lie: what old documents said, 256 positions to a file."""
+        """The folder of ledger blocks: what old documents said, 256 positions to a file."""
         return f"{self.directory}/ledger"
 
     @property
@@ -87,19 +87,19 @@ class SourceKey:
 
     @property
     def at_work(self) -> str:
-        """What a run says while it works on the source.
+        """The note of a run at work on the source.
 
-        Not below ``directory``: every OPEN lists that one, and whatever lies there has tried to make a position.
+        Not below ``directory``: every OPEN lists that one, and everything there has tried to make a position.
         """
         return f"{ROOT}/{self.pipeline}/{self.source}.at-work.json"
 
     @property
     def attempts(self) -> str:
-        """What failed before there was any position."""
+        """Failures before there was any position."""
         return f"{ROOT}/{self.pipeline}/{self.source}.attempts.json"
 
     def segment(self, sha256: str) -> str:
-        """A part of the set of paths that were read, where a source is tracked by a set.
+        """A segment of the path set of a source.
 
         Not below ``directory``: every OPEN lists that one from the newest document on.
         """
@@ -121,7 +121,8 @@ class Identity:
     """What a position is a position *in*: it means nothing for another location or another set of names.
 
     ``notes`` are recorded beside it and may change, such as the hosts of a database. ``formerly`` is how earlier
-    releases wrote ``source_uri``: a position with that form is about the same source, and the next commit rewrites it.
+    releases wrote ``source_uri``: a position with that form belongs to the same source, and the next commit rewrites
+    it.
     """
 
     kind: str
@@ -137,13 +138,13 @@ class Identity:
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> Identity:
-        """The stored form read back; ``KeyError`` when something is missing."""
+        """Decode the stored form; ``KeyError`` if something is missing."""
         pattern, notes = data["pattern"], data.get("notes")
         kept = {str(name): str(note) for name, note in notes.items()} if isinstance(notes, Mapping) else {}
         return cls(str(data["kind"]), str(data["source_uri"]), None if pattern is None else str(pattern), kept)
 
     def differences(self, recorded: Identity) -> tuple[str, ...]:
-        """One phrase per field that is not as it was recorded; addresses of databases show in today's form alone."""
+        """One phrase per field that differs from the recorded one; addresses of databases only in today's form."""
         source = current_identity(recorded.source_uri)
         is_former = recorded.source_uri in (self.source_uri, self.formerly)
         pairs = (
@@ -162,7 +163,7 @@ State = Mapping[str, Any]
 class DataFile:
     """A finished Parquet file below the table; ``path`` is the path on disk, relative to the table.
 
-    ``stats`` is the Delta statistics JSON, or None when only the row count is known.
+    ``stats`` is the Delta statistics JSON, or None if only the row count is known.
     """
 
     path: str
@@ -177,7 +178,7 @@ class DataFile:
         return Add(self.path, self.size, self.partition_values, int(modified.timestamp() * 1000), stats)
 
     def to_json(self, *, stats: bool = False) -> dict[str, object]:
-        """As it is kept; documents leave the statistics to the log."""
+        """The stored form; documents leave the statistics to the log."""
         data: dict[str, object] = {
             "path": self.path,
             "size": self.size,
@@ -188,7 +189,7 @@ class DataFile:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> DataFile:
-        """The stored form read back."""
+        """Decode the stored form."""
         values = {str(name): None if value is None else str(value) for name, value in data["partition_values"].items()}
         stats = data.get("stats")
         known = str(data["path"]), int(data["size"]), int(data["record_count"])
@@ -197,7 +198,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class RecordRange:
-    """Records ``start <= n < end`` of one source file: rows of a data file lie there, and nowhere else in it."""
+    """Records ``start <= n < end`` of one source file: a data file has its rows from there only."""
 
     file: str
     start: int
@@ -208,8 +209,8 @@ class RecordRange:
 class Coverage:
     """Records ``start <= n < end`` of one source file are in this commit; ``eof``: there are no more.
 
-    ``rows`` of them became rows of the table, ``bad`` went to the dead-letter table, the rest are blank lines. A file
-    that was given up has one letter more than records: the letter is about the file, from record ``end`` on.
+    ``rows`` of them became rows of the table, ``bad`` went to the dead-letter table, the rest are blank lines. A
+    given-up file has one letter more than records: the letter stands for the file, from record ``end`` on.
     """
 
     file: str
@@ -227,7 +228,7 @@ class Coverage:
         return self.bad > self.end - self.start
 
     def to_json(self) -> dict[str, object]:
-        """As it is kept in the document."""
+        """The form in the document."""
         return {
             "file": self.file,
             "size": self.size,
@@ -241,7 +242,7 @@ class Coverage:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Coverage:
-        """The stored form read back."""
+        """Decode the stored form."""
         etag = data["etag"]
         return cls(
             str(data["file"]),
@@ -257,11 +258,11 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Rows that leave the table in this commit, and the rows that take their place.
+    """Rows that leave the table in this commit, and the rows that replace them.
 
     ``predicate`` is SQL over the table's columns; a row for which it is null stays. ``rows`` is called for every
-    attempt with the table's columns as they are then, and gives the new rows in exactly these; each of them must
-    fulfil the predicate. With ``columns`` all rows leave and the table gets these columns, partition columns included.
+    attempt with the table's current columns, and returns the new rows in exactly these; each of them must meet the
+    predicate. With ``columns`` all rows leave and the table gets these columns, partition columns included.
     """
 
     predicate: str
@@ -271,7 +272,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Columns as they were written, partition columns included, and the files that have them."""
+    """Columns as written, partition columns included, and the files that have them."""
 
     schema: pa.Schema
     partition_columns: tuple[str, ...]
@@ -282,18 +283,16 @@ class Written:
 class Change:
     """One step of a source: these files become visible and this state becomes the position, together.
 
-    ``state`` is complete; ``embedded`` is what goes into the log (the state without its late window).
-    ``schema`` holds the columns as written, partition columns included; a change without data files may go
-    without, unless it has to create the table. ``debts`` are further duties that the commit brings with it,
-    each a mapping with a ``kind`` that a payer is registered for. ``action`` says what made the change: ``run`` or
-    the command that a person gave. ``letters`` is how many dead letters it opens, less those it answers. With a
-    ``replacement`` there are no data files: the library names those that it writes, and the log entry has them.
-    With a ``frame`` Spark writes the rows, and there are none either; the log entry says how many rows it wrote, unless
-    ``rows_known``: a merge writes more than it brings. ``written_rows`` is how many the entry must say, where each row
-    that was gathered becomes one of the table.
-    Where the files do not all have the same columns, ``groups`` says which have which, and ``schema`` is not looked
-    at. ``step`` is how the state came about, where somebody else has to repeat it: the arguments as JSON;
-    ``run`` names the run that made it, and ``ranges`` has, by data file, what its task covered.
+    ``state`` is complete; ``embedded`` goes into the log (the state without its late window). ``schema`` has the
+    columns as written, partition columns included; a change without data files may omit it, unless it has to create the
+    table. ``debts`` are further duties of the commit, each a mapping with a ``kind`` that a payer is registered for.
+    ``action`` is what made the change: ``run`` or a command. ``letters`` is the number of dead letters it opens minus
+    those it answers. With a ``replacement`` there are no data files: the library names those that it writes, and the
+    log entry has them. With a ``frame`` Spark writes the rows, and there are none either; the log entry has the number
+    of rows, unless ``rows_known``: a merge writes more than it brings. ``written_rows`` is the number that the entry
+    must have, if each gathered row becomes one of the table. If the files have different columns, ``groups`` maps them,
+    and ``schema`` is ignored. ``step`` has the arguments of the state's step as JSON, if somebody else has to repeat
+    it; ``run`` names the run that made it, and ``ranges`` has, by data file, the coverage of its task.
     """
 
     state: State
@@ -318,7 +317,7 @@ class Change:
 
     @property
     def written(self) -> tuple[Written, ...]:
-        """The files by the columns they have; nothing where no columns are known."""
+        """The files by their columns; nothing if no columns are known."""
         if self.groups or self.schema is None:
             return self.groups
         return (Written(self.schema, self.partition_columns, self.data_files),)
@@ -328,9 +327,9 @@ class Frame(Protocol):
     """Rows that wait to be written."""
 
     def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
-        """Append the rows, possibly none, in one Delta commit that carries ``note``.
+        """Append the rows, possibly none, in one Delta commit with ``note``.
 
-        ``table`` has the columns of the table, None where there is none yet: then it is created. With ``new_columns``
-        those that it lacks are added in the same commit. An exception tells nothing about whether the commit is
-        durable; ``RowsRefused`` says that if it is not, another try would end the same way.
+        ``table`` has the columns of the table; None without a table, which is then created. With ``new_columns``
+        missing ones are added in the same commit. An exception does not say whether the commit is durable;
+        ``RowsRefused`` says that if it is not, another try would end the same way.
         """

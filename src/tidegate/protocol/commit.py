@@ -14,7 +14,7 @@
                  the log cannot be read                   -> again until the deadline, then "outcome unknown"
     DONE         force the log to disk, then pay the follow-ups (``follow_ups``)
 
-An error never means failure: the log alone says what happened. Nothing that was written is ever deleted, and nothing
+An error never means failure: only the log says what happened. Nothing that was written is ever deleted, and nothing
 after the commit can undo it. One commit may move several sources of a table, all or none; the first of them leads.
 """
 
@@ -74,7 +74,7 @@ _HEADS = 16
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One source of a commit: where it was opened, what becomes of it, and by how many positions it moves on."""
+    """One source of a commit: its opened position, its change, and the number of positions it moves."""
 
     site: TableContext
     opened: Position
@@ -85,17 +85,18 @@ class Member:
 def commit(site: TableContext, opened: Position, change: Change) -> Position:
     """The position after ``change``.
 
-    Raises ``CommitLost`` when another run of the source was first, ``OutcomeUnknown`` when the log could not
-    be read in time, ``ObjectMissing``/``ObjectChanged`` for a data file that is not as it was written,
-    ``SchemaMismatch`` and ``UnsupportedTable`` for a table that cannot take it, ``RowsRefused`` for rows that Spark
-    does not write, ``StateError`` for a table that is not the opened one.
+    Raises ``CommitLost`` if another run of the source came first, ``OutcomeUnknown`` if the log could not be read in
+    time, ``ObjectMissing``/``ObjectChanged`` for a data file that is not as written, ``SchemaMismatch`` and
+    ``UnsupportedTable`` for a table that cannot take it, ``RowsRefused`` for rows that Spark does not write,
+    ``StateError`` for a table that is not the opened one.
     """
     return commit_together([Member(site, opened, change)])[0]
 
 
 def commit_together(members: Sequence[Member]) -> tuple[Position, ...]:
-    """The positions after the changes of all ``members``, sources of one table, in one Delta commit; raises as
-    ``commit`` does, and then none of them has moved.
+    """The positions after the changes of all ``members``, sources of one table, in one Delta commit.
+
+    Raises as ``commit`` does; then none of them has moved.
     """
     check_changes([(member.change, member.opened.data_files) for member in members])
     members = [replace(member, change=replace(member.change, debts=owed_by(member))) for member in members]
@@ -123,12 +124,12 @@ def commit_together(members: Sequence[Member]) -> tuple[Position, ...]:
 
 
 def owed_by(member: Member) -> tuple[Mapping[str, Any], ...]:
-    """The debts of a member: those of its change, then those that every move of its state brings."""
+    """The debts of a member: those of its change, then those of every move of its state."""
     return (*member.change.debts, *member.site.owed(member.opened.state, member.change.state))
 
 
 def measure(site: TableContext, files: Sequence[DataFile]) -> tuple[Add, ...]:
-    """The add action of every file, after asking the store whether it is there in full."""
+    """The add action of every file, after checking that the store has all of it."""
     if len(files) <= _FEW:
         return tuple(_measure_file(site, file) for file in files)
     with ThreadPoolExecutor(_HEADS, "head") as pool:
@@ -160,7 +161,7 @@ class WrittenMember(Member):
 
 
 def _write_document(member: Member, attempt: str) -> WrittenMember:
-    """Step 1: the document first."""
+    """Step 1: write the document."""
     document = new_document(member, attempt)
     content = document.to_bytes()
     failpoint("state.document.before")
@@ -172,7 +173,7 @@ def _write_document(member: Member, attempt: str) -> WrittenMember:
 
 
 def new_document(member: Member, attempt: str) -> Document:
-    """What an attempt says about one member, before its commit."""
+    """The document of one member for an attempt."""
     site, opened, change = member.site, member.opened, member.change
     return Document(
         key=site.key,
@@ -195,7 +196,7 @@ def new_document(member: Member, attempt: str) -> Document:
 
 
 class Attempt:
-    """Step 2: one attempt to commit, again and again until the log shows what became of it."""
+    """Step 2: one attempt to commit, repeated until the log shows its outcome."""
 
     def __init__(self, members: Sequence[WrittenMember], adds: tuple[Add, ...], deadline: Deadline) -> None:
         self.members = members
@@ -221,7 +222,7 @@ class Attempt:
 
     @property
     def by_spark(self) -> bool:
-        """Whether Spark writes this table, so that its checkpoints are made by Spark, too."""
+        """Whether Spark writes this table, and thus its checkpoints."""
         return self._frame is not None or bool(self.needs_frames)
 
     @property
@@ -234,7 +235,7 @@ class Attempt:
         return columns_of_new_table(self.written, self.site.evolution)
 
     def run(self) -> LogEntry:
-        """Go on until our attempt is in the log."""
+        """Repeat the steps until our attempt is in the log."""
         while True:
             entry = self._step()
             if entry is not None:
@@ -244,7 +245,7 @@ class Attempt:
             self.deadline.pause()
 
     def _step(self) -> LogEntry | None:
-        """Steps a to d once; None means: again."""
+        """Steps a to d once; None to repeat them."""
         try:
             snapshot = self._fresh_snapshot()
             unmoved = self._unmoved(snapshot)
@@ -265,11 +266,11 @@ class Attempt:
         return found
 
     def _unmoved(self, snapshot: Snapshot | None) -> bool:
-        """Whether every source is still where it was opened; without this look, rows double."""
+        """Whether every source is still where it was opened; without this check, rows double."""
         return all(each.site.position_in(snapshot) == each.opened.version for each in self.members)
 
     def _fresh_snapshot(self) -> Snapshot | None:
-        """Step a: the newest snapshot, checked like in OPEN, and still the table that was opened."""
+        """Step a: the newest snapshot, checked as in OPEN, and still of the opened table."""
         snapshot = self.site.delta.snapshot()
         if snapshot is None:
             if self.table_id is not None:
@@ -297,7 +298,7 @@ class Attempt:
         )
 
     def _add_columns(self, snapshot: Snapshot) -> bool:
-        """Step b: add the columns the files bring along; True when a fresh snapshot is needed.
+        """Step b: add new columns of the files; True if a fresh snapshot is needed.
 
         Spark adds them in the commit that writes the rows.
         """
@@ -342,7 +343,7 @@ class Attempt:
         return True
 
     def _set_properties(self, snapshot: Snapshot) -> bool:
-        """Step b: set the properties that the table lacks; True when a fresh snapshot is needed."""
+        """Step b: set missing properties; True if a fresh snapshot is needed."""
         found = snapshot.facts.properties
         missing = {name: value for name, value in self.site.properties.items() if found.get(name) != value}
         if not missing:
@@ -363,7 +364,7 @@ class Attempt:
 
     @contextmanager
     def _disbelieve(self) -> Iterator[None]:
-        """Whatever is raised inside is remembered for the message and decides nothing."""
+        """Keep whatever is raised inside for the message; it decides nothing."""
         try:
             yield
         except Exception as error:
@@ -391,20 +392,20 @@ class Attempt:
             failpoint("state.commit.after")
 
     def _note(self) -> CommitNote:
-        """What the log will say: the new position of every source, and the tag of its document."""
+        """What the log will have: the new position of every source, and the tag of its document."""
         versions = {each.site.key.app_id: each.document.version for each in self.members}
         tags = [documents.new_tag(each.document, each.sha256, each.change.embedded) for each in self.members]
         return CommitNote(versions, self.site.pace.now_ms(), documents.user_metadata(tags))
 
     def _alone(self) -> AbstractContextManager[None]:
-        """While inside, no other process of Tidegate writes the log where Spark could replace its entry."""
+        """While inside, no other process of Tidegate writes the log, if Spark could replace its entry."""
         return alone(self.site.store.location, always=self.by_spark)
 
     def _write(self, snapshot: Snapshot | None, note: CommitNote) -> None:
-        """The one commit: a new table, more files, or other rows in the place of some.
+        """The one commit: a new table, more files, or rows that replace others.
 
-        A statement of Spark that came back and left no entry in the log found nothing to do in this version of the
-        table: then the position moves alone.
+        If Spark's statement returned and left no log entry, it found nothing to do in this version of the table: then
+        the position moves alone.
         """
         delta, replacement, frame = self.site.delta, self._replacement, self._frame
         if frame is not None and (snapshot is None or snapshot.facts.version != self._came_back_at):
@@ -424,7 +425,7 @@ class Attempt:
                 delta.replace(snapshot, replacement.predicate, rows, note)
 
     def _resolve(self) -> LogEntry | None:
-        """Step d: what the log says."""
+        """Step d: the outcome according to the log."""
         base = -1 if self._first_base is None else self._first_base
         try:
             expected = [(each.site, each.opened.version) for each in self.members]
@@ -473,7 +474,7 @@ class NotThere:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A source moved on from ``version`` and it was not us; ``by`` names the attempt that did it."""
+    """Another run moved a source on from ``version``; ``by`` names its attempt."""
 
     site: TableContext
     version: int
@@ -484,10 +485,10 @@ Outcome = Done | NotThere | Lost
 
 
 def resolve(expected: Sequence[tuple[TableContext, int]], attempt: str, first_base: int) -> Outcome:
-    """RESOLVE: what became of ``attempt``, which wanted to move sources of one table on from these positions.
+    """RESOLVE: the outcome of ``attempt``, which wanted to move sources of one table on from these positions.
 
-    ``first_base`` is the table version that the commit first built on, -1 without a table. Raises a
-    ``StorageError`` while the log cannot be read; then nothing is known.
+    ``first_base`` is the table version that the commit first built on, -1 without a table. Raises a ``StorageError``
+    while the log cannot be read; then nothing is known.
     """
     failpoint("state.resolve.before")
     site = expected[0][0]
@@ -512,7 +513,7 @@ def resolve(expected: Sequence[tuple[TableContext, int]], attempt: str, first_ba
 
 
 def _search(site: TableContext, attempt: str, first_base: int) -> tuple[LogEntry | None, int]:
-    """The log entry of the attempt, and the version before which every entry was looked at."""
+    """The log entry of the attempt, and the version before which every entry was searched."""
     end = first_base + 1
     for entry in site.log.tail(first_base + 1):
         tag = entry.tag_of(site.key)
@@ -523,7 +524,7 @@ def _search(site: TableContext, attempt: str, first_base: int) -> tuple[LogEntry
 
 
 def _rival(site: TableContext, version: int, table_version: int) -> str:
-    """Who moved the source on from ``version``, for the message."""
+    """The attempt that moved the source on from ``version``, for the message."""
     for entry in site.log.backwards(table_version, site.search_commits):
         tag = entry.tag_of(site.key)
         if tag is not None and tag.version > version:
@@ -532,7 +533,7 @@ def _rival(site: TableContext, version: int, table_version: int) -> str:
 
 
 def commit_lost(site: TableContext, version: int, by: str) -> CommitLost:
-    """The error of a run whose source was moved by another."""
+    """The error of a run whose source another one moved."""
     return CommitLost(
         f"{site.key}: position {version + 1} was taken by {by}; this run discards what it wrote",
         "plan again from the new position; let only one run work on a source",
@@ -540,10 +541,10 @@ def commit_lost(site: TableContext, version: int, by: str) -> CommitLost:
 
 
 def _force_to_disk(members: Sequence[Member], entry: LogEntry) -> None:
-    """DONE: force the data files that a library or Spark wrote for the commit to disk, then the log up to it.
+    """DONE: force data files of a library or Spark to disk, then the log up to the commit.
 
-    What tasks wrote, and the documents, were forced when they were closed. The log is forced from the version on that
-    the commit was planned with, since whoever wrote the entries between may have died before doing so.
+    Files of tasks and documents were forced when they were closed. The log is forced from the version that the commit
+    was planned with, since the writers of entries in between may have died before doing so.
     """
     site, change = members[0].site, members[0].change
     if not site.store.location.is_forced:
@@ -554,7 +555,7 @@ def _force_to_disk(members: Sequence[Member], entry: LogEntry) -> None:
 
 
 def _finish(member: WrittenMember, attempt: Attempt, entry: LogEntry) -> Position:
-    """DONE: the new position, its follow-ups paid as far as possible."""
+    """DONE: the new position, with its follow-ups paid as far as possible."""
     site, opened, document, change = member.site, member.opened, member.document, member.change
     created = next(iter(attempt.written), None)
     columns = None if change.replacement is None else change.replacement.columns
@@ -589,10 +590,10 @@ def _finish(member: WrittenMember, attempt: Attempt, entry: LogEntry) -> Positio
 
 
 def _check_rows(site: TableContext, change: Change, entry: LogEntry) -> None:
-    """``TableError`` where Spark wrote other rows than were gathered for it; that the commit is durable stays true.
+    """``TableError`` if Spark wrote other rows than were gathered; the commit stays durable all the same.
 
-    This is the third check. Before the statement the files of the work area are looked for, and Spark must not skip
-    missing files. What gets past both must not count as good. The log alone still decides the outcome of the commit.
+    This is the third check. Before the statement the files of the work area are checked, and Spark must not skip
+    missing files. What gets past both must not count as good. Only the log decides the outcome of the commit.
     """
     gathered, found = change.written_rows, entry.rows
     if change.frame is None or gathered is None or found is None or found == gathered:

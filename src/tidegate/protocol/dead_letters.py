@@ -1,8 +1,8 @@
-"""The dead-letter table: files that tasks wrote become visible there after the main commit, exactly once.
+"""The dead-letter table: files of tasks become visible there after the main commit, exactly once.
 
-It is a debt of the main commit: the application id with the table's id, and the same version, so that a durable
-commit shows itself in the next snapshot, and paying twice changes nothing. Errors are not believed; the table is
-looked at again.
+They are a debt of the main commit. The dead-letter commit has the application id with the table's id, and the same
+version, so that the next snapshot shows a durable commit, and paying twice changes nothing. Errors decide nothing; the
+table is read again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FINAL = (StateError, SchemaMismatch, UnsupportedTable, ObjectMissing)
 
 
 def debt(uri: str, files: Sequence[DataFile]) -> dict[str, Any]:
-    """The debt of a commit that brings these letter files."""
+    """The debt of a commit with these letter files."""
     return {"kind": KIND, "uri": uri, "files": [file.to_json() for file in files]}
 
 
@@ -70,7 +70,7 @@ class DeadLetterTable:
         return self.store.location.uri
 
     def pay(self, opened: Position, owed: Mapping[str, Any]) -> None:
-        """Make the letter files of a committed position visible, unless they are; where it was promised."""
+        """Make the letter files of a committed position visible, unless they are; at the promised place."""
         table = self if owed["uri"] == self.uri else self._elsewhere(str(owed["uri"]))
         table.commit(_app_id(opened), opened.version, [DataFile.from_json(each) for each in owed["files"]], opened.key)
 
@@ -81,21 +81,21 @@ class DeadLetterTable:
         return DeadLetterTable(store, open_delta(location, store), self._pace, checkpoint_every=every, emit=emit)
 
     def check(self, files: Sequence[DataFile]) -> None:
-        """Raise ``ObjectMissing`` unless all letter files are there: the main commit must not owe what is gone."""
+        """Raise ``ObjectMissing`` unless all letter files exist: the main commit must not owe missing files."""
         for file in files:
             self.store.head(file.path)
 
     def position(self, opened: Position) -> int:
-        """Up to which position of the source letters were committed here."""
+        """The source's position up to which letters are committed here."""
         snapshot = self.delta.snapshot() if opened.table_id is not None else None
         return 0 if snapshot is None else snapshot.transaction_version(_app_id(opened)) or 0
 
     def writers(self) -> frozenset[str]:
-        """The application ids of all sources that have letters here, without the ids of their tables."""
+        """The application ids of all sources with letters here, without the ids of their tables."""
         return frozenset(app_id.rpartition("/")[0] for app_id in application_ids(self.store))
 
     def commit(self, app_id: str, version: int, files: Sequence[DataFile], key: SourceKey) -> None:
-        """Append ``files`` as version ``version`` of the source; nothing to do when the table is there already."""
+        """Append ``files`` as version ``version`` of the source, unless the table has that version."""
         deadline = self._pace.start()
         while True:
             try:
@@ -113,7 +113,7 @@ class DeadLetterTable:
             deadline.pause()
 
     def open_letters(self, pipeline: str, source: str | None = None) -> Iterator[Letter]:
-        """The letters of a pipeline that are not answered, oldest first."""
+        """The unanswered letters of a pipeline, oldest first."""
         mine = f"l.pipeline = {literal(pipeline)}" + (f" and l.source = {literal(source)}" if source else "")
         columns = ", ".join(f'l."{name}"' for name in LETTER_COLUMNS)
         answered = f"select resolves from t where kind = '{RESOLUTION}' and resolves is not null"
@@ -124,7 +124,7 @@ class DeadLetterTable:
         yield from map(letter_of, self.delta.rows(sql))
 
     def _send(self, app_id: str, version: int, files: Sequence[DataFile], key: SourceKey) -> None:
-        """One commit, unless a fresh snapshot shows that we, or another process, made it already."""
+        """Send one commit, unless a fresh snapshot shows that we, or another process, made it already."""
         snapshot = self.delta.snapshot()
         if snapshot is not None and (snapshot.transaction_version(app_id) or 0) >= version:
             return
@@ -143,7 +143,7 @@ class DeadLetterTable:
         self._checkpoint(0 if snapshot is None else snapshot.facts.version + 1, key)
 
     def _checkpoint(self, version: int, key: SourceKey) -> None:
-        """Every so many commits of the table a checkpoint, and then its log is cleaned; neither fails a commit."""
+        """Write a checkpoint every so many commits of the table, then clean its log; neither fails a commit."""
         if self._checkpoint_every <= 0 or (version + 1) % self._checkpoint_every:
             return
         try:
@@ -177,5 +177,5 @@ class DeadLetterTable:
 
 
 def _app_id(opened: Position) -> str:
-    """Whose letters: those of one source of one table, so that another table under the same names is another."""
+    """The owner of the letters: one source of one table; another table with the same names is another owner."""
     return f"{opened.key.app_id}/{opened.table_id}"

@@ -1,11 +1,11 @@
 """The table port over the ``deltalake`` library, and rows of tables without Spark.
 
-A watermark that a person sets, a fence, a file that failed: such a change adds nothing to the table. Its entry holds
-``commitInfo`` and ``txn`` and is put at the next version if nobody was first, which is all that the Delta protocol asks
-of a writer that adds no file, whatever features the table has. In-commit timestamps are the one feature about the
-entry itself: they go on from the entry before.
+A watermark that a person sets, a fence, a failed file: such a change adds nothing to the table. Its entry has
+``commitInfo`` and ``txn`` and is put at the next version if nobody was first, which is all that the Delta protocol
+requires of a writer that adds no file, whatever features the table has. Only in-commit timestamps concern the entry
+itself: they follow that of the entry before.
 
-The library's errors are mapped here, once. They are only ever shown: what a commit did is read from the log.
+The library's errors are mapped here, once. They are only shown: the outcome of a commit is read from the log.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PROTOCOL_SEARCH = 100
 _AHEAD = 4
 _LOOK_EVERY_SECS = 0.1
 _STORAGE = re.compile(r"Generic \w+ error|Error performing [A-Za-z]+ ")
-"""How any error of the library shows that the store failed."""
+"""Marks in errors of the library that the store failed."""
 
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|\s+0: <unknown>.*", re.DOTALL)
 """Colours and native stack traces in the library's messages."""
@@ -49,7 +49,7 @@ _DECORATION = re.compile(r"\x1b\[[0-9;]*m|\s+0: <unknown>.*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class DeltaSnapshot:
-    """One loaded version of the table; what it is asked may make the library read storage once more."""
+    """One loaded version of the table; some questions make the library read storage again."""
 
     facts: TableFacts
     table: Any
@@ -76,7 +76,7 @@ class DeltaSnapshot:
         return TableSize(len(sizes), sum(sizes), sum(each or 0 for each in rows))
 
     def file_statistics(self) -> list[dict[str, Any]]:
-        """What the log says of each visible data file: ``path``, ``num_records``, ``max.COLUMN``, …"""
+        """The log's statistics of each visible data file: ``path``, ``num_records``, ``max.COLUMN``, …"""
         with self.mapped("list the files of"):
             found: list[dict[str, Any]] = self.table.get_add_actions(flatten=True).to_struct_array().to_pylist()
         return found
@@ -87,7 +87,7 @@ class DeltaSnapshot:
         return tuple(arrow_schema(self.facts.schema_json).names)
 
     def rows(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Its rows, with these columns only, some thousands at a time; whatever is committed meanwhile."""
+        """Its rows with only these columns, some thousands at a time, whatever is committed meanwhile."""
         import pyarrow
         from deltalake import QueryBuilder
 
@@ -98,7 +98,7 @@ class DeltaSnapshot:
 
 
 class DeltaLakeTable:
-    """The table at ``location``; ``store`` is the same place, for questions the library answers badly."""
+    """The table at ``location``; ``store`` is the same place, for what the library does badly."""
 
     def __init__(self, location: Location, store: ObjectStore) -> None:
         if "%" in split_uri(location.uri)[2]:
@@ -137,7 +137,7 @@ class DeltaLakeTable:
             raise
 
     def _explain(self) -> None:
-        """A table that cannot be loaded may have a feature the library does not know: say which."""
+        """Name the feature if a table cannot be loaded because of one that the library does not know."""
         log = DeltaLog(self._store)
         with suppress(StorageError):
             for entry in log.backwards(max(log.versions(), default=-1), _PROTOCOL_SEARCH):
@@ -169,9 +169,9 @@ class DeltaLakeTable:
             )
 
     def rows(self, sql: str, action: str = "read", *, needed: bool = False) -> Iterator[dict[str, Any]]:
-        """The rows of ``sql`` over the newest version, which it calls ``t``.
+        """The rows of ``sql`` over the newest version, named ``t``.
 
-        Without a table: none, or :class:`TableError` where one is ``needed``.
+        Without a table: none, or :class:`TableError` if one is ``needed``.
         """
         from deltalake import QueryBuilder
 
@@ -252,7 +252,7 @@ class DeltaLakeTable:
 
     @contextmanager
     def _mapped(self, action: str) -> Iterator[None]:
-        """Everything the library raises as one of ours; a panic of its native code included."""
+        """Map everything that the library raises, including panics of its native code."""
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
         try:
@@ -280,7 +280,7 @@ class DeltaLakeTable:
 
 
 def _library_options(location: Location) -> dict[str, str]:
-    """What the library needs to reach the place: the same names, times, retries and endpoint as the store."""
+    """Options for the library: the same names, times, retries and endpoint as the store."""
     scheme = split_uri(location.uri)[0]
     if scheme == "file":
         return {}
@@ -316,7 +316,7 @@ def _adds(adds: Sequence[Add]) -> list[Any]:
 
 
 def _settings(note: CommitNote | None = None, retries: int | None = 0) -> dict[str, Any]:
-    """How the library commits: with the positions and tags of ``note``, and nothing done afterwards."""
+    """How the library commits: with the positions and tags of ``note``, and nothing afterwards."""
     from deltalake import CommitProperties, Transaction
 
     if note is None:
@@ -332,14 +332,14 @@ def _settings(note: CommitNote | None = None, retries: int | None = 0) -> dict[s
 
 
 def no_hooks() -> Any:
-    """Neither checkpoint nor clean-up after a commit."""
+    """No checkpoint and no clean-up after a commit."""
     from deltalake import PostCommitHookProperties
 
     return PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 def put_entry(store: ObjectStore, facts: TableFacts, note: CommitNote) -> None:
-    """Write the entry that follows version ``facts.version``; ``ObjectExists`` when there is one."""
+    """Write the entry after version ``facts.version``; ``ObjectExists`` if there is one."""
     info: dict[str, Any] = {
         "timestamp": note.last_updated_ms,
         "operation": "WRITE",
@@ -360,7 +360,7 @@ def put_entry(store: ObjectStore, facts: TableFacts, note: CommitNote) -> None:
 
 
 def _next_timestamp(store: ObjectStore, facts: TableFacts, note: CommitNote) -> int:
-    """Later than that of the entry before, as the protocol asks."""
+    """A timestamp later than that of the entry before, as the protocol requires."""
     before = DeltaLog(store).entry(facts.version)
     if before is None:
         raise StorageUnavailable(
@@ -376,23 +376,23 @@ def _next_timestamp(store: ObjectStore, facts: TableFacts, note: CommitNote) -> 
 
 
 _LAST = "\U0010ffff"
-"""Sorts behind everything that may follow a prefix."""
+"""Sorts after everything that may follow a prefix."""
 
 
 def pin_table(location: Location) -> DeltaSnapshot | None:
-    """The newest version of the table at ``location``, whose rows stay the same; None where there is no table."""
+    """The newest version of the table at ``location``, with fixed rows; None without a table."""
     snapshot = DeltaLakeTable(location, open_store(location)).snapshot()
     assert snapshot is None or isinstance(snapshot, DeltaSnapshot)
     return snapshot
 
 
 def query(table: Location, sql: str) -> list[dict[str, Any]]:
-    """The rows of ``sql`` over the newest version of ``table``, which it calls ``t``."""
+    """The rows of ``sql`` over the newest version of ``table``, named ``t``."""
     return list(DeltaLakeTable(table, open_store(table)).rows(sql, needed=True))
 
 
 def literal(text: str) -> str:
-    """``text`` in SQL.
+    """``text`` as an SQL literal.
 
     >>> print(literal("it's"))
     'it''s'
@@ -413,13 +413,14 @@ def rows_by_value(table: Location, column: str, prefix: str, *, outside: bool = 
 
 
 class _Stopped(BaseException):
-    """Nobody listens any more."""
+    """The consumer has stopped."""
 
 
 class _Prefetch(threading.Thread):
-    """The Delta library cannot read while it writes: both block the same native threads. So reading gets its own.
+    """Reads ``source`` in a thread: the Delta library cannot read while it writes; both block the same native threads.
 
-    Reads ``source`` and hands its items over; what it raised is raised where they are taken."""
+    Hands its items over; an exception is raised where they are taken.
+    """
 
     def __init__(self, source: Iterable[object]) -> None:
         super().__init__(name="prefetch", daemon=True)
@@ -446,7 +447,7 @@ class _Prefetch(threading.Thread):
         raise _Stopped
 
     def items(self) -> Iterator[object]:
-        """What was read, in order."""
+        """The items, in order."""
         while item := self._items.get():
             yield item[0]
         if self.error is not None:
@@ -455,11 +456,11 @@ class _Prefetch(threading.Thread):
 
 @contextmanager
 def _prefetch(source: Iterable[Item]) -> Iterator[Iterator[Item]]:
-    """``source``, read in a thread as long as the block lasts."""
+    """Read ``source`` in a thread while inside."""
     thread = _Prefetch(source)
     thread.start()
     try:
-        yield thread.items()  # type: ignore[misc]  # the thread hands over what the source gave
+        yield thread.items()  # type: ignore[misc]  # the thread passes on the source's items
     finally:
         thread.stopped.set()
         thread.join()

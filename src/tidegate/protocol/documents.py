@@ -1,17 +1,17 @@
 """What is written about a position: its document, the ``.won`` note, the commit tag in the log, and the mirror.
 
-``{version:020d}-{attempt}.json`` is the **document**: the complete new state, written before its commit, and
-immutable: one plain PUT under a name that only one attempt uses. Many attempts may reach for the same version; the log
-says whose won, and ``….won`` beside the document repeats it. Spark names its data files while it commits, so they are
-saved afterwards, as a debt, and whoever reads such a document is given them with it.
+``{version:020d}-{attempt}.json`` is the **document**: the complete new state, written before its commit, and immutable:
+one plain PUT under a name that only one attempt uses. Many attempts may reach for the same version; the log says whose
+won, and ``….won`` beside the document repeats it. Spark names its data files while it commits, so they are saved
+afterwards, as a debt, and readers of such a document get them with it.
 
 ``{"tidegate": [{pipeline, source, version, attempt, sha256, identity, state}]}`` in the log entry: one **commit tag**
-per source that the commit moves. The state is the one without its late window; above 4 KB it is zlib-compressed and
-base64-encoded. Debts of the commit and the number of open dead letters stand beside it, where there are any.
+per source that the commit moves. The state is without its late window; above 4 KB it is zlib-compressed and
+base64-encoded. Beside it stand the debts of the commit and the number of open dead letters, if any.
 
 The **mirror** shows the newest state in one readable file per source, for people, dashboards and ``status``: the
 state's own fields on top and, under ``tidegate``, whose position it is. It follows the commit and may be older than the
-table; correctness reads only whether it exists. Only OPEN says whether what it shows is the newest.
+table; correctness depends only on whether it exists. Only OPEN knows whether it shows the newest state.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCHEMA_VERSION = 1
 
 
 def encode(data: Mapping[str, Any]) -> bytes:
-    """JSON with one possible form, so that its hash says something."""
+    """Canonical JSON, so that its hash is meaningful."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -47,7 +47,7 @@ def digest(data: bytes) -> str:
 
 
 def check_schema_version(data: Mapping[str, Any], what: str) -> None:
-    """Refuse what a newer Tidegate wrote, before any other field is looked at."""
+    """Refuse what a newer Tidegate wrote, before reading any other field."""
     found = data.get("schema_version")
     if isinstance(found, int) and found > SCHEMA_VERSION:
         raise StateError(
@@ -58,7 +58,7 @@ def check_schema_version(data: Mapping[str, Any], what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The position that a document builds on; winners are a chain of these."""
+    """The position that a document builds on; winners form a chain of these."""
 
     version: int
     attempt: str
@@ -70,7 +70,7 @@ class Parent:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Parent:
-        """The stored form read back."""
+        """Decode the stored form."""
         return cls(int(data["version"]), str(data["attempt"]), str(data["sha256"]))
 
 
@@ -78,8 +78,8 @@ class Parent:
 class Document:
     """One attempt to move one source from ``version - 1`` to ``version``.
 
-    ``delta_version`` is the table's version when the position was opened, -1 without a table. ``letters`` is how many
-    dead letters of the source are open after it.
+    ``delta_version`` is the table's version when the position was opened, -1 without a table. ``letters`` is the number
+    of open dead letters of the source after it.
     """
 
     key: SourceKey
@@ -125,9 +125,7 @@ class Document:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Document:
-        """The content read back; ``ValueError`` or ``KeyError`` when it is not a document, ``StateError``
-        when newer.
-        """
+        """Decode a document; ``ValueError`` or ``KeyError`` if it is none, ``StateError`` if it is newer."""
         data = load_json(content)
         if not isinstance(data, dict):
             raise ValueError("not a JSON object")
@@ -155,7 +153,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A document as found: ``document`` is None when its content is damaged or belongs to something else."""
+    """A document as found: ``document`` is None if its content is damaged or belongs to something else."""
 
     attempt: str
     sha256: str
@@ -164,12 +162,11 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Won:
-    """What the ``.won`` note says: which commit it was, and how far the log after it was looked through.
+    """The ``.won`` note: which commit it was, and how far the log after it was checked.
 
-    No RESTORE follows the commit up to table version ``checked``; only ``unseen``, the first and last version
-    whose entries had been cleaned up, could not be looked at. ``paid``: nothing that the commit owes is left to do.
-    ``added`` are the data files that its entry adds and its document could not name, because whoever wrote them chose
-    the names.
+    No RESTORE follows the commit up to table version ``checked``; only ``unseen``, the first and last version whose
+    entries had been cleaned up, could not be checked. ``paid``: the commit owes nothing more. ``added`` are the data
+    files of its entry that its document could not name, because their writer chose the names.
     """
 
     version: int
@@ -200,7 +197,7 @@ class Won:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Won | None:
-        """The content read back, None when it is damaged."""
+        """Decode a note; None if it is damaged."""
         try:
             data = load_json(content)
             unseen = data["unseen"]
@@ -229,7 +226,7 @@ class Name:
 
 
 def parse_name(path: str) -> Name | None:
-    """The parts of a document's or note's name; None for any other object."""
+    """The parts of the name of a document or note; None for any other object."""
     stem, _, ending = path.rpartition("/")[2].rpartition(".")
     digits, dash, attempt = stem[:20], stem[20:21], stem[21:]
     if ending not in ("json", "won") or dash != "-" or not attempt:
@@ -238,9 +235,9 @@ def parse_name(path: str) -> Name | None:
 
 
 def names(store: ObjectStore, key: SourceKey, from_version: int = 0, to_version: int | None = None) -> Iterator[Name]:
-    """Every document and note of the source, of ``from_version`` up to ``to_version``, ascending.
+    """Every document and note of the source from ``from_version`` up to ``to_version``, ascending.
 
-    Stops at the first object behind them, so that what else lies below the directory is not listed.
+    Stops at the first object after them, so that nothing else in the directory is listed.
     """
     after = f"{key.directory}/{from_version:020d}" if from_version else None
     for found in store.list(key.directory, after):
@@ -254,9 +251,9 @@ def names(store: ObjectStore, key: SourceKey, from_version: int = 0, to_version:
 
 
 def read(store: ObjectStore, key: SourceKey, version: int, attempt: str) -> Stored | None:
-    """The document of that attempt, None when there is none.
+    """The document of that attempt; None without one.
 
-    A document that is not about this source, version and attempt counts as damaged.
+    A document of another source, version or attempt counts as damaged.
     """
     try:
         content = store.get(key.document(version, attempt))
@@ -274,7 +271,7 @@ def read(store: ObjectStore, key: SourceKey, version: int, attempt: str) -> Stor
 
 
 def read_won(store: ObjectStore, key: SourceKey, version: int, attempt: str) -> Won | None:
-    """The note of that attempt, None when it is missing, damaged or about another commit."""
+    """The note of that attempt; None if it is missing, damaged or about another commit."""
     try:
         note = Won.from_bytes(store.get(key.won(version, attempt)))
     except ObjectMissing:
@@ -283,11 +280,11 @@ def read_won(store: ObjectStore, key: SourceKey, version: int, attempt: str) -> 
 
 
 WORK = "work"
-"""The debt of every commit that Spark makes."""
+"""The debt of every commit by Spark."""
 
 
 def save_files(store: ObjectStore, key: SourceKey, version: int, attempt: str, entry: bytes) -> None:
-    """Keep what that log entry adds, for the document of a commit that Spark made."""
+    """Save the files that a log entry adds, for the document of a commit by Spark."""
     files = [file.to_json() for file in _added_files(entry)]
     store.put(key.written(version, attempt), json.dumps({"data_files": files}).encode())
 
@@ -301,7 +298,7 @@ def _added_files(entry: bytes) -> Iterator[DataFile]:
 
 
 def _saved_files(store: ObjectStore, document: Document) -> tuple[DataFile, ...]:
-    """What was kept for this document; nothing for those that Spark did not write, and before the debt is paid."""
+    """The saved files of this document; none if Spark did not write it, and before the debt is paid."""
     if not any(debt.get("kind") == WORK for debt in document.debts):
         return ()
     try:
@@ -323,7 +320,7 @@ class DamagedCommitTag(StateError):
 
 @dataclass(frozen=True, slots=True)
 class CommitTag:
-    """That this commit is the attempt that moved ``key`` to ``version``."""
+    """Says that this commit is the attempt that moved ``key`` to ``version``."""
 
     key: SourceKey
     version: int
@@ -333,7 +330,7 @@ class CommitTag:
     packed: Mapping[str, Any]
 
     def to_json(self) -> dict[str, object]:
-        """As it stands in the log."""
+        """The form in the log."""
         return {
             "pipeline": self.key.pipeline,
             "source": self.key.source,
@@ -346,7 +343,7 @@ class CommitTag:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> CommitTag:
-        """The form in the log read back."""
+        """Decode the form in the log."""
         known = {"pipeline", "source", "version", "attempt", "sha256", "identity"}
         identity = data.get("identity")
         return cls(
@@ -365,11 +362,11 @@ class CommitTag:
 
     @property
     def letters(self) -> int:
-        """How many dead letters were open after the commit."""
+        """The number of open dead letters after the commit."""
         return int(self.packed.get("letters", 0))
 
     def state(self) -> State:
-        """The embedded state; ``StateError`` when it is damaged or newer than this program."""
+        """The embedded state; ``StateError`` if it is damaged or newer than this program."""
         what = f"the commit tag of {self.key} at position {self.version}"
         check_schema_version(self.packed, what)
         try:
@@ -383,7 +380,7 @@ class CommitTag:
 
 
 def new_tag(document: Document, sha256: str, state: State) -> CommitTag:
-    """The tag of the attempt with that document; ``state`` is the one without its late window."""
+    """The tag of the attempt with that document; ``state`` is without its late window."""
     text = encode(state)
     packed: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
     if len(text) > COMPRESS_ABOVE:
@@ -407,7 +404,7 @@ def user_metadata(tags: Sequence[CommitTag]) -> str:
 
 
 def parse_tags(text: object) -> tuple[CommitTag, ...]:
-    """The tags in a commit's ``userMetadata``; none when another program wrote it."""
+    """The tags in a commit's ``userMetadata``; none if another program wrote it."""
     if not isinstance(text, str) or f'"{FIELD}"' not in text:
         return ()
     try:
@@ -421,7 +418,7 @@ def parse_tags(text: object) -> tuple[CommitTag, ...]:
 class Mirror:
     """One source's newest recorded state; ``delta_version`` is the table version its commit was based on.
 
-    ``shown_by`` is ``mirror``, or ``document`` where the mirror's file lags behind.
+    ``shown_by`` is ``mirror``, or ``document`` if the mirror lags behind.
     """
 
     key: SourceKey
@@ -454,7 +451,7 @@ class Mirror:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Mirror:
-        """The content read back; ``ValueError``, ``KeyError`` or ``TypeError`` when it is not a mirror."""
+        """Decode a mirror; ``ValueError``, ``KeyError`` or ``TypeError`` if it is none."""
         data: dict[str, Any] = load_json(content)
         about = data.pop("tidegate")
         return cls(
@@ -471,7 +468,7 @@ class Mirror:
 
 
 def write_mirror(store: ObjectStore, mirror: Mirror, *, legacy: bool = False) -> None:
-    """Replace the mirror, in one step; with ``legacy`` also at the place where Blizzard kept its own."""
+    """Replace the mirror in one step; with ``legacy`` also at the place of Blizzard's."""
     content = mirror.to_bytes()
     failpoint("state.mirror.before")
     store.put(mirror.key.mirror, content)
@@ -481,7 +478,7 @@ def write_mirror(store: ObjectStore, mirror: Mirror, *, legacy: bool = False) ->
 
 
 def read_mirror(store: ObjectStore, key: SourceKey) -> Mirror | None:
-    """The mirror, None when it is missing, damaged or another source's."""
+    """The mirror; None if it is missing, damaged or another source's."""
     try:
         mirror = Mirror.from_bytes(store.get(key.mirror))
     except (ObjectMissing, ValueError, KeyError, TypeError, AttributeError):
@@ -490,9 +487,7 @@ def read_mirror(store: ObjectStore, key: SourceKey) -> Mirror | None:
 
 
 def is_mirror_of(store: ObjectStore, key: SourceKey) -> bool:
-    """Whether a mirror exists and is not plainly that of another source (``a_b``/``c`` and ``a``/``b_c``
-    share a name).
-    """
+    """Whether a mirror exists and is not plainly another source's (``a_b``/``c`` and ``a``/``b_c`` share a name)."""
     try:
         content = store.get(key.mirror)
     except ObjectMissing:
@@ -504,9 +499,9 @@ def is_mirror_of(store: ObjectStore, key: SourceKey) -> bool:
 
 
 def read_recorded(store: ObjectStore, key: SourceKey) -> Mirror | None:
-    """The newest recorded position of ``key``, from its mirror or a newer document; None when there is neither.
+    """The newest recorded position of ``key``, from its mirror or a newer document; None without either.
 
-    ``table_version`` is -1 where a document has no note that says it.
+    ``table_version`` is -1 for a document without a note.
     """
     mirror = read_mirror(store, key)
     winners = [name for name in names(store, key, 1 if mirror is None else mirror.version + 1) if name.ending == "won"]

@@ -1,13 +1,13 @@
 """Follow-ups: what a commit leaves to do once it is durable.
 
-The ``.won`` note, then the debts that its document names, then the mirror. Each is idempotent and is paid again until
-it once succeeded: right after the commit, or by the next OPEN, and always before the next commit of the source. One
-that cannot be paid never undoes the commit. Now and then a Delta checkpoint and a block of the ledger follow; without
-them everything is still right.
+The ``.won`` note, then the debts that its document names, then the mirror. Each is idempotent and is retried until it
+succeeded once: right after the commit, or by the next OPEN, and always before the next commit of the source. One that
+cannot be paid never undoes the commit. Now and then a Delta checkpoint and a block of the ledger follow; nothing
+depends on them.
 
 Work areas are folders below a table for rows that no commit refers to yet. A replay and the DataFrame lane decode
-source files into one, and rows go from there into the table. It is removed by whoever made it: a replay at its end, the
-DataFrame lane as a debt of its commit. What a killed process left is removed a day later.
+source files into one, and rows go from there into the table. Its creator removes it: a replay at its end, the DataFrame
+lane as a debt of its commit. Leftovers of a killed process are removed a day later.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def pay(site: TableContext, opened: Position, *, note: bool = True) -> None:
 
 
 def pay_if_possible(site: TableContext, opened: Position) -> bool:
-    """The same right after a commit: False, with a notice, when something is left."""
+    """Pay right after a commit: False, with a notice, if something is left."""
     try:
         write_won(site, opened)
         _pay_debts(site, opened)
@@ -71,9 +71,9 @@ def _notify(site: TableContext, text: str) -> None:
 
 
 def write_won(site: TableContext, opened: Position, *, paid: bool = False) -> None:
-    """Note beside the document that its attempt won; needs to know where its commit is.
+    """Note beside the document that its attempt won; needs the place of its commit.
 
-    The files of a commit whose document names none (a replay, rows that Spark wrote) are noted from its entry.
+    The files of a commit whose document names none (a replay, rows of Spark) are noted from its entry.
     """
     parent, table_id = opened.parent, opened.table_id
     if parent is None or table_id is None or opened.committed_at < 0:
@@ -88,7 +88,7 @@ def write_won(site: TableContext, opened: Position, *, paid: bool = False) -> No
 
 
 def _added_files(site: TableContext, opened: Position) -> tuple[str, ...]:
-    """The data files of the entry; where the log was cleaned up, those that were noted before."""
+    """The data files of the entry; if the log was cleaned up, those noted before."""
     found = site.log.added(opened.committed_at, site.key)
     before = None if found else read_won(site.store, site.key, opened.version, opened.attempt)
     return found if before is None else before.added
@@ -127,7 +127,7 @@ def show(site: TableContext, opened: Position, state: State) -> None:
 
 
 def checkpoint(site: TableContext, now: Position, before: int) -> None:
-    """Every so many commits a Delta checkpoint, which keeps loading the table fast; then the log is cleaned."""
+    """Write a Delta checkpoint every so many commits, which keeps loading the table fast; then clean the log."""
     if not _passes_multiple(before, now.version, site.checkpoint_every):
         return
     try:
@@ -152,7 +152,7 @@ def checkpoint(site: TableContext, now: Position, before: int) -> None:
 
 
 def compact_ledger(site: TableContext, now: Position, before: int) -> None:
-    """Every so often gather a block of old documents, or as many as the commit moved over."""
+    """Now and then gather a block of old documents, or as many as the commit moved past."""
     if now.parent is None or not _passes_multiple(before, now.version, ledger.LOOK_EVERY):
         return
     try:
@@ -182,19 +182,19 @@ class WorkArea:
         return self.directory.rpartition("/")[2]
 
     def debt(self, others: Sequence[WorkArea] = ()) -> dict[str, Any]:
-        """What a commit owes that took its rows from here, and from ``others``."""
+        """The debt of a commit that took its rows from here, and from ``others``."""
         more = {"others": [each.directory for each in others]} if others else {}
         return {"kind": WORK, "directory": self.directory, **more}
 
 
 def new_work_area(key: SourceKey, table: Location) -> WorkArea:
-    """A work area that nobody else has; nothing is written yet."""
+    """A new work area; nothing is written yet."""
     directory = f"{key.work}/{uuid4()}"
     return WorkArea(directory, _below(table, directory))
 
 
 def work_areas(key: SourceKey, table: Location) -> Location:
-    """Where all work areas of a source are."""
+    """The folder of all work areas of a source."""
     return _below(table, key.work)
 
 
@@ -203,7 +203,7 @@ def _below(table: Location, directory: str) -> Location:
 
 
 def remove_work(store: ObjectStore, directory: str, modified_by: datetime | None = None) -> int:
-    """Remove a work area, or what is as old as ``modified_by``; how many files that were. Nothing there is fine."""
+    """Remove a work area, or what is as old as ``modified_by``, and return the number of files."""
     found = [info for info in store.list(directory) if modified_by is None or info.modified <= modified_by]
     for info in found:
         store.delete(info.path)
@@ -213,18 +213,18 @@ def remove_work(store: ObjectStore, directory: str, modified_by: datetime | None
 
 
 def remove_old_work(store: ObjectStore, key: SourceKey, now: datetime) -> int:
-    """Remove what was left in work areas of ``key`` a day ago or longer; how many files that were."""
+    """Remove what has been left in work areas of ``key`` for a day or longer, and return the number of files."""
     return remove_work(store, key.work, now - KEPT)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkRemover:
-    """Pays the debt of a commit that took its rows from work areas: its data files are noted, the areas go."""
+    """Pays the debt of a commit that took its rows from work areas: notes its data files, removes the areas."""
 
     store: ObjectStore
 
     def pay(self, opened: Position, owed: Mapping[str, Any]) -> None:
-        """Note the files that the commit added, unless its entry is gone by now, and remove the areas."""
+        """Note the files that the commit added, unless its entry is gone, and remove the areas."""
         if opened.parent is not None and opened.committed_at >= 0:
             with suppress(ObjectMissing):
                 entry = self.store.get(entry_path(opened.committed_at))

@@ -1,14 +1,14 @@
 """The ledger: which records of which files every commit of a source brought in; old documents become blocks.
 
-It is the chain of winning documents; of old positions, the blocks that their documents were gathered into
-(``ledger_blocks``). Attempts that lost are not in it. Every commit leaves a note, and each document names the winner
-that it builds on by hash; either is enough. A position whose document is missing or damaged, or whose winner nothing
-tells, is in it as a gap, never left out.
+It is the chain of winning documents; for old positions, the blocks that their documents were gathered into
+(``ledger_blocks``). Lost attempts are not in it. Every commit leaves a note, and each document names the winner that it
+builds on by hash; either is enough. A position with a missing or damaged document, or with an unknown winner, is a gap
+in it, never left out.
 
-A block is due when all of it lies at least 256 positions below the newest: OPEN, recovery and every run that is
-not asleep for 256 commits need only what is above. First the block is written, by put-if-absent, then it is read
-back, and only what it holds is removed. A kill in between leaves both, and the next look goes on; of two processes
-the first to write a block decides, and both remove the same objects.
+A block is due when all of it lies at least 256 positions below the newest: OPEN, recovery and every run that does not
+sleep for 256 commits need only what is above. First the block is written, by put-if-absent, then it is read back, and
+only what it has is removed. A kill in between leaves both, and the next look continues; of two processes the first to
+write a block decides, and both remove the same objects.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _FIRST_WINDOW = 32
 
 Segment = LedgerBlock | range
-"""A stretch of positions: those of a block, or those whose documents are still there."""
+"""A range of positions: those of a block, or those whose documents still exist."""
 
 
 def entries(
@@ -61,8 +61,8 @@ def entries(
 ) -> Iterator[LedgerEntry]:
     """The winners of ``key`` from position ``start`` on, ascending, one at a time.
 
-    ``newest`` is the position that OPEN found (``Position.parent``): its winner may have no note yet. Without it
-    the ledger ends at the newest note.
+    ``newest`` is the position that OPEN found (``Position.parent``): its winner may have no note yet. Without it the
+    ledger ends at the newest note.
     """
     for segment in _segments(store, key, start, newest):
         for entry in _of_segment(store, key, segment, newest):
@@ -71,7 +71,7 @@ def entries(
 
 
 def newest_first(store: ObjectStore, key: SourceKey, newest: Parent | None = None) -> Iterator[LedgerEntry]:
-    """The same from the newest position down; reads no more than a block, or a few documents, ahead."""
+    """The same from the newest position down; reads at most a block, or a few documents, ahead."""
     for segment in reversed(_segments(store, key, 1, newest)):
         for part in [segment] if isinstance(segment, LedgerBlock) else _windows(segment):
             found = list(_of_segment(store, key, part, newest))
@@ -79,7 +79,7 @@ def newest_first(store: ObjectStore, key: SourceKey, newest: Parent | None = Non
 
 
 def record_batches(store: ObjectStore, key: SourceKey, newest: Parent | None = None) -> Iterator[pa.RecordBatch]:
-    """The whole ledger as rows of blocks, ascending; the rows of a block are handed on as they are."""
+    """The whole ledger as rows of blocks, ascending; rows of blocks pass unchanged."""
     for segment in _segments(store, key, 1, newest):
         if not isinstance(segment, LedgerBlock):
             yield from batches(_still_there(store, key, segment, newest))
@@ -96,7 +96,7 @@ def record_batches(store: ObjectStore, key: SourceKey, newest: Parent | None = N
 
 
 def _windows(positions: range) -> Iterator[range]:
-    """Short stretches of a long one from its end, the first ones shortest: often a few entries are enough."""
+    """Short parts of a long range from its end, the first ones shortest: often a few entries are enough."""
     stop, width = positions.stop, _FIRST_WINDOW
     while stop > positions.start:
         yield range(max(positions.start, stop - width), stop)
@@ -126,7 +126,7 @@ def _of_segment(store: ObjectStore, key: SourceKey, segment: Segment, newest: Pa
 
 
 def _from_block(store: ObjectStore, key: SourceKey, block: LedgerBlock) -> Iterator[LedgerEntry]:
-    """The entries of a block. One that was a gap is looked for again: its document may have been put back."""
+    """The entries of a block. Gaps are looked up again: their document may have been restored."""
     at = block.first
     try:
         for entry in read_block(store, block):
@@ -144,9 +144,9 @@ def _again(store: ObjectStore, key: SourceKey, entry: LedgerEntry) -> LedgerEntr
 
 
 def _still_there(store: ObjectStore, key: SourceKey, positions: range, newest: Parent | None) -> Iterator[LedgerEntry]:
-    """The entries of documents; of a block where another process has gathered them in the meantime.
+    """The entries of documents; of a block if another process has gathered them meanwhile.
 
-    That is looked for after each run of gaps, so that a document that was removed never counts as missing.
+    That is checked after each series of gaps, so that a removed document never counts as missing.
     """
     at = positions.start
     while at < positions.stop:
@@ -168,14 +168,14 @@ def _still_there(store: ObjectStore, key: SourceKey, positions: range, newest: P
 
 
 def _block_if_gap(entry: LedgerEntry) -> int | None:
-    """Where the block of a gap begins, None for any other entry."""
+    """Where the block of a gap begins; None for any other entry."""
     return None if entry.gap is None else first_of(entry.version)
 
 
 def from_documents(
     store: ObjectStore, key: SourceKey, positions: range, newest: Parent | None
 ) -> Iterator[LedgerEntry]:
-    """The entries of these positions by their documents alone; a few are read ahead where a request takes time."""
+    """The entries of these positions from their documents alone; reads a few ahead if requests take time."""
     links = chain_links(store, key, positions.start, positions.stop - 1, newest)
     if store.concurrency <= 1:
         yield from (entry_of(store, key, link) for link in links)
@@ -192,9 +192,9 @@ def from_documents(
 
 @dataclass(frozen=True, slots=True)
 class ChainLink:
-    """The winner of a position; ``attempt`` is None when it is unknown, and ``reason`` then says why.
+    """The winner of a position; ``attempt`` is None if it is unknown, for the given ``reason``.
 
-    ``sha256`` is None where only a note names the attempt.
+    ``sha256`` is None if only a note names the attempt.
     """
 
     version: int
@@ -206,7 +206,7 @@ class ChainLink:
 
 @dataclass(slots=True)
 class _PositionAttempts:
-    """What lies there for one position: attempts with a document, and attempts with a note."""
+    """The objects of one position: attempts with a document, and attempts with a note."""
 
     version: int
     attempts: set[str] = field(default_factory=set)
@@ -218,8 +218,8 @@ def chain_links(
 ) -> Iterator[ChainLink]:
     """The winners of the positions from ``first`` to ``last``, ascending.
 
-    ``newest`` is the position that OPEN found. Without it, what lies above the newest note is left out, since
-    nothing tells whether it was committed. Keeps in memory only the names of consecutive positions without a note.
+    ``newest`` is the position that OPEN found. Without it, everything above the newest note is left out, since it may
+    not be committed. Keeps in memory only the names of consecutive positions without a note.
     """
     waiting: list[_PositionAttempts] = []
     for found in _positions(store, key, first, None if newest is None else newest.version):
@@ -236,7 +236,7 @@ def chain_links(
 
 
 def _positions(store: ObjectStore, key: SourceKey, first: int, last: int | None) -> Iterator[_PositionAttempts]:
-    """Every position from ``first`` to ``last``, without ``last`` to the newest with an object, in order."""
+    """Every position from ``first`` to ``last``, or to the newest with an object, in order."""
     found = _PositionAttempts(first)
     for name in documents.names(store, key, first, last):
         while found.version < name.version:
@@ -261,7 +261,7 @@ def _known_winner(found: _PositionAttempts, newest: Parent | None) -> ChainLink 
 def _by_parents(
     store: ObjectStore, key: SourceKey, waiting: Sequence[_PositionAttempts], winner: ChainLink
 ) -> list[ChainLink]:
-    """The winners of positions without a note, from ``winner`` above them downwards; given back ascending."""
+    """The winners of positions without a note, found from ``winner`` above them downwards; returned ascending."""
     links: list[ChainLink] = []
     above = _document(store, key, winner) if waiting else None
     for found in reversed(waiting):
@@ -284,7 +284,7 @@ def _why_unknown(found: _PositionAttempts) -> str:
 
 
 def _document(store: ObjectStore, key: SourceKey, link: ChainLink) -> Document | None:
-    """The winner's document, None when it is missing or not the one that was committed."""
+    """The winner's document; None if it is missing or not the committed one."""
     stored, _, sha256 = _read_winner(store, key, link)
     return stored.document if stored is not None and sha256 in (None, stored.sha256) else None
 
@@ -292,7 +292,7 @@ def _document(store: ObjectStore, key: SourceKey, link: ChainLink) -> Document |
 def _read_winner(store: ObjectStore, key: SourceKey, link: ChainLink) -> tuple[Stored | None, Won | None, str | None]:
     """The winner's document as found, its note, and the hash that the document must have.
 
-    That is None when only the name of a damaged note shows the winner.
+    The hash is None if only the name of a damaged note shows the winner.
     """
     if link.attempt is None:
         return None, None, None
@@ -302,7 +302,7 @@ def _read_winner(store: ObjectStore, key: SourceKey, link: ChainLink) -> tuple[S
 
 
 def entry_of(store: ObjectStore, key: SourceKey, link: ChainLink) -> LedgerEntry:
-    """What a winner brought, from its document; a gap when that is missing or damaged."""
+    """The entry of a winner, from its document; a gap if that is missing or damaged."""
     if link.attempt is None:
         return gap(link.version, link.reason)
     path = key.document(link.version, link.attempt)
@@ -320,7 +320,7 @@ def entry_of(store: ObjectStore, key: SourceKey, link: ChainLink) -> LedgerEntry
 def finished_files(site: TableContext, opened: Position) -> Iterator[SourceFile]:
     """Every file that some commit up to this position read to its end, newest commit first.
 
-    A link of the chain that is missing or damaged stops: half a set would read files again.
+    Raises at a missing or damaged link of the chain: half a set would read files again.
     """
     link = opened.parent
     while link is not None:
@@ -339,26 +339,26 @@ def finished_files(site: TableContext, opened: Position) -> Iterator[SourceFile]
 
 
 KEPT = 256
-"""So many of the newest positions keep their documents, whatever is due."""
+"""The number of newest positions that keep their documents, whatever is due."""
 
 LOOK_EVERY = 32
-"""A run looks for a block that is due after so many commits."""
+"""Commits between two looks of a run for a block that is due."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a compaction did: blocks written, and objects removed since a block holds what they said."""
+    """The result of a compaction: blocks written, and objects removed that a block now has."""
 
     blocks: int = 0
     removed: int = 0
 
 
 def compact(store: ObjectStore, key: SourceKey, newest: Parent, most: int | None = None) -> Compacted:
-    """Gather every block that is due, oldest first, and remove what is left of documents that a block holds.
+    """Gather every block that is due, oldest first, and remove leftover documents that a block has.
 
-    With ``most`` only so many blocks are written, and leftovers looked for only in the newest that was there: what
-    a run does after a commit has a bound. ``newest`` is the position that OPEN found or COMMIT made. Idempotent; may
-    be interrupted anywhere.
+    ``most`` limits the blocks written, and leftovers are then searched only in the newest block that existed: the work
+    of a run after a commit is bounded. ``newest`` is the position that OPEN found or COMMIT made. Idempotent; may be
+    interrupted anywhere.
     """
     last = max(0, newest.version - KEPT) // SIZE * SIZE
     there = {block.first: block for block in blocks(store, key)}
@@ -377,7 +377,7 @@ def compact(store: ObjectStore, key: SourceKey, newest: Parent, most: int | None
 
 
 def _with_leftovers(store: ObjectStore, key: SourceKey, last: int) -> Iterator[int]:
-    """Where the blocks begin of whose positions objects are left; one listing request each."""
+    """The starts of blocks with leftover objects; one listing request each."""
     at = 1
     while at <= last and (name := next(documents.names(store, key, at, last), None)) is not None:
         at = first_of(name.version) + SIZE
@@ -395,10 +395,9 @@ def _written(store: ObjectStore, key: SourceKey, first: int, newest: Parent) -> 
 
 
 def _remove_gathered(store: ObjectStore, key: SourceKey, block: LedgerBlock) -> int:
-    """Remove every object of the positions that the block holds; gaps, and moves of the position, keep theirs.
+    """Remove every object of the positions in the block; gaps, and moves of the position, keep theirs.
 
-    Where a commit moved the source by several positions, those in between were only ever tried: what is left of them
-    goes too.
+    If a commit moved the source by several positions, those in between were only tried: their leftovers go too.
     """
     names = list(documents.names(store, key, block.first, block.last))
     if not names:

@@ -1,7 +1,7 @@
 """Entries of the ledger, and its blocks: what 256 positions brought, in one immutable Parquet file.
 
-One row per range of a file that a commit covered, and one without a file for a commit that covered none; what
-belongs to the whole commit is repeated in its rows, except the lists of data files, which its first row has.
+One row per range of a file that a commit covered, and one without a file for a commit that covered none; fields of the
+whole commit are repeated in its rows, except the lists of data files, which only its first row has.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ PASS_OVER_NOTHING = frozenset(
         "schema replace",
     }
 )
-"""What makes commits that finish nothing but what they, or commits before them, cover."""
+"""Actions of commits that finish only what they, or earlier commits, cover."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
     """The winner of one position.
 
-    ``written_at`` is ISO 8601 in UTC, just before the commit. ``table_version`` is None where it was not noted.
-    ``data_files`` are paths relative to the table. ``watermark_state`` and ``watermark`` are what the commit left.
-    ``gap`` is None, or says why nothing but the position is known: then what it covered is unknown, not empty.
+    ``written_at`` is ISO 8601 in UTC, just before the commit. ``table_version`` is None if it was not recorded.
+    ``data_files`` are paths relative to the table. ``watermark_state`` and ``watermark`` are those after the commit.
+    ``gap`` is None, or says why only the position is known: then its coverage is unknown, not empty.
     """
 
     version: int
@@ -71,12 +71,12 @@ class LedgerEntry:
 
     @property
     def moves(self) -> bool:
-        """Whether a command moved the position over files that nothing covers: only its document says over which."""
+        """Whether a command moved the position past files that nothing covers: only its document names them."""
         return self.gap is None and self.action not in PASS_OVER_NOTHING
 
 
 def from_document(document: Document, sha256: str, note: Won | None) -> LedgerEntry:
-    """The entry of a winner's document and the note beside it; ``ValueError`` when its time cannot be read."""
+    """The entry of a winner's document and its note; ``ValueError`` if its time is unreadable."""
     state, value = _watermark(document.state)
     return LedgerEntry(
         version=document.version,
@@ -96,7 +96,7 @@ def from_document(document: Document, sha256: str, note: Won | None) -> LedgerEn
 
 
 def _watermark(state: Mapping[str, object]) -> tuple[str | None, str | None]:
-    """The state's name and its path, as far as that kind of state has them."""
+    """The state's name and its path, if that kind of state has them."""
     if state.get("kind") == state_module.KIND:
         with suppress(StateError):
             return "Active", unit_watermark_text(state_module.decode_units(state))
@@ -112,7 +112,7 @@ def _watermark(state: Mapping[str, object]) -> tuple[str | None, str | None]:
 
 
 def gap(version: int, reason: str, attempt: str = "", sha256: str | None = None) -> LedgerEntry:
-    """The entry of a position that is known to be committed, and nothing else of it is known."""
+    """The entry of a committed position about which nothing else is known."""
     return LedgerEntry(version, attempt, "unknown", "", None, 0, (), (), gap=reason, sha256=sha256)
 
 
@@ -152,7 +152,7 @@ class LedgerBlock:
 
 
 def first_of(version: int) -> int:
-    """Where the block that holds a position begins.
+    """The start of the block with a position.
 
     >>> first_of(1), first_of(256), first_of(257)
     (1, 1, 257)
@@ -161,12 +161,12 @@ def first_of(version: int) -> int:
 
 
 def block_path(key: SourceKey, first: int) -> str:
-    """Where the block that begins at ``first`` lies, relative to the table."""
+    """The path of the block that begins at ``first``, relative to the table."""
     return f"{key.ledger}/{first:020d}-{first + SIZE - 1:020d}.parquet"
 
 
 def parse_block(key: SourceKey, path: str, size: int = 0) -> LedgerBlock | None:
-    """The block of that name; None for any other object."""
+    """The block with that name; None for any other object."""
     match = _NAME.fullmatch(path.removeprefix(f"{key.ledger}/"))
     return None if match is None else LedgerBlock(int(match[1]), int(match[2]), path, size)
 
@@ -180,7 +180,7 @@ def blocks(store: ObjectStore, key: SourceKey, start: int = 1) -> Iterator[Ledge
 
 
 def find_block(store: ObjectStore, key: SourceKey, version: int) -> LedgerBlock | None:
-    """The block that holds a position, None when there is none yet."""
+    """The block with a position; None if there is none yet."""
     path = block_path(key, first_of(version))
     try:
         return parse_block(key, path, store.head(path).size)
@@ -224,7 +224,7 @@ def schema() -> pa.Schema:
 
 
 def encode(key: SourceKey, entries: Iterable[LedgerEntry]) -> bytes:
-    """The content of a block; the same entries give the same bytes."""
+    """The content of a block; equal entries give equal bytes."""
     sink = io.BytesIO()
     write(sink, batches(entries), schema().with_metadata(_about(key)))
     return sink.getvalue()
@@ -239,7 +239,7 @@ def _about(key: SourceKey) -> dict[bytes, bytes]:
 
 
 def write(sink: Any, parts: Iterable[pa.RecordBatch], columns: pa.Schema) -> int:
-    """Write batches as one Parquet file, row group by row group; gives the number of rows."""
+    """Write batches as one Parquet file, row group by row group, and return the number of rows."""
     import pyarrow.parquet as pq
 
     rows = 0
@@ -251,7 +251,7 @@ def write(sink: Any, parts: Iterable[pa.RecordBatch], columns: pa.Schema) -> int
 
 
 def batches(entries: Iterable[LedgerEntry]) -> Iterator[pa.RecordBatch]:
-    """Entries as rows, about as many to a batch as a row group holds."""
+    """Entries as rows; a batch is about a row group."""
     waiting: list[LedgerEntry] = []
     rows = 0
     for entry in entries:
@@ -265,7 +265,7 @@ def batches(entries: Iterable[LedgerEntry]) -> Iterator[pa.RecordBatch]:
 
 
 def _batch(entries: Sequence[LedgerEntry]) -> pa.RecordBatch:
-    """The rows of whole entries; what belongs to a commit is made once and repeated."""
+    """The rows of whole entries; fields of a commit are made once and repeated."""
     import pyarrow as pa
 
     covered = [(number, item) for number, entry in enumerate(entries) for item in entry.coverage or (None,)]
@@ -288,7 +288,7 @@ def _on_first_rows(lists: Sequence[Any], covered: Sequence[tuple[int, Coverage |
 
 
 def _head(entry: LedgerEntry) -> dict[str, Any]:
-    """The columns that belong to a whole commit."""
+    """The columns of a whole commit."""
     parent = entry.parent
     return {name: getattr(entry, each) for name, each in _OF_COMMIT.items()} | {
         "committed_at": datetime.fromisoformat(entry.written_at) if entry.written_at else None,
@@ -301,7 +301,7 @@ def _head(entry: LedgerEntry) -> dict[str, Any]:
 
 
 def read_block(store: ObjectStore, block: LedgerBlock) -> Iterator[LedgerEntry]:
-    """The entries of a block, ascending; ``StateError`` when it is damaged or a newer Tidegate wrote it."""
+    """The entries of a block, ascending; ``StateError`` if it is damaged or from a newer Tidegate."""
     waiting: LedgerEntry | None = None
     for batch in read_batches(store, block):
         for entry in entries_in(batch):
@@ -316,7 +316,7 @@ def read_block(store: ObjectStore, block: LedgerBlock) -> Iterator[LedgerEntry]:
 
 
 def read_batches(store: ObjectStore, block: LedgerBlock) -> Iterator[pa.RecordBatch]:
-    """The rows of a block; a small one is fetched by one request, a large one piece by piece."""
+    """The rows of a block; a small one is fetched in one request, a large one piece by piece."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -335,7 +335,7 @@ def read_batches(store: ObjectStore, block: LedgerBlock) -> Iterator[pa.RecordBa
 
 
 def entries_in(batch: pa.RecordBatch) -> Iterator[LedgerEntry]:
-    """The entries in one batch; the last one may go on in the next."""
+    """The entries in one batch; the last one may continue in the next."""
     positions = batch.column("position").to_pylist()
     begins = [row for row, position in enumerate(positions) if not row or positions[row - 1] != position]
     heads = batch.take(begins).drop_columns(list(_RANGE)).to_pylist()

@@ -1,10 +1,10 @@
-"""The Delta log, read straight from object storage: its entries, and what it names.
+"""The Delta log, read straight from object storage: its entries, and the files it names.
 
-Nothing here needs a Delta library: an entry is a file of JSON lines named after its version. That keeps
-RESOLVE independent of the library whose errors it has to see through.
+Nothing here needs a Delta library: an entry is a file of JSON lines named after its version. That keeps RESOLVE
+independent of the library whose errors it must not trust.
 
 Traces show that a source is not new. Our own mean that its position was forgotten or the table replaced; Blizzard's
-mean that the table was filled by it and wants to be adopted. Neither is ever taken for a first run.
+mean that Blizzard filled the table, and that it should be adopted. Neither ever counts as a first run.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ _READERS = 8
 
 
 def entry_path(version: int) -> str:
-    """Where the entry of a table version lies."""
+    """The path of the entry of a table version."""
     return f"{DIRECTORY}/{version:020d}.json"
 
 
 def relative_path(store: ObjectStore, path: str) -> str:
-    """The path of a data file below the table, from the one that the log writes."""
+    """The path of a data file below the table, from its form in the log."""
     return unquote(path).removeprefix(f"{store.location.uri}/")
 
 
 def sync_entries(store: ObjectStore, start: int) -> None:
-    """Force the entries from version ``start`` on to disk, also those of others: a log with a hole cannot be read."""
+    """Force the entries from version ``start`` on to disk, also those of others: a log with a hole is unreadable."""
     if store.location.is_forced:
         store.sync([entry_path(version) for version in DeltaLog(store).versions(start)])
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """What one commit says, apart from its data files.
+    """The content of one commit, apart from its data files.
 
-    ``adds`` is how many files it adds; ``rows`` how many rows Spark says that it wrote, ``in_commit_ms`` the time that
-    it gives itself, each None where the entry does not say.
+    ``adds`` is the number of files it adds; ``rows`` the number of rows that Spark says it wrote, ``in_commit_ms`` its
+    own timestamp; each None if the entry does not have it.
     """
 
     version: int
@@ -73,17 +73,17 @@ class LogEntry:
     in_commit_ms: int | None = None
 
     def tag_of(self, key: SourceKey) -> CommitTag | None:
-        """This commit's tag of ``key``, if it moved that source."""
+        """The commit's tag of ``key``, if it moved that source."""
         return next((found for found in self.tags if found.key == key), None)
 
     @property
     def is_restore(self) -> bool:
-        """Whether rows that were visible before may be gone since this commit."""
+        """Whether this commit may have removed rows that were visible before."""
         return (self.operation or "").upper() == "RESTORE"
 
 
 def parse_entry(version: int, content: bytes) -> LogEntry:
-    """One entry from its bytes; ``ValueError`` when it is not a log entry."""
+    """Parse an entry; ``ValueError`` if it is none."""
     info: dict[str, Any] = {}
     metadata: dict[str, Any] = {}
     protocol: dict[str, Any] | None = None
@@ -115,7 +115,7 @@ def parse_entry(version: int, content: bytes) -> LogEntry:
 
 
 def _whole(value: object) -> int | None:
-    """A number, or the text of one; None for anything else."""
+    """A number, or the number in a text; None for anything else."""
     return int(str(value)) if str(value).isascii() and str(value).isdigit() else None
 
 
@@ -126,7 +126,7 @@ class DeltaLog:
         self._store = store
 
     def entry(self, version: int) -> LogEntry | None:
-        """The entry of that version; None when there is none (not yet, or removed by clean-up)."""
+        """The entry of that version; None if there is none (not yet, or cleaned up)."""
         try:
             content = self._store.get(entry_path(version))
         except ObjectMissing:
@@ -140,7 +140,7 @@ class DeltaLog:
             ) from error
 
     def added(self, version: int, key: SourceKey) -> tuple[str, ...]:
-        """The data files that an entry adds, if it is that of this source alone; nothing when it was cleaned up."""
+        """The data files that an entry adds, if it belongs to this source alone; none if it was cleaned up."""
         try:
             content = self._store.get(entry_path(version))
             if [tag.key for tag in parse_entry(version, content).tags] != [key]:
@@ -151,14 +151,14 @@ class DeltaLog:
         return tuple(relative_path(self._store, add["path"]) for add in adds)
 
     def tail(self, start: int) -> Iterator[LogEntry]:
-        """Entries from ``start`` to the first that is not there; nothing when there is no log yet."""
+        """Entries from ``start`` to the first missing one; none without a log."""
         version = start
         while (found := self.entry(version)) is not None:
             yield found
             version += 1
 
     def between(self, start: int, stop: int) -> tuple[LogEntry, ...]:
-        """Those entries of ``start <= version < stop`` that still exist, ascending."""
+        """The existing entries of ``start <= version < stop``, ascending."""
         wanted: Sequence[int] = range(start, stop)
         if len(wanted) <= _FEW:
             return tuple(found for version in wanted if (found := self.entry(version)) is not None)
@@ -181,12 +181,12 @@ class DeltaLog:
         return sorted(number for match in matches if match and (number := int(match[1])) >= start)
 
     def is_empty(self) -> bool:
-        """True when there is neither an entry nor a checkpoint: there is no table."""
+        """Whether there is neither an entry nor a checkpoint, and thus no table."""
         return not any(_TABLE_FILE.fullmatch(item.path.rpartition("/")[2]) for item in self._store.list(DIRECTORY))
 
 
 def find_trace(store: ObjectStore, key: SourceKey, snapshot: Snapshot | None) -> str | None:
-    """What shows that ``key`` had a position before, None when nothing does.
+    """Evidence that ``key`` had a position before; None without any.
 
     Each of these is written after a commit of ``key`` was durable (or, for a document that names the one before it,
     after one was seen), so that a snapshot taken later must know the position.
@@ -210,7 +210,7 @@ def find_trace(store: ObjectStore, key: SourceKey, snapshot: Snapshot | None) ->
 
 
 def _active_first(key: SourceKey, snapshot: Snapshot, attempts: Sequence[Document]) -> str | None:
-    """A document without one before it whose files are visible although the table knows no position."""
+    """A first document whose files are visible although the table has no position."""
     active = snapshot.active_paths() if any(document.data_files for document in attempts) else frozenset()
     for document in attempts:
         if any(file.path in active for file in document.data_files):
@@ -219,7 +219,7 @@ def _active_first(key: SourceKey, snapshot: Snapshot, attempts: Sequence[Documen
 
 
 def find_blizzard(store: ObjectStore, snapshot: Snapshot | None) -> str | None:
-    """A trace of Blizzard in the table, None when there is none."""
+    """A trace of Blizzard in the table; None without one."""
     for item in store.list(LEGACY_ROOT):
         if not is_legacy_mirror(store, item.path):
             return item.path
@@ -289,19 +289,19 @@ def checkpoint_actions(
 
 @dataclass(slots=True)
 class References:
-    """The data files that the log of ``store`` names; ``newest`` is the last table version that was looked at.
+    """The data files that the log of ``store`` names; ``newest`` is the last table version that was read.
 
     Every path that an entry or the newest checkpoint adds *or removes* counts: removed files belong to older versions
-    of the table and to VACUUM. Entries are read one after the other, so that a long log needs little memory.
+    of the table and to VACUUM. Entries are read one by one, so that a long log needs little memory.
     """
 
     store: ObjectStore
     newest: int = -1
 
     def paths(self) -> Iterator[str]:
-        """Relative to the table: all of them the first time, then those of entries that have come since.
+        """Paths relative to the table: all of them the first time, then those of new entries.
 
-        ``StateError`` when a part of the log that should be there is not.
+        ``StateError`` if a part of the log is missing.
         """
         checkpoint, files = newest_checkpoint(self.store) if self.newest < 0 else (self.newest, [])
         if files:
@@ -380,8 +380,9 @@ def key_of(app_id: str) -> SourceKey | None:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """``named`` are all data files that the log still names, visible or removed; ``twice`` those added again while they
-    were visible, in the entries that are left.
+    """``named``: all data files in the log, visible or removed; ``twice``: those added again while visible.
+
+    ``twice`` covers only the entries that are left.
     """
 
     named: frozenset[str]
@@ -390,7 +391,7 @@ class Contents:
 
 
 def contents(store: ObjectStore, snapshot: Snapshot) -> Contents:
-    """What the entries and the newest checkpoint of the log name."""
+    """The data files that the entries and the newest checkpoint of the log name."""
     numbers = DeltaLog(store).versions()
     visible: set[str] = set()
     named = set(snapshot.active_paths())

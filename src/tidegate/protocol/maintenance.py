@@ -1,16 +1,16 @@
 """Maintenance of a table: rewriting files without changing a row, vacuum, checkpoints, old log entries.
 
-Only tables that the library honours are touched; for all others the error has the statement that does it in Spark.
+Only tables that the library supports are touched; for all others the error names the Spark statement to use.
 
-The entry is written here and not by the Delta library, whose own OPTIMIZE is accepted after another one has replaced
-the same files, and then every row of them is there twice. Ours is put at a version only if nothing since its base
-touched the files it replaces, by put-if-absent, which also tells apart a lost answer and a lost race.
+The entry is written here and not by the Delta library: the library accepts its own OPTIMIZE after another one has
+replaced the same files, which doubles every row of them. Ours is put at a version only if nothing since its base
+touched the files it replaces, by put-if-absent, which also distinguishes a lost answer from a lost race.
 
-The Delta library's own clean-up does not know what a position needs: the entry that holds it (OPEN reads the state from
-it when the document is lost), and everything after it (a RESTORE is looked for there). So the oldest position of any
-source of the table holds back what follows it, whatever its age.
+The Delta library's own clean-up does not know what a position needs: its entry (OPEN reads the state from it if the
+document is lost), and everything after it (OPEN looks for a RESTORE there). So the oldest position of any source of the
+table protects everything after it, whatever its age.
 
-For ``chaos`` and for tests: these are commits without any trace of ours, made by the Delta library alone.
+For ``chaos`` and for tests: commits by the Delta library alone, without any trace of ours.
 """
 
 from __future__ import annotations
@@ -76,16 +76,16 @@ class MaintainedTable:
         return tuple(_active(row, snapshot.facts.partition_columns) for row in rows)
 
     def left_files(self, snapshot: DeltaSnapshot, retention_hours: int) -> tuple[ObjectInfo, ...]:
-        """The files that left the table longer ago than that and are still there.
+        """The files that left the table more than ``retention_hours`` ago and still exist.
 
-        The log names them long after they are removed, so each is looked for.
+        The log names them long after they are removed, so each is checked.
         """
         named = self._vacuum(snapshot, retention_hours, dry_run=True)
         with ThreadPoolExecutor(_HEADS, "head") as pool:
             return tuple(found for found in pool.map(self._there, named) if found is not None)
 
     def vacuum(self, snapshot: DeltaSnapshot, retention_hours: int) -> int:
-        """Remove them; never one that the log does not name as removed. The version that the table has then."""
+        """Remove them, and only files that the log names as removed; return the table's new version."""
         self._vacuum(snapshot, retention_hours, dry_run=False)
         return int(snapshot.table.version())
 
@@ -125,7 +125,7 @@ def _active(row: Mapping[str, Any], partition_columns: tuple[str, ...]) -> Activ
 
 
 def _text(value: object) -> str | None:
-    """A partition value as Delta writes it."""
+    """A partition value in Delta's form."""
     match value:
         case None:
             return None
@@ -144,7 +144,7 @@ Action = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ActiveFile:
-    """A visible data file: its path on disk and as the log writes it."""
+    """A visible data file: its path on disk and in the log."""
 
     path: str
     logged: str
@@ -159,7 +159,7 @@ class RewriteOvertaken(TableError):
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Files to take out and files to put in, which hold the same rows."""
+    """Files to remove and files to add, with the same rows."""
 
     removed: tuple[ActiveFile, ...]
     added: tuple[Add, ...]
@@ -181,7 +181,7 @@ class Rewrite:
 
 
 def commit_rewrite(store: ObjectStore, base: int, rewrite: Rewrite, pace: Pace | None = None) -> int:
-    """The version at which the files were replaced; :class:`RewriteOvertaken` when they may not be any more."""
+    """Replace the files and return the version; :class:`RewriteOvertaken` if they must not be replaced any more."""
     pace = pace or Pace()
     deadline = pace.start()
     name = str(uuid4())
@@ -206,7 +206,7 @@ def commit_rewrite(store: ObjectStore, base: int, rewrite: Rewrite, pace: Pace |
 
 
 def _is_ours(store: ObjectStore, version: int, name: str, touched: Collection[str]) -> bool:
-    """Whether the entry at ``version`` is ours; raises when ours may not follow it."""
+    """Whether the entry at ``version`` is ours; raises if ours must not follow it."""
     try:
         content = store.get(entry_path(version))
     except ObjectMissing as error:
@@ -227,8 +227,8 @@ def _is_ours(store: ObjectStore, version: int, name: str, touched: Collection[st
 
 
 def _may_fence(actions: Collection[Action]) -> bool:
-    """Whether a commit moved positions and nothing else: ``reconcile --clean`` makes one, and what was written before
-    and is in no commit may be removed from then on.
+    """Whether a commit only moved positions: ``reconcile --clean`` makes one, and may then remove older files that are
+    in no commit.
     """
     return any("txn" in each for each in actions) and not any({"add", "remove"} & each.keys() for each in actions)
 
@@ -248,10 +248,10 @@ def _remove(file: ActiveFile, now_ms: int) -> Action:
 
 RETENTION = timedelta(days=30)
 SHORTEST = timedelta(days=1)
-"""Whatever the property says: a process that slept so long still finds what it was about to read."""
+"""The least retention, whatever the property says: a process that slept so long still finds what it needs."""
 
 MOST = 1000
-"""Files removed at once; the next time goes on."""
+"""Files removed at once; the next time continues."""
 
 _RETENTION = "delta.logRetentionDuration"
 _ENABLED = "delta.enableExpiredLogCleanup"
@@ -261,14 +261,14 @@ _FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint\.parquet)")
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """How many files of the log were removed, and how large they were."""
+    """The number and size of the log files removed."""
 
     files: int = 0
     bytes: int = 0
 
 
 def clean_log(store: ObjectStore, now: datetime, *, of_positions: bool = True) -> Cleaned:
-    """Remove what is old enough, in ascending order; ``of_positions`` is false for a table that keeps none."""
+    """Remove old log files, in ascending order; ``of_positions`` is false for a table without positions."""
     entries = (info for info in store.list(DIRECTORY) if info.path.endswith(".json"))
     if not any(info.modified < now - SHORTEST for info in entries):
         return Cleaned()
@@ -286,7 +286,7 @@ def clean_log(store: ObjectStore, now: datetime, *, of_positions: bool = True) -
 
 
 def retention(properties: Mapping[str, str]) -> timedelta | None:
-    """How long entries are kept; None where the table wants no clean-up, or says something that is not understood.
+    """How long entries are kept; None if the table wants no clean-up, or the value is not understood.
 
     >>> retention({}), retention({"delta.logRetentionDuration": "interval 2 weeks"}).days
     (datetime.timedelta(days=30), 14)
@@ -306,7 +306,7 @@ def _properties(store: ObjectStore, checkpoint: str) -> dict[str, str]:
 
 
 def _first_needed(store: ObjectStore, checkpoint: str) -> int | None:
-    """The first version that some position still needs; None where a position has no readable document."""
+    """The first version that some position still needs; None if a position has no readable document."""
     first: list[int] = []
     for txn in checkpoint_actions(store, checkpoint, "txn", ("appId", "version")):
         key = key_of(str(txn["appId"]))
@@ -323,7 +323,7 @@ def _first_needed(store: ObjectStore, checkpoint: str) -> int | None:
 
 
 def _removable(store: ObjectStore, before: datetime, needed: int) -> Iterator[tuple[int, ObjectInfo]]:
-    """Files of versions below a checkpoint that all are older than ``before``, and below what is ``needed``."""
+    """Files of versions below a checkpoint that are all older than ``before``, and below ``needed``."""
     files: dict[int, list[ObjectInfo]] = {}
     for info in store.list(DIRECTORY):
         match = _FILE.fullmatch(info.path.rpartition("/")[2])
@@ -351,14 +351,14 @@ def _is_readable(store: ObjectStore, version: int) -> bool:
 
 
 def append_foreign_rows(table: Location, rows: pa.Table) -> None:
-    """Append rows to a table that exists; columns they lack are NULL."""
+    """Append rows to an existing table; missing columns are NULL."""
     from deltalake import write_deltalake
 
     write_deltalake(table.uri, rows, mode="append", schema_mode="merge", storage_options=dict(table.options))
 
 
 def compact_as_stranger(table: Location) -> None:
-    """OPTIMIZE: the same rows in fewer files; a stream sees nothing of it."""
+    """OPTIMIZE: the same rows in fewer files; a stream does not notice."""
     from deltalake import DeltaTable
 
     DeltaTable(table.uri, storage_options=dict(table.options)).optimize.compact()

@@ -1,9 +1,8 @@
-"""The in-memory twin of the Delta adapter: a real log with the same conflicts, over any object store, without
-Delta.
+"""The in-memory twin of the Delta adapter: a real log with the same conflicts, over any object store, without Delta.
 
-It writes entries in Delta's form and decides conflicts as the library does, so that the whole protocol runs
-over it: in the model test every interleaving, with ``memory://`` locations without a disk. There is no
-Parquet in it: a data file is whatever bytes lie at its path.
+It writes entries in Delta's form and decides conflicts as the library does, so that the whole protocol runs over it: in
+the model test every interleaving, with ``memory://`` locations without a disk. There is no Parquet in it: a data file
+is whatever bytes lie at its path.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def decode(content: bytes) -> tuple[Action, ...]:
 
 
 def replay(entries: Sequence[Sequence[Action]]) -> MemorySnapshot:
-    """The table that these entries, from version 0 on, add up to."""
+    """The table that these entries, from version 0 on, describe."""
     transactions: dict[str, int] = {}
     active: set[str] = set()
     metadata: Action = {}
@@ -105,7 +104,7 @@ def replay(entries: Sequence[Sequence[Action]]) -> MemorySnapshot:
 
 
 def in_the_way(ours: Sequence[Action], theirs: Sequence[Action]) -> str | None:
-    """Why an append must not follow an entry it has not seen, None when it may."""
+    """Why an append must not follow an entry it has not seen; None if it may."""
     apps = {action["txn"]["appId"] for action in ours if "txn" in action}
     for action in theirs:
         match action:
@@ -121,9 +120,7 @@ def in_the_way(ours: Sequence[Action], theirs: Sequence[Action]) -> str | None:
 
 
 class MemoryDelta:
-    """A table whose log lies in ``store``; ``guarded`` False is what the library does without its creation
-    guard.
-    """
+    """A table with its log in ``store``; without ``guarded`` as the library behaves without its creation guard."""
 
     def __init__(
         self, store: ObjectStore, *, guarded: bool = True, new_id: Callable[[], str] = lambda: str(uuid4())
@@ -177,14 +174,14 @@ class MemoryDelta:
                 version += 1
 
     def replace(self, base: Snapshot, predicate: str, rows: pa.RecordBatchReader, note: CommitNote) -> None:
-        """Always refused: without Parquet there are no rows to tell apart."""
+        """Always refused: without Parquet there are no rows to distinguish."""
         raise TableError(
             f"rows of {self._store.location.uri} cannot be replaced: a table in memory holds files, not rows",
             "replay into a table on disk or in object storage",
         )
 
     def overwrite(self, base: Snapshot, rows: pa.RecordBatchReader, note: CommitNote) -> None:
-        """New columns without a row: the files of the old ones leave."""
+        """New columns without a row: the old files leave."""
         if any(batch.num_rows for batch in rows):
             raise TableError("a table in memory holds files, not rows", "use a table on disk or in object storage")
         removed = [{"remove": {"path": log_path(path), "dataChange": True}} for path in sorted(base.active_paths())]
@@ -208,7 +205,7 @@ class MemoryDelta:
         self._follow(base, [{"commitInfo": {"operation": "SET TBLPROPERTIES"}}, {"metaData": metadata}])
 
     def _follow(self, base: Snapshot, actions: Sequence[Action]) -> None:
-        """These actions as the entry after ``base``, or not at all."""
+        """Write these actions as the entry after ``base``, or not at all."""
         version = base.facts.version + 1
         try:
             self._store.put_if_absent(entry_path(version), encode(actions))
@@ -216,7 +213,7 @@ class MemoryDelta:
             raise Conflict(f"version {version} was taken", "load again") from error
 
     def checkpoint(self) -> None:
-        """Nothing to do: the log is replayed from its start."""
+        """Do nothing: the log is replayed from its start."""
 
 
 def _metadata(facts: TableFacts, schema: pa.Schema) -> Action:

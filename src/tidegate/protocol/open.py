@@ -10,10 +10,10 @@
 
 Only "no table" or "no position and no trace of one" is a first run; every doubt and every storage error stops.
 
-The log decides who won: the entry that holds ``txn(app, version)`` names the attempt and the hash of its document. A
-``.won`` note says where that entry is and stands in for it once the log was cleaned up. A document that is
-missing or, also at a second look, not the one that was hashed is replaced by the state in the same entry, so that
-nothing is read twice. Where neither is left, ``StateUnreadable`` stops: a fresh start would read everything again.
+The log decides who won: the entry with ``txn(app, version)`` names the attempt and the hash of its document. A ``.won``
+note says where that entry is and replaces it once the log was cleaned up. If a document is missing or, even at a second
+look, not the hashed one, the state in the same entry replaces it, so that nothing is read twice. If neither is left,
+``StateUnreadable`` stops: a fresh start would read everything again.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from tidegate.protocol.table import Snapshot
 from tidegate.protocol.table_checks import lane_reasons
 
 _RECHECK_FROM = 50
-"""A note is renewed when that spares the next OPEN so many log entries."""
+"""A note is renewed if that saves the next OPEN this many log entries."""
 
 _SAME_FILES = "the same files lie there under the same names"
 _SAME = {"column": "the same rows are there", "replay": "the same rows are there"}
-"""By the kind of a source, when its position is still right although its address is another."""
+"""By kind of source: when its position still holds although its address changed."""
 
 
 class StateUnreadable(StateError):
-    """The position is known and its state is not: neither a document nor the log gives it."""
+    """The position is known but its state is not: neither a document nor the log has it."""
 
 
 class Restored(StateError):
@@ -62,9 +62,9 @@ class Accept(StrEnum):
 def open_position(
     site: TableContext, accept: Collection[Accept] = (), *, read_only: bool = False, snapshot: Snapshot | None = None
 ) -> Position:
-    """The position of ``site``'s source, its debts paid; with ``read_only`` nothing is written.
+    """The position of ``site``'s source, with its debts paid; with ``read_only`` nothing is written.
 
-    ``snapshot`` is the newest one, for whoever has it already.
+    ``snapshot`` is the newest one, if the caller has it already.
     """
     pending = () if read_only or Accept.PENDING in accept else signals_of(site.store, site.key)
     snapshot = check_snapshot(site, snapshot)
@@ -88,7 +88,7 @@ def open_position(
 
 
 def _check_nothing_pending(site: TableContext, pending: Sequence[int]) -> None:
-    """Stop where staged units wait: a commit beside them would take their number, and they would count for nothing."""
+    """Stop if staged units wait: a commit beside them would take their number, and they would count for nothing."""
     if pending:
         raise StateError(
             f"{site.key}: staged units wait for their commit to {site.uri}: {len(pending)}, the first for position "
@@ -142,8 +142,8 @@ def _first_run(site: TableContext, snapshot: Snapshot | None, accept: Collection
 class Winner:
     """The state of a position, and how it is known.
 
-    ``committed_at``, ``table_id`` and ``checked`` (no RESTORE up to there) are None or -1 where neither the
-    log nor a note says them.
+    ``committed_at``, ``table_id`` and ``checked`` (no RESTORE up to there) are None or -1 if neither the log nor a note
+    has them.
     """
 
     parent: Parent
@@ -164,7 +164,7 @@ class Winner:
 
 @dataclass(frozen=True, slots=True)
 class WinnerEvidence:
-    """What is there for one position: documents, and notes, by attempt; None is a note that is damaged."""
+    """The objects of one position: documents and notes by attempt; None is a damaged note."""
 
     stored: dict[str, Stored] = field(default_factory=dict)
     notes: dict[str, Won | None] = field(default_factory=dict)
@@ -178,7 +178,7 @@ class WinnerEvidence:
 
 
 def find_winner(site: TableContext, version: int, table_version: int) -> Winner:
-    """The winner of position ``version`` in a table at ``table_version``; stops when it cannot be known."""
+    """The winner of position ``version`` in a table at ``table_version``; raises if it cannot be known."""
     evidence = gather_evidence(site, version)
     winner = weigh(site, version, evidence, _winning_entry(site, version, table_version, evidence))
     if winner is None:
@@ -187,7 +187,7 @@ def find_winner(site: TableContext, version: int, table_version: int) -> Winner:
 
 
 def weigh(site: TableContext, version: int, evidence: WinnerEvidence, entry: LogEntry | None) -> Winner | None:
-    """The winner by its log entry where that is known, else by its note; None when there is neither."""
+    """The winner by its log entry if known, else by its note; None without either."""
     tag = None if entry is None else entry.tag_of(site.key)
     if entry is not None and tag is not None:
         return _from_tag(site, entry, tag, evidence)
@@ -206,7 +206,7 @@ def gather_evidence(site: TableContext, version: int) -> WinnerEvidence:
 
 
 def _winning_entry(site: TableContext, version: int, table_version: int, evidence: WinnerEvidence) -> LogEntry | None:
-    """The log entry that moved the source to ``version``, None when it cannot be found any more.
+    """The log entry that moved the source to ``version``; None if it cannot be found any more.
 
     With a good note and its document there is no need to search for an entry that was cleaned up.
     """
@@ -267,7 +267,7 @@ def _from_tag(site: TableContext, entry: LogEntry, tag: CommitTag, evidence: Win
 
 
 def _embedded_state(site: TableContext, entry: LogEntry, tag: CommitTag) -> State:
-    """The state in the log entry; unreadable, it is the last rung that broke."""
+    """The state in the log entry; raises if it, the last resort, is unreadable."""
     try:
         return tag.state()
     except DamagedCommitTag as error:
@@ -280,7 +280,7 @@ def _embedded_state(site: TableContext, entry: LogEntry, tag: CommitTag) -> Stat
 
 
 def _from_note(site: TableContext, version: int, evidence: WinnerEvidence) -> Winner | None:
-    """The winner by its note alone, when the log entry was cleaned up; None when that does not tell."""
+    """The winner by its note alone, if the log entry was cleaned up; None if that is not enough."""
     attempt = evidence.noted
     if attempt is None:
         return None
@@ -291,7 +291,7 @@ def _from_note(site: TableContext, version: int, evidence: WinnerEvidence) -> Wi
 
 
 def winner_of_document(document: Document, sha256: str, note: Won | None = None) -> Winner:
-    """The winner whose document is known, and its log entry is not."""
+    """The winner with a known document and an unknown log entry."""
     return Winner(
         parent=Parent(document.version, document.attempt, sha256),
         state=document.state,
@@ -332,7 +332,7 @@ def _nothing_readable(
 
 
 def way_out(key: SourceKey) -> str:
-    """What to do about a state that cannot be read."""
+    """What to do about an unreadable state."""
     return (
         f"put {key.directory} back from a backup; or see with `tidegate recover` what is left of it (pipeline "
         f"{key.pipeline}, source {key.source}), and continue from there"
@@ -340,7 +340,7 @@ def way_out(key: SourceKey) -> str:
 
 
 def open_winner(site: TableContext, snapshot: Snapshot, winner: Winner, accept: Collection[Accept]) -> Position:
-    """OPEN 4: the position that ``winner`` stands for, if it is still about this source and this table."""
+    """OPEN 4: the position of ``winner``, if it still belongs to this source and this table."""
     facts, document = snapshot.facts, winner.document
     _check_table_unchanged(site, snapshot, winner)
     if not winner.state:
@@ -410,7 +410,7 @@ def _check_identity(site: TableContext, winner: Winner) -> None:
 
 
 def _moved_warning(site: TableContext, winner: Winner) -> tuple[str, ...]:
-    """What to say about a source that is elsewhere than when its position was recorded, and the same all the same."""
+    """A warning about a source that moved since its position was recorded, and is still the same."""
     before = {} if winner.identity is None else winner.identity.notes
     return tuple(
         f"the {name} of the source were {before[name]} and are now {now}; its position stays valid"
@@ -420,7 +420,7 @@ def _moved_warning(site: TableContext, winner: Winner) -> tuple[str, ...]:
 
 
 def check_restore(site: TableContext, checked: int, table_version: int) -> tuple[int, int] | None:
-    """Stop at a RESTORE after table version ``checked``; the span of entries that cannot be looked at any more."""
+    """Stop at a RESTORE after table version ``checked``; returns the span of entries that can no longer be checked."""
     seen = site.log.between(checked + 1, table_version + 1)
     for entry in seen:
         if entry.is_restore:
@@ -436,7 +436,7 @@ def check_restore(site: TableContext, checked: int, table_version: int) -> tuple
 
 
 def unseen_warning(unseen: tuple[int, int] | None) -> tuple[str, ...]:
-    """What to say about log entries that were cleaned up before anyone looked for a RESTORE."""
+    """A warning about log entries that were cleaned up before anyone looked for a RESTORE."""
     if unseen is None:
         return ()
     return (
@@ -446,7 +446,7 @@ def unseen_warning(unseen: tuple[int, int] | None) -> tuple[str, ...]:
 
 
 def _join_spans(one: tuple[int, int] | None, two: tuple[int, int] | None) -> tuple[int, int] | None:
-    """The span that holds both."""
+    """The span that contains both."""
     if one is None or two is None:
         return one or two
     return min(one[0], two[0]), max(one[1], two[1])

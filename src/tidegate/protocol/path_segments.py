@@ -1,13 +1,13 @@
-"""The set of paths that were read, as immutable Parquet segments: looked up in bounded memory, and extended.
+"""A path set as immutable Parquet segments: searched in bounded memory, and extended.
 
-A segment has the columns ``path``, ``size`` and ``etag``, sorted by path, and is named by the sha256 of its
-content, in which no other has the same mark, so that a name is never written twice. It is written before the document
-that refers to it, never changed, and removed by ``reconcile --clean`` alone, once nothing refers to it. Reading one
-checks its hash: a segment that is missing or damaged stops, because without it everything would be read again.
+A segment has the columns ``path``, ``size`` and ``etag``, sorted by path. Its name is the sha256 of its content, which
+has a unique mark, so that a name is never written twice. It is written before the document that refers to it, never
+changed, and removed only by ``reconcile --clean``, once nothing refers to it. Reading one checks its hash: a missing or
+damaged segment stops, because without it everything would be read again.
 
-Listed files come in batches. Segments are sorted and a listing is nearly so, hence a batch meets only a few
-parts of each segment, and each part is read about once per poll. Paths are compared in full; the memory needed
-is a batch and the parts that were used last, whatever the number of paths.
+Listed files come in batches. Segments are sorted and a listing is nearly so, hence a batch meets only a few parts of
+each segment, and each part is read about once per poll. Paths are compared in full; the memory needed is a batch and
+the parts used last, whatever the number of paths.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 ROWS_PER_GROUP = 32_768
 LAST = "\U0010ffff" * 1024
-"""A path that no other sorts behind."""
+"""A path that sorts after every other."""
 
 _ROWS_AT_ONCE = 1024
 _CHUNK = 1024 * 1024
 
 
 def write_segment(store: ObjectStore, key: SourceKey, files: Iterable[SourceFile]) -> Segment:
-    """A new segment with ``files``, which are sorted by path and come in a stream; a path counts once."""
+    """Write a new segment with ``files``, a stream sorted by path; a path counts once."""
     with tempfile.NamedTemporaryFile(prefix="tidegate-set-", suffix=".parquet") as local:
         count = _write(local, files)
         local.flush()
@@ -65,7 +65,7 @@ def merge_sorted(parts: Iterable[Iterable[SourceFile]]) -> Iterator[SourceFile]:
 
 
 class OpenSegment:
-    """A segment that was fetched and found to be the one that was written; its parts are read when asked for.
+    """A fetched and verified segment; its parts are read on demand.
 
     ``bounds`` has the first and last path of each part.
     """
@@ -79,7 +79,7 @@ class OpenSegment:
         self.bounds = [_bounds(self._parquet, number) for number in range(self._parquet.num_row_groups)]
 
     def close(self) -> None:
-        """Give the local copy back."""
+        """Release the local copy."""
         self._parquet.close()
         self._local.close()
 
@@ -118,13 +118,13 @@ def _once_each(files: Iterable[SourceFile]) -> Iterator[SourceFile]:
 
 
 def _bounds(parquet: pa.parquet.ParquetFile, number: int) -> tuple[str, str]:
-    """The first and last path of a part; all paths there can be where the file does not say."""
+    """The first and last path of a part; all possible paths if the file does not say."""
     statistics = parquet.metadata.row_group(number).column(0).statistics
     return (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else ("", LAST)
 
 
 def _fetch(store: ObjectStore, key: SourceKey, segment: Segment) -> pa.NativeFile:
-    """A local copy whose content has the recorded hash; it has no name any more and goes when it is closed."""
+    """A local copy with the recorded hash; it has no name any more and vanishes when closed."""
     import pyarrow as pa
 
     found = hashlib.sha256()
@@ -151,11 +151,11 @@ def _lost(store: ObjectStore, key: SourceKey, segment: Segment, how: str) -> Sta
 
 
 ROWS_KEPT = 500_000
-"""Rows of segments that stay in memory, some 60 MB of them."""
+"""Rows of segments that stay in memory, some 60 MB."""
 
 
 class Known(Enum):
-    """What the set says about a listed file."""
+    """The set's knowledge of a listed file."""
 
     NEW = "not in the set"
     READ = "in the set"
@@ -164,7 +164,7 @@ class Known(Enum):
 
 
 class RememberedPaths:
-    """The set of one source; segments that were fetched stay open from poll to poll, as long as they are used.
+    """The path set of one source; fetched segments stay open from poll to poll, while they are used.
 
     Not thread-safe.
     """
@@ -176,7 +176,7 @@ class RememberedPaths:
         self._parts = _Parts()
 
     def look_up(self, segments: Sequence[Segment], files: Sequence[SourceFile]) -> list[Known]:
-        """What the set says about each of ``files``; ``StateError`` when a segment is missing or damaged."""
+        """The set's knowledge of each of ``files``; ``StateError`` if a segment is missing or damaged."""
         known = [Known.NEW] * len(files)
         opened = self._open_all(segments)
         if not files or not opened:
@@ -195,7 +195,7 @@ class RememberedPaths:
         return known
 
     def extend(self, state: SetState, files: Iterable[SourceFile]) -> SetState:
-        """``state`` with one more segment that holds ``files``, and what is to be merged with them."""
+        """``state`` with one more segment for ``files`` and the segments merged with them."""
         new = sorted(files, key=lambda file: file.path)
         if not new:
             return state
@@ -204,7 +204,7 @@ class RememberedPaths:
         return with_segment(state, old, write_segment(self._store, self._key, merge_sorted([new, *parts])))
 
     def check(self, segments: Sequence[Segment]) -> None:
-        """``StateError`` unless every segment is there and is the one that was written."""
+        """``StateError`` unless every segment exists and is the written one."""
         self._open_all(segments)
 
     def _open_all(self, segments: Sequence[Segment]) -> list[OpenSegment]:
@@ -219,7 +219,7 @@ class RememberedPaths:
 
 
 class _Parts:
-    """The parts of segments that were used last, up to so many rows."""
+    """The parts of segments used last, up to a number of rows."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, int], pa.Table] = OrderedDict()
@@ -238,7 +238,7 @@ class _Parts:
         return part
 
     def forget(self, sha256: str) -> None:
-        """Without the parts of a segment that is not used any more."""
+        """Drop the parts of a segment that is no longer used."""
         for key in [each for each in self._kept if each[0] == sha256]:
             self._rows -= self._kept.pop(key).num_rows
 
@@ -256,7 +256,7 @@ def _table(files: Sequence[SourceFile]) -> pa.Table:
 
 
 def _matches(listed: pa.Table, part: pa.Table) -> Iterator[tuple[int, bool]]:
-    """The listed files that ``part`` holds, by number, and whether size and etag are as recorded there."""
+    """The listed files in ``part``, by number, and whether size and etag are the recorded ones."""
     import pyarrow.compute as pc
 
     where = pc.index_in(listed["path"], value_set=part["path"].combine_chunks())

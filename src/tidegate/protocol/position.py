@@ -1,15 +1,15 @@
-"""The position of a source once it was opened, with the table, settings and time that every step works with; and notes.
+"""An opened position of a source; the table, settings and time that every step works with; notes beside the table.
 
-Notes lie beside the table. ``cold_start.json`` is written once (put-if-absent) and read while the source has no
-position: the first plan that got there decides for every later one.
+``cold_start.json`` is written once (put-if-absent) and read while the source has no position: the first plan that got
+there decides for every later one.
 
-Columns that were inferred are remembered once the first commit with them is durable, as one of its debts: what cannot
-be written is never remembered, and a crash right after the commit loses nothing. The first commit decides for all:
-later ones add fields, and no type that is stored changes, except by a person with ``tidegate schema infer --update``.
+Inferred columns are remembered once the first commit with them is durable, as one of its debts: what cannot be written
+is never remembered, and a crash right after the commit loses nothing. The first commit decides for all: later ones add
+fields, and a stored type changes only by ``tidegate schema infer --update``.
 
-``{pipeline}/{source}.attempts.json`` tells since when, how often and why runs failed, and what they know of single
-failures. It is never taken for a position: whoever reads it has seen that there is none. Once there is one, it means
-nothing and is removed.
+``{pipeline}/{source}.attempts.json`` says since when, how often and why runs failed, and what they know of single
+failures. It never counts as a position: its readers have seen that there is none. Once there is one, it means nothing
+and is removed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LONGEST_PAUSE = 5.0
 
 
 def utc_now() -> datetime:
-    """The time of day, aware."""
+    """The current time, aware."""
     return datetime.now(UTC)
 
 
@@ -66,12 +66,12 @@ class Pace:
         return Deadline(self, self.monotonic())
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, as Delta's ``txn.lastUpdated`` wants them."""
+        """Milliseconds since 1970, for Delta's ``txn.lastUpdated``."""
         return int(self.now().timestamp() * 1000)
 
 
 class Deadline:
-    """Time left for one commit, with pauses that grow and never march in step with another process."""
+    """The time left for one commit, with growing, random pauses that keep processes out of step."""
 
     def __init__(self, pace: Pace, started: float) -> None:
         self._pace = pace
@@ -99,14 +99,13 @@ class Deadline:
 class Position:
     """The position ``version`` of a source, and the table as it was then.
 
-    ``state`` is None on a first run; with ``cold_start`` it is the one that a first filtered plan fixed.
-    ``from_log``: the document is gone and the state comes from the log, without its late window.
-    ``table_version`` is -1 and ``table_id`` and ``schema_json`` are None without a table. ``committed_at`` is
-    the table version of the commit that made this position, -1 where there is none or it cannot be told any
-    more. ``unseen`` are log entries after it that were cleaned up before anyone looked for a RESTORE.
-    ``unpaid`` are debts that could not be paid yet; the next commit pays them first. ``letters`` is how many dead
-    letters are open. ``needs_frames`` says why the table is written by the DataFrame lane; nothing for the Arrow lane.
-    ``rows`` is how many rows the commit made visible, where this run made it.
+    ``state`` is None on a first run; with ``cold_start`` it is the one that a first filtered plan fixed. ``from_log``:
+    the document is gone and the state comes from the log, without its late window. ``table_version`` is -1 and
+    ``table_id`` and ``schema_json`` are None without a table. ``committed_at`` is the table version of the commit that
+    made this position, -1 if there is none or it is unknown. ``unseen`` are log entries after it that were cleaned up
+    before anyone looked for a RESTORE. ``unpaid`` are debts that could not be paid yet; the next commit pays them
+    first. ``letters`` is the number of open dead letters. ``needs_frames`` says why the DataFrame lane writes the
+    table; empty for the Arrow lane. ``rows`` is the number of rows that the commit made visible, if this run made it.
     """
 
     key: SourceKey
@@ -133,7 +132,7 @@ class Position:
 
     @property
     def attempt(self) -> str:
-        """The attempt that made this position; the empty text where there is none."""
+        """The attempt that made this position; empty if there is none."""
         return "" if self.parent is None else self.parent.attempt
 
     @property
@@ -142,17 +141,16 @@ class Position:
         return self.version == 0
 
     def schema(self) -> pa.Schema | None:
-        """The table's columns when it was opened, None without a table."""
+        """The table's columns when it was opened; None without a table."""
         return None if self.schema_json is None else arrow_schema(self.schema_json)
 
 
 Payer = Callable[["Position", Mapping[str, Any]], None]
-"""Pays one debt of a committed position; must be idempotent, since it is called again until it once returned.
-"""
+"""Pays one debt of a committed position; must be idempotent, since it is called until it has returned once."""
 
 
 Owed = Callable[[State | None, State], tuple[Mapping[str, Any], ...]]
-"""The debts that a change of the state brings with it, whoever makes it."""
+"""The debts of a change of the state, whoever makes it."""
 
 
 def _owe_nothing(before: State | None, after: State) -> tuple[Mapping[str, Any], ...]:
@@ -160,7 +158,7 @@ def _owe_nothing(before: State | None, after: State) -> tuple[Mapping[str, Any],
 
 
 def new_attempt() -> str:
-    """A name that no other attempt has."""
+    """A unique name of an attempt."""
     return str(uuid4())
 
 
@@ -168,11 +166,10 @@ def new_attempt() -> str:
 class TableContext:
     """One source at one table.
 
-    ``checkpoint_every``: a Delta checkpoint after every so many commits of the source, 0 for never.
-    ``search_commits``: how many log entries are searched backwards for a position whose document is gone.
-    ``properties``: what the table's properties shall be.
-    ``polls``: how often the source was polled, for the mirror.
-    ``payers``: who pays debts of which ``kind``; ``owed``: those that every commit has which moves the state.
+    ``checkpoint_every``: a Delta checkpoint after every so many commits of the source, 0 for never. ``search_commits``:
+    how many log entries are searched backwards for a position whose document is gone. ``properties``: the desired
+    properties of the table. ``polls``: the number of polls of the source, for the mirror. ``payers``: who pays debts of
+    which ``kind``; ``owed``: the debts of every commit that moves the state.
     """
 
     key: SourceKey
@@ -197,17 +194,17 @@ class TableContext:
         return DeltaLog(self.store)
 
     def position_in(self, snapshot: Snapshot | None) -> int:
-        """How often this source has committed, by that snapshot."""
+        """The number of commits of this source, by that snapshot."""
         return 0 if snapshot is None else snapshot.transaction_version(self.key.app_id) or 0
 
     @property
     def uri(self) -> str:
-        """Where the table is, for messages."""
+        """The table's address, for messages."""
         return self.store.location.uri
 
 
 def read_cold_start(site: TableContext) -> State | None:
-    """The state that was fixed, None when there is none; damaged or of another source stops."""
+    """The fixed state; None without one. Raises if it is damaged or of another source."""
     try:
         content = site.store.get(site.key.cold_start)
     except ObjectMissing:
@@ -228,7 +225,7 @@ def read_cold_start(site: TableContext) -> State | None:
 
 
 def put_cold_start(site: TableContext, state: State) -> State:
-    """Fix ``state`` unless one is fixed already; returns the one that holds."""
+    """Fix ``state`` unless one is fixed already; returns the fixed one."""
     content = encode(
         {
             "schema_version": SCHEMA_VERSION,
@@ -255,11 +252,11 @@ INFERRED_SCHEMA = "schema"
 """The kind of the debt that remembers inferred columns."""
 
 ADD_ATTEMPTS = 5
-"""How often fields are added again that another process has overwritten meanwhile."""
+"""How often to add fields again that another process has overwritten."""
 
 
 def schema_path(pipeline: str) -> str:
-    """Where an inferred schema is remembered, relative to the table."""
+    """The path of the remembered schema, relative to the table."""
     return f"_tidegate/{pipeline}/schema.json"
 
 
@@ -271,7 +268,7 @@ class InferredSchema:
     pipeline: str
 
     def read(self) -> Inference | None:
-        """What is remembered, None where nothing is; raises :class:`StateError` for what cannot be used."""
+        """The remembered columns; None without any. Raises :class:`StateError` if they cannot be used."""
         path = schema_path(self.pipeline)
         try:
             content = self.store.get(path)
@@ -286,7 +283,7 @@ class InferredSchema:
             ) from error
 
     def remember(self, found: Inference) -> Inference:
-        """Store ``found`` unless something is stored; what holds from now on."""
+        """Store ``found`` unless something is stored; returns what is stored."""
         try:
             self.store.put_if_absent(schema_path(self.pipeline), _content(found))
         except ObjectExists:
@@ -294,11 +291,11 @@ class InferredSchema:
         return found
 
     def replace(self, found: Inference) -> None:
-        """Store ``found`` instead of whatever is stored."""
+        """Replace whatever is stored by ``found``."""
         self.store.put(schema_path(self.pipeline), _content(found))
 
     def add(self, found: Inference) -> Inference:
-        """Remember the fields of ``found`` beside those that are stored; what holds from now on.
+        """Add the fields of ``found`` to the stored ones; returns what is stored.
 
         No store compares before it replaces, so another process may write in between: we look again until our fields
         are there.
@@ -313,12 +310,12 @@ class InferredSchema:
         return replace(stored, fields=merged_fields(stored.fields, found.fields))
 
     def pay(self, opened: Position, owed: Mapping[str, Any]) -> None:
-        """Remember what a commit was written with."""
+        """Remember the columns of a commit."""
         self.add(Inference.from_json(owed["schema"]))
 
 
 def schema_debt(found: Inference) -> dict[str, Any]:
-    """What the first commit with newly inferred columns owes: the columns, without the values that spoke for them."""
+    """The debt of the first commit with newly inferred columns: the columns, without the values they came from."""
     return {"kind": INFERRED_SCHEMA, "schema": replace(found, report=()).to_json()}
 
 
@@ -330,7 +327,7 @@ def _content(found: Inference) -> bytes:
 class Attempts:
     """``runs`` failed in a row, the first at ``since`` and the last at ``last``, for the reason ``problem``.
 
-    ``failures`` are those of single work units, as a state has them; None where there are no such.
+    ``failures`` are those of single work units, as in a state; None without work units.
     """
 
     runs: int
@@ -346,7 +343,7 @@ class Attempts:
 
 
 def read_attempts(store: ObjectStore, key: SourceKey, identity: Identity) -> Attempts | None:
-    """What was noted for a source that has no position; None where nothing was, or about another source."""
+    """The recorded attempts of a source without a position; None without any, or if they concern another source."""
     try:
         data = load_json(store.get(key.attempts))
         if data["schema_version"] > SCHEMA_VERSION or identity.differences(Identity.from_json(data["identity"])):
@@ -360,7 +357,7 @@ def read_attempts(store: ObjectStore, key: SourceKey, identity: Identity) -> Att
 
 
 def shown_attempts(store: ObjectStore, key: SourceKey, identity: Identity) -> Attempts | None:
-    """The same for callers that have not opened the position: None where one is recorded."""
+    """The same for callers that have not opened the position: None if one is recorded."""
     found = read_attempts(store, key, identity)
     return None if found is None or read_recorded(store, key) is not None else found
 
@@ -368,7 +365,7 @@ def shown_attempts(store: ObjectStore, key: SourceKey, identity: Identity) -> At
 def note_attempt(
     store: ObjectStore, key: SourceKey, identity: Identity, now: datetime, problem: str, failures: State | None = None
 ) -> None:
-    """Count one more run that failed; what cannot be noted is not worth another error."""
+    """Count one more failed run; a failure to note it is ignored."""
     with suppress(StorageError):
         before = read_attempts(store, key, identity)
         moment = now.isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -385,6 +382,6 @@ def note_attempt(
 
 
 def forget_attempts(store: ObjectStore, key: SourceKey) -> None:
-    """Remove what was noted; left behind it means nothing."""
+    """Remove the recorded attempts; leftovers mean nothing."""
     with suppress(StorageError):
         store.delete(key.attempts)

@@ -1,9 +1,9 @@
-"""The copy that a provider keeps of a state: what a commit owes, how that is paid, and what is compared at the start.
+"""A provider's copy of a state: what a commit owes, how it is paid, and what is compared at the start.
 
-The log stays the position. A provider gets its copy as a follow-up of the commit that holds the rows, right after the
-commit or with the next start, so a run that wrote and could not save completes the save and writes no row again. A
-provider that says something else than the log is not believed and not overwritten: somebody changed one of them, and
-only a person knows which is right.
+The log stays the position. A provider gets its copy as a follow-up of the commit with the rows, right after the commit
+or at the next start, so a run that wrote and could not save completes the save and writes no row again. If a provider
+contradicts the log, neither is trusted or overwritten: somebody changed one of them, and only a person knows which is
+right.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _REMOVE = (
 )
 
 Text = Callable[[State], str]
-"""What a provider keeps of a recorded state: the text of a JSON object."""
+"""The text of a recorded state that a provider keeps: a JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateCopy:
     """The copy of one source's state; without ``watermarks`` nobody keeps one.
 
-    ``in_debt``: the debt holds the texts; otherwise, for states that may be large, a digest of the one before.
-    ``overwrite``: a person decides what holds, and whatever the provider has is replaced.
+    ``in_debt``: the debt has the texts; otherwise, for states that may be large, a digest of the one before.
+    ``overwrite``: a person decides, and whatever the provider has is replaced.
     """
 
     watermarks: WatermarkManager | None
@@ -54,7 +54,7 @@ class StateCopy:
     overwrite: bool = False
 
     def owed(self, before: State | None, after: State) -> tuple[dict[str, Any], ...]:
-        """What a commit owes that moves the state; nothing where the copy stays as it is."""
+        """The debt of a commit that moves the state; none if the copy stays the same."""
         if self.watermarks is None:
             return ()
         previous, text = None if before is None else self.text(before), self.text(after)
@@ -66,7 +66,7 @@ class StateCopy:
         return ({"kind": KIND, "dataflow_id": self.dataflow_id, **before_that},)
 
     def payer(self, position: Callable[[], int]) -> Payer:
-        """Who pays that."""
+        """The payer of that debt."""
         return ProviderCopy(self.watermarks, position, self.overwrite, self.text, self._remedy).pay
 
     @property
@@ -74,7 +74,7 @@ class StateCopy:
         return _SET if self.in_debt else _REMOVE
 
     def check(self, opened: Position, position: Callable[[], int], *, read_only: bool) -> None:
-        """Stop where the provider contradicts the position that was opened; what it lacks it is given."""
+        """Stop if the provider contradicts the opened position; give it what it lacks."""
         text = None if opened.first_run or opened.state is None else self.text(opened.state)
         check_copy(
             self.watermarks,
@@ -87,7 +87,7 @@ class StateCopy:
         )
 
     def has(self, state: State | None) -> bool:
-        """Whether the provider, if there is one, keeps this state; what it has may be no watermark at all."""
+        """Whether the provider, if any, has this state; its text may be no watermark at all."""
         if self.watermarks is None:
             return True
         try:
@@ -97,9 +97,9 @@ class StateCopy:
 
 
 def copy_debt(dataflow_id: str, text: str, previous: str | None, *, by_hand: bool = False) -> dict[str, Any]:
-    """What a commit owes that moved the watermark from ``previous`` to ``text``.
+    """The debt of a commit that moved the watermark from ``previous`` to ``text``.
 
-    ``by_hand``: a person said so, and whatever the provider has is replaced.
+    ``by_hand``: a person set it, and whatever the provider has is replaced.
     """
     return {"kind": KIND, "dataflow_id": dataflow_id, "text": text, "previous": previous, "by_hand": by_hand}
 
@@ -109,18 +109,17 @@ def _digest(text: str | None) -> str | None:
 
 
 def _run_id(opened: Position) -> str | None:
-    """The name of the document that says so."""
+    """The name of the position's document."""
     return None if opened.parent is None else f"{opened.version:020d}-{opened.attempt}"
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderCopy:
-    """Pays that debt; without ``watermarks``, since the configuration names no provider any more, there is nothing to
-    pay.
+    """Pays that debt; without ``watermarks``, if the configuration no longer names a provider, there is nothing to pay.
 
-    ``position`` is how far the source is by the log now: a run that was overtaken has nothing to pay either, since
-    whoever overtook it paid first. With ``overwrite`` whatever the provider has is replaced: for the command by which a
-    person decides what holds. ``text`` is for debts that do not hold it.
+    ``position`` is the source's current position in the log: a run that was overtaken has nothing to pay either, since
+    the other one paid first. With ``overwrite`` whatever the provider has is replaced: for the command by which a
+    person decides. ``text`` is for debts without it.
     """
 
     watermarks: WatermarkManager | None
@@ -130,9 +129,9 @@ class ProviderCopy:
     remedy: str = _SET
 
     def pay(self, opened: Position, owed: Mapping[str, Any]) -> None:
-        """Save the text of the commit unless it is saved; ``StateError`` where the provider has a third one.
+        """Save the text of the commit unless it is saved; ``StateError`` if the provider has a third one.
 
-        A watermark set by hand takes the place of whatever is there, also of what cannot be read as a watermark.
+        A watermark set by hand replaces whatever is there, even if it cannot be read as a watermark.
         """
         if self.watermarks is None:
             return None
@@ -157,7 +156,7 @@ class ProviderCopy:
 
 
 class _SavedCopy:
-    """What a provider has of one dataflow, as it was asked now."""
+    """What a provider has of one dataflow now."""
 
     def __init__(self, watermarks: WatermarkManager, dataflow_id: str) -> None:
         self._watermarks = watermarks
@@ -165,21 +164,21 @@ class _SavedCopy:
         self.found = watermarks.provider.get_watermark(dataflow_id)
 
     def is_same(self, text: str | None) -> bool:
-        """Whether it is the same watermark in whatever words; what is none at all is a ``StateError``."""
+        """Whether it is the same watermark, however written; ``StateError`` if it is none."""
         if self.found == text:
             return True
         wanted, inclusive = without_inclusive(_parse(text) or {})
         return (self._values() or {}) == wanted and self._inclusive() == inclusive
 
     def is_previous(self, owed: Mapping[str, Any]) -> bool:
-        """Whether it is the watermark that the debt says was there before."""
+        """Whether it is the watermark that the debt names as the previous one."""
         if "previous" in owed:
             return self.is_same(owed["previous"])
         before = owed.get("previous_sha256")
         return before in (_digest(self.found), _digest(WatermarkSerializer.serialize(self._values() or {})))
 
     def save(self, text: str, run: str | None) -> None:
-        """Save ``text`` in the place of what was found; ``run`` names the document that says so."""
+        """Save ``text`` in place of what was found; ``run`` names the document."""
         by = {"job_id": f"tidegate/{self._dataflow_id}", "dataflow_run_id": run}
         failpoint("state.provider.before")
         with self._named("save_watermark"):
@@ -194,7 +193,7 @@ class _SavedCopy:
             raise StateError(f"the saved watermark cannot be read: {error.problem}", error.remedy) from error
 
     def _inclusive(self) -> frozenset[str]:
-        """The columns that are read inclusively, where the text is one of ours."""
+        """The columns that are read inclusively, if the text is one of ours."""
         with suppress(StateError):
             return without_inclusive(_parse(self.found) or {})[1]
         return frozenset()
@@ -215,9 +214,9 @@ def check_copy(
     read_only: bool = False,
     remedy: str = _SET,
 ) -> None:
-    """Compare what the provider has with ``text``, the log's; what it lacks it is given, unless ``read_only``.
+    """Compare the provider's text with ``text``, the log's; give it what it lacks, unless ``read_only``.
 
-    ``StateError`` where they differ; ``CommitLost`` where they do since the log has ``moved`` on meanwhile.
+    ``StateError`` if they differ; ``CommitLost`` if they do because the log has ``moved`` on meanwhile.
     """
     if watermarks is None:
         return
@@ -233,7 +232,7 @@ def check_copy(
 
 
 def _differ(dataflow_id: str, found: str | None, text: str | None, remedy: str) -> StateError:
-    """Provider and position disagree, and neither is believed."""
+    """The error for a provider and a position that disagree."""
     return StateError(
         f"{dataflow_id}: the state provider has the watermark {_shorten(found)}, but the destination was written up "
         f"to {_shorten(text)}: somebody changed one of them; nothing was read or written",

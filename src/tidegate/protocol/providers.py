@@ -1,12 +1,12 @@
-"""Metadata providers: who else keeps watermarks, as text that they never look inside.
+"""Metadata providers: other keepers of watermarks, as text that they never look inside.
 
-The log stays the position; ``provider_copy`` is how providers get their copies of it.
+The log stays the position; ``provider_copy`` gives providers their copies of it.
 
-What cannot be read is an error. Only a store that answers, and knows nothing of a dataflow, says that it has no
-watermark: taking trouble for a first run would read everything again.
+What cannot be read is an error. Only a store that answers, and does not know a dataflow, says that it has no watermark:
+mistaking a failure for a first run would read everything again.
 
-A provider of the user's own is any object with ``get_watermark`` and ``update_watermark``. Whatever it raises, and
-whatever it returns that is no text, becomes an error that names class, method and remedy.
+A provider of the user's own is any object with ``get_watermark`` and ``update_watermark``. Whatever it raises, and any
+result that is no text, becomes an error that names class, method and remedy.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 MOST_TRIES = 1000
-"""How often an unconditional save begins again because another process saved meanwhile."""
+"""How often an unconditional save starts over because another process saved meanwhile."""
 
 _ACTION = "watermark set"
 _ENTRY = re.compile(r"history/(\d{20})\.json")
@@ -47,7 +47,7 @@ _ENTRY = re.compile(r"history/(\d{20})\.json")
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """One watermark as it was saved: its text, the text before it, by whom and when; ``number`` counts from 1."""
+    """One saved watermark: its text, the text before it, by whom and when; ``number`` counts from 1."""
 
     watermark: str
     previous: str | None = None
@@ -57,7 +57,7 @@ class Saved:
     number: int = 0
 
     def facts(self, dataflow_id: str) -> dict[str, Any]:
-        """Everything that is kept of it, by the names under which it is kept."""
+        """All its fields, by their stored names."""
         return {
             "dataflow_id": dataflow_id,
             "number": self.number,
@@ -74,7 +74,7 @@ class BaseMetadataProvider(ABC):
 
     @abstractmethod
     def get_watermark(self, dataflow_id: str) -> str | None:
-        """The text that was saved last, None where nothing was ever saved; trouble with the store is raised."""
+        """The text saved last; None if nothing was ever saved. A failing store raises."""
 
     @abstractmethod
     def update_watermark(
@@ -91,29 +91,29 @@ class BaseMetadataProvider(ABC):
         job_id: str | None,
         dataflow_run_id: str | None,
     ) -> None:
-        """Save the text if ``expected`` is what is there, else raise ``CommitLost``.
+        """Save the text if ``expected`` is there, else raise ``CommitLost``.
 
-        Done in two steps here; providers that can look and save in one do so.
+        Takes two steps here; providers that can compare and save in one step do so.
         """
         if self.get_watermark(dataflow_id) != expected:
             raise saved_by_another(dataflow_id)
         self.update_watermark(dataflow_id, watermark_value, job_id=job_id, dataflow_run_id=dataflow_run_id)
 
     def history(self, dataflow_id: str) -> tuple[Saved, ...]:
-        """Everything that was saved, oldest first; nothing where the provider keeps no history."""
+        """Everything that was saved, oldest first; nothing if the provider keeps no history."""
         return ()
 
 
 class NumberedMetadataProvider(BaseMetadataProvider):
-    """A provider whose saves are numbered: of all who reach for a number, one gets it."""
+    """A provider with numbered saves: of all who try a number, one gets it."""
 
     @abstractmethod
     def last(self, dataflow_id: str) -> Saved | None:
-        """What was saved last, None where nothing was ever saved."""
+        """The last save; None if nothing was ever saved."""
 
     @abstractmethod
     def save(self, dataflow_id: str, saved: Saved) -> None:
-        """Make ``saved`` the last one; raises ``CommitLost`` when its number is taken."""
+        """Make ``saved`` the last one; raises ``CommitLost`` if its number is taken."""
 
     def get_watermark(self, dataflow_id: str) -> str | None:
         last = self.last(dataflow_id)
@@ -148,21 +148,21 @@ def _insist(dataflow_id: str, save: Callable[[], None]) -> None:
 
 
 def saved_by_another(dataflow_id: str) -> CommitLost:
-    """Somebody else saved another watermark first."""
+    """The error if somebody else saved another watermark first."""
     return CommitLost(
         f"the saved watermark of {dataflow_id!r} changed since it was read: another run saved first", "plan again"
     )
 
 
 def check_text(text: object) -> str:
-    """A watermark as providers take it."""
+    """Check a watermark text for a provider."""
     if not isinstance(text, str):
         raise TypeError(f"a provider keeps watermarks as text, not as {type(text).__name__}; see WatermarkManager")
     return text
 
 
 def check_id(dataflow_id: str) -> str:
-    """A dataflow id that every store can keep."""
+    """Check that every store can keep a dataflow id."""
     if not dataflow_id.isprintable() or not all(dataflow_id.split("/")):
         raise StateError(
             f"{dataflow_id!r} cannot be a dataflow id",
@@ -174,14 +174,14 @@ def check_id(dataflow_id: str) -> str:
 class WatermarkManager:
     """Reads and saves watermarks through ``provider``; runs keep their copies by these two methods.
 
-    What a subclass does in them, runs do. The position in the log is not asked of it.
+    Runs use what a subclass overrides. The position in the log does not depend on it.
     """
 
     def __init__(self, provider: BaseMetadataProvider) -> None:
         self.provider = provider
 
     def get_watermark(self, dataflow_id: str) -> dict[str, Any] | None:
-        """The saved watermark, None before the first save; ``WatermarkError`` for damaged text."""
+        """The saved watermark; None before the first save. ``WatermarkError`` for damaged text."""
         found = WatermarkSerializer.deserialize(self.provider.get_watermark(dataflow_id))
         return None if found is None else without_inclusive(found)[0]
 
@@ -193,12 +193,12 @@ class WatermarkManager:
         job_id: str | None = None,
         dataflow_run_id: str | None = None,
     ) -> None:
-        """Save a watermark, whatever was there; ``WatermarkError`` for a value that has no text."""
+        """Save a watermark, whatever was there; ``WatermarkError`` for a value without a text form."""
         text = WatermarkSerializer.serialize(watermark)
         self.provider.update_watermark(dataflow_id, text, job_id=job_id, dataflow_run_id=dataflow_run_id)
 
     def after(self, expected: str | None) -> Self:
-        """The same manager, which saves only where ``expected`` is the text that is there; else ``CommitLost``."""
+        """The same manager, which saves only if ``expected`` is the current text; else ``CommitLost``."""
         other = copy.copy(self)
         other.provider = _ConditionalProvider(self.provider, expected)
         return other
@@ -206,7 +206,7 @@ class WatermarkManager:
 
 @dataclass(frozen=True, slots=True)
 class _ConditionalProvider(BaseMetadataProvider):
-    """A provider that saves only in the place of one text."""
+    """A provider that saves only in place of one text."""
 
     provider: BaseMetadataProvider
     expected: str | None
@@ -222,11 +222,11 @@ class _ConditionalProvider(BaseMetadataProvider):
 
 
 class FileMetadataProvider(NumberedMetadataProvider):
-    """Watermarks as files below ``location``, on a local disk or in a bucket; the first save makes the folder.
+    """Watermarks as files below ``location``, on a local disk or in a bucket; the first save creates the folder.
 
-    Below ``{pipeline}/{source}/`` every save is a file of its own, ``history/{number:020d}.json``, created only if
-    nobody took that number: so of two runs one is refused. ``current.json`` is replaced after each save and is for
-    people; reads begin there and look for later numbers, so that they cost the same however long the history is.
+    Below ``{pipeline}/{source}/`` every save is a file, ``history/{number:020d}.json``, created only if nobody took
+    that number: so of two runs one is refused. ``current.json`` is replaced after each save and is for people; reads
+    begin there and look for later numbers, so that they cost the same however long the history is.
     """
 
     def __init__(self, location: Location) -> None:
@@ -280,7 +280,7 @@ class FileMetadataProvider(NumberedMetadataProvider):
 
 
 def _folder(dataflow_id: str) -> str:
-    """Where a dataflow's files lie; what is not plain in a name is percent-encoded, so that none is a file of ours.
+    """The folder of a dataflow; special characters are percent-encoded, so that no name clashes with our files.
 
     >>> _folder("orders/db"), _folder("../50%")
     ('orders/db', '%2E%2E/50%25')
@@ -294,13 +294,13 @@ def _current_path(dataflow_id: str) -> str:
 
 
 def _encode(dataflow_id: str, saved: Saved, token: str) -> bytes:
-    """The bytes of one save; ``token`` shows whether a save is our own when its answer was lost."""
+    """The bytes of one save; ``token`` identifies our own save if its answer was lost."""
     about = {"schema_version": SCHEMA_VERSION, **saved.facts(dataflow_id), "token": token}
     return (json.dumps(about, indent=2, ensure_ascii=False, default=datetime.isoformat) + "\n").encode()
 
 
 def _decode(dataflow_id: str, data: Mapping[str, Any]) -> Saved:
-    """What :func:`_content` wrote; ``ValueError``, ``KeyError`` or ``TypeError`` when it is something else."""
+    """Decode a save; ``ValueError``, ``KeyError`` or ``TypeError`` if it is something else."""
     if data["dataflow_id"] != dataflow_id or data["schema_version"] != SCHEMA_VERSION:
         raise ValueError(dataflow_id)
     previous, job_id, run_id = (data[name] for name in ("previous", "job_id", "dataflow_run_id"))
@@ -313,10 +313,10 @@ def _decode(dataflow_id: str, data: Mapping[str, Any]) -> Saved:
 
 
 class Positions(Protocol):
-    """The positions of one source: what the Delta log needs of them to be a provider."""
+    """The positions of one source, as the Delta log provider needs them."""
 
     def open(self, *, read_only: bool = False) -> Position:
-        """The position now."""
+        """The current position."""
         ...
 
     def commit(self, opened: Position, change: Change) -> Position:
@@ -325,10 +325,10 @@ class Positions(Protocol):
 
 
 class DeltaLogMetadataProvider(BaseMetadataProvider):
-    """The Delta log as a provider: the watermark is in the commit that holds its rows.
+    """The Delta log as a provider: the watermark is in the commit with its rows.
 
-    Saving one directly makes a commit without rows, by the same protocol as any other. ``positions`` gives the position
-    of a dataflow in its table. The history is that of the table's positions.
+    A direct save is a commit without rows, by the same protocol as any other. ``positions`` returns the position of a
+    dataflow in its table. The history is that of the table's positions.
     """
 
     def __init__(self, positions: Callable[[str], Positions], now: Callable[[], datetime] | None = None) -> None:
@@ -360,7 +360,7 @@ class DeltaLogMetadataProvider(BaseMetadataProvider):
 
 
 def _text(opened: Position) -> str | None:
-    """The watermark of a position as providers keep it, None where nothing was ever committed."""
+    """The watermark of a position as providers keep it; None if nothing was ever committed."""
     return None if opened.first_run or opened.state is None else decode_columns(opened.state).text()
 
 
@@ -368,7 +368,7 @@ METHODS = ("get_watermark", "update_watermark")
 
 
 class CustomMetadataProvider(BaseMetadataProvider):
-    """Calls ``provider`` and names its errors; ``mask`` hides what it was made with."""
+    """Calls ``provider`` and names its errors; ``mask`` hides its arguments."""
 
     def __init__(self, provider: Any, mask: Mask | None = None) -> None:
         self.name = name_of(type(provider))
@@ -421,7 +421,7 @@ class CustomMetadataProvider(BaseMetadataProvider):
 
 
 def make_provider(name: str, arguments: Mapping[str, str]) -> CustomMetadataProvider:
-    """The provider ``module:Class``, made with ``arguments``, whose values no message shows."""
+    """The provider ``module:Class``, created with ``arguments``, whose values no message shows."""
     said = f"state.provider {name}"
     made = load_function(name, said)
     if not isinstance(made, type):

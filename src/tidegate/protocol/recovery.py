@@ -1,9 +1,9 @@
-"""What is left of a position whose state cannot be read, rung by rung: for ``tidegate recover``, never for OPEN.
+"""What is left of a position whose state is unreadable, rung by rung: for ``tidegate recover``, never for OPEN.
 
-From the newest position down: its documents, its ``.won`` notes, its log entry, and then those of the position
-before, until one gives a state that can be used. Beside these the mirror, which shows the newest position, but which no
-hash protects. Here the whole log is searched, and a document also counts as the winner's when its data files are
-in the table: nothing but its own commit makes them visible.
+From the newest position down: its documents, its ``.won`` notes, its log entry, and then those of the position before,
+until one has a usable state. Also the mirror, which shows the newest position, but which no hash protects. Here the
+whole log is searched, and a document also counts as the winner's if its data files are in the table: only its own
+commit makes them visible.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from tidegate.protocol.position import Position, TableContext
 from tidegate.protocol.table import Snapshot
 
 Usable = Callable[[State], bool]
-"""Whether a run can go on from a state; raises for one that a newer program wrote."""
+"""Whether a run can continue from a state; raises for one of a newer version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One position: its winner if that is certain, whether its state can be used, and what was found."""
+    """One position: its winner if certain, whether its state is usable, and what was found."""
 
     version: int
     winner: Winner | None
@@ -47,16 +47,16 @@ class Rung:
 
     @property
     def coverage(self) -> tuple[Coverage, ...] | None:
-        """What the position is known to have read, None where that is not known.
+        """What the position is known to have read; None if unknown.
 
-        Only runs: other commands change the state in ways that coverage does not show.
+        Only for runs: other commands change the state in ways that coverage does not show.
         """
         document = None if self.winner is None else self.winner.document
         return document.coverage if document is not None and document.action == "run" else None
 
     @property
     def follows(self) -> int:
-        """The position before it, as its document says; -1 without a readable document."""
+        """The position before it, according to its document; -1 without a readable document."""
         document = None if self.winner is None else self.winner.document
         if document is None:
             return -1
@@ -75,12 +75,12 @@ class Ladder:
 
     @property
     def base(self) -> Rung | None:
-        """The newest position whose state can be used."""
+        """The newest position with a usable state."""
         return next((rung for rung in self.rungs if rung.usable), None)
 
 
 def climb(site: TableContext, usable: Usable) -> Ladder:
-    """Look at every rung of the newest position, down to the first usable state; reads only."""
+    """Look at every rung from the newest position down to the first usable state; reads only."""
     snapshot = check_snapshot(site)
     version = site.position_in(snapshot)
     if snapshot is None or version == 0:
@@ -96,10 +96,10 @@ def climb(site: TableContext, usable: Usable) -> Ladder:
 
 
 def open_rebuilt(site: TableContext, ladder: Ladder, winner: Winner, accept: Collection[Accept]) -> Position:
-    """The newest position with the state of ``winner`` under it, after the checks of OPEN 4.
+    """The newest position with the state of ``winner``, after the checks of OPEN 4.
 
-    What the newest position owes is paid by the commit, if its document is known; of those in between it was paid
-    before the next one was committed.
+    The commit pays what the newest position owes, if its document is known; debts of those in between were paid before
+    the next one was committed.
     """
     opened = open_winner(site, ladder.snapshot, winner, accept)
     newest = ladder.rungs[0].winner if ladder.rungs and ladder.rungs[0].version == ladder.version else None
@@ -108,7 +108,7 @@ def open_rebuilt(site: TableContext, ladder: Ladder, winner: Winner, accept: Col
 
 
 class _Search:
-    """The whole log, read once, and what each position has."""
+    """The whole log, read once, and the objects of each position."""
 
     def __init__(self, site: TableContext, snapshot: Snapshot, usable: Usable) -> None:
         self._site, self._snapshot, self._usable = site, snapshot, usable
@@ -120,7 +120,7 @@ class _Search:
                 self._entries[tag.version] = entry
 
     def versions(self, newest: int) -> list[int]:
-        """The positions of which anything is left, and the newest, downwards."""
+        """The positions with anything left, and the newest, downwards."""
         named = {name.version for name in documents.names(self._site.store, self._site.key)}
         return sorted((each for each in {newest, *named, *self._entries} if 0 < each <= newest), reverse=True)
 
@@ -142,7 +142,7 @@ class _Search:
         return Rung(version, winner, True, f"{found}; {_source(winner, entry)}")
 
     def _by_its_files(self, version: int, evidence: WinnerEvidence) -> Winner | None:
-        """The document whose data files are in the table."""
+        """The winner whose data files are in the table."""
         for attempt, stored in evidence.stored.items():
             document = stored.document
             contradicted = evidence.notes.get(attempt) is not None
@@ -156,7 +156,7 @@ class _Search:
         return any(file.path in (self._active or ()) for file in document.data_files)
 
     def mirror(self, version: int) -> tuple[Winner | None, str]:
-        """The state that the mirror shows of ``version``, and in words what it shows."""
+        """The state that the mirror has of ``version``, and a description."""
         shown = read_mirror(self._site.store, self._site.key)
         if shown is None:
             return None, "missing or damaged"
@@ -204,7 +204,7 @@ def _words(site: TableContext, version: int, evidence: WinnerEvidence, entry: Lo
 
 
 def _source(winner: Winner, entry: LogEntry | None) -> str:
-    """Where the state of a winner comes from."""
+    """The origin of a winner's state."""
     if winner.document is None:
         return "state readable from the log, without its late window"
     if entry is not None or winner.noted:

@@ -1,8 +1,8 @@
-"""Watermarks in a database, by SQLAlchemy: SQLite, PostgreSQL, and what else it reaches.
+"""Watermarks in a database, through SQLAlchemy: SQLite, PostgreSQL, and others that it supports.
 
 ``tidegate_watermarks`` has one row per dataflow: the text, the one before, who saved it and when, and the number of the
 save; ``tidegate_watermark_history`` has every save. A save changes the row of the number it follows, so of two runs one
-changes nothing and is refused. The first save makes the tables. Nothing is kept open between calls.
+changes nothing and is refused. The first save creates the tables. Nothing stays open between calls.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _history = sa.Table(
 
 
 class SqlMetadataProvider(NumberedMetadataProvider):
-    """Keeps watermarks in the database at ``url``, an address as SQLAlchemy takes it; its password never shows."""
+    """Keeps watermarks in the database at ``url``, an SQLAlchemy address; its password is never shown."""
 
     def __init__(self, url: Secret) -> None:
         self._address = _parse_address(url)
@@ -106,14 +106,14 @@ class SqlMetadataProvider(NumberedMetadataProvider):
                 raise saved_by_another(dataflow_id) from None
 
     def _rows(self, query: sa.Select[Any]) -> list[Saved]:
-        """What the query gives; nothing where there is no table yet."""
+        """The result of the query; nothing if there is no table yet."""
         with self._mapped():
             try:
                 return self._answer(query)
             except DBAPIError:
                 if not self._has_tables():
                     return []
-            # Another process may have made the tables between the two looks; what is wrong otherwise still is.
+            # Another process may have created the tables in between; any other problem is still there.
             return self._answer(query)
 
     def _answer(self, query: sa.Select[Any]) -> list[Saved]:
@@ -133,7 +133,7 @@ class SqlMetadataProvider(NumberedMetadataProvider):
             return any(found.has_table(name) for name in (WATERMARKS, HISTORY))
 
     def _make_tables(self) -> None:
-        """Make what is missing; another process may be making it, too, which some databases answer with an error."""
+        """Create missing tables; another process may do so at the same time, which is an error in some databases."""
         with self._mapped():
             for _ in range(_CREATE_TRIES):
                 with suppress(DBAPIError):
@@ -142,7 +142,7 @@ class SqlMetadataProvider(NumberedMetadataProvider):
             return self._create()
 
     def _create(self) -> None:
-        """Make the missing tables, all or none; SQLite needs an explicit transaction."""
+        """Create the missing tables, all or none; SQLite needs an explicit transaction."""
         with self._engine.begin() as connection:
             if self._engine.name == "sqlite":
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -156,7 +156,7 @@ class SqlMetadataProvider(NumberedMetadataProvider):
             raise self._failure(error) from None
 
     def _failure(self, error: SQLAlchemyError) -> TidegateError:
-        """The error for what the database, or the way to it, refused."""
+        """The error for what the database, or the connection, refused."""
         said = self._without_password(str(getattr(error, "orig", None) or error)).strip()
         problem = f"the state database {self.uri} does not work: {said}"
         text, code = said.lower(), getattr(getattr(error, "orig", None), "sqlstate", None)
@@ -194,7 +194,7 @@ def _parse_address(url: Secret) -> sa.URL:
 
 
 def _replace_row(connection: sa.Connection, values: dict[str, Any]) -> bool:
-    """Put the row in the place of the one it follows; False when that one is not there any more."""
+    """Replace the row that this one follows; False if that one is gone."""
     if values["number"] == 1:
         connection.execute(sa.insert(_watermarks), values)
         return True

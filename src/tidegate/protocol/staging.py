@@ -1,13 +1,13 @@
 """Staged units: what writers leave below a table for its committer.
 
-``{table_uri}/_staging/pending/`` holds one meta per Parquet file and, per source, numbered units:
+``{table_uri}/_staging/pending/`` has one meta per Parquet file and, per source, numbered units:
 
     pending/{uuid}.meta.json                                  one Parquet file (the format of seed 004, and more)
     pending/{pipeline}/{source}/{seq:020d}.unit.json          the signal: everything of one step of that source
 
 A writer leaves the Parquet files first, their metas next and the unit last, by put-if-absent. ``seq`` is the position
-that the unit makes of the source: one more than the greatest of what is pending and what is committed. A unit is a
-step of the source's state with everything that the committer needs to repeat it: nobody has to list the source again.
+of the source after the unit: one more than the greatest pending or committed one. A unit is a step of the source's
+state with everything that the committer needs to repeat it: nobody has to list the source again.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ UNIT = ".unit.json"
 
 
 def pending_of(key: SourceKey) -> str:
-    """Where the units of one source wait."""
+    """The folder of the pending units of one source."""
     return f"{PENDING}/{key.pipeline}/{key.source}"
 
 
 def unit_path(key: SourceKey, seq: int) -> str:
-    """The signal of one unit."""
+    """The path of a unit's signal."""
     return f"{pending_of(key)}/{seq:020d}{UNIT}"
 
 
 def meta_path(filename: str) -> str:
-    """The meta of one Parquet file, by the name of the file without its directory."""
+    """The path of a Parquet file's meta, by its name without the directory."""
     return f"{PENDING}/{filename.rpartition('/')[2].removesuffix('.parquet')}{META}"
 
 
@@ -58,12 +58,12 @@ def seq_of(path: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class StagedUnit:
-    """One step of one source: which files it adds, what they cover, and the step itself.
+    """One step of one source: the files it adds, their coverage, and the step itself.
 
-    ``identity`` is that of the source as for a position. ``step`` has the arguments of the step as JSON, as the
+    ``identity`` is that of the source, as for a position. ``step`` has the arguments of the step as JSON, as the
     writer's run knows them. ``schema_json`` are the columns of the data files in Delta's form, partition columns
-    included. ``letter_files`` lie in the dead-letter table at ``letters_uri``; ``letters`` is how many they hold.
-    ``base`` is the table version that the writer planned on, -1 without a table.
+    included. ``letter_files`` lie in the dead-letter table at ``letters_uri`` and have ``letters`` letters. ``base`` is
+    the table version that the writer planned on, -1 without a table.
     """
 
     key: SourceKey
@@ -112,9 +112,7 @@ class StagedUnit:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> StagedUnit:
-        """The content read back; ``ValueError``, ``KeyError`` or ``TypeError`` when it is not a unit, ``StateError``
-        when a newer Tidegate wrote it.
-        """
+        """Decode a unit; ``ValueError``, ``KeyError`` or ``TypeError`` if it is none, ``StateError`` if it is newer."""
         data = load_json(content)
         if not isinstance(data, dict):
             raise ValueError("not a JSON object")
@@ -146,7 +144,7 @@ class StagedUnit:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What a writer says about one Parquet file: the five fields of seed 004, and ours where a Tidegate wrote it.
+    """A writer's note on one Parquet file: the five fields of seed 004, and ours if Tidegate wrote it.
 
     ``filename`` is the path below the table. A meta without ``pipeline`` comes from a foreign writer and is committed
     by itself; one with it belongs to a unit and is committed with that.
@@ -166,7 +164,7 @@ class Meta:
 
     @property
     def foreign(self) -> bool:
-        """Whether no unit will name the file."""
+        """Whether the file belongs to no unit."""
         return self.pipeline is None
 
     def to_bytes(self) -> bytes:
@@ -192,7 +190,7 @@ class Meta:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Meta:
-        """The content read back; raises as :meth:`StagedUnit.from_bytes` does. Unknown fields are left alone."""
+        """Decode a meta; raises as :meth:`StagedUnit.from_bytes` does. Unknown fields are ignored."""
         data = load_json(content)
         if not isinstance(data, dict):
             raise ValueError("not a JSON object")
@@ -220,14 +218,14 @@ class Meta:
 T = TypeVar("T")
 
 COMMITTER = SourceKey("_committer", "staging")
-"""Whose position a committer moves with every commit; no pipeline can have that name."""
+"""The key whose position a committer moves with every commit; no pipeline can have that name."""
 
 COMMITTER_IDENTITY = Identity("committer", PENDING)
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A unit that waits: whose it is, which one, and since when."""
+    """A waiting unit: its source, number and time."""
 
     key: SourceKey
     seq: int
@@ -237,7 +235,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Units by source, ascending, metas by path with their time, and paths that are neither."""
+    """Units by source, ascending, metas by path with their time, and other paths."""
 
     units: Mapping[SourceKey, tuple[Signal, ...]] = field(default_factory=dict)
     metas: Mapping[str, datetime] = field(default_factory=dict)
@@ -245,7 +243,7 @@ class Pending:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing that a committer could take."""
+        """Whether there is nothing for a committer."""
         return not (self.units or self.metas)
 
 
@@ -267,15 +265,15 @@ def list_pending(store: ObjectStore) -> Pending:
 
 
 def signals_of(store: ObjectStore, key: SourceKey) -> tuple[Signal, ...]:
-    """The units of one source that wait, ascending."""
+    """The waiting units of one source, ascending."""
     found = (_signal(info) for info in store.list(pending_of(key)))
     return _ascending(each for each in found if each is not None and each.key == key)
 
 
 def staged_files(store: ObjectStore) -> Iterator[str]:
-    """The data files that wait for a commit: those of units, and those of metas that no unit will name.
+    """The data files that wait for a commit: those of units, and those of metas without a unit.
 
-    A meta of a unit that never came protects nothing: its attempt is over, and its records are read again.
+    A meta whose unit never came protects nothing: its attempt is over, and its records are read again.
     """
     pending = list_pending(store)
     for signals in pending.units.values():
@@ -289,7 +287,7 @@ def staged_files(store: ObjectStore) -> Iterator[str]:
 
 
 def _content(store: ObjectStore, path: str, parse: Callable[[bytes], T]) -> T | None:
-    """What an object says, None where it is gone or damaged."""
+    """The content of an object; None if it is gone or damaged."""
     try:
         return parse(store.get(path))
     except (ObjectMissing, ValueError, KeyError, TypeError, AttributeError):

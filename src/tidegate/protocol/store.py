@@ -1,4 +1,4 @@
-"""The position store: what runs, plans and status use of the commit protocol."""
+"""The position store: the commit protocol as runs, plans and status use it."""
 
 from __future__ import annotations
 
@@ -55,15 +55,13 @@ class PositionStore:
     staged = False
     """Whether changes are left to a committer."""
     copy: StateCopy | None = None
-    """The copy of the state that somebody else keeps."""
+    """A provider's copy of the state."""
 
     def __init__(self, site: TableContext) -> None:
         self.site = site
 
     def open(self, accept: Collection[Accept] = (), *, read_only: bool = False) -> Position:
-        """OPEN: the position, or ``StateError``/``UnsupportedTable`` with the way out; ``read_only`` writes
-        nothing.
-        """
+        """OPEN: the position, or ``StateError``/``UnsupportedTable`` with a remedy; ``read_only`` writes nothing."""
         return open_module.open_position(self.site, accept, read_only=read_only)
 
     def open_at(self, snapshot: Snapshot | None, accept: Collection[Accept] = ()) -> Position:
@@ -75,21 +73,21 @@ class PositionStore:
         return climb(self.site, usable)
 
     def open_rebuilt(self, ladder: Ladder, winner: Winner, accept: Collection[Accept] = ()) -> Position:
-        """The newest position with an earlier or mirrored state under it, to be recorded anew by a commit."""
+        """The newest position with an earlier or mirrored state, to be recorded anew by a commit."""
         return open_rebuilt(self.site, ladder, winner, accept)
 
     def position(self) -> int:
-        """How often the source has committed, by a fresh snapshot."""
+        """The number of commits of the source, by a fresh snapshot."""
         return self.site.position_in(self.site.delta.snapshot())
 
     def at_poll(self, polls: int) -> PositionStore:
-        """The same store, whose mirror will say that the source was polled ``polls`` times."""
+        """The same store with ``polls`` as the number of polls in its mirror."""
         other = copy.copy(self)
         other.site = replace(self.site, polls=polls)
         return other
 
     def paying(self, payers: Mapping[str, Payer]) -> PositionStore:
-        """The same store with further payers of debts."""
+        """The same store with more payers of debts."""
         other = copy.copy(self)
         other.site = replace(self.site, payers={**self.site.payers, **payers})
         return other
@@ -102,23 +100,23 @@ class PositionStore:
         return other
 
     def overwriting_copy(self) -> PositionStore:
-        """The same store for a person who decides what holds: whatever the provider has is replaced."""
+        """The same store for a person who decides: whatever the provider has is replaced."""
         return self if self.copy is None else self.copying(replace(self.copy, overwrite=True))
 
     def check_copy(self, opened: Position, *, read_only: bool) -> None:
-        """Stop where the copy contradicts the position; a staged one is ahead of it until the committer has come."""
+        """Stop if the copy contradicts the position; a staged copy is ahead of it until the committer is done."""
         if self.copy is not None and not self.staged:
             self.copy.check(opened, self.position, read_only=read_only)
 
     def is_current(self, opened: Position) -> bool:
         """Whether nothing was committed to the table since ``opened``: one small request instead of an OPEN.
 
-        Planning from a position that is not current costs work, never rows: COMMIT looks again.
+        Planning from an outdated position costs work, never rows: COMMIT looks again.
         """
         return opened.table_version >= 0 and not opened.unpaid and self.is_newest(opened.table_version)
 
     def is_newest(self, table_version: int) -> bool:
-        """Whether no version follows this one, which the table has."""
+        """Whether the table has no version after this one."""
         try:
             self.site.store.head(entry_path(table_version + 1))
         except ObjectMissing:
@@ -126,39 +124,37 @@ class PositionStore:
         return False
 
     def commit(self, opened: Position, change: Change) -> Position:
-        """COMMIT: the position after ``change``, to go on from. ``CommitLost`` means: open and plan again."""
+        """COMMIT: the position after ``change``, to continue from. After ``CommitLost``, open and plan again."""
         return commit_module.commit(self.site, opened, change)
 
     def idle(self, opened: Position, state: State) -> Position:
-        """A poll found nothing: show it in the mirror. Commits nothing, and before the first commit writes
-        nothing.
-        """
+        """Show in the mirror that a poll found nothing. Commits nothing, and before the first commit writes nothing."""
         if opened.first_run:
             return opened
         follow_ups.show(self.site, opened, state)
         return replace(opened, state=state)
 
     def cold_start(self) -> State | None:
-        """The state fixed by the first filtered plan, None when there is none."""
+        """The state fixed by the first filtered plan; None without one."""
         return read_cold_start(self.site)
 
     def put_cold_start(self, state: State) -> State:
-        """Fix the state of the first filtered plan unless one is fixed; returns the one that holds."""
+        """Fix the state of the first filtered plan unless one is fixed; returns the fixed one."""
         return put_cold_start(self.site, state)
 
     def has_rows(self) -> bool:
-        """Whether the table as it is now holds any file."""
+        """Whether the table has any file now."""
         snapshot = self.site.delta.snapshot()
         return snapshot is not None and bool(snapshot.active_paths())
 
     def table_schema(self) -> pa.Schema | None:
-        """The columns of the table as it is now, None without a table."""
+        """The current columns of the table; None without a table."""
         snapshot = self.site.delta.snapshot()
         return None if snapshot is None else arrow_schema(snapshot.facts.schema_json)
 
 
 def provider_of(spec: StateSpec) -> BaseMetadataProvider | None:
-    """Who gets a copy of every state; None where the Delta log alone keeps them. Nothing is asked yet."""
+    """The provider that gets a copy of every state; None if only the Delta log keeps them. Sends nothing yet."""
     match spec.provider:
         case ProviderKind.DELTA:
             return None
@@ -170,11 +166,11 @@ def provider_of(spec: StateSpec) -> BaseMetadataProvider | None:
             return make_provider(name, spec.arguments)
         case own:
             is_ours = isinstance(own, BaseMetadataProvider) and type(own).__module__.startswith("tidegate.")
-            return own if is_ours else CustomMetadataProvider(own)  # type: ignore[return-value]  # looked at just before
+            return own if is_ours else CustomMetadataProvider(own)  # type: ignore[return-value]  # checked just before
 
 
 def manager_of(spec: StateSpec) -> WatermarkManager | None:
-    """By whom runs keep the copies; None where nobody keeps any."""
+    """The manager for the copies of runs; None if nobody keeps any."""
     if isinstance(spec.provider, WatermarkManager):
         return spec.provider
     provider = provider_of(spec)
@@ -182,9 +178,9 @@ def manager_of(spec: StateSpec) -> WatermarkManager | None:
 
 
 def metadata_provider(url: str, options: Mapping[str, str] | None = None) -> BaseMetadataProvider:
-    """The provider at an address: a database as SQLAlchemy takes it, anything else is a folder or a bucket.
+    """The provider at an address: a database for SQLAlchemy, anything else is a folder or a bucket.
 
-    ``options`` are the storage options of a bucket. Nothing is asked yet.
+    ``options`` are the storage options of a bucket. Sends nothing yet.
     """
     scheme = url.partition("://")[0].lower() if "://" in url else "file"
     kind = ProviderKind.FILE if scheme in (*SCHEMES, *ALIASES) else ProviderKind.SQL

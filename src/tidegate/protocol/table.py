@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableProtocol:
-    """What readers and writers of the table must understand."""
+    """The features that readers and writers of the table must support."""
 
     min_reader: int
     min_writer: int
@@ -40,7 +40,7 @@ class TableProtocol:
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What a snapshot says about the table, as plain values."""
+    """A snapshot's facts about the table, as plain values."""
 
     version: int
     table_id: str
@@ -52,7 +52,7 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class TableSize:
-    """How much a table holds, by its log."""
+    """The size of a table, by its log."""
 
     files: int
     bytes: int
@@ -66,13 +66,13 @@ class Snapshot(Protocol):
     def facts(self) -> TableFacts: ...
 
     def transaction_version(self, app_id: str) -> int | None:
-        """The newest ``txn`` version of an application, None without one."""
+        """The newest ``txn`` version of an application; None without one."""
 
     def active_paths(self) -> frozenset[str]:
         """Paths on disk of the visible data files, relative to the table. Expensive on large tables."""
 
     def size(self) -> TableSize:
-        """How much there is; a file without statistics counts no rows. As expensive."""
+        """The size of the table; a file without statistics counts no rows. Expensive, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class CommitNote:
-    """What goes into the log beside the files: application id → version, the time, and the commit tags."""
+    """What the log gets beside the files: application id → version, the time, and the commit tags."""
 
     transactions: Mapping[str, int]
     last_updated_ms: int
@@ -109,13 +109,13 @@ class CommitNote:
 
 
 class DeltaTablePort(Protocol):
-    """One table; see the module for what is guaranteed."""
+    """One table; the module lists the guarantees."""
 
     def snapshot(self) -> Snapshot | None:
-        """The newest snapshot, None when there is no table; a storage problem raises."""
+        """The newest snapshot; None without a table. A storage problem raises."""
 
     def rows(self, sql: str) -> Iterator[Mapping[str, Any]]:
-        """The rows of ``sql`` over the newest version, which it calls ``t``; none without a table."""
+        """The rows of ``sql`` over the newest version, named ``t``; none without a table."""
 
     def create(
         self,
@@ -131,10 +131,10 @@ class DeltaTablePort(Protocol):
         """Append files, possibly none, to the table seen in ``base``."""
 
     def replace(self, base: Snapshot, predicate: str, rows: pa.RecordBatchReader, note: CommitNote) -> None:
-        """Remove the rows of ``base`` that fulfil ``predicate`` and add ``rows``, which all fulfil it."""
+        """Remove the rows of ``base`` that meet ``predicate`` and add ``rows``, which all meet it."""
 
     def overwrite(self, base: Snapshot, rows: pa.RecordBatchReader, note: CommitNote) -> None:
-        """Give the table the columns of ``rows`` and these rows alone."""
+        """Give the table the columns of ``rows`` and only these rows."""
 
     def all_rows(self, base: Snapshot) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
         """Every row of ``base``, batch by batch, while others write."""
@@ -150,7 +150,7 @@ class DeltaTablePort(Protocol):
 
 
 def log_path(path: str) -> str:
-    """The path of a data file as a log entry writes it."""
+    """The path of a data file in a log entry."""
     return quote(path, safe="/=-_.~")
 
 
@@ -172,7 +172,7 @@ def schema_json(schema: pa.Schema) -> str:
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatchReader:
-    """Columns without a row."""
+    """A reader of columns without a row."""
     import pyarrow
 
     return pyarrow.RecordBatchReader.from_batches(schema, [])

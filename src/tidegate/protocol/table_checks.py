@@ -1,13 +1,12 @@
-"""Whether Tidegate may write a table, and whether the files of a change fit it.
+"""Checks whether Tidegate may write a table, and whether the files of a change fit it.
 
-The Delta library appends blindly to tables it does not understand: the rows then break a constraint, read as
-NULL, or make the table unreadable. So the Arrow lane, which commits by that library, takes only what is known here to
-be safe. Spark honours more: what it knows needs the DataFrame lane, by name. What neither may write is refused, with
-the way out.
+The Delta library appends blindly to tables it does not understand: the rows then break a constraint, read as NULL, or
+make the table unreadable. So the Arrow lane, which commits through that library, takes only what is known to be safe.
+Spark supports more: such features need the DataFrame lane, by name. Tables that neither may write are refused, with a
+remedy.
 
-The check is made against the snapshot of each attempt, since the table may have changed since the files were
-written. Parquet files keep the types they were written with, so a narrower type that was fine while planning
-is not any more.
+Each attempt checks its own snapshot, since the table may have changed since the files were written. Parquet files keep
+the types they were written with, so a narrower type that was fine while planning may not fit any more.
 """
 
 from __future__ import annotations
@@ -37,9 +36,7 @@ ALLOWED_FEATURES = frozenset(
         "v2Checkpoint",
     }
 )
-"""Features a blind append may meet. Constraints, column mapping and generated columns only while nothing uses
-them.
-"""
+"""Features that a blind append may meet: constraints, column mapping and generated columns only while unused."""
 
 _OTHER_TABLE = "write into another table, or remove that from this one"
 
@@ -69,7 +66,7 @@ _FRAMES = {
     "typeWidening-preview": "type widening",
     "vacuumProtocolCheck": "the protocol check of VACUUM",
 }
-"""Features that Spark honours and the Delta library does not."""
+"""Features that Spark supports and the Delta library does not."""
 
 _COLUMN_MARKS = {
     "delta.generationExpression": "a generated column",
@@ -79,11 +76,11 @@ _COLUMN_MARKS = {
 }
 
 _FILLED = ("delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT")
-"""Marks of columns that Spark fills where the rows do not bring them."""
+"""Marks of columns that Spark fills if the rows do not have them."""
 
 
 def lane_reasons(facts: TableFacts, uri: str) -> tuple[str, ...]:
-    """Why the table needs the DataFrame lane; nothing where the Arrow lane may write it.
+    """Why the table needs the DataFrame lane; empty if the Arrow lane may write it.
 
     Raises :class:`UnsupportedTable` for a table that no lane may write.
     """
@@ -104,7 +101,7 @@ def lane_reasons(facts: TableFacts, uri: str) -> tuple[str, ...]:
 
 
 def check_frame_place(uri: str, needed: str) -> None:
-    """Raise :class:`UnsupportedTable` where the DataFrame lane must not write; ``needed`` says why it would."""
+    """Raise :class:`UnsupportedTable` if the DataFrame lane must not write here; ``needed`` says why it would."""
     if not uri.startswith(("file:", "s3:")):
         raise UnsupportedTable(
             f"{needed}; and Tidegate lets Spark write only on local disks and on S3: elsewhere it is not proven that "
@@ -115,9 +112,7 @@ def check_frame_place(uri: str, needed: str) -> None:
 
 
 def check_table(facts: TableFacts, uri: str) -> None:
-    """Raise :class:`UnsupportedTable` unless a blind append to this table is right; names everything in the
-    way.
-    """
+    """Raise :class:`UnsupportedTable` unless a blind append to this table is right; names every obstacle."""
     reasons = lane_reasons(facts, uri)
     if reasons:
         raise UnsupportedTable(
@@ -127,7 +122,7 @@ def check_table(facts: TableFacts, uri: str) -> None:
 
 
 def filled_by_spark(schema_json: str) -> frozenset[str]:
-    """The columns that Spark fills where the rows do not bring them: generated, identity, with a default."""
+    """The columns that Spark fills if the rows do not have them: generated, identity, with a default."""
     columns = json.loads(schema_json).get("fields", ())
     return frozenset(
         str(column["name"]) for column in columns if any(mark in (column.get("metadata") or {}) for mark in _FILLED)
@@ -135,7 +130,7 @@ def filled_by_spark(schema_json: str) -> frozenset[str]:
 
 
 def check_replaceable(facts: TableFacts, uri: str) -> None:
-    """Raise :class:`UnsupportedTable` where rows must not be taken out of this table by the Delta library."""
+    """Raise :class:`UnsupportedTable` if the Delta library must not remove rows from this table."""
     if facts.properties.get("delta.appendOnly", "").lower() == "true":
         raise UnsupportedTable(
             f"rows of table {uri} cannot be replaced: delta.appendOnly is set",
@@ -151,7 +146,7 @@ def check_replaceable(facts: TableFacts, uri: str) -> None:
 
 
 def check_protocol(data: Mapping[str, Any], uri: str) -> None:
-    """What stands in the way by a bare ``protocol`` action, for tables that the library cannot even load."""
+    """Check a bare ``protocol`` action, for tables that the library cannot even load."""
     protocol = TableProtocol(
         int(data.get("minReaderVersion", 0)),
         int(data.get("minWriterVersion", 0)),
@@ -215,7 +210,7 @@ MAX_FILES = 10_000
 
 
 def check_changes(changes: Sequence[tuple[Change, frozenset[str]]]) -> None:
-    """Refuse what no table could take in one commit: too many files, or one of them twice.
+    """Refuse what no table could take in one commit: too many files, or a file twice.
 
     Each change comes with the files of the commit before it.
     """
@@ -246,7 +241,7 @@ def check_partitioning(table: tuple[str, ...], files: tuple[str, ...]) -> None:
 
 
 def check_partition_types(table: pa.Schema, written: pa.Schema, columns: Sequence[str]) -> None:
-    """Refuse partition values that the table's columns cannot hold: readers would fail on every one of them."""
+    """Refuse partition values that the table's columns cannot represent: readers would fail on each of them."""
     import pyarrow.types as kinds
 
     from tidegate.schema.evolution import widens
@@ -270,7 +265,7 @@ def check_partition_types(table: pa.Schema, written: pa.Schema, columns: Sequenc
 
 
 def columns_to_add(facts: TableFacts, changes: Sequence[Change], mode: Evolution) -> tuple[pa.Field, ...]:
-    """Nullable columns that the table needs first; ``SchemaMismatch`` when the files do not fit at all."""
+    """Nullable columns that the table needs first; ``SchemaMismatch`` if the files do not fit at all."""
     table = arrow_schema(facts.schema_json)
     if any(change.frame is not None for change in changes):
         table = without_filled(table, facts.schema_json, {name for each in changes for name in _names(each)})
@@ -287,7 +282,7 @@ def columns_to_add(facts: TableFacts, changes: Sequence[Change], mode: Evolution
 
 
 def costs_rows(error: ReplacesTable) -> ReplacesTable:
-    """The same where the table has rows, which would go with its columns: a person has to agree."""
+    """The same for a table with rows, which would go with its columns: a person has to agree."""
     return ReplacesTable(
         f"{error.problem}; schema_evolution is `overwrite`, which would remove the rows of the table together with "
         "its columns",
@@ -296,7 +291,7 @@ def costs_rows(error: ReplacesTable) -> ReplacesTable:
 
 
 def without_filled(table: pa.Schema, schema_json: str, names: Collection[str] = ()) -> pa.Schema:
-    """``table`` without the columns that Spark fills by itself, unless rows bring those ``names``."""
+    """``table`` without the columns that Spark fills, except those in ``names``."""
     filled = filled_by_spark(schema_json) - set(names)
     for name in filled:
         table = table.remove(table.get_field_index(name))
@@ -318,7 +313,7 @@ def columns_of_new_table(groups: Sequence[Written], mode: Evolution) -> tuple[pa
 
 
 def _with(schema: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema:
-    """``schema`` with these columns, in the place of those of the same name."""
+    """``schema`` with these columns, which replace those of the same name."""
     for field in fields:
         at = schema.get_field_index(field.name)
         schema = schema.append(field) if at < 0 else schema.set(at, field)
@@ -328,7 +323,7 @@ def _with(schema: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema:
 def _missing(
     table: pa.Schema, written: Written, mode: Evolution, partition_columns: tuple[str, ...]
 ) -> tuple[pa.Field, ...]:
-    """The columns of some files that the table does not have; ``SchemaMismatch`` when they do not fit."""
+    """The columns of some files that the table lacks; ``SchemaMismatch`` if they do not fit."""
     from tidegate.schema.evolution import evolve
 
     if written.data_files:
@@ -341,7 +336,7 @@ def _missing(
 
 
 def _check_types(table: pa.Schema, written: pa.Schema, partition_columns: Sequence[str], name: str) -> None:
-    """Types of columns that both have must be the same; ``evolve`` also lets narrower ones pass.
+    """Check that common columns have equal types; ``evolve`` alone would accept narrower ones.
 
     Files are planned with the table's types, so a difference means that the table was changed since.
     """
@@ -360,7 +355,7 @@ def _check_types(table: pa.Schema, written: pa.Schema, partition_columns: Sequen
 
 
 def _same(table: Any, written: Any) -> bool:
-    """Equal leaf types; a struct of the file may lack fields or bring new ones."""
+    """Whether leaf types are equal; a struct of the file may lack fields or have new ones."""
     import pyarrow.types as kinds
 
     if kinds.is_struct(table) and kinds.is_struct(written):
