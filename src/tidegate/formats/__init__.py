@@ -1,1 +1,1 @@
-"""How files of each format become blocks of rows: one module per format, one port for all of them."""
+"""Decodes files of each format into blocks of rows: one module per format, one port for all."""

@@ -1,11 +1,11 @@
 """Avro object container files, block by block, in bounded memory.
 
-A union with null is a nullable value; one of whole numbers and fractions is the wider of them. Values of any other
-union are kept as JSON text, since no column type holds them all.
+A union with null is a nullable value; one of whole numbers and fractions has the wider type. Values of any other union
+are kept as JSON text, since no column type fits them all.
 
-The native reader reads blocks straight into columns, where it is installed and knows the types of the file. What it
-finds odd, and files of other types, are read by the library that makes Python values of each record; which of them read
-a record makes no difference to what comes out, as a law in ``tests/laws`` says.
+The native reader reads blocks straight into columns, if it is installed and knows the types of the file. A library that
+makes Python values reads the rest: odd records, and files of other types. Both give the same result; a law in
+``tests/laws`` says so.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from tidegate.schema.names import avro_library
 from tidegate.schema.types import TIMESTAMP
 
 Shape = Callable[[Any], Any]
-"""A value as it was decoded (never null), to the value that the Arrow column takes."""
+"""Converts a decoded value (never null) to the value of the Arrow column."""
 
 ShapedType = tuple[pa.DataType, Shape | None]
-"""The type of a column, and how its values are shaped; None for as they are."""
+"""The type of a column, and how its values are converted; None for unchanged."""
 
 _PRIMITIVES = {
     "null": pa.null(),
@@ -103,7 +103,7 @@ class AvroTypes:
         return found
 
     def _record(self, schema: dict[str, Any]) -> ShapedType:
-        """A record inside itself is not known yet when it is met, so it is kept as JSON text."""
+        """The type of a record; one inside itself is unknown when met, so it is kept as JSON text."""
         fields, shapes = [], {}
         for each in schema["fields"]:
             kind, shape = self.of(each["type"])
@@ -143,13 +143,13 @@ _LOGICAL_PLANS: dict[tuple[str, str], tuple[str, int | None]] = {
 _DEEPEST, _MOST_VALUES, _MOST_SYMBOLS = 32, 10_000, 100_000
 
 Plan = tuple[str, int, Any]
-"""What a value is, which branch of its union is null (-1: none), and what is inside."""
+"""The type of a value, the branch of its union that is null (-1: none), and its contents."""
 
 
 class _NativePlan:
-    """The schema of a file in the words of the native reader; raises :class:`_UnknownType`.
+    """The schema of a file for the native reader; raises :class:`_UnknownType`.
 
-    Each value must have a byte at least, so that a block cannot hold more of them than it has bytes.
+    Each value must have a byte at least, so that a block cannot have more values than bytes.
     """
 
     def __init__(self) -> None:
@@ -258,19 +258,19 @@ def _word(value: Any) -> Any:
 
 _ROWS = 8192
 _LARGEST_BATCH = 1_000_000
-"""Values that the native reader holds at most, null or not."""
+"""The most values in the native reader, null or not."""
 
 _MAGIC = b"Obj\x01"
 _CODEC = b"avro.codec"
 _MOST_EMPTY = 1_000_000
-"""Records of no byte at all, as a block may have them."""
+"""The most empty records of a block."""
 
 LARGEST_BLOCK = 64 * 1024 * 1024
-"""Bytes of a block, as it lies in the file and as it unpacks."""
+"""The most bytes of a block, packed and unpacked."""
 
 
 class AvroFormat(ColumnarFormat):
-    """Reads Avro files with the schema that each of them carries."""
+    """Reads Avro files, each with its own schema."""
 
     seeks = False
 
@@ -284,10 +284,10 @@ class AvroFormat(ColumnarFormat):
 
 
 class PlainAvro:
-    """A container file as the library reads it best: not compressed, and each block within the limit.
+    """A container file as the library reads it best: uncompressed, and each block within the limit.
 
-    The library believes the sizes that a file declares, and decompresses a block to whatever it gives. So the blocks
-    are decompressed here, with a bound, and handed on as those of a file without compression.
+    The library trusts the sizes that a file declares, and decompresses blocks without a limit. So the blocks are
+    decompressed here, within the limit, and passed on as those of an uncompressed file.
     """
 
     def __init__(self, raw: BinaryIO, path: str) -> None:
@@ -298,7 +298,7 @@ class PlainAvro:
         self._rest = io.BytesIO()
 
     def read(self, size: int) -> bytes:
-        """So many bytes, fewer only at the end."""
+        """That many bytes, fewer only at the end."""
         found = self._rest.read(size)
         while len(found) < size:
             piece = next(self._pieces, None)
@@ -310,11 +310,11 @@ class PlainAvro:
         return found
 
     def tell(self) -> int:
-        """How many bytes were read, which is all that the library asks besides reading."""
+        """The number of bytes read; the library asks for nothing else."""
         return self._place
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Records and content of each block behind the head."""
+        """Records and content of each block after the head."""
         while (records := self._long(at_end=True)) is not None:
             plain = self._decompress(self._sized("an Avro block"))
             self._check("an Avro block unpacks to", len(plain))
@@ -372,7 +372,7 @@ class PlainAvro:
         return found
 
     def _long(self, *, at_end: bool = False) -> int | None:
-        """A number as Avro writes it; None where the file is at its end and may be."""
+        """An Avro number; None at the end of the file, if that is allowed."""
         first = self._raw.read(1)
         if not first and at_end:
             return None
@@ -381,7 +381,7 @@ class PlainAvro:
 
 
 def _varint(content: Iterable[int]) -> int:
-    """The number that bytes begin with: seven bits of each, the least first."""
+    """The number at the beginning of bytes: seven bits of each, the least first."""
     value = shift = 0
     for byte in content:
         value |= (byte & 0x7F) << shift
@@ -394,7 +394,7 @@ def _varint(content: Iterable[int]) -> int:
 
 
 def _long(value: int) -> bytes:
-    """A number as Avro writes it."""
+    """Encode an Avro number."""
     rest = value << 1
     found = bytearray()
     while rest > 0x7F:
@@ -412,7 +412,7 @@ def _block(records: int, plain: bytes, sync: bytes) -> bytes:
 
 
 def _snappy(data: bytes) -> bytes:
-    """A block of snappy, whose checksum stands behind it and whose plain size before it."""
+    """Decompress a snappy block, with its plain size before it and its checksum after it."""
     import cramjam
 
     size = _varint(data)
@@ -433,11 +433,11 @@ _CODECS: dict[str, Callable[[bytes], bytes]] = {
     "snappy": _snappy,
     "zstandard": _zstandard,
 }
-"""Blocks decompressed to one byte more than the limit at most."""
+"""Decompressors that give at most one byte more than the limit."""
 
 
 class AvroFile:
-    """One open file, whose columns are ``schema``; ``records`` counts those that have gone by."""
+    """One open file with the columns ``schema``; ``records`` counts the records so far."""
 
     def __init__(self, raw: BinaryIO, path: str) -> None:
         self._path = path
@@ -461,7 +461,7 @@ class AvroFile:
             yield from self._of_block(block, skip)
 
     def _behind(self, start: int, blocks: Iterator[Any], records_of: Callable[[Any], int]) -> Iterator[tuple[Any, int]]:
-        """Each block with a record behind ``start``, and how many of its records lie before."""
+        """Each block with a record after ``start``, and how many of its records lie before."""
         while True:
             with self._naming_file():
                 block = next(blocks, None)
@@ -513,7 +513,7 @@ class AvroFile:
 
     @contextlib.contextmanager
     def _naming_file(self) -> Iterator[None]:
-        """Whatever the library raises means that the file is not whole."""
+        """Report any error of the library as a damaged file."""
         try:
             yield
         except (TidegateError, MemoryError):
@@ -523,7 +523,7 @@ class AvroFile:
 
 
 def _native_reader(schema: Any) -> tuple[Any, int] | None:
-    """A native reader of records of a schema, and how many it may hold; None where there is none for it."""
+    """A native reader for a schema, and how many records it may hold; None if there is none."""
     reader = getattr(find_native(), "AvroReader", None)
     plan = _NativePlan()
     if reader is None:
@@ -531,5 +531,5 @@ def _native_reader(schema: Any) -> tuple[Any, int] | None:
     try:
         _, _, fields = plan.of(schema)
         return reader(fields), max(_LARGEST_BATCH // plan.values, 64)
-    except (_UnknownType, TypeError, ValueError, OverflowError):  # the last three: sizes that are none
+    except (_UnknownType, TypeError, ValueError, OverflowError):  # the last three: invalid sizes
         return None

@@ -1,13 +1,12 @@
-"""Files that hold typed columns, Parquet and Avro: their values as declared columns, exactly or not at all.
+"""Files with typed columns, Parquet and Avro: their values as declared columns, exactly or not at all.
 
 The checks are those of JSON: a fraction or an overflow in a whole number, surplus digits of a decimal and anything
-finer than a microsecond raise :class:`Suspicious`, and the slow look finds the rows. A file whose columns can never fit
-is refused as a whole, instead of each of its records. Cells of CSV become columns of wider types at once, and take the
-same way from there to the declared type.
+finer than a microsecond raise :class:`Suspicious`, and a slower check finds the rows. A file whose columns can never
+fit is refused as a whole, instead of each of its records. Cells of CSV first become columns of wider types, and are
+then converted in the same way.
 
-A row that needs the slow look becomes JSON: numbers keep their digits, bytes become base64, moments and dates ISO 8601.
-Text of a ``json`` column is the JSON value that it says. A number without end, for which JSON has no word, becomes
-text.
+The slower check turns a row into JSON: numbers keep their digits, bytes become base64, moments and dates ISO 8601. Text
+of a ``json`` column is its JSON value. NaN and infinities, which JSON does not have, become text.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _FLOATS = {pa.float32(): "float32", pa.float64(): "float64"}
 
 
 class ColumnarFormat:
-    """What Parquet and Avro have in common; dead letters are JSON, and are read again as JSON."""
+    """The common part of Parquet and Avro; dead letters are JSON, and are read again as JSON."""
 
     noun = "record"
 
@@ -49,7 +48,7 @@ class ColumnarFormat:
 
     @property
     def unknown(self) -> Counter[str]:
-        """Columns and fields that the schema does not have, with how many records lie in files that have them."""
+        """Columns and fields that the schema lacks, with the number of records in files that have them."""
         return self._lines.unknown
 
     def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
@@ -62,7 +61,7 @@ class ColumnarFormat:
 
 
 class BatchRows:
-    """One batch of a file, whose types are those of :func:`~tidegate.schema.types.plain`."""
+    """One batch of a file with the types of :func:`~tidegate.schema.types.plain`."""
 
     def __init__(self, batch: pa.RecordBatch, fields: tuple[FieldSpec, ...]) -> None:
         self._batch = batch
@@ -73,7 +72,7 @@ class BatchRows:
         return int(self._batch.num_rows)
 
     def columns(self, start: int, end: int) -> dict[str, pa.Array]:
-        """Some rows; nested ones are copied, so that what lies beside them is out of sight."""
+        """Some rows; nested ones are copied, without their neighbours."""
         if self._is_nested:
             chosen = self._batch.take(pa.array(np.arange(start, end)))
         else:
@@ -117,7 +116,7 @@ class ColumnFit:
         return unknown
 
     def check_names(self, names: list[str], path: str) -> None:
-        """Raise :class:`SourceError` where names alone show that the file cannot be read."""
+        """Raise :class:`SourceError` if the names alone show that the file cannot be read."""
         declared = {field.name for field in self._fields}
         problem = ""
         if repeated := sorted({name for name in names if name in declared and names.count(name) > 1}):
@@ -176,7 +175,7 @@ def _list_names(names: list[str]) -> str:
 
 
 MIXED = pa.large_string()
-"""The type of a column whose values are of several kinds, each kept as JSON text; plain text is ``string``."""
+"""The type of a column with values of several kinds, each kept as JSON text; plain text is ``string``."""
 
 _KINDS_FOR = {
     "string": {"text"},
@@ -211,12 +210,12 @@ _KINDS: dict[str, Callable[[pa.DataType], bool]] = {
 
 
 def kind_of(type: pa.DataType) -> str:
-    """What values of a type are, coarsely."""
+    """The coarse kind of a type."""
     return next((name for name, check in _KINDS.items() if check(type)), "other")
 
 
 def convert_exactly(array: pa.Array, field: FieldSpec) -> pa.Array:
-    """``array`` with the declared type; raises :class:`Suspicious` where a value would not survive that."""
+    """``array`` with the declared type; raises :class:`Suspicious` if a value would change."""
     kind = arrow_type(field)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), kind)
@@ -269,7 +268,7 @@ def _number(array: pa.Array, kind: pa.DataType) -> pa.Array:
         raise Suspicious(f"a number is not {kind}")
     if pa.types.is_decimal(array.type) and pa.types.is_floating(kind):
         is_whole = array.type.scale <= 0
-        array = pc.cast(pc.cast(array, pa.string()), kind)  # the direct way misses the nearest by a little
+        array = pc.cast(pc.cast(array, pa.string()), kind)  # the direct cast misses the nearest value by a little
         if is_whole and pc.any(pc.greater_equal(pc.abs(array), WHOLE_BELOW[_FLOATS[kind]])).as_py():
             raise Suspicious("a whole number that may be rounded")
     result = pc.cast(array, kind)
@@ -290,13 +289,13 @@ def _json(array: pa.Array, field: FieldSpec) -> pa.Array:
 
 
 def row_value(batch: pa.RecordBatch, number: int, fields: dict[str, FieldSpec]) -> Pairs:
-    """One row as a JSON object; raises ``NotJson`` where text of a ``json`` column is none."""
+    """One row as a JSON object; raises ``NotJson`` if the text of a ``json`` column is not JSON."""
     cells = zip(batch.schema.names, batch.columns, strict=True)
     return Pairs((name, json_value(column[number], fields.get(name))) for name, column in cells)
 
 
 def json_value(scalar: pa.Scalar, field: FieldSpec | None) -> Any:
-    """One value; ``field`` is the declared column it is for."""
+    """One value; ``field`` is its declared column."""
     if not scalar.is_valid:
         return None
     match kind_of(scalar.type):
@@ -336,10 +335,10 @@ def _number_value(scalar: pa.Scalar) -> Any:
 
 
 FRACTION_DIGITS = 18
-"""Digits behind the point that whole numbers are read with, so that a fraction too many is noticed."""
+"""Digits after the point with which whole numbers are read, so that a fraction is noticed."""
 
 INTEGER = pa.decimal128(38, FRACTION_DIGITS)
-"""What whole numbers are read as, so that a fraction is noticed."""
+"""The type with which whole numbers are read, so that a fraction is noticed."""
 
 _INTEGERS: dict[str, tuple[type[np.signedinteger[Any]], pa.DataType]] = {
     "int32": (np.int32, pa.int32()),
@@ -349,7 +348,7 @@ _INTEGERS: dict[str, tuple[type[np.signedinteger[Any]], pa.DataType]] = {
 Bytes = npt.NDArray[np.uint8]
 
 WHOLE_BELOW = {"float32": 2.0**24, "float64": 2.0**53}
-"""Every whole number below this one is a value of the type; this one may also be what its successor was rounded to."""
+"""Every smaller whole number is exact in the type; this one may also be the rounded next one."""
 
 _DIGITS = 38
 _NOWHERE = np.empty(0, np.int64)
@@ -358,7 +357,7 @@ _EXACT = float(2**51)
 
 
 def settle(array: pa.Array, field: FieldSpec) -> pa.Array:
-    """``array`` with the declared type; raises :class:`Suspicious` where a value would not survive that."""
+    """``array`` with the declared type; raises :class:`Suspicious` if a value would change."""
     if field.type in ("struct", "list", "map"):
         return convert_members(array, field, settle)
     try:
@@ -368,9 +367,9 @@ def settle(array: pa.Array, field: FieldSpec) -> pa.Array:
 
 
 def convert_members(array: pa.Array, field: FieldSpec, convert: Callable[[pa.Array, FieldSpec], pa.Array]) -> pa.Array:
-    """A struct, list or map of the declared type, its members converted; fields that ``array`` lacks are null.
+    """A struct, list or map of the declared type, with converted members; missing fields are null.
 
-    Raises :class:`Suspicious` for a null where none may be.
+    Raises :class:`Suspicious` for a forbidden null.
     """
     kind = arrow_type(field)
     mask = array.is_null() if array.null_count else None
@@ -404,7 +403,7 @@ def _settle_scalar(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
         if pa.types.is_temporal(kind):
             return in_calendar(array)
         if pa.types.is_decimal(kind):
-            array.validate(full=True)  # Arrow's parser lets one digit too many pass
+            array.validate(full=True)  # Arrow's parser accepts one digit too many
         return _finite(array) if pa.types.is_floating(kind) else array
     if name in _INTEGERS and pa.types.is_decimal(array.type):
         return _integers(array, *_INTEGERS[name])
@@ -414,7 +413,7 @@ def _settle_scalar(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
 
 
 def doubtful_rows(array: pa.Array, field: FieldSpec, *, zeros: bool) -> npt.NDArray[np.int64]:
-    """The rows with floats that need a look at what was written.
+    """The rows with floats whose text must be checked.
 
     Those are floats so large that a whole number may have been rounded, and with ``zeros`` those that are 0.
     """
@@ -448,10 +447,10 @@ def _finite(array: pa.Array) -> pa.Array:
 
 
 def _integers(array: pa.Array, numpy_type: type[np.signedinteger[Any]], kind: pa.DataType) -> pa.Array:
-    """Whole numbers out of decimals with 18 digits behind the point; five times as fast as Arrow's cast.
+    """Whole numbers from decimals with 18 digits after the point; five times as fast as Arrow's cast.
 
-    The division is done in doubles and verified in integers modulo 2**64: with the guess within one of the
-    quotient, the remainder is smaller than that, so it is zero exactly when its low 64 bits are.
+    The division is done in doubles and verified in integers modulo 2**64: the guess is within one of the quotient, so
+    the remainder is small, and zero exactly if its low 64 bits are.
     """
     words = np.frombuffer(array.buffers()[1], "<u8", 2 * len(array))
     low, high = words[0::2], words[1::2].view(np.int64)
@@ -476,11 +475,11 @@ def has_repeated_keys(maps: pa.Array) -> bool:
 
 
 def decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Texts as decimals of a type; raises :class:`Suspicious` for what Arrow may read as another number.
+    """Texts as decimals of a type; raises :class:`Suspicious` for what Arrow may misread.
 
-    Its parser takes hexadecimal digits, wraps around where a number has more digits than the type it reads into, and
-    takes exponents of any size. So only plain numbers of at most 38 characters are left to it, and those with more
-    digits than are left before the point by way of a type that has room for all of them.
+    Its parser accepts hexadecimal digits, wraps around if a number has more digits than the type, and accepts exponents
+    of any size. So it gets only plain numbers of at most 38 characters, and those with more digits than fit before the
+    point through a type that has room for all of them.
     """
     letters = text_bytes(texts) | 0x20
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
@@ -490,12 +489,12 @@ def decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def rescale(numbers: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Texts or decimals as decimals of a type; raises ``pa.ArrowInvalid`` where one does not fit."""
+    """Texts or decimals as decimals of a type; raises ``pa.ArrowInvalid`` if one does not fit."""
     return pc.cast(pc.cast(numbers, pa.decimal256(2 * _DIGITS, kind.scale)), kind)
 
 
 def text_bytes(array: pa.Array) -> Bytes:
-    """The bytes of all texts of an array, one behind the other."""
+    """The bytes of all texts of an array, concatenated."""
     data = array.buffers()[2]
     if data is None or not len(array):
         return np.empty(0, np.uint8)

@@ -1,11 +1,11 @@
 """CSV files: records of text cells, named by the header of each file or by the configuration.
 
 Numbers are written with digits, a point and an exponent; ``true`` and ``false`` in any case are booleans; cells of
-structs, lists, maps and ``json`` columns hold JSON. Moments, dates and bytes are written as in JSON.
+structs, lists, maps and ``json`` columns contain JSON. Moments, dates and bytes are written as in JSON.
 
-A record is what ends with a line end outside quotes; the header is none, a blank line is one without a row. A quote
-opens a cell only where the cell begins; anywhere else outside quotes it is a character like others. Whole blocks are
-split at once where every quote stands at the edge of a cell or beside another one; where not, record by record.
+A record ends with a line end outside quotes; the header is none, a blank line is one without a row. A quote opens a
+cell only at its beginning; elsewhere outside quotes it is an ordinary character. Whole blocks are split at once if
+every quote stands at the edge of a cell or beside another one; otherwise record by record.
 
 A dead letter keeps the header and the record, so that it can be read again without its file.
 """
@@ -41,7 +41,7 @@ _TABBED = (".tsv", ".tsv.gz", ".tsv.zst")
 
 
 class CsvFormat:
-    """Reads CSV files; ``unknown`` counts the records of files that have a column which is not declared."""
+    """Reads CSV files; ``unknown`` counts the records of files with an undeclared column."""
 
     noun = "record"
     seeks = False
@@ -65,7 +65,7 @@ class CsvFormat:
         check_start(each, passed)
 
     def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
-        """The records that dead letters of the file at ``path`` keep, each with its header."""
+        """The records in dead letters of the file at ``path``, each with its header."""
         found = [self._reread_one(content, path) for content in contents]
         good = {number: each.batch for number, each in enumerate(found) if isinstance(each, Decoded)}
         bad = [Rejected(number, each, contents[number]) for number, each in enumerate(found) if isinstance(each, str)]
@@ -83,7 +83,7 @@ class CsvFormat:
         return blocks[0].rejected[0].reason if blocks[0].rejected else blocks[0]
 
     def _sheets(self, plain: Iterable[bytes], path: str) -> Iterator[tuple[RecordBlock, Sheet]]:
-        """The blocks of a file without its header, whose names are checked."""
+        """The blocks of a file without its header; checks the names."""
         declared = tuple(field.name for field in self._fields)
         checked = None
         for block, sheet in sheets(plain, self._options, path, declared, self._fit.forbidden):
@@ -109,7 +109,7 @@ def sheets(
     declared: tuple[str, ...] = (),
     forbidden: tuple[str, ...] = (),
 ) -> Iterator[tuple[RecordBlock, Sheet]]:
-    """The blocks of a file behind its header, which is the first record that is not blank.
+    """The blocks of a file after its header, which is the first record that is not blank.
 
     Columns that neither a header nor the configuration names are the ``declared`` ones, or get numbers.
     """
@@ -129,10 +129,10 @@ def sheets(
 def _header(
     block: RecordBlock, dialect: CsvDialect, options: CsvOptions, path: str, forbidden: tuple[str, ...]
 ) -> tuple[RecordBlock, tuple[str, ...] | None, bytes]:
-    """The block behind the header, the names it gives to the table's columns and the header as written.
+    """The block after the header, the names of the table's columns, and the header as written.
 
-    The names are None where the block is blank, and empty where files have no header and the configuration names no
-    columns. Raises :class:`SourceError` for a header that cannot be read.
+    The names are None if the block is blank, and empty without a header and configured columns. Raises
+    :class:`SourceError` for an unreadable header.
     """
     if not options.header:
         return block, options.columns, b""
@@ -150,21 +150,21 @@ def _header(
 
 
 def sampled_records(plain: Iterable[bytes], options: CsvOptions, path: str) -> Iterator[tuple[Sheet, bytes]]:
-    """The records of a file that are not blank, whose columns nobody has declared."""
+    """The records of a file that are not blank, without declared columns."""
     for block, sheet in sheets(skip_lines(without_mark(plain), options.skip_rows), options, path):
         rows = CsvRows(block, sheet, ())
         yield from ((sheet, rows.line(number)) for number in range(len(rows)))
 
 
 def _numbered(block: RecordBlock, dialect: CsvDialect) -> tuple[str, ...]:
-    """Names for columns that have none, as many as the first record has cells."""
+    """Names for unnamed columns, as many as the first record has cells."""
     first = _without_end(block.text[: int(block.ends[0])])
     return tuple(f"column_{number}" for number in range(1, len(dialect.cells(first)) + 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """What holds for all records of one file: its columns, the header as written, the dialect."""
+    """What all records of one file share: columns, the header as written, the dialect."""
 
     names: tuple[str, ...]
     header: bytes
@@ -274,11 +274,11 @@ def _parse(piece: pa.Buffer, sheet: Sheet, wanted: list[int], *, is_ascii: bool)
 _BOOLEANS = {"true": True, "false": False}
 _NESTED = ("struct", "list", "map", "json")
 _NULL_WORDS = frozenset(("-", "--", ".", "?", "n/a", "#n/a", "na", "nan", "nil", "none", "null", "\\n", "unknown"))
-"""What people write where there is no value, in lower case."""
+"""Words for a missing value, in lower case."""
 
 
 def _cell_values(cells: pa.Array, field: FieldSpec) -> pa.Array:
-    """Text cells with the declared type; raises :class:`Suspicious` where one of them does not say such a value."""
+    """Text cells with the declared type; raises :class:`Suspicious` if one of them is no such value."""
     try:
         match field.type:
             case "json":
@@ -300,7 +300,7 @@ def _cell_values(cells: pa.Array, field: FieldSpec) -> pa.Array:
 
 
 def _integers(cells: pa.Array, field: FieldSpec) -> pa.Array:
-    """Plain digits at once; else by way of decimals, which keep a fraction for the check."""
+    """Plain digits at once; otherwise through decimals, which keep a fraction for the check."""
     cells = _without_hex(cells)
     try:
         return pc.cast(cells, arrow_type(field))
@@ -309,7 +309,7 @@ def _integers(cells: pa.Array, field: FieldSpec) -> pa.Array:
 
 
 def _floats(cells: pa.Array, field: FieldSpec) -> pa.Array:
-    """Numbers, rounded where they have a fraction; a rounded whole number, or 0 for another, is suspicious."""
+    """Numbers, rounded if they have a fraction; a rounded whole number, or 0 for another, is suspicious."""
     values = settle(pc.cast(cells, arrow_type(field)), field)
     doubtful = doubtful_rows(values, field, zeros=True)
     written = cells.take(pa.array(doubtful))
@@ -367,7 +367,7 @@ _NEWLINE = 10
 
 
 class CsvDialect:
-    """What separates cells and what stands around them."""
+    """The delimiter, quote and escape of cells."""
 
     def __init__(self, delimiter: str, quote: str | None, escape: str | None) -> None:
         self.delimiter, self.quote, self.escape = delimiter, quote, escape
@@ -389,7 +389,7 @@ class CsvDialect:
         return RecordBlock(text, self._ends_one_by_one(text) if found is None else found, found is not None)
 
     def neat_ends(self, text: bytes) -> Ends | None:
-        """Behind which places records end; None where a quote or an escape stands at an unusual place."""
+        """The ends of records; None if a quote or an escape stands at an unusual place."""
         if self.escape and self.escape.encode() in text:
             return None
         content = np.frombuffer(text, np.uint8)
@@ -404,16 +404,16 @@ class CsvDialect:
         return None if self._has_lone_returns(text, content, quotes) else ends + 1
 
     def _has_lone_returns(self, text: bytes, content: npt.NDArray[np.uint8], quotes: Ends) -> bool:
-        """Whether a carriage return outside quotes stands elsewhere than before a line end: Arrow takes it for one."""
+        """Whether a carriage return outside quotes stands without a line end: Arrow reads it as one."""
         if b"\r" not in text:
             return False
         returns = np.flatnonzero(content == 13)
-        returns = returns[returns + 1 < len(content)]  # of the last byte the next block tells
+        returns = returns[returns + 1 < len(content)]  # the next block decides about the last byte
         lone = returns[content[returns + 1] != _NEWLINE]
         return bool(np.any(np.searchsorted(quotes, lone) % 2 == 0))
 
     def has_neat_records(self, text: bytes) -> bool:
-        """Whether the text is whole records with every quote and escape where it should be: the last is closed too."""
+        """Whether the text is whole records with every quote and escape in place, the last closed too."""
         ends = self.neat_ends(text)
         return ends is not None and len(ends) > 0 and int(ends[-1]) == len(text)
 
@@ -438,7 +438,7 @@ class CsvDialect:
         return np.array(found, np.int64)
 
     def cells(self, record: bytes) -> list[tuple[bytes, bool]]:
-        """The cells of one record, without its line end, and whether they were quoted; raises :class:`BadLine`."""
+        """The cells of one record without its line end, and whether they were quoted; raises :class:`BadLine`."""
         found: list[tuple[bytes, bool]] = []
         place = 0
         while True:
@@ -467,9 +467,9 @@ class CsvDialect:
 
 @dataclass(frozen=True, slots=True)
 class RecordBlock:
-    """Whole records: the text, which may go on behind them, and where each of them ends in it.
+    """Whole records: the text, which may continue after them, and the end of each.
 
-    ``is_neat`` says that no quote and no escape stands at an unusual place, so that none does in a part of it.
+    ``is_neat``: no quote and no escape stands at an unusual place, so none does in a part of it.
     """
 
     text: bytes
@@ -477,7 +477,7 @@ class RecordBlock:
     is_neat: bool
 
     def without(self, count: int) -> RecordBlock:
-        """The same without its first records."""
+        """The same without its first ``count`` records."""
         return self.part(count, len(self.ends)) if count else self
 
     def part(self, start: int, end: int) -> RecordBlock:
@@ -486,7 +486,7 @@ class RecordBlock:
         return RecordBlock(self.text[first:last], self.ends[start:end] - first, self.is_neat)
 
     def rest(self) -> bytes:
-        """What follows the last record."""
+        """The text after the last record."""
         return self.text[int(self.ends[-1]) :] if len(self.ends) else self.text
 
 
@@ -495,8 +495,8 @@ def record_blocks(
 ) -> Iterator[RecordBlock]:
     """Blocks of whole records of about ``block_bytes``.
 
-    Raises :class:`LineTooLong` behind the records before that one, so that memory stays bounded. What is left at the
-    end is a record too, whether its line or its quotes are closed or not.
+    Raises :class:`LineTooLong` after the records before that one, so that memory stays bounded. The rest at the end is
+    a record too, whether its line or its quotes are closed or not.
     """
     held: list[bytes] = []
     size, wanted = 0, block_bytes
@@ -521,7 +521,7 @@ def record_blocks(
 
 
 def _short_records(block: RecordBlock) -> Iterator[RecordBlock]:
-    """A block in parts of few records, or its records before one that is too long without its line end; then raises."""
+    """A block in parts of few records, or its records before one that is too long; then raises."""
     long = np.flatnonzero(np.diff(block.ends, prepend=0) - 1 > LONGEST_LINE)
     count = int(long[0]) if len(long) else len(block.ends)
     if 0 < count == len(block.ends) <= MOST_RECORDS:

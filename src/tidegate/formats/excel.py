@@ -1,11 +1,11 @@
-"""Excel sheets as lines of JSON, so that their cells are read by the same rules as every other record.
+"""Excel sheets as lines of JSON, so that their cells follow the same rules as every other record.
 
-The first row names the columns. Times have no zone in Excel; they are those of ``timezone``. Of a formula the value
-counts that was saved with it.
+The first row names the columns. Times have no zone in Excel; they are in ``timezone``. A formula counts with its saved
+value.
 
-The library that reads workbooks unpacks whatever it is given, holds every cell between the first and the last, ends
-the process where memory does not suffice for them, and has no word for errors and long numbers. So each part is
-unpacked here, within limits, its XML is looked at, and the library gets a workbook of those parts alone.
+The library that reads workbooks unpacks anything, holds every cell between the first and the last, ends the process if
+memory does not suffice, and does not represent errors and long numbers. So each part is unpacked here, within limits,
+its XML is checked, and the library gets a workbook of those parts alone.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ ROWS_AT_ONCE = 4096
 """Rows of a sheet that are decoded together."""
 
 LARGEST_SHEET = 2 * 1024**3
-"""Bytes of a sheet, unpacked on disk."""
+"""The most bytes of a sheet, unpacked on disk."""
 
 LARGEST_PART = 256 * 1024**2
-"""Bytes of any other part, as the texts that the sheets share, which are held in memory."""
+"""The most bytes of any other part, such as the shared texts, which are held in memory."""
 
 LARGEST_TEXT = 512 * 1024**2
-"""Characters of all texts of a sheet; a shared text counts wherever it stands, since it is held so often."""
+"""The most characters of all texts of a sheet; a shared text counts each time, since it is held that often."""
 
 MOST_ROWS, MOST_COLUMNS = 1_048_576, 16_384
-"""Rows and columns that a sheet can have. A file may number a cell as it likes."""
+"""The most rows and columns of a sheet. A file may number a cell as it likes."""
 
 MOST_CELLS = 16 * 1024**2
-"""Cells from the first to the last, which are held whether they are filled or not."""
+"""The most cells from the first to the last, which are held whether filled or not."""
 
 MOST_KEPT = 1_000_000
-"""Whole numbers of 16 digits or more and errors, which are kept beside what the library reads."""
+"""The most whole numbers of 16 digits or more and errors, which are kept beside what the library reads."""
 
 UNSUSPICIOUS, MOST_PACKED = 64 * 1024**2, 200
-"""A part that unpacks to more than so many bytes may not unpack to more than so many times its size."""
+"""A part that unpacks to more bytes than the first number may not unpack to more than so many times its size."""
 
 _CHUNK = 1024 * 1024
 _WORKBOOK, _RELATIONS, _TEXTS = "xl/workbook.xml", "xl/_rels/workbook.xml.rels", "xl/sharedStrings.xml"
@@ -74,7 +74,7 @@ _LONG_NUMBER = re.compile("[-+]?[0-9]{16,}")
 
 
 def workbooks_of(name: str, read: TableRead) -> PathSource:
-    """The workbooks of a scan as a source of files; those that Excel keeps while it edits are none."""
+    """The workbooks of a scan as a source of files, without Excel's temporary ones."""
     pattern = read.pattern or PATTERN
     return PathSource(name, read.location, pattern=pattern, exclude=("~$*",), follow_links=read.follow_links)
 
@@ -82,7 +82,7 @@ def workbooks_of(name: str, read: TableRead) -> PathSource:
 def sheet_lines(
     raw: BinaryIO, path: str, sheet: str | None, timezone: str, days: Collection[str] = ()
 ) -> Iterator[bytes]:
-    """One line per row below the first; an empty row is an empty line. ``days`` are columns that hold no times."""
+    """One line per row below the first; an empty row is an empty line. ``days`` are columns without times."""
     rows = _rows(raw, path, sheet)
     names = _names(next(rows, ()), path)
     zone = ZoneInfo(timezone)
@@ -98,7 +98,7 @@ def sheet_lines(
 
 
 class WorkbookFormat:
-    """Reads a sheet of each workbook; records are counted as Excel counts rows, so that the first is a blank one."""
+    """Reads a sheet of each workbook; records are numbered like Excel's rows, so the first is a blank one."""
 
     noun = "row"
     seeks = True
@@ -111,7 +111,7 @@ class WorkbookFormat:
 
     @property
     def unknown(self) -> Counter[str]:
-        """Columns that the schema does not have, with how often they had a value."""
+        """Columns that the schema lacks, with the number of their values."""
         return self._decoder.unknown
 
     def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
@@ -138,7 +138,7 @@ class WorkbookScan:
         slots: Sequence[Sequence[FileSlice]],
     ) -> None:
         self._payload = pickle.dumps((source, fields, schema, sheet, timezone, [tuple(slot) for slot in slots]))
-        """As bytes: no plan of Spark's shows what the location's options hold."""
+        """Pickled, so that no plan of Spark shows the options of the location."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         source, fields, schema, sheet, timezone, slots = pickle.loads(self._payload)
@@ -169,7 +169,7 @@ def _checked(blocks: Iterator[Decoded], path: str) -> Iterator[pa.RecordBatch]:
 
 
 def _rows(raw: BinaryIO, path: str, sheet: str | None) -> Iterator[list[Any]]:
-    """The rows of a sheet from its first cell on; a cell that is empty is an empty text."""
+    """The rows of a sheet from its first cell on; an empty cell is an empty text."""
     workbooks = excel_library().CalamineWorkbook
     try:
         parts = zipfile.ZipFile(raw)
@@ -193,7 +193,7 @@ def _rows(raw: BinaryIO, path: str, sheet: str | None) -> Iterator[list[Any]]:
 
 
 def excel_library() -> Any:
-    """The library that reads workbooks; raises :class:`EnvironmentProblem` where it is not installed."""
+    """The library that reads workbooks; raises :class:`EnvironmentProblem` if it is not installed."""
     try:
         import python_calamine
     except ImportError as error:
@@ -204,14 +204,14 @@ def excel_library() -> Any:
 
 
 def _damaged(error: BaseException, path: str) -> BaseException:
-    """Whatever the library raises, a panic too, which is no ``Exception``, means that the workbook is not whole."""
+    """The error for a damaged workbook, from any error or panic (no ``Exception``) of the library."""
     if isinstance(error, MemoryError | KeyboardInterrupt | SystemExit | GeneratorExit):
         return error
     return SourceError(f"{path}: a sheet is damaged ({error})", "write the file again")
 
 
 Kept = dict[int, dict[int, int | str]]
-"""Row and column, from 0, of values that the library has no word for."""
+"""Values that the library does not represent, by row and column, from 0."""
 
 
 class _Workbook:
@@ -223,7 +223,7 @@ class _Workbook:
         self._found = {part.filename.lower(): part for part in parts.infolist()}
 
     def write(self, plain: Any, sheet: str | None) -> tuple[str, Kept]:
-        """Write a workbook with one sheet (None: the first) to ``plain``; its name, and what the library cannot say."""
+        """Write a workbook with one sheet (None: the first) to ``plain``; returns its name, and the kept values."""
         sheets, targets, texts = _EntryPart("sheet"), _EntryPart("Relationship"), _TextPart()
         looks = {_WORKBOOK: sheets, _RELATIONS: targets, _TEXTS: texts}
         with zipfile.ZipFile(plain, "w") as written:
@@ -266,7 +266,7 @@ class _Workbook:
             raise SourceError(problem, "write the file again, or as CSV or Parquet") from error
 
     def _check_size(self, part: zipfile.ZipInfo, limit: int) -> None:
-        """Refuse a part that unpacks beyond the limits; what the directory says is all that is ever unpacked."""
+        """Refuse a part that unpacks beyond the limits; only the size in the directory is ever unpacked."""
         said = f"{self._path}: {part.filename} unpacks to {part.file_size:,} bytes"
         if part.file_size > limit:
             remedy = "write the rows into several workbooks, or as CSV or Parquet"
@@ -280,7 +280,7 @@ _Attributes = list[dict[str, str]]
 
 
 class _Part:
-    """Looks at a part while it is copied: its XML is whole, and means what stands there."""
+    """Checks a part while it is copied: its XML is complete and plain."""
 
     def __init__(self) -> None:
         self._parser = expat.ParserCreate()
@@ -335,7 +335,7 @@ class _TextPart(_Part):
 
 
 class _CellPart(_Part):
-    """Looks at the cells of a sheet: ``kept`` are values that the library would bend or leave out."""
+    """Checks the cells of a sheet: ``kept`` are values that the library would change or drop."""
 
     def __init__(self, shared: array[int]) -> None:
         super().__init__()
@@ -401,7 +401,7 @@ class _CellPart(_Part):
             raise ValueError(f"its texts have more than {LARGEST_TEXT:,} characters")
 
     def _check_area(self) -> None:
-        """All cells up to the last row and column are held."""
+        """Check the area up to the last row and column, all of which is held."""
         if self._last_row > MOST_ROWS:
             raise ValueError(f"a sheet has more than {MOST_ROWS:,} rows: Excel has no more")
         if self._last_column > MOST_COLUMNS:
@@ -428,7 +428,7 @@ def _names(row: Sequence[Any], path: str) -> list[str | None]:
 
 
 def _whole(value: Any) -> Any:
-    """Excel has fractions alone, of which one without digits behind the point is a whole number."""
+    """A whole number if there is no fraction; Excel has only fractions."""
     return int(value) if type(value) is float and value.is_integer() and abs(value) < 2**53 else value
 
 

@@ -1,7 +1,7 @@
-"""Source files as streams of plain bytes, whatever compresses them.
+"""Source files as streams of plain bytes, however they are compressed.
 
-A file is decompressed to its very end or not at all: a missing end, a wrong checksum, bytes behind the last
-member and a content that is not what was declared are errors that name the file and what was found.
+A file is decompressed to its end or not at all: a missing end, a wrong checksum, bytes after the last member and
+content other than declared are errors that name the file and the finding.
 
 Small files of a remote store are fetched ahead: a group of thousands would otherwise wait for one answer after the
 other. Only a few files are held ahead.
@@ -25,17 +25,18 @@ from tidegate.storage.port import ObjectStore, SeekableInput
 
 _PLAIN_READ = 1024 * 1024
 _FEED = {Compression.GZIP: 128 * 1024, Compression.ZSTD: 8 * 1024}
-"""Compressed bytes that are read at once."""
+"""Compressed bytes read at once."""
 
 LARGEST_PIECE = 4 * 1024 * 1024
-"""Plain bytes that are handed on at once at most, whatever they were compressed from."""
+"""The most plain bytes passed on at once."""
 
 _ZSTD_STEP = 1024
-"""Compressed bytes per step of zstd, whose library has no bound on what a step gives: four bytes may become 128 KiB,
-so this is at most 32 MiB."""
+"""Compressed bytes per step of zstd, whose library does not limit the output of a step: four bytes may become 128 KiB,
+so this is at most 32 MiB.
+"""
 
 LARGEST_WINDOW = 128 * 1024 * 1024
-"""The most memory that a zstd frame may ask for to look back into."""
+"""The most memory that a zstd frame may need to look back."""
 
 _MAGIC = {Compression.GZIP: b"\x1f\x8b", Compression.ZSTD: b"\x28\xb5\x2f\xfd"}
 _ENDINGS = {
@@ -52,7 +53,7 @@ _IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  #
 
 
 def compression_of(path: str, declared: Compression) -> Compression:
-    """What a file is compressed with: as declared, or for ``auto`` by its ending.
+    """The compression of a file: as declared, or for ``auto`` by its ending.
 
     >>> compression_of("date=2024-01-28/a.ndjson.gz", Compression.AUTO)
     <Compression.GZIP: 'gzip'>
@@ -63,12 +64,12 @@ def compression_of(path: str, declared: Compression) -> Compression:
 
 
 def compression_by_content(first: bytes) -> Compression:
-    """What the first bytes of a file say."""
+    """The compression by the first bytes of a file."""
     return next((kind for kind, magic in _MAGIC.items() if first.startswith(magic)), Compression.NONE)
 
 
 def chunks(raw: BinaryIO, path: str, declared: Compression) -> Iterator[bytes]:
-    """The plain content of ``raw``, piece by piece; raises :class:`SourceError` for what is not whole."""
+    """The plain content of ``raw``, piece by piece; raises :class:`SourceError` if it is incomplete."""
     compression = compression_of(path, declared)
     first = raw.read(_FEED.get(compression, _PLAIN_READ))
     _check_beginning(path, first, compression, declared)
@@ -85,7 +86,7 @@ def _pieces(first: bytes, raw: BinaryIO, compression: Compression) -> Iterator[b
 
 
 def _decompress(pieces: Iterator[bytes], path: str, compression: Compression) -> Iterator[bytes]:
-    """Every member or frame, one after the other; zeros behind a gzip member are padding."""
+    """Every member or frame, one after the other; zeros after a gzip member are padding."""
     new = _DECOMPRESSORS[compression]
     step = _zstd_step if compression is Compression.ZSTD else _gzip_step
     member = new()
@@ -109,7 +110,7 @@ def _decompress(pieces: Iterator[bytes], path: str, compression: Compression) ->
 
 
 def _gzip_step(member: Any, fed: bytes) -> tuple[bytes, bytes]:
-    """Some plain bytes, and what is left of ``fed``."""
+    """Some plain bytes, and the rest of ``fed``."""
     plain = member.decompress(fed, LARGEST_PIECE)
     return plain, member.unused_data if member.eof else member.unconsumed_tail
 
@@ -145,7 +146,7 @@ _THREADS = 8
 
 
 def place_in(raw: BinaryIO) -> int:
-    """How far a stream is read; 0 where that is not known any more."""
+    """The position in a stream; 0 if it is no longer known."""
     try:
         return raw.tell()
     except (OSError, ValueError):
@@ -153,7 +154,7 @@ def place_in(raw: BinaryIO) -> int:
 
 
 class Fetcher:
-    """Opens files of one store. Files announced by :meth:`expect` are asked for in that order."""
+    """Opens files of one store. Files announced by :meth:`expect` are opened in that order."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -163,17 +164,17 @@ class Fetcher:
         self._fetched: dict[str, Future[bytes]] = {}
 
     def expect(self, slices: Sequence[FileSlice]) -> None:
-        """Say which small files will be asked for, in order."""
+        """Announce small files, in order."""
         if not self._is_local and len(slices) > 1:
             self._waiting = deque(slices)
             self._pool = self._pool or ThreadPoolExecutor(_THREADS, thread_name_prefix="fetch")
 
     def __call__(self, each: FileSlice) -> BinaryIO:
-        """The file as a stream of exactly the object that was listed; raises as the store does."""
+        """The file as a stream of exactly the listed object; raises as the store does."""
         return self._take_prefetched(each) or self._store.open_input(each.path, etag=each.etag, size=each.size)
 
     def seekable(self, each: FileSlice) -> BinaryIO:
-        """The same, to be read from anywhere."""
+        """The same with random access."""
         found = self._take_prefetched(each) or SeekableInput(self._store, each.path, etag=each.etag, size=each.size)
         return cast(BinaryIO, found)
 

@@ -1,19 +1,18 @@
 """JSON files, an object per line or one array per file: record batches, and a reason for every line that is no record.
 
-A record is a line; lines are counted as they lie in the file, blank ones included, because that count is what
-a commit remembers of a half-read file.
+A record is a line; lines are counted as they lie in the file, blank ones included, because a commit remembers that
+count of a half-read file.
 
 The elements of an array become lines, whole chunks at once. Brackets and commas outside texts decide where an element
-ends, whatever else is wrong inside it, so a malformed element becomes a line that the decoder refuses and its
+ends, whatever else is wrong inside it, so a malformed element becomes a line that the decoder refuses, and its
 neighbours stay whole. Line ends inside an element become blanks; inside a text, where JSON does not allow them, they
-become carriage returns, which it does not allow either. The native reader takes elements of large files where they lie,
-and makes lines only of those that may be no records.
+become carriage returns, which it does not allow either. The native reader reads elements of large files in place, and
+makes lines only of those that may be no records.
 
-There is one set of rules, and one reader that has them all: the strict line reader
-(:mod:`~tidegate.formats.strict_lines`). It takes Python values and is slow. So the native reader goes first, where it
-is installed: it reads the lines that surely are records straight into columns, says why others are none where it knows,
-and leaves the rest, bad or merely odd, to the strict one. Without it, the strict one reads all lines. Which of them
-read a line makes no difference to what comes out, the reasons included; a law in ``tests/laws`` says so.
+One reader has all the rules: the strict line reader (:mod:`~tidegate.formats.strict_lines`). It makes Python values and
+is slow. So the native reader, if installed, goes first: it reads lines that surely are records straight into columns,
+gives the reason for others if it knows it, and leaves the rest, bad or merely odd, to the strict one. Without it, the
+strict one reads all lines. Both give the same result, reasons included; a law in ``tests/laws`` says so.
 """
 
 from __future__ import annotations
@@ -40,19 +39,19 @@ from tidegate.specs.project import Compression, Format
 BLOCK_BYTES = 4 * 1024 * 1024
 LONGEST_LINE = 64 * 1024 * 1024
 MOST_RECORDS = 100_000
-"""Records of a block at most: each that is bad, or read without the native reader, is some objects in Python."""
+"""The most records of a block: each that is bad, or read without the native reader, is several Python objects."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class LineTooLong(Exception):
-    """The line behind the last block is longer than :data:`LONGEST_LINE`."""
+    """The line after the last block is longer than :data:`LONGEST_LINE`."""
 
 
 def blocks(chunks: Iterable[bytes], *, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """Blocks of about ``block_bytes`` that end with a newline, of few lines each; a missing end of the last is added.
+    """Blocks of about ``block_bytes`` that end with a newline, of few lines each; adds a missing last newline.
 
-    Raises :class:`LineTooLong` behind the lines before that one, so that memory stays bounded.
+    Raises :class:`LineTooLong` after the lines before that one, so that memory stays bounded.
     """
     held: list[bytes] = []
     size = open_size = 0
@@ -85,7 +84,7 @@ def _short_lines(block: bytes) -> Iterator[bytes]:
 
 
 def _few_lines(block: bytes) -> Iterator[bytes]:
-    """The same in parts of at most :data:`MOST_RECORDS` lines; nothing for nothing."""
+    """The same in parts of at most :data:`MOST_RECORDS` lines; nothing if empty."""
     is_end = np.frombuffer(block, np.uint8) == _NEWLINE
     ends = (
         np.flatnonzero(is_end)[MOST_RECORDS - 1 :: MOST_RECORDS] + 1 if np.count_nonzero(is_end) > MOST_RECORDS else ()
@@ -96,7 +95,7 @@ def _few_lines(block: bytes) -> Iterator[bytes]:
 
 
 def without_mark(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same chunks without a byte order mark at the beginning."""
+    """The chunks without a byte order mark at the beginning."""
     beginning = b""
     rest = iter(chunks)
     for chunk in rest:
@@ -108,7 +107,7 @@ def without_mark(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def skip_lines(chunks: Iterable[bytes], count: int, path: str | None = None) -> Iterator[bytes]:
-    """The same chunks without their first ``count`` lines; where ``path`` is given, there must be that many."""
+    """The chunks without their first ``count`` lines; with ``path``, there must be that many."""
     left = count
     for chunk in chunks:
         lines = chunk.count(b"\n") if left else 0
@@ -128,7 +127,7 @@ def skip_lines(chunks: Iterable[bytes], count: int, path: str | None = None) -> 
 
 
 def line_blocks(raw: BinaryIO, path: str, compression: Compression, *, is_array: bool) -> Iterator[bytes]:
-    """The lines of a file in blocks; of one that is an array, its elements."""
+    """The lines of a file in blocks; for an array, its elements."""
     plain = without_mark(chunks(raw, path, compression))
     return blocks(element_lines(plain, path) if is_array else plain)
 
@@ -143,13 +142,13 @@ _STEPS[list(b"]}")] = -1
 _WHITE = np.zeros(256, bool)
 _WHITE[list(b" \t\r\n")] = True
 _NOTHING = b","
-"""The line that stands for an element that is not there, as behind a last comma."""
+"""The line for a missing element, as after a last comma."""
 
 
 def element_lines(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:
     """The elements of the array in ``chunks``, each followed by a newline but the last; raises :class:`SourceError`.
 
-    A file with a single object is an array of one. One without anything holds no record.
+    A single object is an array of one. An empty file has no record.
     """
     file = _ArrayFile(path)
     for chunk in chunks:
@@ -162,7 +161,7 @@ def element_lines(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:
 
 
 def gathered(chunks: Iterable[bytes], size: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """The same in chunks of at least ``size`` bytes, but the last."""
+    """The same in chunks of at least ``size`` bytes, except the last."""
     held: list[bytes] = []
     missing = size
     for chunk in chunks:
@@ -176,10 +175,9 @@ def gathered(chunks: Iterable[bytes], size: int = BLOCK_BYTES) -> Iterator[bytes
 
 @dataclass(frozen=True, slots=True)
 class _JsonChunk:
-    """A chunk with the places that matter: quotes that open or close a text, and brackets outside texts.
+    """A chunk with its structure: quotes that open or close a text, and brackets outside texts.
 
-    ``depths`` are those behind each bracket, ``depth`` the one at the beginning; ``inside`` says that the chunk begins
-    in a text.
+    ``depths`` are those after each bracket, ``depth`` the one at the beginning; ``inside``: the chunk begins in a text.
     """
 
     content: Bytes
@@ -194,7 +192,7 @@ class _JsonChunk:
     def of(cls, chunk: bytes, *, inside: bool, escaped: bool, depth: int) -> _JsonChunk:
         content = np.frombuffer(chunk, np.uint8).copy()
         quotes, ends_escaped = text_quotes(content, escaped)
-        folded = content | 32  # makes one of both kinds of brackets
+        folded = content | 32  # folds both kinds of brackets into one
         brackets = np.flatnonzero((folded == ord("{")) | (folded == ord("}")))
         brackets = brackets[~are_inside(brackets, quotes, inside)]
         depths = depth + np.cumsum(_STEPS[content[brackets]])
@@ -225,7 +223,7 @@ class _JsonChunk:
         return self.content[kept].tobytes()
 
     def _between(self) -> Places:
-        """Every place outside texts that lies between elements."""
+        """Every place outside texts between elements."""
         shallow = np.concatenate(([self.depth], self.depths)) == 1
         starts = np.concatenate(([0], self.brackets + 1))[shallow]
         lengths = np.concatenate((self.brackets, [len(self.content)]))[shallow] - starts
@@ -235,23 +233,23 @@ class _JsonChunk:
 
 
 def are_inside(places: Places, quotes: Places, inside: bool) -> npt.NDArray[np.bool_]:
-    """Which places lie in texts; a quote is taken for one that does not when it opens a text."""
+    """Which places lie in texts; an opening quote does not."""
     found: npt.NDArray[np.bool_] = (np.searchsorted(quotes, places) + inside) % 2 == 1
     return found
 
 
 class Splitter(Protocol):
-    """Splits what lies behind the opening bracket, chunk by chunk; counts the elements that are whole."""
+    """Splits what follows the opening bracket, chunk by chunk; counts the complete elements."""
 
     elements: int
     element_is_empty: bool
 
     def take(self, chunk: bytes) -> tuple[bytes, int | None]:
-        """The lines that a chunk gives, and the place of the bracket that closes the whole, if it is there."""
+        """The lines of a chunk, and the place of the bracket that closes the whole, if it is there."""
 
 
 class ChunkSplitter:
-    """The same in numpy, for when there is no native one; ``outer`` is the depth at which the whole is closed."""
+    """The same in numpy, without the native one; ``outer`` is the depth at which the whole is closed."""
 
     def __init__(self, outer: int) -> None:
         self.elements = 0
@@ -271,7 +269,7 @@ class ChunkSplitter:
         return self._fill_gaps(part.up_to(end + self._outer).split()), end
 
     def _fill_gaps(self, lines: bytes) -> bytes:
-        """Add a line for every element that is not there, and count elements."""
+        """Add a line for every missing element, and count elements."""
         if not lines:
             return lines
         if self.element_is_empty and lines.startswith(b"\n"):
@@ -284,7 +282,7 @@ class ChunkSplitter:
 
 
 class _ArrayFile:
-    """A file that is one array or one object: what it begins with, its elements, and that nothing follows."""
+    """A file that is one array or one object: its beginning, its elements, and that nothing follows."""
 
     splitter: Splitter
 
@@ -294,21 +292,21 @@ class _ArrayFile:
         self._ended = False
 
     def inside(self, chunk: bytes) -> bytes:
-        """What lies in the array, of the next chunk; there is a splitter for it."""
+        """The part of the next chunk inside the array, for which there is a splitter."""
         if self._ended:
             self._check_behind(chunk)
             return b""
         return chunk if self._kind else self._begin(chunk.lstrip(b" \t\r\n"))
 
     def check_end(self, inside: bytes, end: int | None) -> None:
-        """Tell where the bracket stands that closes the whole; raises for a wrong one and for what follows it."""
+        """Check the bracket that closes the whole; raises for a wrong one and for anything after it."""
         if end is not None:
             self._ended = True
             self._check_bracket(inside[end : end + 1])
             self._check_behind(inside[end + 1 :])
 
     def end(self) -> bytes:
-        """What is left when there is no more; raises where the array is not whole."""
+        """The rest at the end; raises if the array is incomplete."""
         if not self._kind:
             return b""
         if not self._ended:
@@ -346,9 +344,9 @@ class _ArrayFile:
 
 
 def text_quotes(content: Bytes, escaped: bool) -> tuple[Places, bool]:
-    """The quotes that open or close texts, and whether the first byte behind ``content`` is escaped.
+    """The quotes that open or close texts, and whether the first byte after ``content`` is escaped.
 
-    Escaped is what an odd number of backslashes stands before; ``escaped`` says whether the first byte is.
+    A byte after an odd number of backslashes is escaped; ``escaped`` says whether the first byte is.
     """
     quotes: Places = np.flatnonzero(content == _QUOTE)
     slashes = np.flatnonzero(content == _BACKSLASH)
@@ -365,30 +363,31 @@ def text_quotes(content: Bytes, escaped: bool) -> tuple[Places, bool]:
 _BLANKS = b" \t\r"
 
 Parts = tuple[int, int, Sequence[bytes | None], Sequence["Parts"]]
-"""A column: its values, how many of them are null, its buffers, the columns inside it."""
+"""A column: its values, how many of them are null, its buffers, its child columns."""
 
 Odd = tuple[int, int, int, str | None]
-"""A line that was not read: its number, start and end, and the reason where it is known."""
+"""A line that was not read: its number, start and end, and the reason if known."""
 
 Block = tuple[int, int, Sequence[Parts], bytes | None, Sequence[Odd], Sequence[tuple[str, int]]]
-"""Lines, records, columns, the line of each record (None: record ``n`` is line ``n``), the lines that were not read,
-and the fields that the schema lacks."""
+"""Lines, records, columns, the line of each record (None: record ``n`` is line ``n``), unread lines, and the fields
+that the schema lacks.
+"""
 
 
 class NativeLines(Protocol):
-    """Reads blocks of lines into declared columns, except for lines that may be no records."""
+    """Reads blocks of lines into declared columns, except lines that may be no records."""
 
     def read(self, block: bytes) -> Block: ...
 
     def read_elements(self, splitter: Any, chunk: bytes, longest: int) -> tuple[Block, bytes, int, int | None]:
-        """The same for elements of an array; what was not read lies in the lines that come with the block."""
+        """The same for elements of an array; unread elements are in the lines that come with the block."""
 
 
 class Decoder:
     """Decodes the blocks of one or many files.
 
-    ``unknown`` names every field that the schema does not have, by path, with how often it stood there, null or not;
-    with a column for rescued values also the values that did not fit.
+    ``unknown`` counts every field that the schema lacks, by path, null or not; with a rescued column also the values
+    that did not fit.
     """
 
     def __init__(self, rules: RecordRules) -> None:
@@ -399,7 +398,7 @@ class Decoder:
 
     @property
     def reads_elements(self) -> bool:
-        """Whether elements of an array can be read without being made lines first."""
+        """Whether elements of an array can be read in place."""
         return self._native is not None
 
     def decode(self, block: bytes) -> Decoded:
@@ -412,7 +411,7 @@ class Decoder:
         return self._completed(self._native.read(block), block)
 
     def read_elements(self, splitter: Any, chunk: bytes, longest: int) -> tuple[Decoded, int, int | None]:
-        """The elements of an array that end in ``chunk``, how many of its bytes were read, and where the array ends.
+        """The elements of an array that end in ``chunk``, the number of bytes read, and where the array ends.
 
         ``splitter`` is the native one, and knows whether an element longer than ``longest`` follows.
         """
@@ -421,7 +420,7 @@ class Decoder:
         return self._completed(found, lines), taken, end
 
     def _completed(self, found: Block, block: bytes) -> Decoded:
-        """What the native reader found, with what it left to the strict one."""
+        """The result of the native reader, completed by the strict one."""
         count, rows, columns, places, odd, unknown = found
         self.unknown.update(dict(unknown))
         arrays = [array_of(each.type, parts) for each, parts in zip(self.schema, columns, strict=True)]
@@ -442,7 +441,7 @@ class Decoder:
     def _read_strictly(
         self, lines: Iterable[tuple[int, bytes, str | None]]
     ) -> tuple[pa.RecordBatch, list[int], tuple[Rejected, ...]]:
-        """The records of numbered lines with the numbers of those that are some, and the others with their reasons."""
+        """The records of numbered lines with their numbers, and the other lines with their reasons."""
         records: list[dict[str, Any]] = []
         kept: list[int] = []
         rejected: list[Rejected] = []
@@ -501,11 +500,11 @@ class LineFormat:
 
     @property
     def unknown(self) -> Counter[str]:
-        """Fields that the schema does not have, with how often they stood there."""
+        """Fields that the schema lacks, with their counts."""
         return self._decoder.unknown
 
     def blocks(self, raw: BinaryIO, each: FileSlice) -> Iterator[bytes]:
-        """The lines of a file that are not committed yet."""
+        """The uncommitted lines of a file."""
         whole = line_blocks(raw, each.path, self._compression, is_array=self._is_array)
         return skip_lines(whole, each.start_record, each.path) if each.start_record else whole
 
@@ -518,7 +517,7 @@ class LineFormat:
         return map(self._decoder.decode, self.blocks(raw, each))
 
     def _read_elements(self, plain: Iterator[bytes], path: str) -> Iterator[Decoded]:
-        """The elements of an array, which are not made lines first."""
+        """The elements of an array, read in place."""
         file = _ArrayFile(path)
         for chunk in gathered(without_mark(plain)):
             inside = file.inside(chunk)

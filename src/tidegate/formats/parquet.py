@@ -19,7 +19,7 @@ from tidegate.schema.types import plain
 
 _ROWS = 64 * 1024
 _CELLS = 16 * _ROWS
-"""Rows that are read at once; of files with few columns more, so that each batch has about as many cells."""
+"""Rows read at once; more for files with few columns, so that each batch has about as many cells."""
 
 _BATCH_BYTES = 16 * 1024 * 1024
 _BUFFERS = 32 * 1024 * 1024
@@ -28,17 +28,17 @@ _LARGEST_BUFFER = 8 * 1024 * 1024
 _EXPANDED_BYTES = 128 * 1024 * 1024
 _HARMLESS = 4 * 1024
 _ITEM_BYTES = 8
-"""What an item of a list takes in memory; in the file a few bytes may stand for millions that are the same."""
+"""Memory of an item of a list; in the file a few bytes may stand for millions of equal items."""
 
 _PAGE_HEADER = 32
 _NEXT_NUMBER = 0x15
 
 LARGEST_ROW = 64 * 1024 * 1024
-"""Bytes of a row, of a text and of a dictionary; a file with larger ones is refused."""
+"""The most bytes of a row, of a text and of a dictionary; a file with larger ones is refused."""
 
 
 class ParquetFormat(ColumnarFormat):
-    """Reads Parquet files; only the columns that are declared."""
+    """Reads the declared columns of Parquet files."""
 
     seeks = True
 
@@ -61,7 +61,7 @@ class ParquetFormat(ColumnarFormat):
 
 
 def open_parquet(raw: BinaryIO) -> pq.ParquetFile:
-    """The file, to be read through a buffer per column, which together stay within bounds."""
+    """The file, with a read buffer per column, all within bounds."""
     return _open(raw, pq.read_metadata(raw))
 
 
@@ -78,7 +78,7 @@ def _open(raw: BinaryIO, metadata: pq.FileMetaData, dictionaries: Sequence[str] 
 
 
 def own_schema(file: pq.ParquetFile, forbidden: tuple[str, ...] = ()) -> pa.Schema:
-    """The columns of a file in plain types, under the names that they have in a table."""
+    """The columns of a file in plain types, with their names in a table."""
     try:
         own = file.schema_arrow
         names = zip(table_names(own.names, forbidden), own, strict=True)
@@ -88,10 +88,10 @@ def own_schema(file: pq.ParquetFile, forbidden: tuple[str, ...] = ()) -> pa.Sche
 
 
 class _Groups:
-    """The row groups of one file, each in batches of as many rows as fit into memory.
+    """The row groups of one file, each in batches that fit into memory.
 
-    The footer says how large the columns of a row group are. It does not say how much larger they become where a
-    column refers to a dictionary: one long text in it may stand for every row. So the longest is looked up first.
+    The footer has the size of the columns of a row group. It does not say how much larger they become if a column
+    refers to a dictionary: one long text in it may stand for every row. So the longest is looked up first.
     """
 
     def __init__(self, raw: BinaryIO, file: pq.ParquetFile, columns: list[str], path: str) -> None:
@@ -101,7 +101,7 @@ class _Groups:
         self._path = path
 
     def batches(self, start: int) -> Iterator[pa.RecordBatch]:
-        """The rows from ``start`` on; row groups before it are not read at all."""
+        """The rows from ``start`` on; earlier row groups are not read at all."""
         for number in range(self._file.metadata.num_row_groups):
             group = self._file.metadata.row_group(number)
             if start >= group.num_rows:
@@ -140,7 +140,7 @@ class _Groups:
         return any(path == name or path.startswith(f"{name}.") for name in self._columns)
 
     def _check_dictionary(self, number: int, chunk: pq.ColumnChunkMetaData) -> None:
-        """Refuse a dictionary that is too large to be held; its own header tells, where the footer leaves it open."""
+        """Refuse a dictionary that is too large to hold; its own header has the size if the footer does not."""
         if not chunk.has_dictionary_page or chunk.total_uncompressed_size <= LARGEST_ROW:
             return
         self._raw.seek(chunk.dictionary_page_offset)
@@ -150,7 +150,7 @@ class _Groups:
             raise self._refusal(f"{where} has {size:,} bytes", LARGEST_ROW)
 
     def _longest_entries(self, number: int, paths: list[str]) -> int:
-        """How long the texts of one row may be that stand in dictionaries."""
+        """The longest possible texts of one row from dictionaries."""
         if not paths:
             return 0
         file = _open(self._raw, self._file.metadata, paths)
@@ -168,7 +168,7 @@ def _fixed_length(column: pq.ColumnSchema) -> int:
 
 
 def _may_expand(chunk: pq.ColumnChunkMetaData, harmless: int) -> bool:
-    """Whether texts of a dictionary might stand for much more than the column is large."""
+    """Whether texts of a dictionary may expand far beyond the size of the column."""
     is_text: bool = chunk.physical_type == "BYTE_ARRAY" and chunk.has_dictionary_page
     return is_text and bool(chunk.total_uncompressed_size > harmless)
 
@@ -187,7 +187,7 @@ def _longest_text(array: pa.Array) -> int:
 
 
 def _page_size(header: bytes) -> int:
-    """The size of a page when unpacked: the second of its header's numbers; 0 where it is written in another way."""
+    """The unpacked size of a page: the second number of its header; 0 if it is written in another way."""
     numbers: list[int] = []
     value = shift = 0
     in_number = False
@@ -206,10 +206,10 @@ def _page_size(header: bytes) -> int:
 
 
 def _plain(batch: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
-    """The wanted columns; one that only lies on the path of a name with a dot comes along, and is left out.
+    """The wanted columns, without one that only lies on the path of a name with a dot.
 
-    The library takes texts that are not Unicode and decimals with too many digits as they come, and no reader of the
-    table would: they are refused here.
+    The library accepts invalid Unicode and decimals with too many digits, and no reader of the table would: they are
+    refused here.
     """
     batch.validate(full=True)
     wanted = [(names[own], array) for own, array in zip(batch.schema.names, batch.columns, strict=True) if own in names]

@@ -1,7 +1,7 @@
-"""The port of file formats: blocks of decoded rows out of an open file, and out of dead letters.
+"""The port of file formats: blocks of decoded rows from an open file, and from dead letters.
 
-A format says how some rows become columns at once, exactly or not at all, and what one row is as a JSON value. What
-does not go at once goes in groups, and then row by row through the same strict reader as lines of JSON.
+A format converts some rows to columns at once, exactly or not at all, and one row to a JSON value. Rows that cannot be
+converted at once are tried in groups, and then one by one by the strict reader of JSON lines.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ GROUP = 256
 class FormatReader(Protocol):
     """Reads files of one format into the declared columns, in bounded memory.
 
-    ``unknown`` counts what the files have and the schema has not, by path. ``noun`` is what a record is called.
-    ``seeks`` says that files must be opened so that they can be read from anywhere.
+    ``unknown`` counts what the files have and the schema lacks, by path. ``noun`` is the word for a record. ``seeks``:
+    files must be opened with random access.
     """
 
     noun: str
@@ -40,14 +40,14 @@ class FormatReader(Protocol):
     def unknown(self) -> Counter[str]: ...
 
     def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
-        """The records from ``each.start_record`` on; raises ``SourceError`` for a file that cannot be read on."""
+        """The records from ``each.start_record`` on; raises ``SourceError`` for an unreadable file."""
 
     def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
-        """The records that dead letters of the file at ``path`` keep: content ``n`` is record ``n``."""
+        """The records in dead letters of the file at ``path``: content ``n`` is record ``n``."""
 
 
 def check_start(each: FileSlice, records: int) -> None:
-    """Raise :class:`SourceError` when a file has fewer records than are committed of it."""
+    """Raise :class:`SourceError` if a file has fewer records than are committed."""
     if records < each.start_record:
         raise SourceError(
             f"{each.path}: has {records} records, but {each.start_record} of its records are committed",
@@ -67,8 +67,8 @@ class Rejected(NamedTuple):
 class Decoded:
     """A block: its physical ``lines``, the records, and the lines that are none.
 
-    ``offsets`` has the physical line of each record, from 0 at the block's beginning; None when record ``n``
-    is line ``n``.
+    ``offsets`` has the physical line of each record, from 0 at the block's beginning; None if record ``n`` is line
+    ``n``.
     """
 
     batch: pa.RecordBatch
@@ -80,14 +80,14 @@ class Decoded:
     def join(
         cls, batches: Sequence[pa.RecordBatch], schema: pa.Schema, lines: int, kept: Sequence[int], bad: list[Rejected]
     ) -> Decoded:
-        """Batches that together hold the records on the lines ``kept``."""
+        """Join batches with the records on the lines ``kept``."""
         whole = one_batch(batches, schema)
         offsets = None if len(kept) == lines else np.array(kept, np.int64)
         return cls(whole, lines, offsets, tuple(sorted(bad, key=lambda each: each.offset)))
 
 
 def one_batch(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """Batches behind each other as one."""
+    """Concatenate batches."""
     if len(batches) == 1:
         return batches[0]
     joined = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
@@ -100,7 +100,7 @@ def batch_of(records: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.RecordB
 
 
 class Rows(Protocol):
-    """A block of rows as its format holds them."""
+    """A block of rows in the form of its format."""
 
     def __len__(self) -> int: ...
 
@@ -115,7 +115,7 @@ class Rows(Protocol):
 
 
 class RowDecoder:
-    """Decodes blocks of rows into the declared columns; columns that a file does not have are null."""
+    """Decodes blocks of rows into the declared columns; missing columns are null."""
 
     def __init__(self, rules: RecordRules) -> None:
         self.schema = arrow_schema(rules.fields)
@@ -123,7 +123,7 @@ class RowDecoder:
         self._reader = StrictLineReader(replace(rules, rescued=None))
 
     def decode(self, rows: Rows, lines: int, places: npt.NDArray[np.int64] | None = None) -> Decoded:
-        """The block's ``lines`` records, of which ``rows`` are those at ``places`` (None: all of them)."""
+        """Decode a block of ``lines`` records; ``rows`` are those at ``places`` (None: all)."""
         try:
             return Decoded(self._at_once(rows, 0, len(rows)), lines, places)
         except Suspicious:
@@ -160,7 +160,7 @@ class RowDecoder:
         batches.append(batch_of(records, self.schema))
 
     def _alone(self, rows: Rows, number: int) -> pa.RecordBatch | None:
-        """A row that JSON has no words for; in a block it would have passed, and neighbours must not decide."""
+        """A row without a JSON form; in a block it would have passed, and neighbours must not decide."""
         try:
             return self._at_once(rows, number, number + 1)
         except Suspicious:

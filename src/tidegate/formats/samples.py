@@ -1,7 +1,7 @@
 """Samples of a source's files, to infer its columns.
 
-An unreadable file says nothing about the columns; the read itself refuses it later. Only where no file can be read do
-the reasons become the error.
+An unreadable file contributes nothing; the read itself refuses it later. Only if no file can be read do the reasons
+become the error.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ SAMPLED_FILES = 10
 SAMPLED_LINES = 1000
 MOST_SMALL_FILES = 50
 SMALL_BYTES = 8 * 1024 * 1024
-"""So many files are all looked at, if together they are no larger than this."""
+"""Total bytes up to which all files are sampled."""
 
 _UNREADABLE = (SourceError, BadLine, ObjectMissing, ObjectChanged, LineTooLong, pa.ArrowException, OSError)
 
 
 def spread(slices: Sequence[FileSlice]) -> Sequence[FileSlice]:
-    """All of a few or small files; of many a few, the first and the last among them, evenly in between."""
+    """All of a few or small files; of many a few, evenly from the first to the last."""
     last = len(slices) - 1
     if last < MOST_SMALL_FILES and sum(each.size for each in slices) <= SMALL_BYTES:
         return slices
@@ -46,7 +46,7 @@ def spread(slices: Sequence[FileSlice]) -> Sequence[FileSlice]:
 
 
 class Sampler:
-    """Looks into files of one source; remembers which of them could not be read, and why."""
+    """Samples files of one source; records which could not be read, and why."""
 
     def __init__(self, store: ObjectStore, source: PathSource, lines: int = SAMPLED_LINES) -> None:
         self._store = store
@@ -64,9 +64,9 @@ class Sampler:
         rescued: bool = False,
         moments: bool = False,
     ) -> Inference:
-        """The columns that these files have; raises :class:`SourceError` where none of them tells any.
+        """The columns of these files; raises :class:`SourceError` if none shows any.
 
-        A file that may not be read tells nothing either: whoever reads it refuses that file alone.
+        A file that may not be read contributes nothing: its reader refuses that file alone.
         """
         try:
             match self._source.format:

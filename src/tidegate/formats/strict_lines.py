@@ -1,12 +1,12 @@
-"""What a record of the schema is, and the reason why a line is none.
+"""What a record of the schema is, and why a line is none.
 
-The strict line reader takes one line at a time. Lines that the native reader knows for records never come here; where
-there is none, all do. Whatever does not fit its column exactly is a bad record, unless ``coerce_conflicts_to_utf8``
-keeps it as text in a string column, ``numbers: lenient`` bends it, or ``schema.rescued`` takes it.
+The strict line reader takes one line at a time. It gets the lines that the native reader leaves, or all lines without
+one. Whatever does not fit its column exactly is a bad record, unless ``coerce_conflicts_to_utf8`` keeps it as text in a
+string column, ``numbers: lenient`` cuts it, or ``schema.rescued`` takes it.
 
 Moments are ISO 8601 with ``T`` or a space, an optional fraction and an optional offset; without one they are UTC. A
-fraction finer than a microsecond would be lost, so only zeros may stand there. Moments and dates lie in the years 1 to
-9999, as in the calendar of everything that reads the table.
+fraction finer than a microsecond would be lost, so only zeros are allowed there. Moments and dates lie in the years 1
+to 9999, as in the calendar of every reader of the table.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from tidegate.specs.project import FieldSpec, Numbers
 
 
 class BadLine(Exception):
-    """This line is not a record of the schema; the argument says why."""
+    """The line is not a record of the schema; the argument says why."""
 
 
 class RepeatedKey(BadLine):
-    """The line says two things about the same field, so its meaning is unknown; nothing of it is rescued."""
+    """The line has a field twice, so its meaning is unknown; nothing of it is rescued."""
 
 
 class Suspicious(Exception):
-    """Some line of a block may not be a record of the schema; only a slower look can tell."""
+    """Some line of a block may not be a record of the schema; only a slower check can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class RecordRules:
     """The declared ``fields``, and how exactly a record has to fit them.
 
     ``forbidden`` are names that records must not have, ``filled`` text columns that must not be empty. ``rescued`` is
-    that one of ``fields``, a text, which takes what fits no other: unknown fields, and values that do not fit a column
-    that may be null, as JSON by path. No record has it by itself.
+    the one of ``fields``, a text, that takes what fits no other: unknown fields, and values that do not fit a nullable
+    column, as JSON by path. No record has it itself.
     """
 
     fields: tuple[FieldSpec, ...]
@@ -78,11 +78,11 @@ _REWRITES = (
     (r"^(\d{4}-\d{2}-\d{2}[T ][0-9:.]+)$", r"\1Z"),
     (r"(\.\d{6})0+(Z|[+-][0-9:]+)$", r"\1\2"),
 )
-"""Makes every accepted form one that Arrow parses as a moment with an offset."""
+"""Rewrites every accepted form to one that Arrow parses as a moment with an offset."""
 
 
 def moments(texts: pa.Array) -> pa.Array:
-    """Microseconds UTC; raises ``pa.ArrowInvalid`` if a single text is not a moment.
+    """Microseconds UTC; raises ``pa.ArrowInvalid`` if a text is not a moment.
 
     >>> str(moments(pa.array(["2024-01-28T14:00:00+02:00"]))[0])
     '2024-01-28 12:00:00+00:00'
@@ -98,7 +98,7 @@ def moments(texts: pa.Array) -> pa.Array:
 
 
 def _common_moment(text: str) -> datetime | None:
-    """The moment of a text in one of the common forms, which Python reads faster than Arrow reads a single one."""
+    """The moment of a text in a common form, which Python reads faster than Arrow reads a single one."""
     if MOMENT.fullmatch(text) is None:
         return None
     try:
@@ -109,7 +109,7 @@ def _common_moment(text: str) -> datetime | None:
 
 
 def dates(texts: pa.Array) -> pa.Array:
-    """Days; raises ``pa.ArrowInvalid`` if a single text is not ``YYYY-MM-DD``."""
+    """Days; raises ``pa.ArrowInvalid`` if a text is not ``YYYY-MM-DD``."""
     return in_calendar(pc.cast(texts, pa.date32()))
 
 
@@ -124,7 +124,7 @@ def in_calendar(times: pa.Array) -> pa.Array:
 
 
 def bytes_of(texts: pa.Array) -> pa.Array:
-    """Bytes from base64; raises ``pa.ArrowInvalid`` if a single text is something else."""
+    """Bytes from base64; raises ``pa.ArrowInvalid`` if a text is something else."""
     try:
         decoded = [None if text is None else base64.b64decode(text, validate=True) for text in texts.to_pylist()]
     except (binascii.Error, ValueError) as error:
@@ -133,7 +133,7 @@ def bytes_of(texts: pa.Array) -> pa.Array:
 
 
 Convert = Callable[[Any, str], Any]
-"""A JSON value (never null) and its path, to the value of the column; raises :class:`BadLine`."""
+"""Converts a JSON value (never null) at a path to the value of the column; raises :class:`BadLine`."""
 
 _BITS = {"int32": 31, "int64": 63}
 _FLOATS: dict[str, type[np.floating[Any]]] = {"float32": np.float32, "float64": np.float64}
@@ -144,18 +144,18 @@ TEXTS: dict[str, tuple[Callable[[pa.Array], pa.Array], str]] = {
     "date": (dates, "a date YYYY-MM-DD"),
     "binary": (bytes_of, "base64"),
 }
-"""Types that JSON writes as text: how a column of texts is read, and what each text has to be."""
+"""Types that JSON writes as text: how to read a column of texts, and what each text must be."""
 
 _INDEX = re.compile(r"\[[0-9]+\]")
 
 NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-"""How a text says a number: with digits, a point and an exponent, and nothing else."""
+"""A number as text: digits, a point and an exponent, nothing else."""
 
 
 class StrictLineReader:
     """Reads lines one by one; fields that the schema lacks are left out, or rescued.
 
-    ``unknown`` counts how often such fields stood in all records so far, and the values that were rescued, by path.
+    ``unknown`` counts such fields in all records so far, and the rescued values, by path.
     """
 
     def __init__(self, rules: RecordRules) -> None:
@@ -176,7 +176,7 @@ class StrictLineReader:
             raise BadLine(str(error)) from error
 
     def record(self, value: Any) -> dict[str, Any]:
-        """The same for a line that is parsed already."""
+        """The same for a parsed line."""
         try:
             return self._read_object(value)
         except RecursionError as error:
@@ -202,7 +202,7 @@ class StrictLineReader:
         return record
 
     def _converter(self, field: FieldSpec, place: str) -> Convert:
-        """The way to a column; ``place`` has the names that lead to what is inside it, with a dot behind each."""
+        """The converter of a column; ``place`` has the names of its parents, with a dot after each."""
         match field.type:
             case "struct":
                 return self._object(field.fields, place)
@@ -254,7 +254,7 @@ class StrictLineReader:
         return convert
 
     def _forgiving_converter(self, field: FieldSpec, place: str) -> Convert:
-        """The same; where values can be rescued, one that does not fit is null."""
+        """The same; if values can be rescued, one that does not fit becomes null."""
         convert = self._converter(field, place)
         if self._rescued is None or not field.nullable:
             return convert
@@ -410,14 +410,14 @@ def _is_whole(literal: str) -> bool:
 
 
 def _is_zero(number: str) -> bool:
-    """Whether no digit before the exponent, which may be of any size, is other than 0."""
+    """Whether all digits before the exponent, which may be of any size, are 0."""
     return not number.lower().partition("e")[0].strip("+-0.")
 
 
 def _nearest(number: Decimal, kind: type[np.floating[Any]]) -> float:
-    """The value of a type that lies nearest, the even one of two; a wider type on the way would round twice.
+    """The nearest value of a type, the even one of two; a wider type in between would round twice.
 
-    Decimals are only compared, which costs no more for exponents and digits without end.
+    Decimals are only compared, which is cheap even for huge exponents and digits.
     """
     first = kind(float(number))
     if kind is np.float64 or not np.isfinite(first):
@@ -438,7 +438,7 @@ def _misfit(path: str, value: Any, column: str) -> BadLine:
 _NOT_CSV = re.compile(
     r"\d+ cells instead of |cell \d+ (has a quote|goes on behind)|a carriage return outside|'.*?': not UTF-8"
 )
-"""How a reason begins that is about the cells of a record, not about the value of one."""
+"""Beginnings of reasons that concern the cells of a record, not a value."""
 
 _SIGNS = (
     ("not JSON", "not_json"),

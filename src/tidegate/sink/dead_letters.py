@@ -1,4 +1,4 @@
-"""Dead letters on their way into their table: written by the task that met them, visible after its rows are."""
+"""Writes dead letters: the task that meets them writes them, and they become visible after its rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _REASON_LIMIT = 2000
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterTarget:
-    """Where dead letters go, and what they share; a task writes at most ``limit`` of them, 0 for any number."""
+    """Where dead letters go, and their common fields; a task writes at most ``limit`` of them, 0 for any number."""
 
     table: Location
     pipeline: str
@@ -101,7 +101,7 @@ class DeadLetterWriter:
             self._writer.close()
 
     def _rows_of(self, each: FileSlice, first_line: int, rejected: list[Rejected]) -> pa.RecordBatch:
-        """A letter for each bad line; there may be very many, so they are made as columns."""
+        """A letter for each bad line; there may be very many, so they are built as columns."""
         common = self._letter(RECORD, each, 0, "", "decode")
         lines = [first_line + found.offset + 1 for found in rejected]
         texts = [_text(found.text) for found in rejected]
@@ -150,7 +150,7 @@ class DeadLetterWriter:
 
 
 def _text(content: bytes) -> str | None:
-    """The text of a line; None where it is not UTF-8."""
+    """The text of a line; None if it is not UTF-8."""
     try:
         return content.decode()
     except UnicodeDecodeError:

@@ -1,14 +1,13 @@
-"""One Parquet file while it grows: rows collect in Arrow form, become row groups, end as a finished file.
+"""One growing Parquet file: rows collect in Arrow form, become row groups, and end as a finished file.
 
 Every block is parsed into some tens of megabytes that live for a moment. The C library returns such pieces to the
-kernel at once, which hands them out again page by page, each zeroed first: a tenth of a task's time. Kept pieces
-cost nothing; the peak stays what it was.
+kernel at once, which hands them out again page by page, each zeroed first: a tenth of a task's time. Kept pieces cost
+nothing; the peak stays the same.
 
-A data file remembers, per source file, the range of records that its rows lie in.
+A data file records, per source file, the range of records of its rows.
 
-A dictionary pays where values repeat; elsewhere it costs time and space. Whole numbers, dates and moments
-that do not repeat are written as differences (``DELTA_BINARY_PACKED``), which halves them and takes less time
-than plain.
+A dictionary pays off if values repeat; otherwise it costs time and space. Whole numbers, dates and moments that do not
+repeat are written as differences (``DELTA_BINARY_PACKED``), which halves them and takes less time than plain.
 """
 
 from __future__ import annotations
@@ -53,12 +52,12 @@ _MEGABYTE = 1024 * 1024
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _SETTINGS = {_TRIM_THRESHOLD: 1024 * _MEGABYTE, _TOP_PAD: 64 * _MEGABYTE, _MMAP_THRESHOLD: 32 * _MEGABYTE}
 _OTHER_FILES = 256
-"""Files and connections that a process has open besides those that it writes."""
+"""Other open files and connections of a process."""
 
 
 @cache
 def keep_memory() -> bool:
-    """Ask the C library, once per process, to keep freed memory; False where it is not glibc."""
+    """Ask the C library, once per process, to keep freed memory; False if it is not glibc."""
     try:
         tell = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
@@ -68,7 +67,7 @@ def keep_memory() -> bool:
 
 @cache
 def files_at_once(wanted: int) -> int:
-    """How many files this process may have open for writing, at most ``wanted``; raises its limit where possible."""
+    """How many files this process may have open for writing, at most ``wanted``; raises its limit if possible."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return wanted
@@ -86,8 +85,8 @@ Lines = npt.NDArray[np.int64]
 class RowOrigin:
     """The rows of one block of lines. File ``n`` begins at line ``starts[n]`` of the block.
 
-    ``lines`` has the line of each row in the block, ascending where there are several files; ``first_line`` is the
-    line of the file that the block begins at, where there is one.
+    ``lines`` has the line of each row in the block, ascending if there are several files; ``first_line`` is the line of
+    the file at which the block begins, if there is one file.
     """
 
     files: tuple[str, ...]
@@ -102,7 +101,7 @@ class RowOrigin:
 
     @classmethod
     def joined(cls, origins: Sequence[RowOrigin]) -> RowOrigin:
-        """The rows of several blocks, one after the other, as if they were one block."""
+        """The rows of several blocks, one after the other, as one block."""
         files: list[str] = []
         starts: list[int] = []
         lines: list[Lines] = []
@@ -122,7 +121,7 @@ class RowOrigin:
         return RowOrigin(self.files, self.starts, self.lines[rows], self.first_line)
 
     def ranges(self) -> tuple[RecordRange, ...]:
-        """Per file that has rows here, the records from its first row to its last."""
+        """The records from the first to the last row, per file with rows here."""
         if not len(self.lines):
             return ()
         if len(self.files) == 1:
@@ -140,13 +139,13 @@ class RowOrigin:
 
 
 class Covering:
-    """The ranges of one data file while it grows: one per source file, in the order they came."""
+    """The ranges of one growing data file: one per source file, in order of arrival."""
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[int, int]] = {}
 
     def add(self, ranges: tuple[RecordRange, ...]) -> None:
-        """Add ranges; two ranges of one source file become the range that spans both."""
+        """Add ranges; two ranges of one source file become one that spans both."""
         for each in ranges:
             start, end = self._found.get(each.file, (each.start, each.end))
             self._found[each.file] = (min(start, each.start), max(end, each.end))
@@ -162,7 +161,7 @@ _WORTHWHILE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Encodings:
-    """Parquet column paths that get a dictionary, and those that are written as differences."""
+    """Parquet column paths with a dictionary, and those written as differences."""
 
     dictionaries: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
@@ -176,14 +175,14 @@ class Encodings:
 
 
 def choose(batch: pa.RecordBatch) -> Encodings:
-    """Encodings for a file that begins with ``batch``; of a short one a quarter is looked at."""
+    """Encodings for a file that begins with ``batch``; of a short one a quarter is examined."""
     dictionaries = []
     differences = []
     sample = min(SAMPLED_ROWS, max(batch.num_rows // 4, _LEAST_SAMPLED))
     found = list(leaves(batch.slice(0, sample)))
     times = Counter(path for path, _ in found)
     for path, values in found:
-        if times[path] > 1:  # ``a.b`` is a column, and a field of the struct ``a``: no telling them apart
+        if times[path] > 1:  # ``a.b`` may be a column or a field of the struct ``a``: they cannot be told apart
             continue
         if _repeats(values):
             dictionaries.append(path)
@@ -196,9 +195,9 @@ _AGREEING, _LOOK_AGAIN = 8, 32
 
 
 class ChosenEncodings:
-    """Encodings of many short files: those of the ones before, once several have agreed; now and then one is looked at.
+    """Encodings of many short files: those of earlier files, once several have agreed; now and then one is examined.
 
-    To look at a file of two thousand rows takes a third of the time of writing it.
+    Examining a file of two thousand rows takes a third of the time of writing it.
     """
 
     def __init__(self) -> None:
@@ -262,9 +261,9 @@ _CODECS = {ParquetCodec.UNCOMPRESSED: "none"}
 
 @dataclass(frozen=True, slots=True)
 class FinishedFile(DataFile):
-    """A data file of the table, with the source file its first row came from.
+    """A data file of the table, with the source file of its first row.
 
-    ``ranges`` are the records that its rows lie in, per source file; ``write_seconds`` is how long encoding it took.
+    ``ranges`` are the records of its rows, per source file; ``write_seconds`` is the time of encoding.
     """
 
     source_file: str | None = None
@@ -273,9 +272,9 @@ class FinishedFile(DataFile):
 
 
 class _ChunkedOutput(io.RawIOBase):
-    """What the Parquet writer writes to, in pieces of some bytes: the output gets them joined, at :meth:`flush` all.
+    """Collects the small writes of the Parquet writer and passes them on joined; :meth:`flush` passes all.
 
-    Once shut, the writer's last words (it insists on a footer) go nowhere.
+    Once shut, it discards what the writer still writes (it insists on a footer).
     """
 
     def __init__(self, output: Output) -> None:
@@ -309,7 +308,7 @@ class _ChunkedOutput(io.RawIOBase):
 class GrowingFile:
     """A Parquet file of one partition. Rows are held until :meth:`flush`; it ends with :meth:`seal`.
 
-    ``held_bytes`` are the Arrow bytes of the rows that are held, ``memory`` what holding them takes.
+    ``held_bytes`` are the Arrow bytes of the held rows, ``memory`` the memory they take.
     """
 
     def __init__(self, path: str, partition: Partition, source_file: str, opened_at: float) -> None:
@@ -332,7 +331,7 @@ class GrowingFile:
 
     @property
     def has_output(self) -> bool:
-        """Whether row groups have been written, so that a file is open somewhere."""
+        """Whether row groups have been written, so that a file is open."""
         return self._output is not None
 
     def hold(
@@ -344,9 +343,9 @@ class GrowingFile:
         *,
         is_part: bool = False,
     ) -> int:
-        """Take rows of ``size`` bytes; they stay in memory. Gives how many bytes that adds, or takes away.
+        """Hold rows of ``size`` bytes in memory; returns the change in memory.
 
-        ``is_part``: they belong to a larger batch, which :meth:`keep_own` lets go.
+        ``is_part``: they belong to a larger batch, which :meth:`keep_own` releases.
         """
         before = self.memory
         self.held_bytes += size
@@ -363,14 +362,14 @@ class GrowingFile:
         return self.memory - before
 
     def keep_own(self) -> None:
-        """Hold a copy of the rows, where they are parts of something larger."""
+        """Copy the rows if they are parts of something larger."""
         if self._held:
             self._held = [pa.concat_batches([*self._held, *self._small])]
             self._small = []
 
     @property
     def written_bytes(self) -> int:
-        """What row groups have been written so far, compressed."""
+        """The compressed bytes of the row groups written so far."""
         return self._output.tell() if self._output is not None else 0
 
     def flush(
@@ -419,7 +418,7 @@ class GrowingFile:
         )
 
     def upload(self) -> None:
-        """Close the output; then the file is in the store."""
+        """Close the output, which puts the file into the store."""
         assert self._output is not None
         try:
             failpoint("sink.upload.before")
@@ -434,12 +433,12 @@ class GrowingFile:
         self._forget_held()
         if self._output is not None and self._writer is not None:
             self._valve.shut = True
-            with suppress(Exception):  # after a failed write it has no footer to give, and what failed is on its way
+            with suppress(Exception):  # after a failed write it has no footer, and the first error is on its way
                 self._writer.close()
             self._output.abort()
 
     def _join_small(self) -> None:
-        """Make one piece of the small ones: each costs the memory and the encoder more than its rows do."""
+        """Join small pieces: each costs memory and encoder more than its rows do."""
         if self._small:
             joined = pa.concat_batches(self._small)
             self.memory += _overhead(joined) - sum(map(_overhead, self._small))
@@ -452,9 +451,9 @@ class GrowingFile:
 
 
 def by_itself(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
-    """A batch to keep, and its Arrow bytes: a copy of what is a small part of something larger.
+    """A batch to keep, and its Arrow bytes; a small part of something larger is copied.
 
-    The part would keep all of it in memory. Few rows are always copied: that costs less than finding out.
+    The part would keep all of it in memory. Few rows are always copied: that costs less than checking.
     """
     if batch.num_rows >= _SMALL_ROWS:
         size = int(batch.nbytes)
@@ -465,7 +464,7 @@ def by_itself(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
 
 
 def _overhead(batch: pa.RecordBatch) -> int:
-    """Bytes that holding a batch takes besides its rows: its columns are objects with padded buffers."""
+    """Memory of a batch besides its rows: its columns are objects with padded buffers."""
     return _COLUMN_OVERHEAD * int(batch.num_columns)
 
 
@@ -479,7 +478,7 @@ def parquet_writer(
 ) -> pq.ParquetWriter:
     """A writer with statistics and page index, encodings chosen from the first rows.
 
-    Floats with a NaN have no statistics: bounds leave it out, and some readers look for it.
+    Floats with a NaN have no statistics: bounds leave it out, and some readers search for it.
     """
     unordered = nan_columns(first) if with_nan is None else with_nan
     paths = [path for path, _ in leaves(first[0]) if path not in unordered] if unordered else True
@@ -495,7 +494,7 @@ def parquet_writer(
 
 
 def nan_columns(batches: list[pa.RecordBatch]) -> frozenset[str]:
-    """The Parquet columns, by their paths, that have a NaN."""
+    """The Parquet columns with a NaN, by path."""
     found: set[str] = set()
     table = pa.Table.from_batches(batches)
     for name, column in zip(table.column_names, table.columns, strict=True):

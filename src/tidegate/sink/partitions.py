@@ -1,9 +1,8 @@
-"""Which directory of the table a row belongs to.
+"""Assigns rows to directories of the table.
 
-A key of ``prefix_template`` takes its value from one of three places: the same ``key=`` of the source path
-(no ``column`` given), strftime over the column (``date=%Y-%m-%d``), or a column itself (the key alone). A
-column that is a key leaves the files: Delta keeps its values beside them. The empty text is null, as in every
-Delta table.
+A key of ``prefix_template`` takes its value from one of three places: the same ``key=`` of the source path (without
+``column``), strftime over the column (``date=%Y-%m-%d``), or a column itself (the key alone). A column that is a key is
+not in the files: Delta keeps its values beside them. Empty text is null, as in every Delta table.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ METADATA_COLUMNS: dict[str, pa.DataType] = {
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
 _DAY = 86_400
 _SORTED_BY_DIGITS = 2**16
-"""How many different numbers numpy sorts by their digits, which takes a tenth of the time."""
+"""Up to this many different numbers numpy sorts by their digits, in a tenth of the time."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNSUITABLE = (pa.types.is_nested, pa.types.is_floating, pa.types.is_binary)
 
 Codes = npt.NDArray[np.int64]
 Rows = slice | npt.NDArray[np.int64]
-"""Some rows of a batch, as numpy takes them."""
+"""Some rows of a batch, as a numpy index."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionKey:
-    """One partition column. ``column`` is None where the path has the value; ``template`` is strftime over it."""
+    """One partition column. ``column`` is None if the path has the value; ``template`` is strftime over it."""
 
     name: str
     column: str | None = None
@@ -54,7 +53,7 @@ class PartitionKey:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """The values of all keys, in order, as Delta writes them; None is null."""
+    """The values of all keys, in order, in Delta's form; None is null."""
 
     values: tuple[tuple[str, str | None], ...] = ()
 
@@ -69,7 +68,7 @@ class Partition:
 
 
 def escaped(text: str) -> str:
-    """``text`` as Hive writes it into a path.
+    """``text`` escaped for a path, as in Hive.
 
     >>> escaped("14:30")
     '14%3A30'
@@ -106,9 +105,9 @@ class Partitioning:
     def split(
         self, batch: pa.RecordBatch, path: str, schema: pa.Schema | None = None
     ) -> list[tuple[Partition, pa.RecordBatch, Rows]]:
-        """The rows of each partition, without the columns that are keys, and which rows they are, ascending.
+        """The rows of each partition without the key columns, and their positions, ascending.
 
-        They have the types of ``schema``, where one is given.
+        They have the types of ``schema``, if given.
         """
         found = path_values(path) if self.from_path else {}
         codes = np.zeros(batch.num_rows, np.int64)
@@ -128,7 +127,7 @@ class Partitioning:
         ]
 
     def keyed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with the keys that are made from a column as columns of their own, behind the others."""
+        """The rows with keys made from a column added as columns, after the others."""
         for key in self.keys:
             if key.column is not None and key.name not in batch.schema.names:
                 codes, texts = _coded(batch.column(key.column), key.template)
@@ -174,7 +173,7 @@ def _check(keys: tuple[PartitionKey, ...], declared: pa.Schema) -> None:
 
 
 def _is_required_text(field: pa.Field) -> bool:
-    """Whether an empty text, which is null as a partition value, is a missing one."""
+    """Whether an empty text, which is null as a partition value, counts as missing."""
     return not field.nullable and pa.types.is_string(field.type)
 
 
@@ -204,7 +203,7 @@ def _formatted(moment: datetime, template: str) -> str:
 
 
 def _text(value: Any) -> str | None:
-    """A value as the Delta protocol writes partition values."""
+    """A partition value in the form of the Delta protocol."""
     match value:
         case None | str():
             return value
@@ -231,7 +230,7 @@ def _combined(
 def _groups(
     batch: pa.RecordBatch, codes: Codes, labels: list[tuple[str | None, ...]]
 ) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch, Rows]]:
-    """Rows by label; labels that read the same are one group."""
+    """Rows by label; equal labels form one group."""
     numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     if len(numbers) <= 1 or not len(codes):
         if len(codes):

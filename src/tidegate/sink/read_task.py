@@ -53,7 +53,7 @@ from tidegate.storage.port import Upload, UploadCounts
 from tidegate.storage.stores import open_store
 
 HELD_BYTES = 64 * 1024 * 1024
-"""Arrow bytes of a file up to which it is held until its end; a larger one is written as it is read."""
+"""A file up to this many Arrow bytes is held until its end; a larger one is written as it is read."""
 
 _MEGABYTE = 1024 * 1024
 
@@ -62,10 +62,10 @@ _MEGABYTE = 1024 * 1024
 class ReadTask:
     """Everything a task needs besides its unit; picklable.
 
-    ``file_schema`` is the Arrow schema of the files to write, in IPC form. ``seconds`` is the time that the task has,
-    from its start. ``letters`` says where bad lines go; without it, the first refuses its file, or with ``fail_run``
-    ends the task. Without ``whole_files`` a large file may be left in the middle, which is only right where a bad line
-    further down does not refuse the whole file. ``has_native`` says that the driver has the native reader of JSON.
+    ``file_schema`` is the Arrow schema of the files to write, in IPC form. ``seconds`` is the time limit of the task.
+    ``letters`` is the target of bad lines; without it, the first bad line refuses its file, or with ``fail_run`` ends
+    the task. Without ``whole_files`` a task may stop inside a large file, which is only right if a later bad line does
+    not refuse the whole file. ``has_native``: the driver has the native JSON reader.
     """
 
     source: Location
@@ -99,7 +99,7 @@ def read_task(
     seconds: float | None = None,
     run: str = "",
 ) -> ReadTask:
-    """The task for one source; it writes with the wider types of ``table``, the table's schema now."""
+    """The task for one source; it writes with the wider types of ``table``, the table's current schema."""
     if source.format is Format.AVRO:
         avro_library()
     sink, schema = pipeline.sink, pipeline.schema
@@ -133,7 +133,7 @@ def read_task(
 def letter_place(
     pipeline: PipelineSpec, source: PathSource, fields: tuple[FieldSpec, ...], run: str
 ) -> DeadLetterTarget | None:
-    """The dead-letter target of a source; None where a bad line refuses its file or ends the run."""
+    """The dead-letter target of a source; None if a bad line refuses its file or ends the run."""
     handling = pipeline.error_handling
     if handling.on_bad_record is not OnBadRecord.DEAD_LETTER:
         return None
@@ -160,7 +160,7 @@ def writer_settings(sink: SinkSpec) -> WriterSettings:
 
 @dataclass(frozen=True, slots=True)
 class TaskActivity:
-    """What one task, or all, are at: files, and parts of files, that are uploaded now; what was read of open groups."""
+    """The activity of one task, or of all: files and parts being uploaded, and what was read of open groups."""
 
     files: int = 0
     parts: int = 0
@@ -175,7 +175,7 @@ class TaskActivity:
 
 
 Hear = Callable[[TaskActivity], None]
-"""Hears what tasks are at whenever that changes; called from any thread."""
+"""Gets every change of the tasks' activity; called from any thread."""
 
 
 _OUTCOMES: dict[str, type[FileOutcome]] = {kind.__name__: kind for kind in (Covered, Refused, Changed, NotReached)}
@@ -183,15 +183,14 @@ _OUTCOMES: dict[str, type[FileOutcome]] = {kind.__name__: kind for kind in (Cove
 
 @dataclass(frozen=True, slots=True)
 class GroupResult:
-    """One unit, read: an outcome per file in the unit's order, and the data files that hold the covered rows.
+    """The result of one group: an outcome per file in order, and the data files with the covered rows.
 
-    ``letter_files`` hold its bad lines, in the dead-letter table.
+    ``letter_files`` have its bad lines, in the dead-letter table.
 
-    ``uploads`` counts how its files got to the store. With a ``failure`` nothing of the unit is done, and that is why.
+    ``uploads`` counts the uploads of its files. With a ``failure`` nothing of the group is done.
 
-    ``unknown_fields`` has every field with a value that the schema does not have, by path, with how many values there
-    were. ``bad_kinds`` counts bad lines by kind. ``lacks_native`` where JSON was read without the native reader, which
-    the driver has.
+    ``unknown_fields`` counts the values of every field that the schema lacks, by path. ``bad_kinds`` counts bad lines
+    by kind. ``lacks_native``: JSON was read without the native reader, which the driver has.
     """
 
     number: int
@@ -213,19 +212,19 @@ class GroupResult:
 
 
 def outcome_to_json(outcome: FileOutcome) -> dict[str, Any]:
-    """The outcome with its kind beside its fields."""
+    """Encode an outcome with its kind."""
     return {"outcome": type(outcome).__name__, **asdict(outcome)}
 
 
 def outcome_from_json(data: Mapping[str, Any]) -> FileOutcome:
-    """The outcome that was written with its kind beside its fields."""
+    """Decode an outcome with its kind."""
     kind = _OUTCOMES[data["outcome"]]
     return kind(**{name: value for name, value in data.items() if name != "outcome"})
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedGroup:
-    """A group that a task has read; its results tell of each of its files."""
+    """A group that a task has read; its results cover each of its files."""
 
     task: ReadTask
     group: FileGroup
@@ -234,8 +233,8 @@ class FinishedGroup:
 
 @dataclass(frozen=True, slots=True)
 class CommitLimits:
-    """A commit is due once so many Parquet files or source files are finished since the last one, or once so many
-    seconds have passed and anything is finished; None is no limit.
+    """When a commit is due: after so many Parquet files or source files since the last one, or after so many seconds if
+    anything is finished; None is no limit.
     """
 
     data_files: int | None = None
@@ -243,7 +242,7 @@ class CommitLimits:
     seconds: float | None = None
 
     def times(self, number: int) -> CommitLimits:
-        """So many times as many files, at any time."""
+        """The limits times ``number``, without the time limit."""
         return CommitLimits(
             None if self.data_files is None else self.data_files * number,
             None if self.source_files is None else self.source_files * number,
@@ -260,7 +259,7 @@ class CommitLimits:
 
 @dataclass(slots=True)
 class FinishedResults:
-    """What is finished and not committed. ``files`` were read at least in part, ``source_files`` to their end."""
+    """Finished and uncommitted results. ``files`` were read at least in part, ``source_files`` to their end."""
 
     results: list[GroupResult] = field(default_factory=list)
     files: int = 0
@@ -269,7 +268,7 @@ class FinishedResults:
     data_files: int = 0
 
     def add(self, result: GroupResult) -> None:
-        """Count one in."""
+        """Count one result."""
         self.results.append(result)
         self.data_files += len(result.data_files)
         for outcome in result.outcomes:
@@ -313,7 +312,7 @@ def files_of(name: str, read: TableRead) -> PathSource:
 
 
 def list_files(source: PathSource) -> list[FileSlice]:
-    """The files that are there now, the large ones first."""
+    """The current files, large ones first."""
     store = open_store(source.location)
     check_location(store, source)
     scope = scope_of(source)
@@ -333,7 +332,7 @@ def infer_files(source: PathSource, slices: Sequence[FileSlice], schema: SchemaS
 def scan_files(
     source: PathSource, fields: tuple[FieldSpec, ...], schema: SchemaSpec, slices: Sequence[FileSlice]
 ) -> Iterator[pa.RecordBatch]:
-    """The records of these files; raises :class:`SourceError` at the first that is none.
+    """The records of these files; raises :class:`SourceError` at the first bad one.
 
     A column source has no place for single bad records.
     """

@@ -43,11 +43,10 @@ from tidegate.storage.stores import open_store
 class WorkRows:
     """What one commit of the DataFrame lane is about to write.
 
-    ``files`` are those that count, relative to ``work``: others in there were left by tasks that were tried again.
-    Partition columns are in ``columns`` and, as directories, in the paths; directories above those are work areas of
-    single tasks. ``partitioned_by`` is how a table that does
-    not exist yet is to be partitioned. ``sizes`` are those of the files in bytes, and ``rows`` how many are in
-    them: both are compared with what a statement finds.
+    ``files`` count, relative to ``work``: others in there are leftovers of repeated tasks. Partition columns are in
+    ``columns`` and, as directories, in the paths; directories above those are work areas of single tasks.
+    ``partitioned_by`` partitions a table that does not exist yet. ``sizes`` are the bytes of the files, and ``rows``
+    their number of rows: both are compared with what a statement finds.
     """
 
     pipeline: PipelineSpec
@@ -74,13 +73,13 @@ class Batch(WorkRows):
 
 
 FILE_BYTES = 32 * 1024 * 1024
-"""How large files become that are written to be read again."""
+"""The size of files that are written to be read again."""
 
 _ROWS = 8192
 
 
 def rows_of(store: ObjectStore, files: Sequence[DataFile], columns: pa.Schema) -> pa.RecordBatchReader:
-    """The rows of ``files`` in ``columns``: partition values become columns, what a file lacks is null."""
+    """The rows of ``files`` in ``columns``: partition values become columns, missing columns are null."""
     return pa.RecordBatchReader.from_batches(columns, _batches(store, files, columns))
 
 
@@ -111,7 +110,7 @@ def _column(batch: pa.RecordBatch, file: DataFile, field: pa.Field) -> pa.Array:
 
 
 def _value(text: str | None, kind: pa.DataType) -> pa.Scalar:
-    """A partition value from the text that Delta has of it; a moment is in UTC."""
+    """A partition value from Delta's text; a moment is in UTC."""
     zoned = text is not None and pa.types.is_timestamp(kind) and kind.tz is not None
     return pa.scalar(f"{text}Z" if zoned else text, pa.string()).cast(kind)
 
@@ -120,12 +119,11 @@ def _value(text: str | None, kind: pa.DataType) -> pa.Scalar:
 class RowTask:
     """Everything a task needs besides its rows; picklable.
 
-    ``place`` is the table or a work area. ``columns`` are those of the rows as they come and ``files`` those of the
-    files. With ``divided`` each partition value has files of its own and its keys are not in them; without
-    it, keys are columns like others. ``followed`` are the watermark columns as the rows spell them. ``drop_nulls``:
-    rows without a watermark are counted and not written; so are rows with a time later than ``until`` in a watermark
-    column, of a cursor in the first. Times without a zone are those of ``timezone``. ``mask`` is for what a task that
-    failed tells; it stays in the driver.
+    ``place`` is the table or a work area. ``columns`` are those of the incoming rows and ``files`` those of the files.
+    With ``divided`` each partition value has its own files, without the keys; otherwise keys are ordinary columns.
+    ``followed`` are the watermark columns as the rows spell them. ``drop_nulls``: rows without a watermark are counted
+    and not written; so are rows with a time later than ``until`` in a watermark column, of a cursor in the first. Times
+    without a zone are in ``timezone``. ``mask`` hides secrets in a task's errors; it stays in the driver.
     """
 
     place: Location
@@ -149,7 +147,7 @@ class RowTask:
 
     @property
     def partitioning(self) -> Partitioning:
-        """How the rows fall into partitions of the table."""
+        """How the rows are divided into partitions of the table."""
         return Partitioning(self.partition_by, self.columns)
 
     @property
@@ -167,10 +165,10 @@ class RowTask:
 
 @dataclass(frozen=True, slots=True)
 class RowsWritten:
-    """What tasks wrote: finished files, and what the rows in them have in the watermark columns.
+    """What tasks wrote: finished files, and the watermark values of their rows.
 
     ``greatest`` has None for a column that was always null; in ``tuple`` mode it is the greatest cursor. ``nulls`` are
-    rows with null in every watermark column (in a cursor: in any), ``later`` those that lie beyond ``until``.
+    rows with null in every watermark column (in a cursor: in any), ``later`` those beyond ``until``.
     """
 
     data_files: tuple[DataFile, ...] = ()
@@ -190,8 +188,8 @@ def row_task(
 ) -> RowTask:
     """The task that writes rows with these ``columns``: into the table, or undivided into a work area.
 
-    ``table`` has the table's columns now, whose wider types are written and whose requirements the rows must meet;
-    ``SchemaMismatch`` where they do not fit. A work area keeps the columns as they are.
+    ``table`` has the table's current columns; rows are written with its wider types and must meet its requirements;
+    ``SchemaMismatch`` if they do not fit. A work area keeps the columns as they are.
     """
     by = None if work is not None and pipeline.transform is not None else partition_by(pipeline)
     rows = require_as(plain_schema(columns), table)
@@ -224,7 +222,7 @@ def row_task(
 
 
 def partition_by(pipeline: PipelineSpec) -> PartitionBy | None:
-    """The partitions of a table whose rows come from no path: each key without a ``column`` is a column itself."""
+    """The partitions of a table whose rows have no path: each key without a ``column`` is a column itself."""
     by = pipeline.sink.partition_by
     if by is None or by.column is not None:
         return by
@@ -242,11 +240,11 @@ class Greatest:
 
     @property
     def values(self) -> dict[str, Value | None]:
-        """The greatest value per column; None where all were null."""
+        """The greatest value per column; None if all were null."""
         return dict(self._values)
 
     def see(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Take in a batch; returns its rows that have a watermark."""
+        """Add a batch; returns its rows with a watermark."""
         if not self._columns:
             return batch
         empty = [pc.is_null(batch.column(name)) for name in self._columns]
@@ -257,7 +255,7 @@ class Greatest:
         return known
 
     def include(self, seen: Mapping[str, Value | None]) -> None:
-        """Take in what another task saw."""
+        """Add the values of another task."""
         if self._as_tuple:
             known = [values for values in (self._values, seen) if None not in values.values()]
             self._values = dict(sorted(known, key=self._place)[-1] if known else seen)
@@ -271,7 +269,7 @@ class Greatest:
         return {name: _python(_top(batch.column(name))) for name in self._columns}
 
     def _cursor(self, batch: pa.RecordBatch) -> dict[str, Value | None]:
-        """The lexicographically greatest: of the rows that are greatest in one column, those that are in the next."""
+        """The lexicographically greatest row: of the rows that are greatest in one column, the greatest in the next."""
         found: dict[str, Value | None] = {}
         for name in self._columns:
             top = _top(batch.column(name))
@@ -285,7 +283,7 @@ def _greater(values: Iterable[Value | None]) -> Value | None:
 
 
 def _rank(value: Value) -> Any:
-    """Sorts NaN above every number, as Spark and databases do; otherwise its row would be read again."""
+    """Sort key with NaN above every number, as in Spark and databases; otherwise its row would be read again."""
     is_nan = value != value
     return is_nan, 0.0 if is_nan else value
 
@@ -308,7 +306,7 @@ def _python(scalar: pa.Scalar) -> Value | None:
 
 
 def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritten:
-    """Write the rows of one task. What it returns is complete and durable; an error means that nothing counts."""
+    """Write the rows of one task. The result is complete and durable; after an error nothing counts."""
     keep_memory()
     keys = task.partitioning
     divide = partial((keys if task.divided else Partitioning(None, task.files)).split, path="", schema=task.files)
@@ -332,7 +330,7 @@ def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritt
 
 
 def joined(task: RowTask, parts: Sequence[RowsWritten]) -> RowsWritten:
-    """The results of all tasks together."""
+    """The combined results of all tasks."""
     seen = Greatest(task.watermark_columns, task.mode)
     for part in parts:
         seen.include(part.greatest)
@@ -357,7 +355,7 @@ def _due(batch: pa.RecordBatch, task: RowTask) -> pa.RecordBatch:
 
 
 def _like(kind: pa.DataType, task: RowTask) -> Value:
-    """``until`` as a value of a column of times or dates."""
+    """``until`` as a value of a time or date column."""
     assert task.until is not None
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return task.until
@@ -366,7 +364,7 @@ def _like(kind: pa.DataType, task: RowTask) -> Value:
 
 
 def _fitted_row_task(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-    """The rows with exactly these columns and types; ``RowsRefused`` where one lacks what is required."""
+    """The rows with exactly these columns and types; ``RowsRefused`` if a required value is missing."""
     for each in columns:
         if not each.nullable and batch.column(each.name).null_count:
             raise RowsRefused(

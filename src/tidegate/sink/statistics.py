@@ -1,9 +1,9 @@
 """Delta statistics of a finished file, from its Parquet footer: rows, and bounds and nulls per column.
 
-A reader skips files by them, so a wrong one hides rows. What the footer does not give for certain is left out:
-text of several kilobytes, floats that met a NaN, binary, lists and maps. Long text is cut so that the bounds still
-hold: the smallest to its beginning, the greatest to a beginning that is greater. Moments are written in
-milliseconds, the smallest rounded down and the greatest up.
+Readers skip files by them, so a wrong one hides rows. What the footer does not give for certain is left out: text of
+several kilobytes, floats that met a NaN, binary, lists and maps. Long text is shortened so that the bounds still hold:
+the smallest to its beginning, the greatest to a beginning that is greater. Moments are written in milliseconds, the
+smallest rounded down and the greatest up.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A column of the Parquet file: its path, its type (None for a list or map), and its number there."""
+    """A column of the Parquet file: its path, its type (None for a list or map), and its number."""
 
     path: tuple[str, ...]
     kind: pa.DataType | None
@@ -43,7 +43,7 @@ class _Leaf:
 
 
 class _Digits(str):
-    """A decimal as text, for JSON without quotes: a float would not keep all its digits."""
+    """A decimal as text, for JSON without quotes: a float would lose digits."""
 
     __slots__ = ()
 
@@ -51,7 +51,7 @@ class _Digits(str):
 def delta_statistics(footer: pq.FileMetaData, schema: pa.Schema, unordered: frozenset[int] = frozenset()) -> str:
     """The ``stats`` text of an add action.
 
-    ``unordered`` are Parquet columns whose smallest and greatest must not be used, because they met a NaN.
+    ``unordered`` are Parquet columns whose bounds must not be used, because they have a NaN.
     """
     smallest: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
@@ -74,7 +74,7 @@ def delta_statistics(footer: pq.FileMetaData, schema: pa.Schema, unordered: froz
 
 
 def float_columns(schema: pa.Schema) -> dict[int, tuple[str, ...]]:
-    """Path by Parquet column of the indexed floats, whose NaN the footer does not tell."""
+    """The indexed float columns by Parquet number, with their paths; the footer does not show their NaN."""
     return {leaf.number: leaf.path for leaf in _leaves(schema) if pa.types.is_floating(leaf.kind)}
 
 
@@ -110,7 +110,7 @@ def _walk(schema: pa.Schema) -> Iterator[_Leaf]:
 
 
 def _width(kind: pa.DataType) -> int:
-    """Parquet columns of a type."""
+    """The number of Parquet columns of a type."""
     if pa.types.is_map(kind):
         return _width(kind.key_type) + _width(kind.item_type)
     if pa.types.is_list(kind):
@@ -127,7 +127,7 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def _bounds(kind: pa.DataType, found: list[pq.Statistics]) -> tuple[Any, Any] | None:
-    """Least and greatest value over all row groups as JSON; None where they are not certain."""
+    """Least and greatest value over all row groups as JSON; None if they are not certain."""
     filled = [each for each in found if each.has_min_max or each.num_values]
     if not filled or not all(each.has_min_max for each in filled):
         return None
@@ -165,7 +165,7 @@ def _raised(text: str) -> str | None:
 
 
 def _moments(low: int, high: int) -> tuple[str, str] | None:
-    """Milliseconds that hold both; in the calendar's last one, which has no next, readers add it themselves."""
+    """Milliseconds around both; readers add the missing one after the calendar's last."""
     try:
         return _moment(low // 1000), _moment(min(-(-high // 1000), max(high // 1000, _LAST)))
     except OverflowError:
@@ -189,7 +189,7 @@ def _date(days: int) -> str:
 
 
 def _written(value: Any) -> Iterator[str]:
-    """JSON text of what may hold decimals."""
+    """JSON text of a value that may contain decimals."""
     if isinstance(value, dict):
         yield "{"
         for position, (name, item) in enumerate(value.items()):

@@ -1,13 +1,12 @@
 """Tasks over files: read a group into the table, file after file, and read dead letters again.
 
-A file counts as far as it was read, or not at all. Bad lines go beside the rows into the dead-letter table, cut and
-abandoned together with them.
+A file counts as far as it was read, or not at all. Bad lines go into the dead-letter table, and are cut and abandoned
+together with the rows.
 
-Small files of lines are gathered and decoded together, because the cost of a call would exceed that of their few
-records; a bad line goes to the dead letters or refuses the file it lies in, and no other. A file of medium size is
-held until its end and only then handed on. A large one begins after a cut, so that everything written since is its
-own and can be abandoned; it may also be left in the middle, at the end of a block, when enough has been written for
-one commit.
+Small files of lines are gathered and decoded together, because a call would cost more than their few records; a bad
+line goes to the dead letters or refuses its own file, and no other. A file of medium size is held until its end and
+only then written. A large one begins after a cut, so that everything written since is its own and can be abandoned; the
+task may also stop inside it, at the end of a block, once enough is written for one commit.
 
 No Spark in here: a task is the same in a Spark worker, in a test and in a benchmark.
 """
@@ -48,10 +47,10 @@ from tidegate.storage.stores import open_store
 
 
 def read_group(task: ReadTask, group: FileGroup, hear: Hear | None = None) -> Iterator[GroupResult]:
-    """Read a group of files: one result, or several that tell of each file together; ``hear`` what it is at.
+    """Read a group of files: one result, or several that together cover each file; ``hear`` gets its activity.
 
-    A group that its storage fails is given as a failure. Where memory runs out, its files are read one by one, and only
-    those are refused for which it runs out again; past the time limit the others are not reached.
+    If the storage fails, the group is a failure. If memory runs out, its files are read one by one, and only those are
+    refused for which it runs out again; past the time limit the others are not reached.
     """
     started = time.monotonic()
     problem = ""
@@ -77,7 +76,7 @@ def read_group(task: ReadTask, group: FileGroup, hear: Hear | None = None) -> It
 
 
 def _breakdown(error: BaseException) -> str:
-    """What went wrong below Python, where an error says that; else nothing."""
+    """The failure below Python, if an error shows one; else empty."""
     if isinstance(error, MemoryError):
         return f"memory ran out while it was read ({error or 'no more is said'})"
     if type(error).__name__ == "PanicException":
@@ -86,7 +85,7 @@ def _breakdown(error: BaseException) -> str:
 
 
 def read_unit(task: ReadTask, unit: FileGroup, hear: Hear | None = None) -> GroupResult:
-    """Read one unit. What it returns is complete and durable; an error means that nothing counts."""
+    """Read one group. The result is complete and durable; after an error nothing counts."""
     keep_memory()
     with contextlib.closing(GroupWalk(task, hear)) as walk:
         result = walk.read(unit)
@@ -98,14 +97,14 @@ SMALL_FILE = 256 * 1024
 """Listed size up to which a file is gathered with its neighbours."""
 
 _BAD_BYTES = 250
-"""What a bad record takes in memory besides its text."""
+"""Memory of a bad record besides its text."""
 
 _ROUNDS_OF_EQUAL_SIZE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Small:
-    """A small file, read: its text and how many lines that has."""
+    """A small file in memory: its text and number of lines."""
 
     slice: FileSlice
     text: bytes
@@ -113,7 +112,7 @@ class _Small:
 
 
 class _Denied(SourceError):
-    """Nobody lets us read the file; that says nothing about the file."""
+    """Access to the file is denied, which says nothing about the file."""
 
 
 @contextlib.contextmanager
@@ -125,11 +124,11 @@ def _denials() -> Iterator[None]:
 
 
 TELL_SECONDS = 0.5
-"""How often a task tells how much it has read."""
+"""Seconds between two reports of how much a task has read."""
 
 
 class _Activity:
-    """Lets ``hear`` know of every change of uploads, and now and then of what was read; for several threads."""
+    """Passes every change of uploads to ``hear``, and now and then the bytes read; thread-safe."""
 
     def __init__(self, hear: Hear) -> None:
         self._hear = hear
@@ -145,25 +144,25 @@ class _Activity:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to tell how much was read."""
+        """Whether a report of the bytes read is due."""
         return time.monotonic() - self._told >= TELL_SECONDS
 
     def read(self, size: int, rows: int) -> None:
-        """So much of the group is read."""
+        """Count bytes and rows as read."""
         with self._lock:
             self._told = time.monotonic()
             self._now = replace(self._now, bytes=size, rows=rows)
             self._hear(self._now)
 
     def end(self) -> None:
-        """The group is done, and told of as such."""
+        """End the group, whose result covers it."""
         with self._lock:
             if self._now.bytes or self._now.rows:
                 self._hear(replace(self._now, bytes=0, rows=0))
 
 
 class GroupWalk:
-    """One unit under way."""
+    """One group under way."""
 
     def __init__(self, task: ReadTask, hear: Hear | None = None) -> None:
         self._task = task
@@ -183,7 +182,7 @@ class GroupWalk:
         self._gathered_bytes = self._gathered_lines = 0
 
     def read(self, unit: FileGroup) -> GroupResult:
-        """Read file after file until the unit is done or enough is written, at least one; then close every file."""
+        """Read file after file until the group is done or enough is written, at least one; then close every file."""
         outcomes = self._read_files(unit)
         files, letters = self._landing.finish()
         return GroupResult(
@@ -212,14 +211,14 @@ class GroupWalk:
         return tuple(self._outcomes[each.path] for each in unit.slices)
 
     def close(self) -> None:
-        """Stop; what is not finished is given up."""
+        """Stop, and drop what is not finished."""
         self._fetch.close()
         self._landing.close()
         if self._activity is not None:
             self._activity.end()
 
     def _is_full(self, each: FileSlice) -> bool:
-        """Enough files for a commit; twice as many in each round from a file's third on."""
+        """Whether there are enough files for a commit; twice as many in each round from a file's third on."""
         rounds = max(each.rounds - _ROUNDS_OF_EQUAL_SIZE + 1, 0)
         return self._landing.files >= self._task.commit_batch_files << min(rounds, 20)
 
@@ -232,7 +231,7 @@ class GroupWalk:
             return self._fetch.seekable(each) if self._format.seeks else self._fetch(each)
 
     def _decoded(self, each: FileSlice) -> Iterator[Decoded]:
-        """The records of a file that are not committed yet."""
+        """The uncommitted records of a file."""
         with contextlib.closing(self._opened(each)) as raw, _denials():
             for decoded in self._format.read(raw, each):
                 self._rows += decoded.batch.num_rows
@@ -256,16 +255,16 @@ class GroupWalk:
             return self._failure(each, error, file.line)
 
     def _stop_at(self, error: Exception) -> None:
-        """Let a bad record end the task, where that is wanted."""
+        """Raise if a bad record ends the task."""
         if isinstance(error, BadRecord) and self._task.fail_run:
             raise error
 
     def _is_enough_in_the_middle(self, each: FileSlice) -> bool:
-        """The time limit counts in the first rounds only: each round reads the file from its start."""
+        """Whether to stop inside a file; the time limit counts only in the first rounds, which reread little."""
         return self._is_full(each) or (each.rounds < _ROUNDS_OF_EQUAL_SIZE and self._is_late())
 
     def _gather(self, each: FileSlice) -> bool:
-        """Read a small file and put it to the others; False when it is not small after all."""
+        """Read a small file and add it to the others; False if it is not small after all."""
         if self._lines is None:
             return False
         try:
@@ -354,7 +353,7 @@ class _FileWalk:
         self.is_large = False
 
     def take(self, decoded: Decoded) -> None:
-        """The next block; raises :class:`BadRecord` where bad lines refuse their file."""
+        """Take the next block; raises :class:`BadRecord` if bad lines refuse their file."""
         self._held.append((decoded, self.line))
         self._held_bytes += decoded.batch.nbytes + sum(_BAD_BYTES + len(bad.text) for bad in decoded.rejected)
         if decoded.rejected and not self._keeps_bad:
@@ -367,13 +366,13 @@ class _FileWalk:
             self._hand_on()
 
     def covered(self, *, eof: bool) -> Covered:
-        """Hand on what is held; the lines that are now written."""
+        """Write what is held, and return the covered lines."""
         self._hand_on()
         each = self._slice
         return Covered(each.path, each.size, each.etag, each.start_record, self.line, eof, self._rows, self._bad)
 
     def give_up(self) -> None:
-        """Nothing of the file stays written."""
+        """Abandon everything of the file."""
         if self.is_large:
             self._landing.abandon()
 
@@ -391,7 +390,7 @@ def _is_small(each: FileSlice) -> bool:
 
 
 def _by_file(rejected: tuple[Rejected, ...], bounds: np.ndarray) -> dict[int, list[Rejected]]:
-    """The bad lines of each file that has some, with their line in that file."""
+    """The bad lines by file, with their line in that file."""
     found: dict[int, list[Rejected]] = {}
     for each in rejected:
         number = int(np.searchsorted(bounds, each.offset, side="right")) - 1
@@ -421,7 +420,7 @@ class TableWriter:
 
     @property
     def tells_files_apart(self) -> bool:
-        """Whether a row's source file matters for where it goes or what it holds."""
+        """Whether a row's source file decides where it goes or what it contains."""
         return bool(self._partitioning.from_path or self._task.metadata_columns)
 
     @property
@@ -437,10 +436,10 @@ class TableWriter:
         first_line: int,
         others: Sequence[tuple[str, int]] = (),
     ) -> None:
-        """Take the rows of one source file, or of several where they need not be told apart.
+        """Take the rows of one source file, or of several that need not be distinguished.
 
-        ``lines`` has the line of each row, from ``first_line``; None when they follow each other. ``others`` are the
-        further files, each with the line that it begins at.
+        ``lines`` has the line of each row, from ``first_line``; None if they are consecutive. ``others`` are the
+        further files, each with its first line.
         """
         if lines is None:
             lines = np.arange(batch.num_rows)
@@ -451,7 +450,7 @@ class TableWriter:
         self._writer.scatter(complete, divide, self._uri(path), origin)
 
     def refuse(self, each: FileSlice, first_line: int, rejected: Sequence[Rejected]) -> None:
-        """Keep bad lines of one file as letters; :class:`BadRecord` for the first where there are none."""
+        """Keep bad lines of one file as letters; without letters raise :class:`BadRecord` for the first."""
         if not rejected:
             return
         if self._letters is None:
@@ -459,11 +458,11 @@ class TableWriter:
         self._letters.records(each, first_line, rejected)
 
     def bad_kinds(self) -> dict[str, int]:
-        """How many lines became letters, by kind."""
+        """The number of letters by kind."""
         return {} if self._letters is None else dict(self._letters.kinds)
 
     def tick(self) -> None:
-        """Close what has been open for too long."""
+        """Close files that have been open for too long."""
         self._writer.tick()
 
     def cut(self) -> None:
@@ -473,18 +472,18 @@ class TableWriter:
             self._letter_files.extend(self._letters.cut())
 
     def abandon(self) -> None:
-        """Forget what was written since the last cut."""
+        """Drop what was written since the last cut."""
         self._writer.abandon()
         if self._letters is not None:
             self._letters.abandon()
 
     def finish(self) -> tuple[tuple[FinishedFile, ...], tuple[FinishedFile, ...]]:
-        """Close every file; all that were finished, of the table and of the dead-letter table."""
+        """Close every file; returns all finished files of the table and of the dead-letter table."""
         self.cut()
         return tuple(self._files), tuple(self._letter_files)
 
     def close(self) -> None:
-        """Stop; what is not finished is given up."""
+        """Stop, and drop what is not finished."""
         self._writer.close()
         if self._letters is not None:
             self._letters.close()
@@ -506,7 +505,7 @@ class TableWriter:
 
 @dataclass(slots=True)
 class Reread:
-    """What became of letters: files that hold the rows of those that are good now, and why the others still are not."""
+    """The result of rereading letters: files with the rows that are good now, and why the others still are bad."""
 
     files: tuple[FinishedFile, ...] = ()
     good: list[Letter] = field(default_factory=list)
@@ -514,7 +513,7 @@ class Reread:
 
     @property
     def rows(self) -> int:
-        """How many rows the files hold."""
+        """The number of rows in the files."""
         return sum(file.record_count for file in self.files)
 
 

@@ -1,9 +1,9 @@
-"""The columns of a wave of work units: declared, or those that hold every record that was fetched.
+"""The columns of a wave of work units: declared, or inferred from every fetched record.
 
-Of JSON and Excel these are the records that have something new, of CSV cells of each kind, of Parquet and Avro
-the schemas of the files themselves.
+JSON and Excel contribute the records with something new, CSV cells of each kind, Parquet and Avro the schemas of the
+files.
 
-Where the table is there already, its types are kept: a work unit whose records do not fit them fails, and no other.
+An existing table keeps its types: a work unit whose records do not fit them fails, and no other.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def opened(file: FetchedFile, *, seeks: bool) -> BinaryIO:
 
 
 def file_format(read: UnitRead, schema: SchemaSpec, fields: tuple[FieldSpec, ...], file: FetchedFile) -> FormatReader:
-    """What reads a fetched file into columns; pages of an API are lines of JSON."""
+    """The reader of a fetched file; pages of an API are lines of JSON."""
     if isinstance(read, FileRead) and read.format is FileFormat.EXCEL:
         coerce = schema.coerce_conflicts_to_utf8
         rules = RecordRules(fields, schema.numbers, coerce, rescued=schema.rescued)
@@ -76,7 +76,7 @@ def file_format(read: UnitRead, schema: SchemaSpec, fields: tuple[FieldSpec, ...
 
 
 def told_of(error: SourceError | LineTooLong, file: FetchedFile) -> SourceError:
-    """The same error about a file by the name that people know it by."""
+    """The same error, with the file name that people know."""
     if isinstance(error, LineTooLong):
         return SourceError(f"{file.where}: a record is longer than {LONGEST_LINE // 2**20} MiB", "write the file again")
     rest = error.problem.removeprefix(file.slice.path)
@@ -84,10 +84,10 @@ def told_of(error: SourceError | LineTooLong, file: FetchedFile) -> SourceError:
 
 
 class RecordBlocks:
-    """Decodes the blocks of one task: ``schema`` has the columns, ``unknown`` fields that none takes."""
+    """Decodes the blocks of one task: ``schema`` has the columns, ``unknown`` counts fields without one."""
 
     def __init__(self, fields: tuple[FieldSpec, ...], schema: SchemaSpec, parts: Sequence[Part], where: str) -> None:
-        """The rows have the columns ``fields``; ``where`` tells in messages whose records they are."""
+        """The rows have the columns ``fields``; ``where`` names the owner of the records in messages."""
         coerce = schema.coerce_conflicts_to_utf8
         self._decoder = Decoder(RecordRules(fields, schema.numbers, coerce, rescued=schema.rescued))
         self._parts = parts
@@ -109,7 +109,7 @@ class RecordBlocks:
 
 
 def _own(batch: pa.RecordBatch, part: Part) -> pa.RecordBatch:
-    """The rows whose value lies in the part's stretch."""
+    """The rows whose value lies in the part's range."""
     if part.column is None or part.column not in batch.schema.names:
         return batch
     column = batch.column(part.column)
@@ -130,7 +130,7 @@ def _own(batch: pa.RecordBatch, part: Part) -> pa.RecordBatch:
 
 
 class UnitColumnReport:
-    """What the files of one work unit tell, each thing once."""
+    """What the files of one work unit contribute, each thing once."""
 
     def __init__(self, read: FileRead) -> None:
         self._read = read
@@ -138,7 +138,7 @@ class UnitColumnReport:
         self._seen: set[tuple[str, str] | bytes] = set()
 
     def of(self, file: FetchedFile) -> list[bytes]:
-        """What ``file`` tells besides those before; raises :class:`SourceError` for one that cannot be read."""
+        """What ``file`` adds to those before; raises :class:`SourceError` for an unreadable one."""
         try:
             match self._read.format:
                 case FileFormat.NDJSON | FileFormat.JSON | FileFormat.EXCEL:
@@ -157,7 +157,7 @@ class UnitColumnReport:
         return [told] if is_new else []
 
     def _rows(self, file: FetchedFile) -> Iterator[bytes]:
-        """All names, and a cell of each kind that no other file had; a bad record is told when it is read."""
+        """All names, and a cell of each kind that no other file had; bad records are reported when read."""
         names = _names(self._read, file)
         if not names:
             return
@@ -183,9 +183,9 @@ class UnitColumnReport:
 
 
 def inferred(format: FileFormat | None, schema: SchemaSpec, told: Sequence[Sequence[bytes]]) -> Inference:
-    """Columns for what each of several work units told; raises :class:`SourceError`.
+    """Infer columns from the contributions of several work units; raises :class:`SourceError`.
 
-    Contradictions of JSON records are told in ``problems``.
+    Contradictions of JSON records are in ``problems``.
     """
     match format:
         case FileFormat.CSV:
@@ -199,7 +199,7 @@ def inferred(format: FileFormat | None, schema: SchemaSpec, told: Sequence[Seque
 
 
 def _names(read: FileRead, file: FetchedFile) -> tuple[str, ...]:
-    """The columns of a CSV file; none where it has no record."""
+    """The columns of a CSV file; none if it has no record."""
     with closing(opened(file, seeks=False)) as raw:
         records = sampled_records(chunks(raw, file.slice.path, file.compression), read.csv, file.slice.path)
         names = next((sheet.names for sheet, _ in records), ())
@@ -229,14 +229,11 @@ def _schema(read: FileRead, file: FetchedFile) -> pa.Schema:
 
 
 Told = Mapping[int, tuple[bytes, ...]]
-"""What each work unit tells about its columns, by its index."""
+"""The contributions of each work unit to the columns, by index."""
 
 
 def wave_columns(wave: UnitWave, fetched: Sequence[Fetched]) -> tuple[tuple[FieldSpec, ...] | None, Mapping[int, str]]:
-    """The columns of everything that was fetched, None where nothing tells them; and why some units contradict them.
-
-    The units are told by their index.
-    """
+    """The columns of everything fetched, None if unknown; and why some units contradict them, by index."""
     source, schema = wave.source, wave.pipeline.schema
     if schema.fields:
         return (*schema.fields, *_rescued(schema)), {}
@@ -257,7 +254,7 @@ def _rescued(schema: SchemaSpec) -> tuple[FieldSpec, ...]:
 
 
 def _known(wave: UnitWave) -> tuple[FieldSpec, ...]:
-    """The columns of the table that records can have, for records of which none has a value."""
+    """The columns of the table that records can have, for records without any value."""
     by = wave.pipeline.sink.partition_by
     levels = by.prefix_template.strip("/").split("/") if by is not None else []
     made = {
@@ -269,7 +266,7 @@ def _known(wave: UnitWave) -> tuple[FieldSpec, ...]:
 
 
 def _declared(column: pa.Field) -> tuple[FieldSpec, ...]:
-    """A column of the table as it would be declared; nothing for a type that cannot be."""
+    """A column of the table as a declaration; nothing for a type that cannot be declared."""
     try:
         return field_specs(pa.schema([column]))
     except TableError:
@@ -280,9 +277,9 @@ _NO_OBJECT = "there is no JSON object among the records"
 
 
 def _of_records(schema: SchemaSpec, told: Told) -> tuple[Inference | None, dict[int, str]]:
-    """What all records are or, where they contradict each other, what most work units have.
+    """The columns of all records or, if they contradict each other, of most work units.
 
-    Those with a field that then has no column are refused; a value that does not fit refuses its unit when it is read.
+    Work units with a field that then has no column are refused; a value that does not fit refuses its unit when read.
     """
     readable = {index: records for index, records in told.items() if _look(schema, [records])}
     refused = {
@@ -303,7 +300,7 @@ def _of_records(schema: SchemaSpec, told: Told) -> tuple[Inference | None, dict[
 
 
 def _look(schema: SchemaSpec, told: Iterable[Sequence[bytes]]) -> Inference | None:
-    """The columns of records; None where there is no record."""
+    """The columns of records; None without a record."""
     try:
         return inferred(None, schema, list(told))
     except SourceError:
@@ -311,7 +308,7 @@ def _look(schema: SchemaSpec, told: Iterable[Sequence[bytes]]) -> Inference | No
 
 
 def _of_files(format: FileFormat | None, schema: SchemaSpec, told: Told) -> tuple[Inference | None, dict[int, str]]:
-    """What all files have or, where they do not agree, what those have that agree with the most."""
+    """The columns of all files or, if they do not agree, of the largest group that does."""
     if not told:
         return None, {}
     try:
@@ -332,7 +329,7 @@ def _of_files(format: FileFormat | None, schema: SchemaSpec, told: Told) -> tupl
 
 
 def kept_types(fields: tuple[FieldSpec, ...], table: pa.Schema | None) -> tuple[FieldSpec, ...]:
-    """``fields`` with the types that ``table`` has for them; what is new in a struct stays."""
+    """``fields`` with the types of ``table``; new fields of a struct stay."""
     known = {each.name: each.type for each in table or ()}
     return tuple(_kept(each, plain(known[each.name])) if each.name in known else each for each in fields)
 
@@ -348,7 +345,7 @@ def _kept(found: FieldSpec, table: pa.DataType) -> FieldSpec:
 
 
 def conflict(reason: str) -> SourceError:
-    """A work unit whose records contradict those of the others, or of which none can be read."""
+    """The error for a work unit whose records contradict the others, or cannot be read."""
     if reason.startswith(_NO_OBJECT):
         return SourceError(reason)
     return SourceError(reason, "declare schema.fields, or set schema.coerce_conflicts_to_utf8 or schema.rescued")

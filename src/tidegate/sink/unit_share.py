@@ -1,11 +1,11 @@
-"""The work units of one task: many are fetched at once, and the rows of small ones lie in files that they share.
+"""The work units of one task: many are fetched at once, and small ones share files for their rows.
 
 A work unit still counts as a whole or not at all. It is decoded before any of its rows goes into a shared file, so that
-a bad record, or too few of them, keeps out that work unit and no other. One that is large gets files of its own.
-Where a shared file cannot be written, each work unit is written by itself, and only the one to blame fails.
+a bad record, or too few of them, excludes that work unit and no other. A large one gets its own files. If a shared file
+cannot be written, each work unit is written by itself, and only the one to blame fails.
 
-What is fetched is written at once where the columns are known. Where they are told by all work units of the wave, small
-answers wait in a few packs, files of the scratch area that hold many of them.
+If the columns are known, fetched records are written at once. If all work units of the wave decide them, small answers
+wait in a few packs, files of the scratch area with many answers each.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from tidegate.storage.port import Output
 from tidegate.storage.stores import open_store
 
 _FILES_IN_FLIGHT = 16
-"""Work units at once whose files lie in a store, which has no connection that says how many."""
+"""Work units at once whose files lie in a store, which has no connection to limit them."""
 
 _HELD_BYTES = 8 * 1024 * 1024
 """Arrow bytes up to which a work unit is small, and shares files with others."""
@@ -75,16 +75,16 @@ Outcome = UnitWritten | UnitFailure
 
 
 def most_in_flight(source: UnitSource, works: int) -> int:
-    """How many of so many work units may be under way at once, over all tasks."""
+    """How many of ``works`` work units may be under way at once, over all tasks."""
     read = source.request
     return in_flight(read, works) if isinstance(read, HttpRead) else max(1, min(works, _FILES_IN_FLIGHT))
 
 
 class _ShareQueue:
-    """Which work unit of a task is begun next, and how many may be under way: none once it is time to stop.
+    """Decides which work unit of a task begins next, and how many may be under way: none once it is time to stop.
 
-    Units take turns. One that fails waits until all others are through, so that it holds up none of them. Until the
-    first success, and after each failure, not more are under way than may still fail.
+    Units take turns. One that fails waits until all others are done, so that it delays none of them. Until the first
+    success, and after each failure, only as many are under way as may still fail.
     """
 
     def __init__(self, task: FetchTask, works: Sequence[tuple[int, UnitWork]], clock: Callable[[], float]) -> None:
@@ -102,7 +102,7 @@ class _ShareQueue:
         self._is_first = True
 
     def next(self, under_way: int) -> tuple[int, UnitWork] | None:
-        """The next work unit, while so many are ``under_way``; None where none is to be begun now.
+        """The next work unit, while ``under_way`` are; None if none may begin now.
 
         Somewhat more than there are threads may be under way, so that these never wait for the writer.
         """
@@ -142,9 +142,9 @@ class _ShareQueue:
 def fetch_share(
     task: FetchTask, works: Sequence[tuple[int, UnitWork]], *, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[tuple[int, Fetched | UnitFailure]]:
-    """Fetch the work units of one task, as many at once as it may; each comes when it is there.
+    """Fetch the work units of one task, as many at once as allowed; yields each when it arrives.
 
-    Those that are not begun, because the time is over or too many failed in a row, do not come at all.
+    Those not begun, because the time is over or too many failed in a row, are not yielded.
     """
     turns = _ShareQueue(task, works, clock)
     done: SimpleQueue[Future[tuple[int, Fetched | UnitFailure]]] = SimpleQueue()
@@ -171,7 +171,7 @@ def fetch_share(
 
 
 def pack_share(task: FetchTask, works: Sequence[tuple[int, UnitWork]]) -> Iterator[tuple[int, Fetched | UnitFailure]]:
-    """The same, for work units that others write: what is small is put into packs. All are there at the end."""
+    """The same for work units that others write: small answers go into packs. All are there at the end."""
     with closing(_PackWriter(task.scratch)) as packer:
         for number, outcome in fetch_share(task, works):
             yield number, packer.pack(outcome) if isinstance(outcome, Fetched) else outcome
@@ -202,14 +202,14 @@ class _PackWriter:
         return replace(file, slice=replace(file.slice, path=self._path), content=None, offset=offset)
 
     def close(self) -> None:
-        """Finish the pack that is open."""
+        """Finish the open pack."""
         output, self._output = self._output, None
         if output is not None:
             output.close()
 
 
 class _PackReader:
-    """Reads packs; holds one of them."""
+    """Reads packs, and keeps one of them."""
 
     def __init__(self) -> None:
         self._place: tuple[Location, str] | None = None
@@ -257,9 +257,9 @@ def write_share(task: WriteTask, fetched: Iterable[tuple[int, Fetched | UnitFail
 
 
 class _ShareRows:
-    """The rows of small work units, which go into shared files; ``outcomes`` are those of all others.
+    """The rows of small work units, for shared files; ``outcomes`` are those of all others.
 
-    ``written`` are the small ones. What they were made of is kept, on disk where it is much, until they are written.
+    ``written`` are the small ones. Their input is kept until they are written, on disk if it is large.
     """
 
     def __init__(self, task: WriteTask, fetched: Iterator[tuple[int, Fetched | UnitFailure]]) -> None:
@@ -272,7 +272,7 @@ class _ShareRows:
         self._content = SpooledTemporaryFile(_KEPT_IN_MEMORY)  # noqa: SIM115  # closed by close()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows of small work units, those of several in a batch."""
+        """The rows of small work units, several per batch."""
         together: list[tuple[int, Fetched]] = []
         size = 0
         for number, each in self._items():
@@ -289,7 +289,7 @@ class _ShareRows:
         yield from self._together(together)
 
     def without_rows(self) -> Iterator[tuple[int, Outcome]]:
-        """All of them, where there are no columns to write."""
+        """All of them, if there are no columns to write."""
         for number, each in self._items():
             yield number, each if isinstance(each, UnitFailure) else write(self._task, each)
 
@@ -299,11 +299,11 @@ class _ShareRows:
             yield number, replace(each, files=tuple(map(self._restored, each.files)))
 
     def close(self) -> None:
-        """Let go of what was kept."""
+        """Release what was kept."""
         self._content.close()
 
     def _items(self) -> Iterator[tuple[int, Fetched | UnitFailure]]:
-        """What comes; an error while waiting for it is nobody's but the task's."""
+        """The incoming work units; an error while waiting belongs to the task."""
         while True:
             self.is_waiting = True
             item = next(self._fetched, None)
@@ -313,7 +313,7 @@ class _ShareRows:
             yield item
 
     def _together(self, units: Sequence[tuple[int, Fetched]]) -> Iterator[pa.RecordBatch]:
-        """The rows of several work units, decoded at once; where one of them is bad, each by itself."""
+        """The rows of several work units, decoded at once; if one is bad, each by itself."""
         try:
             rows = UnitBlock(self._task, [each for _, each in units]) if units else None
         except Exception:
@@ -326,7 +326,7 @@ class _ShareRows:
         yield rows.without(thin)
 
     def _alone(self, number: int, fetched: Fetched) -> Iterator[pa.RecordBatch]:
-        """The rows of one work unit; none where it fails, or is large and so written by itself."""
+        """The rows of one work unit; none if it fails, or is large and written by itself."""
         rows = UnitRows(self._task, fetched)
         held: list[pa.RecordBatch] = []
         size = 0
@@ -345,7 +345,7 @@ class _ShareRows:
             yield from held
 
     def _take(self, number: int, fetched: Fetched, written: UnitWritten) -> bool:
-        """Note a small work unit; whether its rows are left out, because they are none or too few."""
+        """Record a small work unit; returns whether to leave out its rows, because there are none or too few."""
         if not written.rows or written.rows < self._task.source.work.min_records:
             self.outcomes.append((number, written))
             return True
@@ -368,7 +368,7 @@ class _ShareRows:
 
 
 def _small_pages(task: WriteTask, fetched: Fetched) -> int | None:
-    """How many bytes of JSON lines the pages of a work unit have that are in memory; None where it goes by itself."""
+    """The bytes of JSON lines in the in-memory pages of a work unit; None if it is written by itself."""
     size = 0
     for file in fetched.files:
         if file.content is None or file.line_bytes is None:
@@ -378,9 +378,9 @@ def _small_pages(task: WriteTask, fetched: Fetched) -> int | None:
 
 
 class UnitBlock:
-    """The rows of several work units of an API, decoded as one block: that costs as much as one small work unit.
+    """The rows of several work units of an API, decoded as one block, at the cost of one small work unit.
 
-    ``written`` has each of them, without files. Raises where a record is bad; which one, decoding each by itself tells.
+    ``written`` has each of them, without files. Raises if a record is bad; decoding each by itself shows which one.
     """
 
     def __init__(self, task: WriteTask, units: Sequence[Fetched]) -> None:
@@ -408,14 +408,14 @@ class UnitBlock:
         ]
 
     def without(self, left_out: Sequence[bool]) -> pa.RecordBatch:
-        """The rows of all work units but those that are left out."""
+        """The rows without those of the left-out work units."""
         if not any(left_out):
             return self._rows
         return self._rows.filter(pa.array(~np.array(left_out)[self._units]))
 
 
 def _decode_lines(task: WriteTask, files: Sequence[FetchedFile]) -> tuple[pa.RecordBatch, dict[str, int]]:
-    """The records of small files of JSON lines, and values that no column takes; raises where one is bad."""
+    """The records of small files of JSON lines, and values without a column; raises if one is bad."""
     decompress = zstandard.ZstdDecompressor().decompressobj
     lines = b"".join(decompress().decompress(file.content or b"") for file in files)
     if not files:
@@ -430,7 +430,7 @@ def _decode_lines(task: WriteTask, files: Sequence[FetchedFile]) -> tuple[pa.Rec
 def fetch_and_write(
     needs: tuple[FetchTask, WriteTask], works: Sequence[tuple[int, UnitWork]]
 ) -> Iterator[tuple[int, Outcome]]:
-    """Fetch work units and write them as they come; for columns that are known before."""
+    """Fetch work units and write them as they come; for columns known before."""
     fetching, writing = needs
     yield from write_share(writing, fetch_share(fetching, works))
 
@@ -445,9 +445,9 @@ def write_fetched(
     fetched: Mapping[int, Fetched | UnitFailure],
     write_all: Callable[[WriteTask, Mapping[int, Fetched]], Mapping[int, Outcome]],
 ) -> WaveResult:
-    """Write what was fetched and remove it from the scratch area; what cannot be removed goes with that.
+    """Write what was fetched and remove it from the scratch area; leftovers go with the area.
 
-    Which columns there are does not depend on whose answer came first.
+    The columns do not depend on which answer came first.
     """
     try:
         return write_wave(
@@ -461,7 +461,7 @@ def write_fetched(
 
 
 def written_at_once(wave: UnitWave, carry_out: Callable[[WriteTask], Mapping[int, Outcome]]) -> WaveResult:
-    """The result of a wave whose columns are declared; ``carry_out`` fetches and writes."""
+    """The result of a wave with declared columns; ``carry_out`` fetches and writes."""
     task = plan_write(wave, ())
     done = carry_out(task)
     return WaveResult(tuple(map(done.get, range(len(wave.works)))), task.columns, task.partition_columns)

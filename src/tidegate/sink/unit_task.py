@@ -1,7 +1,7 @@
 """A wave of work units in three steps: fetch each, agree on columns, write each.
 
-Each step is a function of picklable values, so that any of them may run elsewhere. Here are the steps for one work unit
-by itself; the next chapter (``unit_share``) has those of a task with many.
+Each step is a function of picklable values, so that any of them may run elsewhere. Here are the steps for a single work
+unit; ``unit_share`` has those of a task with many.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Ready = TypeVar("Ready")
 
 @dataclass(frozen=True, slots=True)
 class ReplacedUnit:
-    """Rows of ``unit`` whose segment, or whose time column, lies in ``[low, high)``, in milliseconds."""
+    """Rows of ``unit`` whose segment, or time column, lies in ``[low, high)``, in milliseconds."""
 
     unit: str
     low: int
@@ -56,9 +56,9 @@ class ReplacedUnit:
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """Everything that writing needs besides what was fetched; picklable.
+    """Everything that writing needs besides the fetched data; picklable.
 
-    ``rows`` is None where there is nothing to write. ``fields`` are the columns of the records. ``refused`` units, by
+    ``rows`` is None if there is nothing to write. ``fields`` are the columns of the records. ``refused`` units, by
     index, contradict the others.
     """
 
@@ -70,7 +70,7 @@ class WriteTask:
 
     @property
     def columns(self) -> pa.Schema | None:
-        """All columns as they are written, partition columns included; None where nothing is."""
+        """All written columns, partition columns included; None if nothing is written."""
         return None if self.rows is None else self.rows.written
 
     @property
@@ -80,7 +80,7 @@ class WriteTask:
 
 
 def plan_write(wave: UnitWave, fetched: Sequence[Fetched]) -> WriteTask:
-    """How the rows of a wave are written; raises where none of them could be."""
+    """How to write the rows of a wave; raises if none of them can be."""
     source, schema = wave.source, wave.pipeline.schema
     fields, refused = wave_columns(wave, fetched)
     if fields is None:
@@ -94,7 +94,7 @@ def plan_write(wave: UnitWave, fetched: Sequence[Fetched]) -> WriteTask:
 
 
 def own_columns(source: UnitSource, others: Sequence[str]) -> list[pa.Field]:
-    """The columns that tell rows of one work unit from others; none where keys do. They come before ``others``."""
+    """The columns that identify the work unit of a row; none if keys do. They come before ``others``."""
     if source.replace is Replace.MERGE_KEYS:
         return []
     own = [pa.field(source.unit_column, pa.string()), pa.field(source.segment_column, TIMESTAMP)]
@@ -108,7 +108,7 @@ def own_columns(source: UnitSource, others: Sequence[str]) -> list[pa.Field]:
 
 
 def with_own(rows: pa.RecordBatch, source: UnitSource, units: pa.Array, lows: pa.Array) -> pa.RecordBatch:
-    """The rows with the columns that tell the work unit and the segment of each, first; ``lows`` in milliseconds."""
+    """The rows with the columns for work unit and segment first; ``lows`` in milliseconds."""
     own = own_columns(source, rows.schema.names)
     arrays = (units, lows.cast(_MILLISECONDS).cast(TIMESTAMP))[: len(own)]
     return pa.RecordBatch.from_arrays([*arrays, *rows.columns], schema=pa.schema([*own, *rows.schema]))
@@ -137,11 +137,11 @@ class UnitRows:
         self._fetched = fetched
 
     def written(self, files: tuple[DataFile, ...], rows: int) -> UnitWritten:
-        """The work unit when so many ``rows`` of it are in ``files``."""
+        """The result of the work unit with ``rows`` rows in ``files``."""
         return UnitWritten(files, rows, self.left_out, self._fetched.requests, dict(self.unknown))
 
     def check(self) -> None:
-        """Raise where the work unit contradicts the others of its wave."""
+        """Raise if the work unit contradicts the others of its wave."""
         if self._fetched.index in self._task.refused:
             raise conflict(self._task.refused[self._fetched.index])
 
@@ -185,7 +185,7 @@ def _check(decoded: Decoded, file: FetchedFile, before: int, noun: str) -> None:
 
 
 def check_time_column(columns: pa.Schema, name: str) -> str:
-    """``name`` as the rows spell it; :class:`SourceError` where it is no column that tells a moment or a day."""
+    """``name`` as the rows spell it; :class:`SourceError` if it is no column of times or dates."""
     name = spell(name, columns.names)
     if name not in columns.names:
         raise SourceError(
@@ -209,10 +209,10 @@ def within(rows: pa.RecordBatch, column: str, low: int, high: int, zone: str) ->
 def are_within(
     rows: pa.RecordBatch, column: str, low: pa.Scalar | pa.Array, high: pa.Scalar | pa.Array, zone: str
 ) -> pa.Array:
-    """Which rows have a ``column`` in ``[low, high)``, in milliseconds since 1970; null for those that have none.
+    """Which rows have a ``column`` in ``[low, high)``, in milliseconds since 1970; null for those without a value.
 
-    A time without a zone, and the beginning of a day, are told in ``zone``: shifted forward where clocks leave it out,
-    the first where they show it twice.
+    A time without a zone, and the beginning of a day, are in ``zone``: shifted forward if clocks skip it, the first if
+    they show it twice.
     """
     moments = rows.column(spell(column, rows.schema.names))
     if pa.types.is_date(moments.type):
@@ -259,8 +259,8 @@ def write_wave(
 ) -> WaveResult:
     """Write the work units of a wave that are ``ready``; the others have failed before.
 
-    Columns come from those alone that are kept. Where one falls out that had columns of its own, the others are
-    written again without these: the files of the first time are left, and nobody refers to them.
+    Only the kept ones decide the columns. If one fails that had columns of its own, the others are written again
+    without these; the first files are left, and nobody refers to them.
     """
     done: dict[int, UnitWritten | UnitFailure] = {}
     left: dict[int, Ready] = {}
@@ -281,5 +281,5 @@ def write_wave(
 
 
 def _same_columns(one: pa.Schema | None, other: pa.Schema | None) -> bool:
-    """Whether both have the same columns, in whatever order."""
+    """Whether both have the same columns, in any order."""
     return (None if one is None else set(one)) == (None if other is None else set(other))

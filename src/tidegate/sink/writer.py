@@ -1,19 +1,18 @@
 """The rolling Parquet writer: rows in, finished files of about the wanted size out, in bounded memory.
 
 A row group has parts that do not grow with its rows (dictionaries, headers), so a small one takes more bytes per row
-than a large one of the same rows. What was seen is therefore kept by size.
+than a large one. So sizes are learned by order of magnitude.
 
-A piece of a batch costs about the same whether it has one row or a hundred, so a thousand partition values make
-pieces of single rows out of every batch. Gathered first and divided once, there are as many pieces in all as there
-would be of one batch. They stay parts of the batch that they were divided from: a thousand copies would take longer
-than writing them. Such a batch is in memory until its last part is written. Once there are too many of them the larger
-parts are written, and what is left is copied.
+A piece of a batch costs about the same whether it has one row or a hundred, so a thousand partition values make pieces
+of single rows out of every batch. Gathered first and divided once, there are as many pieces in all as there would be of
+one batch. They stay parts of the divided batch: a thousand copies would take longer than writing them. Such a batch is
+in memory until its last part is written. Once there are too many of them the larger parts are written, and the rest is
+copied.
 
-One file is open per partition value. All rows that wait for their row group are in memory together, never
-more than a row group's worth of Arrow bytes over all open files; past that the fullest is flushed. A *cut*
-closes every open file, so that what was written before it does not depend on what comes after. Files that have
-been open or idle for too long are closed by a thread of the writer's own, so also while nothing comes; they belong
-to the next cut like all others.
+One file is open per partition value. All rows that wait for their row group are in memory together, never more than a
+row group's worth of Arrow bytes over all open files; past that the fullest is flushed. A *cut* closes every open file,
+so that what was written before it does not depend on what comes after. A thread of the writer closes files that have
+been open or idle for too long, even while nothing comes; they belong to the next cut like all others.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from tidegate.storage.port import ObjectStore, Output, Upload
 
 
 class Ticker:
-    """Calls ``tick`` every ``seconds``, in a thread of its own, until :meth:`stop` returns."""
+    """Calls ``tick`` every ``seconds``, in its own thread, until :meth:`stop` returns."""
 
     def __init__(self, tick: Callable[[], None], seconds: float) -> None:
         self._tick = tick
@@ -65,11 +64,11 @@ class Ticker:
 
 
 _OTHER_ROWS = 1.25
-"""How much more or less than a row group of its size one must take to be of another kind."""
+"""How much a row group must differ from one of its size to be of another kind."""
 
 
 class SizeModel:
-    """Estimates file bytes from Arrow bytes, by the last row group seen of each order of magnitude."""
+    """Estimates file bytes from Arrow bytes, by the last row group of each order of magnitude."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[int, int]] = {}
@@ -80,7 +79,7 @@ class SizeModel:
         return not self._seen
 
     def learn(self, held: int, written: int) -> None:
-        """Remember that ``held`` Arrow bytes became ``written`` bytes, and forget what contradicts it."""
+        """Learn that ``held`` Arrow bytes became ``written`` bytes, and forget what contradicts it."""
         before = self._seen.get(held.bit_length())
         if before is not None:
             expected = before[1] * held / before[0]
@@ -89,7 +88,7 @@ class SizeModel:
         self._seen[held.bit_length()] = (held, written)
 
     def estimate(self, held: int) -> float:
-        """The bytes that ``held`` Arrow bytes would become: interpolated, or by the ratio of the nearest size seen."""
+        """The file bytes of ``held`` Arrow bytes: interpolated, or by the ratio of the nearest size seen."""
         below, at_most = 0, 0
         for seen, written in sorted(self._seen.values()):
             if held <= seen:
@@ -99,7 +98,7 @@ class SizeModel:
 
 
 Divide = Callable[[pa.RecordBatch], list[tuple[Partition, pa.RecordBatch, Rows]]]
-"""The rows of each partition of a batch, and which rows of it they are, ascending."""
+"""The rows of each partition of a batch, and their positions, ascending."""
 
 _SPARSE_ROWS = 1024
 """Rows per partition value below which a batch is better gathered than divided."""
@@ -111,7 +110,7 @@ def is_sparse(rows: int, partitions: int) -> bool:
 
 
 class PartitionBuffer:
-    """Batches in the order they came. ``memory`` are their Arrow bytes, the times those of the first and the last."""
+    """Batches in order of arrival. ``memory`` are their Arrow bytes, the times those of the first and the last."""
 
     def __init__(self) -> None:
         self.memory = 0
@@ -133,7 +132,7 @@ class PartitionBuffer:
     def add(
         self, batch: pa.RecordBatch, size: int, divide: Divide, source_file: str, origin: RowOrigin, now: float
     ) -> None:
-        """Take the rows of a batch of ``size`` bytes; all that wait are divided in the way that came with the last."""
+        """Add a batch of ``size`` bytes; the last ``divide`` divides everything that waits."""
         if not self._batches:
             self.first_at = now
         self.last_at = now
@@ -144,7 +143,7 @@ class PartitionBuffer:
         self._origins.append(origin)
 
     def pieces(self) -> Iterator[tuple[pa.RecordBatch, Partition, str, RowOrigin]]:
-        """What waits, by partition, in each the rows in the order they came; no batch is needed any more.
+        """The waiting rows by partition, in order of arrival; releases the batches.
 
         With the rows of a partition come the source file of the first, and their origin.
         """
@@ -156,7 +155,7 @@ class PartitionBuffer:
             yield rows, partition, source_file, origin.of(positions)
 
     def _joined(self) -> pa.RecordBatch:
-        """All rows as one batch, which is then the only one that has them."""
+        """All rows as one batch, which alone has them afterwards."""
         joined = pa.concat_batches(self._batches)
         self.forget()
         return joined
@@ -168,35 +167,35 @@ class PartitionBuffer:
 
 
 _TELLING = 128 * 1024
-"""Arrow bytes from which a row group says something about others; in smaller ones the frame outweighs the rows."""
+"""Arrow bytes from which a row group is representative; in smaller ones the frame outweighs the rows."""
 
 _COLUMN_FOOTER = 256
-"""What a column takes in a footer, before one has been seen."""
+"""The size of a column in a footer, before one has been seen."""
 
 _STEP = 1 / 20
-"""Share of a file that is taken at once: by no more can a file become too large."""
+"""Share of a file that is added at once: the most by which a file can become too large."""
 
 _SHORT = 1 / 20
-"""Share by which a file may miss its size; one that is found to miss it by more takes further rows."""
+"""Share by which a file may miss its size; one that misses it by more takes further rows."""
 
 _ROOM = 7 / 8
-"""Share of the memory that may stay taken when row groups are written because it is full."""
+"""Share of the memory that may stay in use when row groups are written because it is full."""
 
 _GATHERED, _MOST_GATHERED = 1 / 4, 32 * 1024 * 1024
-"""Share of the memory for rows that wait to be divided into partitions, and how many bytes at most."""
+"""Share of the memory for rows that wait to be divided into partitions, and the most bytes."""
 
 _UNSEEN = 4
-"""Files' worth of Arrow bytes that are held at most: rows of a file may compress worse than those before them."""
+"""The most files' worth of Arrow bytes held: rows of a file may compress worse than those before them."""
 
 _SPOOLED_FILES = 64
-"""How many full files' worth of bytes may be written and not closed, in the temporary files of a remote table."""
+"""Full files' worth of bytes that may be written and not closed, in the temporary files of a remote table."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
     """When files roll and how they are written; sizes in bytes, times in seconds, None is never.
 
-    ``open_files`` are partition values at once, ``open_outputs`` those of them that have row groups written already.
+    ``open_files`` are partition values at once, ``open_outputs`` those with row groups already written.
     """
 
     file_size: int = 128 * 1024 * 1024
@@ -211,7 +210,7 @@ class WriterSettings:
 
     @property
     def tick_secs(self) -> float | None:
-        """How often files must be looked at to roll in time; None where time does not matter."""
+        """How often to check files to roll them in time; None if time does not matter."""
         times = [secs for secs in (self.rollover_secs, self.inactivity_secs) if secs is not None]
         return min(1.0, min(times) / 4) if times else None
 
@@ -249,9 +248,9 @@ class RollingWriter:
     def write(
         self, batch: pa.RecordBatch, partition: Partition, source_file: str, origin: RowOrigin | None = None
     ) -> None:
-        """Take rows of one partition; rolls its file when that is full or old.
+        """Take rows of one partition; rolls its file if that is full or old.
 
-        ``origin`` says where each row comes from; without it the files know only the ``source_file`` they began with.
+        ``origin`` is where each row comes from; without it the files know only their first ``source_file``.
         """
         with self._lock:
             self._raise_failure()
@@ -262,7 +261,7 @@ class RollingWriter:
     def scatter(self, batch: pa.RecordBatch, divide: Divide, source_file: str, origin: RowOrigin) -> None:
         """Take rows of several partitions, to be divided by ``divide``.
 
-        Where they are few for each, they are gathered first; ``divide`` then gets the rows of several calls at once.
+        If they are few for each, they are gathered first; ``divide`` then gets the rows of several calls at once.
         """
         with self._lock:
             self._raise_failure()
@@ -333,7 +332,7 @@ class RollingWriter:
         self._bound_memory()
 
     def _settle(self) -> None:
-        """Divide what is gathered. Once that has failed nothing more can be finished, only abandoned."""
+        """Divide the gathered rows. After a failure nothing more can be finished, only abandoned."""
         if self._gathering.is_empty:
             return
         times = self._gathering.first_at, self._gathering.last_at
@@ -354,9 +353,9 @@ class RollingWriter:
         origin: RowOrigin | None,
         times: tuple[float, float] | None = None,
     ) -> None:
-        """Take rows in pieces that are small beside a file.
+        """Take rows in pieces that are small compared with a file.
 
-        ``times`` are when the first and the last of rows came that were gathered; these stay parts of a larger batch.
+        ``times`` are the arrival times of the first and the last gathered rows; these stay parts of a larger batch.
         """
         own, whole = by_itself(batch) if times is None else (batch, int(batch.nbytes))
         share = self._sizes.estimate(whole) / (self._settings.file_size * _STEP)
@@ -387,10 +386,10 @@ class RollingWriter:
         return file
 
     def _is_full(self, file: GrowingFile) -> bool:
-        """Whether the file has its size: by what is written, and what its held rows and the footer would add.
+        """Whether the file has its size: by what is written, plus its held rows and the footer.
 
-        Before a file is believed to be full its rows are written, so that it is known; and where nothing is known yet,
-        half a file's worth of them.
+        Before a file counts as full its rows are written, to be certain; and if nothing is known yet, after half a
+        file's worth of them.
         """
         size = self._settings.file_size
         if file.held_bytes >= (size // 2 if self._sizes.knows_nothing else size * _UNSEEN):
@@ -412,7 +411,7 @@ class RollingWriter:
                 return
 
     def _let_go(self) -> None:
-        """Have no part of a divided batch any more: of files that hold much it is written, of the others copied."""
+        """Release all parts of divided batches: write those of files that hold much, copy the others."""
         much = self._settings.row_group_size // (2 * max(len(self._open), 1))
         for file in list(self._open.values()):
             if file.memory >= much:
@@ -470,12 +469,12 @@ class RollingWriter:
             self._ticker = Ticker(self._tick_alone, self._tick_secs)
 
     def _tick_alone(self) -> None:
-        """A tick in the background; its error is raised by the next call."""
+        """Tick in the background; the next call raises its error."""
         with self._lock:
             if self._failure is None:
                 try:
                     self._roll_due()
-                except Exception as error:  # raised again in the caller's thread, whatever it is
+                except Exception as error:  # raised again in the caller's thread
                     self._failure = error
 
     def _raise_failure(self) -> None:
