@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from tidegate.core.columns.predicates import SourceRuntime as SourceRuntime
     from tidegate.core.columns.predicates import watermark_operator as watermark_operator
     from tidegate.core.columns.replay import ReplayConfig as ReplayConfig
-    from tidegate.core.columns.values import WatermarkSerializer as WatermarkSerializer
-    from tidegate.core.columns.values import is_watermark_empty as is_watermark_empty
+    from tidegate.core.columns.state import WatermarkSerializer as WatermarkSerializer
+    from tidegate.core.columns.state import is_watermark_empty as is_watermark_empty
     from tidegate.protocol.providers import BaseMetadataProvider as BaseMetadataProvider
     from tidegate.protocol.providers import WatermarkManager as WatermarkManager
     from tidegate.protocol.store import metadata_provider as metadata_provider
@@ -229,7 +229,7 @@ _NAMES = {
     "core.columns.look_back": "Connection",
     "core.columns.predicates": "SourceRuntime watermark_operator",
     "core.columns.replay": "ReplayConfig",
-    "core.columns.values": "WatermarkSerializer is_watermark_empty",
+    "core.columns.state": "WatermarkSerializer is_watermark_empty",
     "protocol.providers": "BaseMetadataProvider WatermarkManager",
     "protocol.store": "metadata_provider",
     "reports.correction": (

@@ -10,7 +10,7 @@ from e2e.test_metrics import free_address
 from support.column_lake import ColumnLake
 from tidegate import status
 from tidegate.observe.pages import watched
-from unit.observe.test_server import fetch
+from unit.observe.test_pages import fetch
 
 
 def shown(address: str) -> dict[str, float]:

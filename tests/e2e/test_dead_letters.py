@@ -20,7 +20,7 @@ from tidegate.core.files.plan import FileSlice
 from tidegate.core.files.state import Failed, Refused, progress_after
 from tidegate.errors import AccessDenied
 from tidegate.failpoints import arm
-from tidegate.formats.files import Fetcher
+from tidegate.formats.port import Fetcher
 from tidegate.observe.events import DeadLetters
 from tidegate.protocol.delta import query
 from tidegate.runs.file_edit import DeadLetterSelection

@@ -22,11 +22,10 @@ from support.lake import Lake
 from tidegate.errors import EnvironmentProblem
 from tidegate.observe.events import CommitterLooked, Event, SourceFinished
 from tidegate.observe.metrics import LEGACY_PREFIX, METRICS, PREFIX
-from tidegate.observe.pages import watched
-from tidegate.observe.server import serving
+from tidegate.observe.pages import serving, watched
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
-from unit.observe.test_server import fetch
+from unit.observe.test_pages import fetch
 
 
 def free_address() -> str:

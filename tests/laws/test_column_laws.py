@@ -31,8 +31,15 @@ from tidegate.core.columns.replay import (
     chunks,
     hand_over,
 )
-from tidegate.core.columns.state import ColumnState, decode_columns, encode_columns
-from tidegate.core.columns.values import WatermarkSerializer, greatest, is_above, kind_of
+from tidegate.core.columns.state import (
+    ColumnState,
+    WatermarkSerializer,
+    decode_columns,
+    encode_columns,
+    greatest,
+    is_above,
+    kind_of,
+)
 from tidegate.specs.columns import (
     ColumnSource,
     FunctionRead,

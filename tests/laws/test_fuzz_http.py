@@ -19,9 +19,8 @@ from tidegate.errors import TidegateError
 from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.sink.unit_columns import RecordBlocks
 from tidegate.sink.unit_share import carry_out_here
-from tidegate.sources.http.answers import Shapes
+from tidegate.sources.http.answers import Counts, Fetch, Shapes, blocks
 from tidegate.sources.http.bounds import Part
-from tidegate.sources.http.read import Counts, Fetch, blocks
 from tidegate.sources.units.work import UnitFailure
 from tidegate.specs.columns import HttpRead, Pagination, PaginationKind, Retries
 from tidegate.specs.project import FieldSpec, SchemaSpec

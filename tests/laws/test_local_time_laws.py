@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tidegate.core.calendar import Jump, jump_around, jumps
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.core.columns.replay import Chunk, ChunkInterval, ReplayState, chunks, decode, encode
-from tidegate.core.columns.values import is_above
+from tidegate.core.columns.state import is_above
 from tidegate.errors import ConfigError
 from tidegate.spark.loading.target import TableWindow
 

@@ -16,9 +16,8 @@ from support.providers import text
 from tidegate.errors import AccessDenied, CommitLost, StateError
 from tidegate.observe.events import Notice
 from tidegate.protocol.position import Position
-from tidegate.protocol.provider_copy import KIND, ProviderCopy, check_copy, copy_debt
 from tidegate.protocol.providers import BaseMetadataProvider, NumberedMetadataProvider, WatermarkManager
-from tidegate.protocol.store import PositionStore
+from tidegate.protocol.store import COPY_KIND, PositionStore, ProviderCopy, check_copy, copy_debt
 
 IDS = {"job_id": None, "dataflow_run_id": None}
 ID = "p/s"
@@ -40,7 +39,7 @@ def kept(provider: BaseMetadataProvider | None) -> WatermarkManager | None:
 
 def store(lake: Lake, provider: BaseMetadataProvider | None, **settings: Any) -> PositionStore:
     copy = ProviderCopy(kept(provider), lambda: lake.positions().position(), **settings)
-    return lake.positions(payers={KIND: copy.pay})
+    return lake.positions(payers={COPY_KIND: copy.pay})
 
 
 def commit(lake: Lake, provider: BaseMetadataProvider, number: int) -> Position:

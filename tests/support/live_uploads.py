@@ -14,10 +14,9 @@ from support.s3_lake import S3Lake
 from tidegate import ProjectSpec, RunReport, load
 from tidegate.observe.events import Emit, Event, UploadsChanged
 from tidegate.observe.metrics import METRICS, PREFIX
-from tidegate.observe.pages import watched
-from tidegate.observe.server import serving
+from tidegate.observe.pages import serving, watched
 from tidegate.specs.project import FieldSpec, MetricsSpec
-from unit.observe.test_server import fetch
+from unit.observe.test_pages import fetch
 
 MOST = 2
 FILES = 6

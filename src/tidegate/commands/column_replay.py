@@ -36,8 +36,7 @@ from tidegate.core.columns.replay import (
     fit_bounds,
     is_number,
 )
-from tidegate.core.columns.state import ColumnState, text_of
-from tidegate.core.columns.values import are_comparable, describe, is_above, value_of
+from tidegate.core.columns.state import ColumnState, are_comparable, describe, is_above, text_of, value_of
 from tidegate.errors import (
     ConfigError,
     RowsRefused,

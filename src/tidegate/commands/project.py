@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tidegate.config import load as load_file
-from tidegate.config.problems import nearest, sentence
+from tidegate.config.document import nearest, sentence
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, SessionStarting, ignore
 from tidegate.specs.masking import Mask, remember

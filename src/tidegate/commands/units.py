@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from tidegate.commands.project import Config, agree, unit_sources
-from tidegate.config.problems import nearest
+from tidegate.config.document import nearest
 from tidegate.core.units.plan import TimePartition, UnitPlan, WhySkipped, WorkUnit
 from tidegate.core.units.planner import failure_start
 from tidegate.core.units.state import Failure, UnitEntry, UnitState, clip, high_of

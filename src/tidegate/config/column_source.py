@@ -13,11 +13,10 @@ from urllib.parse import unquote
 from pydantic import BeforeValidator
 
 from tidegate.config import values as v
-from tidegate.config.document import Absolute, Block, Loc, Scalar, Spot, find, problem
+from tidegate.config.document import Absolute, Block, Loc, Notes, Problem, Scalar, Spot, find, problem
 from tidegate.config.file_source import CsvModel
 from tidegate.config.models import Context, Model, dump, duration, entry, fields, fill, kinds_of, section, values_for
 from tidegate.config.normal_form import TABLES
-from tidegate.config.problems import Notes, Problem
 from tidegate.config.values import refusal, text, texts
 from tidegate.core.columns.look_back import look_back_of
 from tidegate.specs.columns import (

@@ -10,9 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.config import values as v
-from tidegate.config.document import Items, Scalar, Spot
+from tidegate.config.document import Items, Notes, Problem, Scalar, Spot
 from tidegate.config.models import Context, Model, dump, entry, fields, fill, section, values_for
-from tidegate.config.problems import Notes, Problem
 from tidegate.config.values import glob, refusal, text, texts
 from tidegate.specs.columns import CsvOptions
 from tidegate.specs.locations import Location, Options

@@ -10,9 +10,8 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.config import values as v
 from tidegate.config.column_source import ColumnSourceModel, LookBackModel, WatermarkParamModel
-from tidegate.config.document import Block, Items, Node, Scalar, Spot
+from tidegate.config.document import Block, Items, Node, Problem, Scalar, Spot, mask, nearest, sentence
 from tidegate.config.models import Context, Model, choices, dump, entry, fields, fill, kinds_of, section, values_for
-from tidegate.config.problems import Problem, mask, nearest, sentence
 from tidegate.config.values import names_to_texts, refusal, text, texts
 from tidegate.specs.columns import (
     AuthKind,

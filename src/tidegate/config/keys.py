@@ -15,10 +15,9 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from tidegate.config.document import LACKS_SPACE, Block, Loc, Scalar, find, problem, quote
+from tidegate.config.document import LACKS_SPACE, Block, Loc, Problem, Scalar, find, nearest, problem, quote, sentence
 from tidegate.config.models import Model, choices, fields, models_in, tag_of
 from tidegate.config.normal_form import ALIASES, PIPELINE_KEYS, STRUCTURED, Alias
-from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.project import MEANINGLESS, ProjectModel
 from tidegate.config.schema import ElementModel
 from tidegate.config.units import ParamModel

@@ -14,9 +14,8 @@ from typing import Any
 
 import yaml
 
-from tidegate.config.document import parse
+from tidegate.config.document import Problem, nearest, parse, sentence
 from tidegate.config.normal_form import normal_form, set_types
-from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.errors import ConfigError
 from tidegate.specs.project import ProjectSpec
 from tidegate.storage.options import absolute

@@ -28,8 +28,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticUndefined, core_schema
 
-from tidegate.config.document import Absolute, Block, Scalar
-from tidegate.config.problems import mask
+from tidegate.config.document import Absolute, Block, Scalar, mask
 from tidegate.specs.locations import Location, Options, Secret
 from tidegate.specs.masking import MASK
 from tidegate.specs.project import Lateness, SinkSpec

@@ -10,8 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tidegate.config.document import Block, Items, Loc, Node, Scalar, find, path_of, problem
-from tidegate.config.problems import Problem, nearest, sentence
+from tidegate.config.document import Block, Items, Loc, Node, Problem, Scalar, find, nearest, path_of, problem, sentence
 from tidegate.core.json_shape import load_json
 from tidegate.specs.columns import TableFormat
 

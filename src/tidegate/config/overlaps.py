@@ -8,9 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidegate.config.document import Absolute, Loc, Scalar, Spot, problem
+from tidegate.config.document import Absolute, Loc, Problem, Scalar, Spot, problem
 from tidegate.config.normal_form import DOWNLOAD, is_file_source, is_unit_source, tag_of_source
-from tidegate.config.problems import Problem
 from tidegate.config.sink import WHOLE, partition_keys
 from tidegate.config.units import VARIABLE, inputs
 from tidegate.config.work_units import same_unit_column_problems

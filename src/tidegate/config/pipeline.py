@@ -18,12 +18,11 @@ from tidegate.config.column_source import (
     rows_problems,
     table_or_query_problems,
 )
-from tidegate.config.document import Absolute, Loc, Spot
+from tidegate.config.document import Absolute, Loc, Problem, Spot
 from tidegate.config.file_source import SourceModel, format_problems
 from tidegate.config.http import HttpConnectionModel, HttpSourceModel, declared_problems, request_problems
 from tidegate.config.models import Context, Model, OfKind, dump, entry, fill, section
 from tidegate.config.normal_form import DOWNLOAD, is_column_source, is_file_source, tag_of_source
-from tidegate.config.problems import Problem
 from tidegate.config.schema import SchemaModel, declared_types, schema_problems
 from tidegate.config.sink import (
     MERGES,

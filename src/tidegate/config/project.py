@@ -11,7 +11,20 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.config import values as v
 from tidegate.config.column_source import JdbcConnectionModel, backward, note_columns, note_short_forms, with_path
-from tidegate.config.document import Absolute, Block, Loc, Scalar, Spot, path_of
+from tidegate.config.document import (
+    Absolute,
+    Block,
+    Loc,
+    Notes,
+    Problem,
+    Scalar,
+    Spot,
+    mask,
+    mask_address,
+    nearest,
+    path_of,
+    sentence,
+)
 from tidegate.config.file_source import EveryText, note_files
 from tidegate.config.http import HttpConnectionModel, connection_problems
 from tidegate.config.models import Context, Model, OfKind, dump, duration, entry, fields, fill, section, values_for
@@ -24,7 +37,6 @@ from tidegate.config.normal_form import (
 )
 from tidegate.config.overlaps import in_order, order_problems, overlap_problems, table_problems
 from tidegate.config.pipeline import PipelineModel, name_connections, pipeline_problems, show_connections
-from tidegate.config.problems import Notes, Problem, mask, mask_address, nearest, sentence
 from tidegate.config.sink import STRATEGY_KEYS, WHOLE
 from tidegate.config.values import refusal, text
 from tidegate.config.work_units import unit_notices

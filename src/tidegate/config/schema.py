@@ -8,9 +8,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.config import values as v
-from tidegate.config.document import Block, Items, Loc, Node, Scalar, Spot, find, problem
+from tidegate.config.document import Block, Items, Loc, Node, Problem, Scalar, Spot, find, nearest, problem
 from tidegate.config.models import Model, dump, entry, fields, fill, short_for
-from tidegate.config.problems import Problem, nearest
 from tidegate.config.values import FLAGS, refusal, text
 from tidegate.schema.names import CONTAINERS, MOST_LEVELS, RESCUED, SCALARS, decimal_of, name_problem
 from tidegate.specs.project import Evolution, FieldSpec, Numbers, SchemaSpec

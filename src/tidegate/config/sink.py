@@ -9,10 +9,9 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.config import values as v
 from tidegate.config.column_source import backward
-from tidegate.config.document import Absolute, Scalar, Spot, problem
+from tidegate.config.document import Absolute, Problem, Scalar, Spot, nearest, problem, sentence
 from tidegate.config.file_source import directive_problem, fields_of, shape_problem
 from tidegate.config.models import Model, dump, entry, fields, fill, kinds_of, section
-from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.schema import declared_types
 from tidegate.config.values import choose, refusal, text, texts
 from tidegate.schema.names import MADE_COLUMNS

@@ -14,10 +14,9 @@ from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from tidegate.config import values as v
-from tidegate.config.document import Block, Items, Node, Scalar, Spot, find, problem, words
+from tidegate.config.document import Block, Items, Node, Problem, Scalar, Spot, find, nearest, problem, sentence, words
 from tidegate.config.file_source import CsvModel
 from tidegate.config.models import Context, Model, dump, entry, fields, fill, section, short_for
-from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.values import choose, flag, number, options, refusal, text
 from tidegate.core.calendar import zone_named
 from tidegate.core.units.time_range import parse_bound, parse_span

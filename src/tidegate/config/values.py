@@ -16,8 +16,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from tidegate.config.document import Items, Scalar
-from tidegate.config.problems import nearest, sentence
+from tidegate.config.document import Items, Scalar, nearest, sentence
 from tidegate.core.files.paths import compile_glob
 from tidegate.specs.columns import ParamFormat
 from tidegate.specs.locations import Options, Secret

@@ -12,12 +12,11 @@ from pydantic import BeforeValidator
 
 from tidegate.config import values as v
 from tidegate.config.column_source import TIMES, FunctionModel, JdbcReadModel, rows_problems, table_or_query_problems
-from tidegate.config.document import Absolute, Scalar, Spot
+from tidegate.config.document import Absolute, Problem, Scalar, Spot, nearest, sentence
 from tidegate.config.file_source import CsvModel
 from tidegate.config.http import HttpRequestModel, RequestModel, request_problems, show_request
 from tidegate.config.models import Context, Model, dump, entry, fill, old_names, section
 from tidegate.config.normal_form import is_unit_source
-from tidegate.config.problems import Problem, nearest, sentence
 from tidegate.config.schema import declared_types
 from tidegate.config.sink import STRATEGY_KEYS, key_problems
 from tidegate.config.units import (

@@ -29,9 +29,8 @@ import pyarrow as pa
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError, TidegateError
 from tidegate.formats.columnar import MIXED, ColumnarFormat
-from tidegate.formats.files import LARGEST_WINDOW
 from tidegate.formats.json import array_of
-from tidegate.formats.port import Decoded, check_start
+from tidegate.formats.port import LARGEST_WINDOW, Decoded, check_start
 from tidegate.schema.literals import find_native
 from tidegate.schema.names import avro_library
 from tidegate.schema.types import TIMESTAMP

@@ -27,9 +27,8 @@ import pyarrow.csv as pv
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
 from tidegate.formats.columnar import INTEGER, ColumnFit, decimals, doubtful_rows, settle, text_bytes
-from tidegate.formats.files import chunks
 from tidegate.formats.json import BLOCK_BYTES, LONGEST_LINE, MOST_RECORDS, LineTooLong, skip_lines, without_mark
-from tidegate.formats.port import Decoded, Rejected, RowDecoder, check_start
+from tidegate.formats.port import Decoded, Rejected, RowDecoder, check_start, chunks
 from tidegate.formats.strict_lines import NUMBER, BadLine, RecordRules, Suspicious
 from tidegate.schema.literals import Literal, NotJson, Pairs, compact, excerpt, parse
 from tidegate.schema.names import decimal_of, table_names

@@ -31,9 +31,8 @@ import pyarrow as pa
 
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
-from tidegate.formats.files import Fetcher
 from tidegate.formats.json import Decoder
-from tidegate.formats.port import Decoded
+from tidegate.formats.port import Decoded, Fetcher
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.names import table_names
 from tidegate.specs.columns import TableRead

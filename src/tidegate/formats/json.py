@@ -29,8 +29,7 @@ import pyarrow as pa
 
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
-from tidegate.formats.files import chunks
-from tidegate.formats.port import Decoded, Rejected, batch_of, one_batch
+from tidegate.formats.port import Decoded, Rejected, batch_of, chunks, one_batch
 from tidegate.formats.strict_lines import BadLine, RecordRules, StrictLineReader
 from tidegate.schema.literals import DEEPEST, find_native
 from tidegate.schema.types import arrow_schema

@@ -1,4 +1,8 @@
-"""The port of file formats: blocks of decoded rows from an open file, and from dead letters.
+"""The port of file formats: files as streams of plain bytes, and blocks of decoded rows from files and dead letters.
+
+A file is decompressed to its end or not at all: a missing end, a wrong checksum, bytes after the last member and
+content other than declared are errors that name the file and the finding. Small files of a remote store are fetched
+ahead: a group of thousands would otherwise wait for one answer after the other. Only a few files are held ahead.
 
 A format converts some rows to columns at once, exactly or not at all, and one row to a JSON value. Rows that cannot be
 converted at once are tried in groups, and then one by one by the strict reader of JSON lines.
@@ -6,21 +10,198 @@ converted at once are tried in groups, and then one by one by the strict reader 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+import io
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import zstandard
+from isal import igzip_lib, isal_zlib
 
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
 from tidegate.formats.strict_lines import BadLine, RecordRules, StrictLineReader, Suspicious
 from tidegate.schema.literals import Pairs
 from tidegate.schema.types import arrow_schema
+from tidegate.specs.project import Compression
+from tidegate.storage.port import ObjectStore, SeekableInput
+
+_PLAIN_READ = 1024 * 1024
+_FEED = {Compression.GZIP: 128 * 1024, Compression.ZSTD: 8 * 1024}
+"""Compressed bytes read at once."""
+
+LARGEST_PIECE = 4 * 1024 * 1024
+"""The most plain bytes passed on at once."""
+
+_ZSTD_STEP = 1024
+"""Compressed bytes per step of zstd, whose library does not limit the output of a step: four bytes may become 128 KiB,
+so this is at most 32 MiB.
+"""
+
+LARGEST_WINDOW = 128 * 1024 * 1024
+"""The most memory that a zstd frame may need to look back."""
+
+_MAGIC = {Compression.GZIP: b"\x1f\x8b", Compression.ZSTD: b"\x28\xb5\x2f\xfd"}
+_ENDINGS = {
+    ".gz": Compression.GZIP,
+    ".gzip": Compression.GZIP,
+    ".zst": Compression.ZSTD,
+    ".zstd": Compression.ZSTD,
+}
+_DECOMPRESSORS: dict[Compression, Callable[[], Any]] = {
+    Compression.GZIP: lambda: isal_zlib.decompressobj(31),
+    Compression.ZSTD: lambda: zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW).decompressobj(),
+}
+_IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub names an instance
+
+
+def compression_of(path: str, declared: Compression) -> Compression:
+    """The compression of a file: as declared, or for ``auto`` by its ending.
+
+    >>> compression_of("date=2024-01-28/a.ndjson.gz", Compression.AUTO)
+    <Compression.GZIP: 'gzip'>
+    """
+    if declared is not Compression.AUTO:
+        return declared
+    return _ENDINGS.get("." + path.lower().rpartition(".")[2], Compression.NONE)
+
+
+def compression_by_content(first: bytes) -> Compression:
+    """The compression by the first bytes of a file."""
+    return next((kind for kind, magic in _MAGIC.items() if first.startswith(magic)), Compression.NONE)
+
+
+def chunks(raw: BinaryIO, path: str, declared: Compression) -> Iterator[bytes]:
+    """The plain content of ``raw``, piece by piece; raises :class:`SourceError` if it is incomplete."""
+    compression = compression_of(path, declared)
+    first = raw.read(_FEED.get(compression, _PLAIN_READ))
+    _check_beginning(path, first, compression, declared)
+    pieces = _pieces(first, raw, compression)
+    return pieces if compression is Compression.NONE else _decompress(pieces, path, compression)
+
+
+def _pieces(first: bytes, raw: BinaryIO, compression: Compression) -> Iterator[bytes]:
+    size = _FEED.get(compression, _PLAIN_READ)
+    piece = first
+    while piece:
+        yield piece
+        piece = raw.read(size)
+
+
+def _decompress(pieces: Iterator[bytes], path: str, compression: Compression) -> Iterator[bytes]:
+    """Every member or frame, one after the other; zeros after a gzip member are padding."""
+    new = _DECOMPRESSORS[compression]
+    step = _zstd_step if compression is Compression.ZSTD else _gzip_step
+    member = new()
+    members = 0
+    try:
+        for fed in pieces:
+            rest = fed
+            while rest:
+                if member.eof:
+                    rest = rest.lstrip(b"\0") if compression is Compression.GZIP else rest
+                    if not rest:
+                        break
+                    member, members = new(), members + 1
+                plain, rest = step(member, rest)
+                for start in range(0, len(plain), LARGEST_PIECE):
+                    yield plain[start : start + LARGEST_PIECE]
+    except (_IsalError, zstandard.ZstdError) as error:
+        raise SourceError(f"{path}: {_broken(compression, members, str(error))}", "write the file again") from error
+    if not member.eof:
+        raise SourceError(f"{path}: the {compression} data ends too early", "write the whole file again")
+
+
+def _gzip_step(member: Any, fed: bytes) -> tuple[bytes, bytes]:
+    """Some plain bytes, and the rest of ``fed``."""
+    plain = member.decompress(fed, LARGEST_PIECE)
+    return plain, member.unused_data if member.eof else member.unconsumed_tail
+
+
+def _zstd_step(member: Any, fed: bytes) -> tuple[bytes, bytes]:
+    plain = member.decompress(fed[:_ZSTD_STEP])
+    return plain, (member.unused_data if member.eof else b"") + fed[_ZSTD_STEP:]
+
+
+def _broken(compression: Compression, members: int, error: str) -> str:
+    if "too much memory" in error:
+        return f"its zstd frames look back further than {LARGEST_WINDOW // 2**20} MiB, which is the limit"
+    where = f"behind member {members} is something that does not continue it" if members else "it is damaged"
+    return f"not valid {compression}, {where} ({error})"
+
+
+def _check_beginning(path: str, first: bytes, compression: Compression, declared: Compression) -> None:
+    expected = _MAGIC.get(compression, b"")
+    found = compression_by_content(first)
+    if found is compression or (expected and first and expected.startswith(first)):
+        return
+    because = "by its ending" if declared is Compression.AUTO else "as configured"
+    looks = "empty" if not first else "plain text" if found is Compression.NONE else f"{found} data"
+    what = "not compressed" if compression is Compression.NONE else f"compressed with {compression}"
+    raise SourceError(
+        f"{path}: should be {what} ({because}), but it is {looks}",
+        "set `compression` of the source to what its files are, or write the file again",
+    )
+
+
+AHEAD = 16
+_THREADS = 8
+
+
+def place_in(raw: BinaryIO) -> int:
+    """The position in a stream; 0 if it is no longer known."""
+    try:
+        return raw.tell()
+    except (OSError, ValueError):
+        return 0
+
+
+class Fetcher:
+    """Opens files of one store. Files announced by :meth:`expect` are opened in that order."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._is_local = store.location.uri.startswith(("file:", "memory:"))
+        self._pool: ThreadPoolExecutor | None = None
+        self._waiting: deque[FileSlice] = deque()
+        self._fetched: dict[str, Future[bytes]] = {}
+
+    def expect(self, slices: Sequence[FileSlice]) -> None:
+        """Announce small files, in order."""
+        if not self._is_local and len(slices) > 1:
+            self._waiting = deque(slices)
+            self._pool = self._pool or ThreadPoolExecutor(_THREADS, thread_name_prefix="fetch")
+
+    def __call__(self, each: FileSlice) -> BinaryIO:
+        """The file as a stream of exactly the listed object; raises as the store does."""
+        return self._take_prefetched(each) or self._store.open_input(each.path, etag=each.etag, size=each.size)
+
+    def seekable(self, each: FileSlice) -> BinaryIO:
+        """The same with random access."""
+        found = self._take_prefetched(each) or SeekableInput(self._store, each.path, etag=each.etag, size=each.size)
+        return cast(BinaryIO, found)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _take_prefetched(self, each: FileSlice) -> BinaryIO | None:
+        while self._pool is not None and self._waiting and len(self._fetched) < AHEAD:
+            ahead = self._waiting.popleft()
+            self._fetched[ahead.path] = self._pool.submit(self._read, ahead)
+        fetched = self._fetched.pop(each.path, None)
+        return None if fetched is None else io.BytesIO(fetched.result())
+
+    def _read(self, each: FileSlice) -> bytes:
+        with self._store.open_input(each.path, etag=each.etag, size=each.size) as raw:
+            return raw.read()
+
 
 GROUP = 256
 """Rows of a suspicious block that are tried together."""

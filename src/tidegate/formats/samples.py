@@ -18,9 +18,9 @@ from tidegate.core.files.plan import FileSlice
 from tidegate.errors import AccessDenied, ObjectChanged, ObjectMissing, SourceError, TidegateError
 from tidegate.formats.avro import AvroFile
 from tidegate.formats.csv import sampled_records
-from tidegate.formats.files import chunks
 from tidegate.formats.json import LineTooLong, line_blocks
 from tidegate.formats.parquet import open_parquet, own_schema
+from tidegate.formats.port import chunks
 from tidegate.formats.strict_lines import BadLine
 from tidegate.observe.wording import count
 from tidegate.schema.inference import Inference, Row, infer_cells, infer_json

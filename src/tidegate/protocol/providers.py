@@ -23,8 +23,13 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from urllib.parse import quote
 from uuid import uuid4
 
-from tidegate.core.columns.state import ColumnState, decode_columns, encode_columns
-from tidegate.core.columns.values import WatermarkSerializer, without_inclusive
+from tidegate.core.columns.state import (
+    ColumnState,
+    WatermarkSerializer,
+    decode_columns,
+    encode_columns,
+    without_inclusive,
+)
 from tidegate.core.json_shape import load_json
 from tidegate.errors import CommitLost, EnvironmentProblem, ObjectExists, ObjectMissing, StateError
 from tidegate.protocol.change import Change

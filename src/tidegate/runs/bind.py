@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from tidegate.core.columns.values import WatermarkSerializer
+from tidegate.core.columns.state import WatermarkSerializer
 from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.change import SourceKey, State
 from tidegate.protocol.dead_letters import DeadLetterTable
@@ -14,8 +14,7 @@ from tidegate.protocol.documents import WORK as WORK
 from tidegate.protocol.follow_ups import WorkRemover
 from tidegate.protocol.path_segments import RememberedPaths
 from tidegate.protocol.position import Pace, TableContext
-from tidegate.protocol.provider_copy import StateCopy
-from tidegate.protocol.store import PositionStore, manager_of, open_delta
+from tidegate.protocol.store import PositionStore, StateCopy, manager_of, open_delta
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.files import PathTracker, SetTracker
 from tidegate.runs.tracker import AnySource, BoundSource, TrackedSource, Tracker

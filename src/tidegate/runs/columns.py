@@ -24,8 +24,15 @@ from tidegate.core.columns.planner import (
     stored_ahead,
 )
 from tidegate.core.columns.predicates import Bound, RowFilter, SourceRuntime, narrow_window, window_of
-from tidegate.core.columns.state import ColumnState, column_watermark_text, decode_columns, encode_columns, value_texts
-from tidegate.core.columns.values import is_above, value_of
+from tidegate.core.columns.state import (
+    ColumnState,
+    column_watermark_text,
+    decode_columns,
+    encode_columns,
+    is_above,
+    value_of,
+    value_texts,
+)
 from tidegate.errors import RowsRefused, TidegateError, WatermarkError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events

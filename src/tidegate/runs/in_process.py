@@ -43,17 +43,9 @@ from tidegate.sink.unit_columns import RecordBlocks
 from tidegate.sink.unit_share import carry_out_here
 from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.sources.databases import DatabaseReader
-from tidegate.sources.http.answers import Shapes
+from tidegate.sources.http.answers import Counts, Fetch, LineBlock, Shapes, blocks
 from tidegate.sources.http.bounds import http_read, parts, upper
-from tidegate.sources.http.read import Counts, Fetch, LineBlock, blocks
-from tidegate.sources.reader import (
-    FunctionRequest,
-    GreatestValues,
-    Reader,
-    StreamedRows,
-    choose_rows,
-    needs_spark,
-)
+from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader, StreamedRows, choose_rows, needs_spark
 from tidegate.sources.units.work import UnitWave, WaveResult
 from tidegate.specs.columns import (
     ColumnSource,

@@ -25,8 +25,7 @@ from tidegate.core.columns.replay import (
     hand_over,
     is_covered,
 )
-from tidegate.core.columns.state import ColumnState, column_watermark_text, text_of
-from tidegate.core.columns.values import kind_of
+from tidegate.core.columns.state import ColumnState, column_watermark_text, kind_of, text_of
 from tidegate.errors import CommitLost, StateError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe.wording import count

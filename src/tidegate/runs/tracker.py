@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, Union
 
-from tidegate.config.problems import nearest, sentence
+from tidegate.config.document import nearest, sentence
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.json_shape import is_newer
 from tidegate.errors import ColumnsChanged, CommitLost, ConfigError, StateError, StorageError, TidegateError

@@ -18,10 +18,9 @@ from tidegate.core.files.state import Changed, Covered, FileOutcome, NotReached,
 from tidegate.errors import SourceError, TidegateError
 from tidegate.formats.avro import AvroFormat
 from tidegate.formats.csv import CsvFormat
-from tidegate.formats.files import Fetcher
 from tidegate.formats.json import Decoder, LineFormat
 from tidegate.formats.parquet import ParquetFormat
-from tidegate.formats.port import FormatReader
+from tidegate.formats.port import Fetcher, FormatReader
 from tidegate.formats.samples import Sampler, spread
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.dead_letter import fingerprint

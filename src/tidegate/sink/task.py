@@ -30,9 +30,8 @@ from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Changed, Covered, FileOutcome, NotReached, Refused
 from tidegate.errors import AccessDenied, BadRecord, ObjectChanged, ObjectMissing, SourceError, StorageError
 from tidegate.failpoints import failpoint
-from tidegate.formats.files import Fetcher, place_in
 from tidegate.formats.json import BLOCK_BYTES, LONGEST_LINE, MOST_RECORDS, LineFormat, LineTooLong
-from tidegate.formats.port import Decoded, FormatReader, Rejected
+from tidegate.formats.port import Decoded, Fetcher, FormatReader, Rejected, place_in
 from tidegate.schema.dead_letter import Letter
 from tidegate.schema.literals import escape_halves, find_native
 from tidegate.schema.types import arrow_schema

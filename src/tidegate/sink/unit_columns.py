@@ -23,19 +23,17 @@ from tidegate.errors import SourceError, TableError
 from tidegate.formats.avro import AvroFile
 from tidegate.formats.csv import sampled_records
 from tidegate.formats.excel import WorkbookFormat, sheet_lines
-from tidegate.formats.files import chunks
 from tidegate.formats.json import LONGEST_LINE, Decoder, LineTooLong, line_blocks
 from tidegate.formats.parquet import open_parquet, own_schema
-from tidegate.formats.port import FormatReader
+from tidegate.formats.port import FormatReader, chunks
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.inference import Inference, cell_kind, infer_cells, infer_json, why_unreadable
 from tidegate.schema.names import column_problems
 from tidegate.schema.types import arrow_schema, arrow_type, examples_of, field_specs, infer_types, plain
 from tidegate.sink.partitions import Partitioning
 from tidegate.sink.read_task import ReadTask, open_format
-from tidegate.sources.http.answers import Shapes
+from tidegate.sources.http.answers import LineBlock, Shapes
 from tidegate.sources.http.bounds import Part
-from tidegate.sources.http.read import LineBlock
 from tidegate.sources.units.work import Fetched, FetchedFile, UnitWave
 from tidegate.specs.columns import CsvOptions
 from tidegate.specs.project import FieldSpec, Format, SchemaSpec

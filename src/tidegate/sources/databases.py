@@ -34,14 +34,7 @@ from tidegate.sources.jdbc import (
     Unsupported,
     refusal,
 )
-from tidegate.sources.reader import (
-    GreatestValues,
-    StreamedRows,
-    column_named,
-    fit_bounds,
-    kinds_of_times,
-    needs_spark,
-)
+from tidegate.sources.reader import GreatestValues, StreamedRows, column_named, fit_bounds, kinds_of_times, needs_spark
 from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader, WatermarkMode
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import SchemaSpec

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidegate.core.columns.predicates import ColumnRange, RowFilter, matches
-from tidegate.core.columns.values import NUMBERS, is_above, kind_of
+from tidegate.core.columns.state import NUMBERS, is_above, kind_of
 from tidegate.protocol.delta import pin_table
 from tidegate.protocol.table import arrow_schema
 from tidegate.sources.databases import EXTRAS, connect

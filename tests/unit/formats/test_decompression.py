@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from tidegate.errors import ObjectChanged, SourceError
-from tidegate.formats.files import LARGEST_PIECE, chunks, compression_of
+from tidegate.formats.port import LARGEST_PIECE, chunks, compression_of
 from tidegate.specs.project import Compression
 
 TEXT = b"".join(b'{"id":%d,"v":"%x"}\n' % (number, number * 7919) for number in range(50_000))

@@ -23,7 +23,7 @@ from tidegate.core.files.state import Changed, Covered, FileOutcome, Refused
 from tidegate.errors import ObjectChanged
 from tidegate.formats.avro import _NativePlan, _UnknownType
 from tidegate.formats.csv import CsvDialect
-from tidegate.formats.files import Fetcher
+from tidegate.formats.port import Fetcher
 from tidegate.schema.dead_letter import Letter, letter_of
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.dead_letters import DeadLetterTarget

@@ -13,7 +13,7 @@ from servers.s3 import Server
 from support.format_files import ENDINGS, written
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.errors import ObjectChanged
-from tidegate.formats.files import Fetcher
+from tidegate.formats.port import Fetcher
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.partitions import Partitioning
 from tidegate.sink.read_task import ReadTask, open_format

@@ -11,8 +11,8 @@ import pytest
 
 from tidegate.errors import SourceError
 from tidegate.sink.unit_columns import RecordBlocks
+from tidegate.sources.http.answers import LineBlock
 from tidegate.sources.http.bounds import Part
-from tidegate.sources.http.read import LineBlock
 from tidegate.specs.project import FieldSpec, SchemaSpec
 
 FIELDS = (FieldSpec("id", "int64"), FieldSpec("at", "timestamp"))

@@ -11,7 +11,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 
 from tidegate.core.calendar import check_zone, months_later
-from tidegate.core.columns.values import NUMBERS, TEMPORAL, describe, kind_of
+from tidegate.core.columns.state import NUMBERS, TEMPORAL, describe, kind_of
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import LookBack, Value
 

@@ -19,9 +19,9 @@ from tidegate.core.calendar import check_zone, jump_around
 from tidegate.core.columns.look_back import lower, moment_like
 from tidegate.core.columns.predicates import INCLUSIVE, Bound, ColumnRange, RowFilter, operator_of, untested_note
 from tidegate.core.columns.replay import Chunk, chunk_columns
-from tidegate.core.columns.state import ColumnState
-from tidegate.core.columns.values import (
+from tidegate.core.columns.state import (
     TEMPORAL,
+    ColumnState,
     are_comparable,
     describe,
     errors_of,

@@ -18,7 +18,7 @@ from decimal import Decimal
 from enum import StrEnum
 from itertools import takewhile
 
-from tidegate.core.columns.values import is_above, is_finite
+from tidegate.core.columns.state import is_above, is_finite
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import ColumnSource, NullWatermark, Value, Watermark, WatermarkMode
 from tidegate.specs.user_code import call

@@ -26,10 +26,10 @@ from itertools import count, groupby
 
 from tidegate.core.calendar import Jump, check_zone, jump_around
 from tidegate.core.columns.look_back import EXACT, moment_like
-from tidegate.core.columns.state import ColumnState
-from tidegate.core.columns.values import (
+from tidegate.core.columns.state import (
     NUMBERS,
     TEMPORAL,
+    ColumnState,
     WatermarkSerializer,
     are_comparable,
     describe,

@@ -15,7 +15,7 @@ from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
-from tidegate.core.columns.values import is_above
+from tidegate.core.columns.state import is_above
 from tidegate.errors import SourceError
 from tidegate.specs.columns import ColumnSource, HttpRead, ParamFormat, Value, WatermarkMode, WatermarkParams
 from tidegate.specs.project import SchemaSpec

@@ -28,12 +28,11 @@ import zstandard
 from tidegate.core.files.paths import compile_glob
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import ObjectMissing, SourceError, SourceMissing
-from tidegate.formats.files import compression_by_content
+from tidegate.formats.port import compression_by_content
 from tidegate.sources.file_discovery import refuse_left_out
-from tidegate.sources.http.answers import Shapes
+from tidegate.sources.http.answers import Counts, LineBlock, Shapes, part_blocks
 from tidegate.sources.http.bounds import Part
 from tidegate.sources.http.client import ConnectionPool, RequestPace, Sender, check_headers, public_url, request_of
-from tidegate.sources.http.read import Counts, LineBlock, part_blocks
 from tidegate.sources.units.work import (
     Fetched,
     FetchedFile,

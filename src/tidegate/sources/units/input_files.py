@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 
 from tidegate.errors import ObjectMissing, SourceError
 from tidegate.formats.avro import PlainAvro
-from tidegate.formats.files import compression_of
 from tidegate.formats.json import LONGEST_LINE, LineTooLong, blocks, element_lines, without_mark
+from tidegate.formats.port import compression_of
 from tidegate.schema.names import avro_library
 from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.specs.locations import Location

@@ -18,9 +18,8 @@ from tidegate.errors import SourceError, TidegateError
 from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import arrow_schema
 from tidegate.sink.unit_columns import RecordBlocks
-from tidegate.sources.http.answers import Shapes
+from tidegate.sources.http.answers import Counts, Fetch, LineBlock, Shapes, blocks
 from tidegate.sources.http.bounds import Part, http_read, parts, upper
-from tidegate.sources.http.read import Counts, Fetch, LineBlock, blocks
 from tidegate.spark.readers.reader import FrameReader
 from tidegate.spark.tasks import Packed, cause, machine_problem, slot_frame, slot_numbers
 from tidegate.specs.columns import ColumnSource, Value

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.core.columns.predicates import Bound, RowFilter, SqlDialect, dialect_of
 from tidegate.core.columns.predicates import quote as quote_name
-from tidegate.core.columns.values import is_finite
+from tidegate.core.columns.state import is_finite
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
 from tidegate.sources.adbc import WITHOUT, AdbcShare, answer, check_share, connection_of
 from tidegate.sources.jdbc import JdbcStatements, Refusal, innermost_cause, refusal

@@ -1,17 +1,23 @@
-"""Records are found in answers that arrive in pieces of any size; few of them tell the columns of all."""
+"""Records are found in answers in pieces of any size; few tell the columns of all; a read goes on to its end."""
 
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from servers.api import Answer, Api, Asked, by_cursor, by_link, by_offset, by_page, whole
+from support.http_reads import ROWS, fetched, read_of
 from support.long_runs import examples
+from tidegate.errors import ConfigError, SourceError
 from tidegate.schema.inference import infer_json
-from tidegate.sources.http.answers import CutOff, NotAnswer, Scanner, Shapes
+from tidegate.sources.http.answers import Counts, CutOff, Fetch, NotAnswer, Scanner, Shapes, blocks
+from tidegate.sources.http.bounds import Part
+from tidegate.specs.columns import Pagination, PaginationKind, WatermarkParams
 
 TEXTS = st.text(alphabet=st.sampled_from('ab"\\{}[],: \n\t\u00e9\u4e2d'), max_size=8)
 VALUES = st.recursive(
@@ -160,3 +166,287 @@ def test_an_object_with_keys_without_end_does_not_fill_the_memory() -> None:
 
 def test_what_is_no_record_is_left_for_who_reads_it() -> None:
     assert Shapes().sample(b"{oops") == b"{oops"
+
+
+OFFSET = Pagination(PaginationKind.OFFSET, "offset", "limit", 10)
+PAGE = Pagination(PaginationKind.PAGE, "page", "limit", 10)
+CURSOR = Pagination(PaginationKind.CURSOR, "after", next="paging.next")
+LINK = Pagination(PaginationKind.NEXT_LINK, next="next")
+
+
+def test_one_answer_without_pages(api: Api) -> None:
+    api.routes["/items"] = whole(ROWS)
+    assert fetched(read_of(api)) == ROWS
+
+
+def test_offsets_go_on_until_an_empty_page(api: Api) -> None:
+    api.routes["/items"] = by_offset(ROWS)
+    assert fetched(read_of(api, pagination=OFFSET)) == ROWS
+    assert [(each.params["offset"], each.params["limit"]) for each in api.asked] == [
+        (offset, "10") for offset in ("0", "10", "20", "25")
+    ]
+
+
+def test_a_total_saves_the_request_for_the_empty_page(api: Api) -> None:
+    api.routes["/items"] = by_offset(ROWS)
+    told = Pagination(PaginationKind.OFFSET, "offset", "limit", 10, total="total")
+    assert fetched(read_of(api, pagination=told)) == ROWS
+    assert len(api.asked) == 3
+
+
+@pytest.mark.parametrize("route", [by_offset, by_page])
+def test_a_server_that_gives_fewer_than_asked_for_does_not_cut_the_read(api: Api, route: Any) -> None:
+    api.routes["/items"] = route(ROWS, most=7)
+    kind = OFFSET if route is by_offset else PAGE
+    assert fetched(read_of(api, pagination=kind)) == ROWS
+
+
+def test_pages_are_counted_from_where_the_server_begins(api: Api) -> None:
+    api.routes["/items"] = by_page(ROWS)
+    assert fetched(read_of(api, pagination=PAGE)) == ROWS
+    assert [each.params["page"] for each in api.asked] == ["1", "2", "3", "4"]
+    second = Pagination(PaginationKind.PAGE, "page", "limit", 10, start=2)
+    assert fetched(read_of(api, pagination=second)) == ROWS[10:]
+
+
+def test_cursors_are_followed_to_the_last(api: Api) -> None:
+    api.routes["/items"] = by_cursor(ROWS, 10)
+    assert fetched(read_of(api, pagination=CURSOR)) == ROWS
+    assert "after" not in api.asked[0].params
+    assert len(api.asked) == 3
+
+
+def test_an_empty_page_with_a_cursor_is_not_the_end(api: Api) -> None:
+    answers = {None: ([], "a"), "a": (ROWS[:1], "b"), "b": ([], "c"), "c": (ROWS[1:], "")}
+
+    def route(asked: Asked) -> Answer:
+        data, following = answers[asked.params.get("after")]
+        return Answer({"data": data, "paging": {"next": following}})
+
+    api.routes["/items"] = route
+    assert fetched(read_of(api, pagination=CURSOR)) == ROWS
+
+
+@pytest.mark.parametrize("is_absolute", [True, False])
+def test_links_are_followed_to_the_last(api: Api, is_absolute: bool) -> None:
+    api.routes["/items"] = by_link(ROWS, 10, api.url if is_absolute else "")
+    assert fetched(read_of(api, pagination=LINK, params={"since": "5"})) == ROWS
+    assert [dict(each.params) for each in api.asked] == [{"since": "5"}, {"from": "10"}, {"from": "20"}]
+
+
+def test_links_in_the_header_are_followed(api: Api) -> None:
+    api.routes["/items"] = by_link(ROWS, 10, in_header=True)
+    read = read_of(api, pagination=Pagination(PaginationKind.NEXT_LINK), records="")
+    assert fetched(read) == ROWS
+
+
+def test_pages_in_the_body(api: Api) -> None:
+    def route(asked: Asked) -> Answer:
+        begin = asked.body["page"]["offset"]
+        return Answer({"data": ROWS[begin : begin + asked.body["page"]["limit"]]})
+
+    api.routes["/items"] = route
+    paging = Pagination(PaginationKind.OFFSET, "page.offset", "page.limit", 10)
+    body = {"page": {"sort": "id"}, "q": "all"}
+    read = read_of(
+        api, method="post", idempotent=True, body=body, pagination=paging, watermark=WatermarkParams(location="body")
+    )
+    assert fetched(read) == ROWS
+    assert api.asked[1].body == {"page": {"sort": "id", "offset": 10, "limit": 10}, "q": "all"}
+    assert body == {"page": {"sort": "id"}, "q": "all"}
+
+
+def test_more_pages_than_allowed_are_an_error_and_not_an_end(api: Api) -> None:
+    api.routes["/items"] = by_offset(ROWS)
+    two = Pagination(PaginationKind.OFFSET, "offset", "limit", 10, max_pages=2)
+    with pytest.raises(SourceError, match=r"more than 2 pages.*max_pages"):
+        fetched(read_of(api, pagination=two))
+
+
+def test_as_many_pages_as_allowed_are_enough(api: Api) -> None:
+    api.routes["/items"] = by_cursor(ROWS, 10)
+    three = Pagination(PaginationKind.CURSOR, "after", next="paging.next", max_pages=3)
+    assert fetched(read_of(api, pagination=three)) == ROWS
+
+
+def test_endless_pages_end_at_the_limit(api: Api) -> None:
+    api.routes["/items"] = lambda asked: Answer({"data": [{"id": asked.params["page"]}]})
+    endless = Pagination(PaginationKind.PAGE, "page", max_pages=5)
+    with pytest.raises(SourceError, match="more than 5 pages"):
+        fetched(read_of(api, pagination=endless))
+    assert len(api.asked) == 5
+
+
+def test_a_server_that_ignores_the_page_is_noticed(api: Api) -> None:
+    api.routes["/items"] = whole(ROWS[:10])
+    with pytest.raises(SourceError, match="page 2: its records are those of an earlier page"):
+        fetched(read_of(api, pagination=OFFSET))
+
+
+def test_a_page_that_comes_again_later_is_noticed(api: Api) -> None:
+    def route(asked: Asked) -> Answer:
+        number = int(asked.params["page"]) % 3
+        return Answer({"data": ROWS[number * 5 : number * 5 + 5]})
+
+    api.routes["/items"] = route
+    with pytest.raises(SourceError, match="page 4: its records"):
+        fetched(read_of(api, pagination=PAGE))
+
+
+def test_a_repeated_cursor_is_noticed(api: Api) -> None:
+    cursors = iter(["a", "b", "a"])
+    numbers = iter(range(9))
+    api.routes["/items"] = lambda asked: Answer({"data": [{"id": next(numbers)}], "paging": {"next": next(cursors)}})
+    with pytest.raises(SourceError, match="page 3: the cursor 'a' came before"):
+        fetched(read_of(api, pagination=CURSOR))
+
+
+def test_a_link_to_itself_is_noticed_without_showing_its_parameters(api: Api) -> None:
+    numbers = iter(range(9))
+    api.routes["/items"] = lambda asked: Answer({"data": [{"id": next(numbers)}], "next": "/items?key=canary"})
+    with pytest.raises(SourceError, match="the next link '/items' came before") as raised:
+        fetched(read_of(api, pagination=LINK))
+    assert "canary" not in str(raised.value)
+
+
+def test_a_total_that_changes_fails_the_read(api: Api) -> None:
+    totals = iter([25, 26])
+    served = by_offset(ROWS)
+    api.routes["/items"] = lambda asked: Answer(served(asked).content | {"total": next(totals)})
+    told = Pagination(PaginationKind.OFFSET, "offset", "limit", 10, total="total")
+    with pytest.raises(SourceError, match="changed from 25 to 26"):
+        fetched(read_of(api, pagination=told))
+
+
+@pytest.mark.parametrize("total", [24, 30])
+def test_another_number_of_records_than_the_total_fails_the_read(api: Api, total: int) -> None:
+    served = by_offset(ROWS)
+    api.routes["/items"] = lambda asked: Answer(served(asked).content | {"total": total})
+    told = Pagination(PaginationKind.OFFSET, "offset", "limit", 5, total="total")
+    with pytest.raises(SourceError, match=f"25 records came, but the server announced {total}"):
+        fetched(read_of(api, pagination=told))
+
+
+def test_a_total_that_is_not_there_fails_the_read(api: Api) -> None:
+    api.routes["/items"] = whole(ROWS)
+    told = Pagination(PaginationKind.OFFSET, "offset", "limit", 5, total="meta.total")
+    with pytest.raises(SourceError, match=r"the answer has 'None' at 'meta.total', not the total number of records"):
+        fetched(read_of(api, pagination=told))
+
+
+def test_a_cursor_that_is_no_text_fails_the_read(api: Api) -> None:
+    api.routes["/items"] = lambda asked: Answer({"data": ROWS, "paging": {"next": {"a": 1}}})
+    with pytest.raises(SourceError, match="the cursor is not text"):
+        fetched(read_of(api, pagination=CURSOR))
+
+
+def test_a_cursor_needs_to_know_where_it_is(api: Api) -> None:
+    api.routes["/items"] = whole(ROWS)
+    with pytest.raises(ConfigError, match="cursor needs `next`"):
+        fetched(read_of(api, pagination=Pagination(PaginationKind.CURSOR, "after")))
+
+
+@pytest.mark.parametrize("kind", ["text/html; charset=utf-8", "text/plain", "application/xml"])
+def test_another_content_type_is_refused(api: Api, kind: str) -> None:
+    api.routes["/items"] = lambda asked: Answer({"data": ROWS}, kind=kind)
+    with pytest.raises(SourceError, match=f"the answer is {kind.split(';')[0]}, not JSON"):
+        fetched(read_of(api))
+    assert len(api.asked) == 1
+
+
+def test_json_under_another_content_type_is_read_where_the_type_is_named(api: Api) -> None:
+    api.routes["/items"] = lambda asked: Answer({"data": ROWS}, kind="Text/Plain; charset=utf-8")
+    assert fetched(read_of(api, response_types=("text/csv", "text/plain"))) == ROWS
+    with pytest.raises(SourceError, match="name its content type in `response_types`"):
+        fetched(read_of(api, response_types=("text/csv",)))
+
+
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "application/vnd.api+json", None])
+def test_json_has_several_names(api: Api, kind: str | None) -> None:
+    api.routes["/items"] = lambda asked: Answer({"data": ROWS}, kind=kind)
+    assert fetched(read_of(api)) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ({"error": "quota exceeded"}, "reports an error in 'error': quota exceeded"),
+        ({"data": ROWS, "errors": [{"message": "partial"}]}, "reports an error in 'errors': .*partial"),
+        (
+            {"status": "fail", "message": "quota"},
+            "no list of records at 'data' but nothing; its keys are status, message",
+        ),
+        ({"data": None}, "no list of records at 'data' but nothing"),
+        ({"data": {"id": 1}}, "no list of records at 'data' but an object"),
+        ({"data": "none"}, "no list of records at 'data' but the value none"),
+        ({"data": [1, 2]}, "record 1 is not an object"),
+        ("quota exceeded", "no list of records at 'data' but nothing"),
+        (b"oops", "not JSON"),
+    ],
+)
+def test_an_error_with_a_good_status_fails_the_read(api: Api, content: object, problem: str) -> None:
+    api.routes["/items"] = lambda asked: Answer(content)
+    with pytest.raises(SourceError, match=problem):
+        fetched(read_of(api))
+    assert len(api.asked) == 1
+
+
+def test_the_place_of_errors_can_be_named(api: Api) -> None:
+    content = {"error": "not this one", "status": {"problem": "broken"}, "data": ROWS}
+    api.routes["/items"] = lambda asked: Answer(content)
+    with pytest.raises(SourceError, match=r"reports an error in 'status.problem': broken"):
+        fetched(read_of(api, error="status.problem"))
+    assert fetched(read_of(api, error="status.fault")) == ROWS
+
+
+def test_an_object_is_not_taken_for_a_record(api: Api) -> None:
+    api.routes["/items"] = lambda asked: Answer({"message": "maintenance"})
+    with pytest.raises(SourceError, match="no list of records at the top but an object; its keys are message"):
+        fetched(read_of(api, records=""))
+
+
+def test_nothing_is_an_empty_list_where_the_total_says_so(api: Api) -> None:
+    api.routes["/items"] = lambda asked: Answer({"data": None, "total": 0})
+    paging = Pagination(PaginationKind.OFFSET, "offset", total="total")
+    assert fetched(read_of(api, pagination=paging)) == []
+
+
+def test_no_content_is_an_empty_page_and_a_byte_order_mark_no_content(api: Api) -> None:
+    api.routes["/items"] = lambda asked: Answer(b"", 204, kind=None)
+    assert fetched(read_of(api)) == []
+    api.routes["/items"] = lambda asked: Answer(b"\xef\xbb\xbf" + json.dumps({"data": ROWS}).encode())
+    assert fetched(read_of(api)) == ROWS
+
+
+def test_records_lie_deep_and_over_many_lines(api: Api) -> None:
+    text = json.dumps({"a": {"b": {"c": ROWS}}}, indent=2).encode()
+    api.routes["/items"] = lambda asked: Answer(text, is_zipped=True)
+    assert fetched(read_of(api, records="a.b.c")) == ROWS
+
+
+def test_an_answer_over_the_limit_is_an_error(api: Api) -> None:
+    api.routes["/items"] = lambda asked: Answer(b'{"data": [' + b" " * 3 * 1024**2 + b"]}", is_zipped=True)
+    with pytest.raises(SourceError, match=r"an answer of more than 2 MB - .*max_response_mb"):
+        fetched(read_of(api, max_response_mb=2))
+    assert fetched(read_of(api, max_response_mb=4)) == []
+
+
+def test_a_large_answer_is_never_held_as_a_whole(api: Api) -> None:
+    record = json.dumps({"id": 1, "text": "x" * 10_000, "list": [1, 2, {"a": "}"}]}).encode()
+    count = 3_000
+    text = b'{"data": [' + b",".join([record] * count) + b"]}"
+    api.routes["/items"] = lambda asked: Answer(text)
+    counts, records = Counts(), 0
+    tracemalloc.start()
+    for block in blocks(Fetch(read_of(api), (Part(),)), 0, counts):
+        records += block.lines.count(b"\n")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (records, counts.records, counts.largest) == (count, count, len(text))
+    assert peak < len(text) / 2, f"{peak} of {len(text)}"
+
+
+def test_everything_in_one_answer_is_one_page(api: Api) -> None:
+    api.routes["/items"] = whole([])
+    counts = Counts()
+    assert (fetched(read_of(api), counts=counts), counts.pages) == ([], 1)

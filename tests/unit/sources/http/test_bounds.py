@@ -14,9 +14,9 @@ from servers.api import Answer, Api, between
 from support.http_reads import fetched, read_of
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, matches
 from tidegate.errors import SourceError
+from tidegate.sources.http.answers import Counts, Fetch, blocks
 from tidegate.sources.http.bounds import Part, describe, format_value, parts, round_down, round_up, upper
 from tidegate.sources.http.client import body_of, request_of
-from tidegate.sources.http.read import Counts, Fetch, blocks
 from tidegate.specs.columns import ColumnSource, HttpRead, Value, WatermarkMode, WatermarkParams
 from tidegate.specs.project import FieldSpec, SchemaSpec
 
