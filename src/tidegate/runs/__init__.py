@@ -1,1 +1,1 @@
-"""Carries plans out: one pass over a source, polling, inspection without moving data, the demo."""
+"""The walk: one pass over a source, the loop of passes, trackers, staged delivery, reconcile, maintenance."""

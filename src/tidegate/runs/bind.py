@@ -1,4 +1,4 @@
-"""From the configuration to bound sources: where the spec of a source gets its tracker."""
+"""Binds the sources of a configuration, and gives each its tracker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SLOTS_PER_CORE = 2
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What a tracker may be made of."""
+    """What a tracker can be made from."""
 
     project: ProjectSpec
     pipeline: PipelineSpec
@@ -40,7 +40,7 @@ class Binding:
 
     @property
     def key(self) -> SourceKey:
-        """Whose position it will be."""
+        """The owner of the position."""
         return SourceKey(self.pipeline.name, self.source.name)
 
 
@@ -81,11 +81,11 @@ TRACKERS: dict[type, Callable[[Binding], Tracker]] = {
     ColumnSource: _columns,
     UnitSource: _units,
 }
-"""Who makes the tracker of a source, by the type of its spec."""
+"""The maker of the tracker, by type of the source's spec."""
 
 
 def _copy(project: ProjectSpec, key: SourceKey, tracker: Tracker) -> StateCopy:
-    """What the state provider of the project keeps of a source."""
+    """The copy that the project's state provider keeps of a source."""
 
     def text(recorded: State) -> str:
         return WatermarkSerializer.serialize(tracker.copied(tracker.decode(recorded)))
@@ -106,7 +106,7 @@ def bind(
     emit: Emit = ignore,
     pace: Pace | None = None,
 ) -> TrackedSource:
-    """Makes the clients; sends nothing yet. ``pace`` is how commits spend time, if not as the project says."""
+    """Create the clients; sends nothing yet. ``pace`` replaces the project's time limits of commits."""
     table_store = open_store(pipeline.sink.table)
     pace = pace or Pace(deadline_secs=project.commit_deadline_secs)
     tracker = TRACKERS[type(source)](Binding(project, pipeline, source, table_store, pace, emit))

@@ -1,6 +1,6 @@
-"""What ``doctor`` looks at whatever the kind of a source. Changes nothing.
+"""Checks of ``doctor`` for every kind of source. Changes nothing.
 
-No credentials are sent and no row is read: whether a server lets us in is told by the run.
+They send no credentials and read no row: only a run finds out whether a server lets us in.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ANSWER_SECS = 3.0
 
 
 def answers(name: str, kind: str, source: ColumnSource) -> Check:
-    """Whether somebody listens at the address of a source."""
+    """Whether anything listens at the address of a source."""
     address = address_of(source)
     if address is None:
         return Check(name, "ok", f"{kind}: {source.uri} has no address to try; a run shows whether it answers")
@@ -39,7 +39,7 @@ def answers(name: str, kind: str, source: ColumnSource) -> Check:
 
 
 def jdbc_checks(name: str, read: JdbcRead, source: ColumnSource | UnitSource) -> Iterator[Check]:
-    """Whether the JDBC driver is known, and there; that no test of ours runs against such a database."""
+    """Whether the JDBC driver is known and installed; and a note if we do not test this database."""
     yield _driver_check(name, read, packages_of([source]))
     if read.reader is RowReader.ADBC:
         yield _adbc_check(name, read)
@@ -49,7 +49,7 @@ def jdbc_checks(name: str, read: JdbcRead, source: ColumnSource | UnitSource) ->
 
 
 def _adbc_check(name: str, read: JdbcRead) -> Check:
-    """Whether ADBC can connect, as far as this machine and the configuration tell."""
+    """Whether ADBC can connect, as far as machine and configuration show."""
     from tidegate.sources.adbc import connection_of
 
     try:
@@ -79,13 +79,13 @@ def _driver_check(name: str, read: JdbcRead, needed: Sequence[str]) -> Check:
 
 
 def _is_missing(jar: str) -> bool:
-    """Whether a jar of this machine is not there; what lies elsewhere is left to Spark."""
+    """Whether a local jar is missing; Spark finds the others."""
     scheme, _, path = split_uri(jar)
     return scheme == "file" and not Path(f"/{path}").exists()
 
 
 def collect_checks(name: str, look: Callable[[], Iterator[Check]]) -> list[Check]:
-    """What a look finds; an error is a check that failed."""
+    """The checks of a look; an error becomes a failed check."""
     try:
         return list(look())
     except TidegateError as error:
@@ -93,7 +93,7 @@ def collect_checks(name: str, look: Callable[[], Iterator[Check]]) -> list[Check
 
 
 def writable(name: str, uri: str) -> Iterator[Check]:
-    """Whether a local table's folder, or the nearest one above it, can be written to."""
+    """Whether a local table's folder, or the nearest one above it, is writable."""
     scheme, _, path = split_uri(uri)
     if scheme != "file":
         return

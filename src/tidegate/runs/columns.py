@@ -1,7 +1,7 @@
-"""Column sources: the greatest value read per watermark column, and the walk that reads on from it.
+"""Column sources: the greatest value read per watermark column, and the walk that continues from it.
 
 The new watermark is known before the rows are committed, and covers exactly them: databases and tables are asked for
-their greatest values first and read up to these; where that cannot be asked, the batch is read once and tells.
+their greatest values first and read up to these; for other sources the batch is read once and shows them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ from tidegate.storage.stores import open_store
 
 NULL = "null"
 _MOVES = re.compile("upd|modif|chang", re.IGNORECASE)
-"""What the name of a column has in it whose value moves when a row changes."""
+"""Parts of names of columns whose value changes when a row changes."""
 NO_LOOK = "backlog unknown: only a run asks this source"
 
 if TYPE_CHECKING:
@@ -103,9 +103,7 @@ class ColumnTracker(Tracker):
 
     @property
     def identity(self) -> Identity:
-        """What is read and, of a lexicographic cursor, its columns in order: in another order its values mean
-        nothing.
-        """
+        """The source and, for a lexicographic cursor, its columns in order, without which its values mean nothing."""
         source = self.source
         is_cursor = source.mode is WatermarkMode.TUPLE
         cursor = f"tuple: {', '.join(source.watermark_columns)}" if is_cursor else None
@@ -145,7 +143,7 @@ class ColumnTracker(Tracker):
         )
 
     def plan_of(self, source: ColumnBound, now: datetime, *, accept_new_partitions: bool = False) -> ColumnSourcePlan:
-        """What the next pass would ask for, by the same steps, with nothing written."""
+        """What the next pass would ask for, by the same steps, without writing anything."""
         opened = source.open(read_only=True)
         pipeline, read = source.pipeline, source.source
         plan = plan_columns(pipeline.name, read, pipeline.sink.load, source.state_of(opened), opened.version, now)
@@ -219,7 +217,7 @@ class ColumnTracker(Tracker):
         return replace(move, version=done.version, table_version=done.table_version, applied=True)
 
     def _spelled(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Texts by watermark columns, as those are spelled."""
+        """Texts by watermark column, with the columns' spelling."""
         known = self.source.watermark_columns
         texts = {spell(name, known): text for name, text in values.items()}
         unknown = [name for name in texts if name not in known]
@@ -232,7 +230,7 @@ class ColumnTracker(Tracker):
     def _remarks(
         self, source: ColumnBound, before: ColumnState | None, after: ColumnState, *, same: bool
     ) -> Iterator[str]:
-        """What a move means for rows; a watermark that lies ahead stops every run."""
+        """What a move means for rows; a watermark in the future stops every run."""
         load = source.pipeline.sink.load.type
         if same:
             yield "the watermark is already there: nothing changes"
@@ -252,12 +250,12 @@ class ColumnTracker(Tracker):
                 yield f"{told}; runs stop until then"
 
     def _has_copy(self, source: ColumnBound, state: ColumnState | None) -> bool:
-        """Whether the provider, if there is one, has this watermark."""
+        """Whether the provider, if any, has this watermark."""
         kept = source.positions.copy
         return kept is None or kept.has(None if state is None else self.encode(state))
 
     def doubles(self, source: ColumnBound) -> bool:
-        """Whether rows are appended, and not replaced by their keys."""
+        """Whether rows are appended rather than replaced by their keys."""
         return not source.pipeline.sink.load.type.is_idempotent
 
     def stored(self, state: Any) -> str:
@@ -287,14 +285,14 @@ class ColumnTracker(Tracker):
     def table_checks(
         self, source: ColumnBound, name: str, position: Position, state: ColumnState | None
     ) -> Iterator[Check]:
-        """A watermark that lies ahead; whether the provider says the same was looked at when the position opened."""
+        """A watermark in the future; opening the position has compared the provider's copy."""
         if not source.pipeline.sink.load.type.reads_everything:
             for told in stored_ahead(self.source, {} if state is None else state.values, utc_now()):
                 yield Check(name, "fail", told, AHEAD_REMEDY)
 
     @property
     def type_name(self) -> str:
-        """What kind of source it is, in the word of the configuration."""
+        """The kind of source, in the word of the configuration."""
         match self.source.read:
             case JdbcRead():
                 return "jdbc"
@@ -317,9 +315,9 @@ class ColumnWalk:
         self._why_started = ""
 
     def go(self, position: Position) -> Position:
-        """Read what the plan asks for and commit it; an idle position where there is nothing.
+        """Read what the plan asks for and commit it; an idle position if there is nothing.
 
-        With a safety lag every source is asked first: what is younger must not be among the rows.
+        With a safety lag every source is asked first: younger values must not be among the rows.
         """
         plan = self._make_plan(position)
         if self._is_idle(plan):
@@ -346,9 +344,9 @@ class ColumnWalk:
         return plan
 
     def _is_idle(self, plan: ColumnPlan) -> bool:
-        """Whether nothing is new, where that is known without an engine that is yet to start.
+        """Whether nothing is new, if that is known without starting an engine.
 
-        A filter of the user's own may choose rows that lie below the watermark, too.
+        The user's own filter may also select rows below the watermark.
         """
         chooses = self._source.source.watermark_filter is not None and not plan.reads.strict
         if self._engine.is_ready or plan.full or chooses or not fix_bounds(plan, self._run.state, {}).nothing:
@@ -365,7 +363,7 @@ class ColumnWalk:
         return nulls is not None
 
     def _ask_greatest(self, plan: ColumnPlan, reader: Reader) -> tuple[ColumnPlan, GreatestValues]:
-        """The greatest values; where one lies too far ahead, those of the rows up to there, and the plan of those."""
+        """The greatest values; if one lies too far ahead, those of the rows up to there, and the plan for them."""
         seen = reader.greatest(plan.reads)
         caps = caps_ahead(plan, seen.values)
         if not caps:
@@ -375,7 +373,7 @@ class ColumnWalk:
         return due, reader.greatest(due.reads)
 
     def _tell_later(self, plan: ColumnPlan, later: int, columns: tuple[str, ...]) -> None:
-        """Rows that wait because their time lies ahead are counted and told, run by run."""
+        """Count and report rows that wait because their time lies ahead."""
         if not later or plan.horizon is None:
             return
         detail = f"later than {plan.horizon.isoformat()}; a later run reads them (future_tolerance)"
@@ -391,7 +389,7 @@ class ColumnWalk:
         return reader.read(rows)
 
     def _look_at_nulls(self, seen: GreatestValues | RowsWritten) -> None:
-        """Rows without a watermark are an error, or are told."""
+        """Report rows without a watermark, or raise."""
         source = self._source.source
         if not seen.nulls or not source.watermark_columns:
             return
@@ -405,7 +403,7 @@ class ColumnWalk:
             self._leave_out("null_watermark", seen.nulls, columns)
 
     def _nothing_new(self, position: Position) -> Position:
-        """Nothing is saved; the mirror shows that somebody looked."""
+        """Save nothing; the mirror shows that a run looked."""
         if self._why_started:
             self._run.notice(f"Spark had to start although nothing is new: {self._why_started}")
         return self._run.idle(position)
@@ -450,7 +448,7 @@ class ColumnWalk:
     def _load(
         self, position: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None, area: WorkArea
     ) -> Position:
-        """The rows in a work area: read once, the same however often a statement looks at them; then loaded."""
+        """Read the rows into a work area once, where they stay the same for every statement; then load them."""
         from tidegate.sink.row_task import Batch, row_task
 
         source = self._source
@@ -482,7 +480,7 @@ class ColumnWalk:
         return Change(state=state, embedded=state, rows=rows, action=self._run.action)
 
     def _tell_columns(self, position: Position, names: list[str], rows: int) -> None:
-        """Columns that the rows lack, which are null in them, and columns that join the table with them."""
+        """Report columns that the rows lack, which are null, and columns that they add to the table."""
         if position.schema_json is None or not rows:
             return
         known = [field.name for field in position.schema() or ()]
@@ -499,19 +497,19 @@ class ColumnWalk:
             self._run.notice(f"the table gets new columns: {', '.join(new)}; they are null in its old rows")
 
     def _writes_each(self, plan: ColumnPlan) -> bool:
-        """Whether each row that was gathered becomes one of the table, so that the log must say as many."""
+        """Whether each gathered row becomes one of the table, so that the log must have as many."""
         pipeline = self._source.pipeline
         load = pipeline.sink.load
         plain = load.type in (LoadType.APPEND, LoadType.OVERWRITE, LoadType.FULL_LOAD) and not load.deduplicate
         return plain and pipeline.transform is None and plan.chunk is None
 
     def _window(self, plan: ColumnPlan, bounds: ReadBounds) -> RowFilter | None:
-        """The part of the table that the strategy looks at, where it does not look at all of it."""
+        """The part of the table that the strategy reads, if not all of it."""
         looks = plan.chunk is not None or self._source.pipeline.sink.load.deduplicate
         return self._replaced(plan, bounds) or (bounds.rows if looks else None)
 
     def _replaced(self, plan: ColumnPlan, bounds: ReadBounds) -> RowFilter | None:
-        """The window that is replaced: ours, or what code of the user's own makes of the watermarks of the read."""
+        """The window to replace: ours, or the result of the user's code for the watermarks of the read."""
         runtime = SourceRuntime(plan.stored or None, plan.effective, bounds.state.values)
         source, load = self._source.source, self._source.pipeline.sink.load
         found: object = window_of(runtime, replace_by_watermark=load.replace_by_watermark)
@@ -522,7 +520,7 @@ class ColumnWalk:
         return narrow_window(bounds.window, found, default, name)
 
     def _limit(self, task: RowTask, plan: ColumnPlan, bounds: ReadBounds | None) -> RowTask:
-        """The task without the rows that a read could not leave out, whose end is not fixed yet."""
+        """The task without rows that a read could not exclude, if its end is not fixed yet."""
         source = self._source.source
         unwanted = source.null_watermark is not NullWatermark.INCLUDE and bool(source.watermark_columns)
         full = self._source.pipeline.sink.load.type.reads_everything
@@ -535,21 +533,21 @@ class ColumnWalk:
         return written
 
     def _bounds_of(self, plan: ColumnPlan, written: RowsWritten) -> ReadBounds:
-        """The bounds of a batch that could not be asked for them before."""
+        """The bounds of a batch that could not be asked for before."""
         self._look_at_nulls(written)
         self._tell_later(plan, written.later, self._source.source.watermark_columns)
         return fix_bounds(plan, self._run.state, written.greatest)
 
 
 def _uncapped(plan: ColumnPlan, reader: Reader) -> RowFilter:
-    """What a source is asked for that cannot tell its greatest values: rows without a watermark are then counted."""
+    """The request to a source that does not know its greatest values: rows without a watermark are then counted."""
     upper = reader.upper(plan.now) if isinstance(reader, Bounded) else {}
     caps = {column: Bound(value, inclusive=True) for column, value in upper.items()}
     return replace(plan.reads, nulls=NullWatermark.INCLUDE).capped(caps)
 
 
 def _cap(source: ColumnBound) -> str:
-    """How the upper bound comes about."""
+    """How the upper bound is set, in words."""
     read = source.source
     if not read.watermark_columns:
         return "none: without watermark_columns every run reads everything"
@@ -570,7 +568,7 @@ def _asked_first(read: JdbcRead | TableRead) -> bool:
 
 
 def _value(column: str, text: str, stored: Value | None) -> Value | None:
-    """The value that a person means; ``null`` is none."""
+    """The value that a person means; None for ``null``."""
     try:
         return None if text == NULL else value_of(text, stored)
     except WatermarkError as error:
@@ -581,7 +579,7 @@ def _value(column: str, text: str, stored: Value | None) -> Value | None:
 
 
 def _reached(name: str, kind: str, source: ColumnSource) -> Check:
-    """Whether somebody listens at the source, or its folder can be listed."""
+    """Whether anything listens at the source, or its folder can be listed."""
     if not isinstance(source.read, TableRead):
         return answers(name, kind, source)
     location = source.read.location

@@ -1,11 +1,11 @@
-"""The committer of one table: what all writers left, taken in order and committed together.
+"""The committer of one table: takes what all writers left, in order, and commits it together.
 
 One round opens the committer's own position, which pays what the commit before left to do, lists the pending folder
 once, repeats the units of each source on top of its state, and makes one Delta commit of everything: one ``txn`` per
-source, and one for the committer itself, so that of two committers one is first and the other begins again. Nothing
-leaves the pending folder except as a debt of such a commit.
+source, and one for the committer itself, so that of two committers one is first and the other starts over. Objects
+leave the pending folder only as a debt of such a commit.
 
-That debt is paid right after the commit, or by whoever opens the committer's position next and before anything new is
+That debt is paid right after the commit, or by the next who opens the committer's position, before anything new is
 listed. Of each unit the metas go first and the signal last, so that a kill in between leaves a signal that still names
 them; paying twice changes nothing.
 """
@@ -68,19 +68,19 @@ from tidegate.storage.port import ObjectStore
 KIND = "staging"
 REASON = ".reason.json"
 Settle = Callable[[SourceKey], None]
-"""Pays what a source owes of its own, if it is known here."""
+"""Pays what a source itself owes, if it is known here."""
 TRIES_AGAINST_OTHERS = 20
 YOUNG = timedelta(minutes=10)
-"""Nobody needs to worry about units that wait for less."""
+"""Units that have waited for less need no attention."""
 
 REMEMBERED = 1000
-"""So many names of foreign files that were committed last are refused a second time, visible or not."""
+"""Names of recent foreign files that are refused a second time, visible or not."""
 
 _AGAIN = (CommitLost, ObjectMissing, ObjectChanged, SchemaMismatch)
 
 
 class TableCommitter:
-    """Commits what waits below one table; ``sources`` are the sources of the configuration that write into it."""
+    """Commits what waits below one table; ``sources`` are the configured sources that write into it."""
 
     def __init__(
         self,
@@ -126,11 +126,11 @@ class TableCommitter:
 
     @property
     def position(self) -> int:
-        """How often a committer has committed to the table, as far as this one knows."""
+        """The number of commits by committers to the table, as far as this one knows."""
         return 0 if self._opened is None else self._opened.version
 
     def run(self) -> None:
-        """Commit until nothing is left to take; raises what stopped it, and everything committed until then stays."""
+        """Commit until nothing is left; raises what stopped it, and everything committed until then stays."""
         tries = 0
         self._kept_for = None
         while not self._stop.is_set():
@@ -146,7 +146,7 @@ class TableCommitter:
                     raise
 
     def _round(self) -> bool:
-        """One look and, if there is anything to take, one commit; whether to look again."""
+        """Look once and, if there is anything to take, commit; returns whether to look again."""
         if self._opened is not None and not self._opened.unpaid and list_pending(self._store).is_empty:
             return False
         self._snapshot = None
@@ -179,9 +179,9 @@ class TableCommitter:
         return tuple(found)
 
     def open(self) -> Position:
-        """The committer's own position, what it owed paid.
+        """The committer's own position, with its debts paid.
 
-        Nobody has to accept a RESTORE for it: it stands for no rows of a source, and each source stops by itself.
+        Nobody has to accept a RESTORE for it: it has no rows of a source, and each source stops by itself.
         """
         try:
             self._opened = self._open(self.positions, self._opened, (Accept.BLIZZARD,))
@@ -196,13 +196,13 @@ class TableCommitter:
         return positions.open_at(self._newest(), accept)
 
     def _newest(self) -> Snapshot | None:
-        """The newest snapshot: within a round the one that was loaded last, as long as nothing was committed since."""
+        """The newest snapshot: within a round the last loaded one, as long as nothing was committed since."""
         if self._snapshot is None or not self.positions.is_newest(self._snapshot.facts.version):
             self._snapshot = self.positions.site.delta.snapshot()
         return self._snapshot
 
     def _folds(self, pending: Pending, recorded: Mapping[str, Sequence[int]]) -> dict[SourceKey, SourceSteps]:
-        """Every source with units that wait, opened; one that cannot be opened keeps no other from moving."""
+        """Every source with waiting units, opened; one that cannot be opened does not stop the others."""
         folds: dict[SourceKey, SourceSteps] = {}
         self.tally.errors.clear()
         for key in pending.units:
@@ -217,7 +217,7 @@ class TableCommitter:
         return folds
 
     def _foreign(self, pending: Pending, gathering: PendingBatch, opened: Position) -> ForeignFiles:
-        """Metas without a unit: their files, if there is a table to put them into."""
+        """The files of metas without a unit, if there is a table for them."""
         looked = gathering.foreign(pending.metas, self._metas_of_units, self._clock())
         found, metas = ForeignFiles(rejected=looked.unreadable), looked.metas
         for path in looked.growing:
@@ -238,7 +238,7 @@ class TableCommitter:
         return found
 
     def declare(self, columns: TableColumns, opened: Position) -> None:
-        """Without a table, the columns that a pipeline declares, or has inferred before, will make it."""
+        """Without a table, add the declared or remembered columns that will create it."""
         for bound in self._bound.values():
             first = first_columns(bound, opened)
             if first is not None:
@@ -246,7 +246,7 @@ class TableCommitter:
                 return
 
     def _commit(self, opened: Position, taken: CommitBatch) -> None:
-        """One Delta commit of everything that was gathered."""
+        """Make one Delta commit of everything gathered."""
         change = self._change(opened, taken)
         self._clearing.metas_of.update(taken.gathering.metas_of)
         self._settled = frozenset(fold.opened.key for fold, member in taken.sources if not owed_by(member))
@@ -261,7 +261,7 @@ class TableCommitter:
         self.tally.count(taken, after)
 
     def _change(self, opened: Position, taken: CommitBatch) -> Change:
-        """What becomes of the committer's own position."""
+        """The change of the committer's own position."""
         recorded = {name: list(entry) for name, entry in recorded_positions(opened).items()}
         units = {key: (position + 1, position) for key, (position, _) in taken.stale.items()}
         for fold, _ in taken.sources:
@@ -284,7 +284,7 @@ class TableCommitter:
         )
 
     def first_columns(self, columns: TableColumns, opened: Position) -> tuple[Written, ...]:
-        """What makes the table where there is none and no unit that is taken would."""
+        """The columns that create the table, if there is none and no taken unit would."""
         if opened.table_id is not None:
             return ()
         if not columns.known:
@@ -293,7 +293,7 @@ class TableCommitter:
         return () if schema is None else (Written(schema, columns.partition_columns),)
 
     def _settle(self, key: SourceKey) -> None:
-        """Pay what a source owes of its own, where it can: its writers do not, and it may have no further units."""
+        """Pay what a source itself owes, if possible: its writers do not, and it may have no further units."""
         bound = self._bound.get(key)
         if bound is None or key in self._settled:
             return
@@ -303,7 +303,7 @@ class TableCommitter:
             self.tally.tell(f"its commit stands, but a step after it failed: {error}", key)
 
     def _look_at_age(self, pending: Pending) -> None:
-        """Tell of units that wait for so long that a VACUUM could soon take their files."""
+        """Report units that have waited so long that a VACUUM could soon remove their files."""
         now = self._clock()
         old = any(now - signal.since > YOUNG for signals in pending.units.values() for signal in signals)
         if old and self._kept_for is None:
@@ -312,7 +312,7 @@ class TableCommitter:
         self.tally.count_what_ages(pending, now, self._kept_for or DEFAULT)
 
     def _tell_about_committer(self, event: events.Event) -> None:
-        """What its own position tells; a commit only where it brought files itself."""
+        """Emit events of its own position; a commit only if it had files itself."""
         if not isinstance(event, events.Committed) or event.data_files:
             self._emit(event)
 
@@ -325,13 +325,13 @@ def next_state(opened: Position, recorded: Mapping[str, Sequence[int]], files: S
 
 
 def recorded_positions(opened: Position) -> Mapping[str, Sequence[int]]:
-    """Up to which position the committer moved each source, and from which table version on it must be planned."""
+    """Up to which position the committer moved each source, and the first table version valid for plans."""
     positions = (opened.state or {}).get("positions", {})
     return positions if isinstance(positions, Mapping) else {}
 
 
 def _stale(pending: Pending, folds: Mapping[SourceKey, SourceSteps]) -> dict[SourceKey, tuple[int, int]]:
-    """The position of each source with units that are committed already by their number, and how many they are."""
+    """The position and number of units of each source that are already committed, by their number."""
     numbers = {
         key: (fold.opened.version, sum(signal.seq <= fold.opened.version for signal in pending.units[key]))
         for key, fold in folds.items()
@@ -346,7 +346,7 @@ def debt(
     *,
     archive: bool,
 ) -> dict[str, Any]:
-    """What a commit owes: per source, every unit up to the second number is done with, and taken from the first on."""
+    """The debt of a commit: per source, every unit up to the second number is done, and taken from the first on."""
     return {
         "kind": KIND,
         "archive": archive,
@@ -360,14 +360,14 @@ def debt(
 
 
 class CommitterFollowUps:
-    """Pays these debts of one table; ``metas_of`` remembers the metas of units that were read in this process."""
+    """Pays these debts of one table; ``metas_of`` has the metas of units that this process read."""
 
     def __init__(self, store: ObjectStore, settle: Settle) -> None:
         self._store, self._settle = store, settle
         self.metas_of: dict[str, tuple[str, ...]] = {}
 
     def pay(self, opened: Position, owed: Mapping[str, Any]) -> None:
-        """Everything of one commit; idempotent."""
+        """Pay everything of one commit; idempotent."""
         failpoint("staging.clear.before")
         for each in owed["units"]:
             self._settle(SourceKey(str(each["pipeline"]), str(each["source"])))
@@ -384,7 +384,7 @@ class CommitterFollowUps:
         failpoint("staging.clear.after")
 
     def _clear(self, units: Sequence[str], *, keep: bool) -> None:
-        """Take units and their metas away, the signals last."""
+        """Remove units and their metas, the signals last."""
         target = ARCHIVE if keep else None
         metas = [meta for path in units for meta in self._metas(path)]
         self._each(lambda path: self._put_away(path, target), metas)
@@ -393,7 +393,7 @@ class CommitterFollowUps:
         self._each(lambda path: self._put_away(path, target), units)
 
     def _reject(self, path: str, reason: str, opened: Position) -> None:
-        """Keep what was rejected where it is out of the way, with the reason beside it."""
+        """Move what was rejected out of the way, with the reason beside it."""
         metas = self._metas(path) if not path.endswith(".meta.json") else ()
         at = {"position": opened.version, "table_version": opened.committed_at}
         target = f"{REJECTED}{path.removeprefix(PENDING)}"
@@ -404,7 +404,7 @@ class CommitterFollowUps:
         self._put_away(path, REJECTED)
 
     def _metas(self, unit: str) -> tuple[str, ...]:
-        """The metas of a unit; none where the unit is gone or says nothing."""
+        """The metas of a unit; none if the unit is gone or unreadable."""
         if unit in self.metas_of:
             return self.metas_of.pop(unit)
         try:
@@ -429,7 +429,7 @@ class CommitterFollowUps:
 
 @dataclass(frozen=True, slots=True)
 class CommitBatch:
-    """What goes into one commit; ``stale`` has the position of a source and how many of its units are below it."""
+    """The content of one commit; ``stale`` has the position of a source and the number of its units below it."""
 
     sources: tuple[tuple[SourceSteps, Member], ...]
     stale: Mapping[SourceKey, tuple[int, int]]
@@ -445,7 +445,7 @@ class CommitBatch:
 
 @dataclass(slots=True)
 class CommitterCounts:
-    """What a committer did for one table, so far."""
+    """What a committer has done for one table so far."""
 
     emit: events.Emit = events.ignore
     commits: int = 0
@@ -467,7 +467,7 @@ class CommitterCounts:
     _told: set[str] = field(default_factory=set)
 
     def count(self, taken: CommitBatch, after: Sequence[Position]) -> None:
-        """Everything of one commit; ``after`` are the positions that it made, the committer's last."""
+        """Count one commit; ``after`` are the positions that it made, the committer's last."""
         foreign = taken.foreign
         self.commits += 1
         self.table_version = after[-1].table_version
@@ -501,7 +501,7 @@ class CommitterCounts:
     def count_what_waits(
         self, pending: Pending, folds: Mapping[SourceKey, SourceSteps], gathering: PendingBatch, known: set[SourceKey]
     ) -> None:
-        """What is left after a look, and why; ``known`` are the sources of the configuration."""
+        """Count what is left after a look, and why; ``known`` are the configured sources."""
         self.errors.update(gathering.errors)
         self.unknown = 0
         self.left.clear()
@@ -524,7 +524,7 @@ class CommitterCounts:
             self.tell_once(f"{path} is neither a staged unit nor a meta file; Tidegate leaves it alone")
 
     def count_what_ages(self, pending: Pending, now: datetime, kept_for: timedelta) -> None:
-        """Units that wait for so long that a VACUUM could soon take their files."""
+        """Count units that have waited so long that a VACUUM could soon remove their files."""
         for signals in pending.units.values():
             for signal in signals:
                 if now - signal.since > kept_for / 2:
@@ -535,7 +535,7 @@ class CommitterCounts:
                     )
 
     def tell_once(self, text: str, key: SourceKey = COMMITTER) -> bool:
-        """A notice that is not repeated; whether it is new."""
+        """Emit a notice once; returns whether it is new."""
         if text in self._told:
             return False
         self._told.add(text)
@@ -543,5 +543,5 @@ class CommitterCounts:
         return True
 
     def tell(self, text: str, key: SourceKey = COMMITTER) -> None:
-        """A notice."""
+        """Emit a notice."""
         self.emit(events.Notice(key.pipeline, key.source, text))

@@ -1,7 +1,7 @@
-"""A source listed completely and compared with the ledger of its commits, in bounded memory.
+"""Lists a source completely and compares it with the ledger of its commits, in bounded memory.
 
 Listing and ledger go into a database on disk; one pass over their join decides about each file
-(``planning.comparing``). What is late stays in the database, so that a pass can read it from there however much it is.
+(``core.files.comparison``). Late files stay in the database, so that a pass can read them from there, however many.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SETTINGS = "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA locking_mod
 
 @contextmanager
 def scratch() -> Iterator[sqlite3.Connection]:
-    """An empty database below the folder for temporary files; nothing of it survives the block."""
+    """An empty database in the folder for temporary files; gone after the block."""
     with (
         tempfile.TemporaryDirectory(prefix="tidegate-reconcile-") as folder,
         _mapped(folder),
@@ -53,7 +53,7 @@ def scratch() -> Iterator[sqlite3.Connection]:
 def fill(
     database: sqlite3.Connection, statement: str, rows: Iterable[tuple[object, ...]], told: Callable[[int], None]
 ) -> int:
-    """Run ``statement`` for every row, some thousands at a time; ``told`` hears how many there were so far."""
+    """Run ``statement`` for every row, some thousands at a time; ``told`` gets the number so far."""
     total = 0
     left = iter(rows)
     while batch := list(islice(left, BATCH)):
@@ -66,7 +66,7 @@ def fill(
 def progress_teller(
     emit: Emit, stop: threading.Event | None, about: tuple[str, str], stage: str
 ) -> Callable[[int], None]:
-    """What ``fill`` tells: shows how far a stage is, and ends it where a person wants to stop."""
+    """A callback for ``fill``: shows the progress of a stage, and ends it if the user wants to stop."""
 
     def told(total: int) -> None:
         emit(ComparisonProgressed(*about, stage, total))
@@ -134,7 +134,7 @@ class _Pile:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What a comparison found at one position; late files are in ``database``."""
+    """The result of a comparison at one position; late files are in ``database``."""
 
     opened: Position
     database: sqlite3.Connection
@@ -149,17 +149,17 @@ class Compared:
         return _found(self.database, "FROM late")
 
     def late_slices(self, after: str, limit: int) -> tuple[FileSlice, ...]:
-        """The next late files behind ``after``, by path; of one that is partly in, the rest."""
+        """The next late files after ``after``, by path; of one that is partly committed, the rest."""
         rows = self.database.execute("SELECT * FROM late WHERE path > ? ORDER BY path LIMIT ?", (after, limit))
         return tuple(FileSlice(path, size, etag, records) for path, size, etag, records in rows)
 
     def finish(self, paths: list[str]) -> None:
-        """These are not late any more."""
+        """Count these as no longer late."""
         self.database.executemany("DELETE FROM late WHERE path = ?", [(path,) for path in paths])
 
 
 class Comparison:
-    """One source against its ledger: listed once, which takes long, then compared as often as the position moves."""
+    """One source against its ledger: listed once, which is slow, then compared as often as the position moves."""
 
     def __init__(
         self, bound: FileSource, database: sqlite3.Connection, emit: Emit, stop: threading.Event | None = None
@@ -174,11 +174,11 @@ class Comparison:
 
     @property
     def is_listed(self) -> bool:
-        """Whether the long part is done."""
+        """Whether the listing is done."""
         return self._listed is not None
 
     def list_source(self) -> None:
-        """Everything in the source, into the database."""
+        """List the whole source into the database."""
         store, source = self._bound.tracker.store, self._bound.source
         if not store.exists():
             raise SourceError(
@@ -200,9 +200,9 @@ class Comparison:
         self._listed = FoundFiles(total, size)
 
     def at(self, opened: Position) -> Compared:
-        """What was listed against everything committed up to ``opened``, whose position is never before the last one.
+        """Compare the listing with everything committed up to ``opened``, whose position never goes back.
 
-        The listing may be older than the position: what was committed since is in the ledger.
+        The listing may be older than the position: the ledger has what was committed since.
         """
         assert self._listed is not None
         self._catch_up(opened)
@@ -230,7 +230,7 @@ class Comparison:
             )
 
     def _catch_up(self, opened: Position) -> None:
-        """The entries of the ledger that are not in the database yet."""
+        """Add new entries of the ledger to the database."""
         start, bound = self._ledger.next, self._bound
         if opened.version >= start:
             found = entries(bound.table_store, bound.key, start=start, newest=opened.parent)
@@ -243,7 +243,7 @@ class Comparison:
 
 
 class _Ledger:
-    """Goes through the entries once: what each covers, and what the position owes to other things than reading."""
+    """Reads the entries once: the coverage of each, and moves of the position without reading."""
 
     def __init__(self, bound: FileSource) -> None:
         self.next = 1
@@ -256,7 +256,7 @@ class _Ledger:
         self._gap = ""
 
     def rows(self, entry: LedgerEntry) -> Iterator[tuple[object, ...]]:
-        """The files that an entry covers, as they are kept."""
+        """The files that an entry covers, as database rows."""
         self._see(entry)
         for each in entry.coverage:
             yield each.file, each.size, each.etag, each.end, each.eof, each.given_up
@@ -278,7 +278,7 @@ class _Ledger:
         self._gap = self._gap or why
 
     def _see_move(self, entry: LedgerEntry) -> None:
-        """A command moved the position: what it passed over is not late, it was decided."""
+        """Record a command that moved the position: what it skipped is decided, not late."""
         after = self._state_of(entry)
         if after is None:
             self._miss(f"the record of what {entry.action} passed over at position {entry.version} is gone")
@@ -292,19 +292,19 @@ class _Ledger:
         return None if stored is None or stored.document is None else decode_paths(stored.document.state)
 
     def close(self, opened: Position) -> None:
-        """The ledger was read to its end: does it reach the position?"""
+        """Check that the ledger reaches the position."""
         if self.next <= opened.version:
             self._miss(f"it ends at position {self.next - 1} of {opened.version}")
             self.next = opened.version + 1
 
     def history(self) -> History:
-        """How the position came about; a beginning that a person fixed before there was a table is a move, too."""
+        """The history of the position; a start that a person fixed before there was a table is a move, too."""
         fixed = None if self._bound.source.partition_filter else self._bound.positions.cold_start()
         begun = [] if fixed is None else [Move(PathState(), decode_paths(fixed))]
         return History(self._cold_start(), (*begun, *self._moves), not self._gaps)
 
     def _cold_start(self) -> PathState | None:
-        """The state that a cold start bounded by the filter fixed; None where nothing bounds it now."""
+        """The state fixed by a filtered cold start; None if nothing bounds it now."""
         bound, first = self._bound, self._first_run
         if bound.source.partition_filter is None:
             return None
@@ -320,7 +320,7 @@ class _Ledger:
         return with_cold_start(bound.source, PathState(), moment)
 
     def notes(self) -> Iterator[str]:
-        """What a person should know about the ledger."""
+        """Notes on the ledger for a person."""
         if self._gaps:
             more = f" (and {count(self._gaps - 1, 'more gap')})" if self._gaps > 1 else ""
             yield (
@@ -333,9 +333,9 @@ class _Ledger:
 
 
 def _sorted_out(comparing: Comparing, database: sqlite3.Connection) -> tuple[dict[Finding, FoundFiles], int]:
-    """Every file that is not as it was committed, by what it is, and how many wait out of sight.
+    """Every file that differs from what was committed, by finding, and the number that wait out of sight.
 
-    Late ones are put into the database.
+    Puts late ones into the database.
     """
     out_of_sight = 0
     database.execute("DELETE FROM late")

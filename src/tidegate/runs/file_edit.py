@@ -1,9 +1,8 @@
-"""Edits of a file source because a person says so: its watermarks are moved, its dead letters answered.
+"""Edits of a file source by a person: moves its watermarks, answers its dead letters.
 
-The consequences are worked out first, from the recorded state and a listing, and shown to whoever has to agree. The
-new state is then committed by the ordinary protocol: of two at once one is told that the other was first. Rows are
-never touched. Open dead letters of files that will be read from their start again are answered by the same commit: the
-run finds their lines anew.
+The consequences come first, from the recorded state and a listing, for the person who has to agree. Then the ordinary
+protocol commits the new state: of two at once, one learns that the other came first. Rows never change. The same commit
+answers open dead letters of files that will be read from their start again: the run finds their lines anew.
 """
 
 from __future__ import annotations
@@ -41,18 +40,18 @@ from tidegate.storage.listing_scope import Scope
 
 @dataclass(frozen=True, slots=True)
 class EditTarget:
-    """Where a watermark goes: to ``name`` in ``partition``; without a name it is forgotten, without both all is."""
+    """The target of a watermark: ``name`` in ``partition``; without a name it is forgotten, without both all are."""
 
     partition: str | None = None
     name: str | None = None
 
     @property
     def action(self) -> str:
-        """What made the change, for the document and the ledger."""
+        """The name of the change, for the document and the ledger."""
         return "watermark reset" if self.name is None else "watermark set"
 
     def state(self, source: PathSource, before: PathState, now: datetime, *, is_first: bool = False) -> PathState:
-        """The state after the move; ``is_first``: nothing is recorded yet, and earlier partitions are passed over."""
+        """The state after the move; ``is_first``: nothing is recorded yet, and earlier partitions are skipped."""
         if is_first and self.partition is not None and self.name is not None:
             return begin_behind(self.partition, self.name, now)
         if self.partition is None:
@@ -63,7 +62,7 @@ class EditTarget:
 
 
 def _target_of(bound: FileSource, edit: WatermarkEdit) -> EditTarget:
-    """A path that is given is relative to the source's location, or below it."""
+    """The target of an edit; its path may be relative to the source's location, or below it."""
     if edit.values is not None or (edit.to is None) != edit.reset:
         problem = f"{bound.pipeline.name!r} has another kind of watermark"
         raise TidegateError(problem, "give the path of a file (to)")
@@ -81,11 +80,11 @@ def _target_of(bound: FileSource, edit: WatermarkEdit) -> EditTarget:
 
 
 def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
-    """Set the watermark of one partition to a path, or forget a position, if ``confirm`` agrees to what it would mean;
-    what was done, or would have been.
+    """Set the watermark of one partition to a path, or forget a position, if ``confirm`` agrees to the consequences.
 
-    A source that never ran begins behind the path: everything up to it counts as read, by whoever filled the table.
-    ``CommitLost`` when a run, or somebody else, moved the source meanwhile: nothing was changed then.
+    Returns what was done, or would have been. A source that never ran begins after the path: everything up to it counts
+    as read, by whoever filled the table. ``CommitLost`` if somebody moved the source meanwhile: then nothing was
+    changed.
     """
     target = _target_of(bound, edit)
     bound = bound.for_edit()
@@ -137,7 +136,7 @@ def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: C
 
 
 def _begin(bound: FileSource, move: WatermarkMove, state: State) -> WatermarkMove:
-    """Keep where a source begins until there is a table; ``CommitLost`` where that was fixed before."""
+    """Record where a source begins until there is a table; ``CommitLost`` if that was fixed before."""
     if bound.positions.put_cold_start(state) != state:
         raise CommitLost(
             f"{bound.key}: the beginning of the first run is already fixed",
@@ -147,7 +146,7 @@ def _begin(bound: FileSource, move: WatermarkMove, state: State) -> WatermarkMov
 
 
 def _listed(bound: FileSource, target: EditTarget, scope: Scope) -> Iterator[SourceFile]:
-    """Every file that the move may be about, as a stream."""
+    """Every file that the move may concern, as a stream."""
     for info in bound.tracker.store.list(target.partition or "", scope=scope):
         meant = target.partition is None or split(info.path)[0] == target.partition
         if meant and accepts(bound.source, info.path) is None:
@@ -186,7 +185,7 @@ def _remarks(bound: FileSource, target: EditTarget, found: Consequences, letters
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterSelection:
-    """Which letters; all of these hold. ``ids`` are beginnings of ids, ``file`` a glob, ``reason`` a part of it."""
+    """A selection of letters by all conditions: ``ids`` are prefixes of ids, ``file`` a glob, ``reason`` a part."""
 
     ids: tuple[str, ...] = ()
     file: str | None = None
@@ -194,7 +193,7 @@ class DeadLetterSelection:
     kind: str | None = None
 
     def takes(self, letter: Letter) -> bool:
-        """Whether this letter is meant."""
+        """Whether this letter is selected."""
         return (
             (not self.ids or any(letter.id.startswith(each) for each in self.ids))
             and (self.file is None or matches_path(self.file, letter.file or ""))
@@ -204,13 +203,13 @@ class DeadLetterSelection:
 
 
 def select_letters(bound: FileSource, choice: DeadLetterSelection) -> Iterator[Letter]:
-    """The open letters of a source that are meant."""
+    """The selected open letters of a source."""
     found = bound.tracker.letters.open_letters(bound.pipeline.name, bound.source.name)
     return (letter for letter in found if choice.takes(letter))
 
 
 def write_answers(bound: FileSource, letters: Sequence[Letter], how: str, run: str, schema: str = "") -> WrittenLetters:
-    """Answers to letters, written, for a commit to bring along."""
+    """Write answers to letters, for a commit to bring along."""
     box = letter_writer(bound, run, schema)
     with contextlib.closing(box):
         box.resolved(letters, how)

@@ -1,4 +1,4 @@
-"""File sources, as the modules that work on files see them: their states, their trackers, discovery and plan."""
+"""File sources as other modules see them: their states, their trackers, discovery and plan."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Steps = Callable[[Any, Sequence[FileOutcome]], Step]
 
 @dataclass(frozen=True, slots=True)
 class FileTracker(Tracker, Protocol):
-    """One way to remember which files of a prefix were read. It is only ever given states and steps of its own kind."""
+    """One way to remember which files of a prefix were read. It only gets states and steps of its own kind."""
 
     key: SourceKey
     source: PathSource
@@ -41,15 +41,15 @@ class FileTracker(Tracker, Protocol):
     letters: DeadLetterTable = field()
 
     def discover(self, state: Any, now: datetime, *, limit: int, polls: int) -> PathListing:
-        """What is there that the state does not know as read; reads only, and fails as a whole."""
+        """The files that the state does not know as read; reads only, and fails as a whole."""
 
     def plan(self, state: Any, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
-        """What to read of it; decides without asking anyone."""
+        """Decide what to read of a listing, without any request."""
 
     def steps(self, plan: Plan) -> Steps:
-        """The steps of a plan: what follows on a state once the rows of some outcomes are committed.
+        """The steps of a plan: the state after the rows of some outcomes are committed.
 
-        Cheap as long as each is made on top of the one before.
+        Cheap as long as each builds on the one before.
         """
 
     def advance(self, state: Any, plan: Plan, outcomes: Sequence[FileOutcome]) -> Step:
@@ -57,33 +57,33 @@ class FileTracker(Tracker, Protocol):
         return self.steps(plan)(state, outcomes)
 
     def sort_files(self, state: Any, files: Sequence[SourceFile], now: datetime) -> Sorted:
-        """Listed files by whether they are finished."""
+        """Sort listed files by whether they are finished."""
 
     def reopen(self, state: Any, files: Iterable[SourceFile]) -> Any:
-        """The state in which ``files`` are unfinished: the watermark stays below them, and the next plan reads them."""
+        """The state with ``files`` unfinished: the watermark stays below them, and the next plan reads them."""
         entries = {file.path: RecordsRead(0, file.size, file.etag, rounds=0) for file in files}
         return replace(state, files={**state.files, **entries})
 
     def watermarks(self, state: Any) -> PathState:
-        """What of the state a comparison with the source needs: watermarks, and what is not finished."""
+        """The part of the state that a comparison needs: watermarks, and unfinished files."""
 
     def recount(self, state: Any, polled: PathListing) -> Any | None:
-        """The state that takes late directories for known, as ``polled`` counts them; None where nothing changes."""
+        """The state that counts late directories as known, from ``polled``; None if nothing changes."""
         return None
 
     def idle(self, state: Any, any_files: bool) -> Any:
         """The state after a poll that found nothing to read."""
 
     def write_state(self, step: Any) -> Any:
-        """The state of a step, once everything that it refers to is written; comes before the document."""
+        """The state of a step, once everything it refers to is written; comes before the document."""
         return step.state
 
     def keep_pending(self) -> FileTracker:
-        """The same tracker for staged delivery: it remembers what pending units finished where its state cannot."""
+        """The same tracker for staged delivery: it remembers what pending units finished, if its state cannot."""
         return self
 
     def forget_pending(self) -> None:
-        """Nothing is pending: what was remembered of it is forgotten."""
+        """Forget what was remembered of pending units."""
         return
 
 
@@ -93,7 +93,7 @@ FileSource = BoundSource[PathSource, FileTracker]
 def discover_files(
     source: FileSource, state: SourceState, now: datetime, polls: int = 0, limit: int = FILES_PER_PLAN
 ) -> PathListing:
-    """What is there that is not known as read; reads only, and fails as a whole."""
+    """The files that are not known as read; reads only, and fails as a whole."""
     return source.tracker.discover(state, now, limit=limit, polls=polls)
 
 

@@ -1,9 +1,9 @@
-"""The walk over a file source: discover, plan, read, and commit whenever that is due, until nothing new is left.
+"""The walk over a file source: discover, plan, read, and commit whenever due, until nothing new is left.
 
-Groups of files are read by tasks, which begin one after the other, a few at once, and go on while the driver commits.
-What they bring is gathered until a commit is due; then everything that is finished goes into it. So a task that takes
-long holds up no other, and a run that is killed repeats at most what a commit waits for and what was under way. Bad
-records, and files that are given up, are dead letters that the same commit brings along.
+Tasks read groups of files; they begin one after the other, a few at once, and continue while the driver commits. Their
+results are gathered until a commit is due; then everything finished goes into it. So a slow task delays no other, and a
+killed run repeats at most what waited for a commit and what was under way. Bad records, and given-up files, are dead
+letters of the same commit.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tidegate.storage.port import UploadCounts
 
 ROUNDS_FOR_CHANGED_FILES = 3
 FRACTION_FROM = 100
-"""Lines from which on the share of bad ones says something."""
+"""Lines from which the share of bad ones is meaningful."""
 
 ADDS_PER_COMMIT = 10_000
 
@@ -55,9 +55,7 @@ Progress = Callable[[int, int, int], None]
 
 
 class FileWalk:
-    """One pass over a file source. ``plan``, ``advance``, ``task``, ``rest`` and ``count`` are what other walks over
-    files replace.
-    """
+    """One pass over a file source. Other walks override ``plan``, ``advance``, ``task``, ``rest`` and ``count``."""
 
     def __init__(self, run: Pass) -> None:
         self.run = run
@@ -72,7 +70,7 @@ class FileWalk:
         self._inferred: Inference | None = None
 
     def go(self, position: Position) -> Position:
-        """Plan and carry out until nothing is left; the position reached."""
+        """Plan and carry out until nothing is left; returns the position reached."""
         changed_rounds = 0
         while not self.run.stop.is_set():
             plan = self.plan(position, self.run.clock())
@@ -100,17 +98,17 @@ class FileWalk:
         return plan
 
     def advance(self, plan: Plan, outcomes: Sequence[FileOutcome]) -> Step:
-        """The state that follows once the rows of ``outcomes`` are committed."""
+        """The state once the rows of ``outcomes`` are committed."""
         if self._steps is None or self._steps[0] is not plan:
             self._steps = plan, self.tracker.steps(plan)
         return self._steps[1](self.run.state, outcomes)
 
     def task(self, columns: TableColumnsPlan) -> ReadTask:
-        """What every task of a plan is told."""
+        """The settings of every task of a plan."""
         return columns.task(self.source.pipeline, self.source.source, self.source.source.interval_secs, self.run_id)
 
     def rest(self, position: Position, plan: Plan) -> Position:
-        """Nothing is to be read: fix the cold start, or show in the mirror that somebody looked."""
+        """Without anything to read, fix the cold start, or show in the mirror that a run looked."""
         run, tracker = self.run, self.tracker
         if plan.opens is not None:
             if position.first_run and position.table_version < 0:
@@ -126,7 +124,7 @@ class FileWalk:
         return position
 
     def count(self, change: Change, results: Sequence[GroupResult]) -> None:
-        """Count what a commit brought."""
+        """Count the results of a commit."""
         totals = self.run.totals
         totals.files += sum(1 for each in change.coverage if each.eof)
         totals.bytes += sum(each.size for each in change.coverage if each.eof)
@@ -194,7 +192,7 @@ class FileWalk:
             emit(events.PlanMade(*self.names, len(plan.units), plan.files, plan.bytes))
 
     def _give_up(self, position: Position, plan: Plan) -> Position:
-        """Files that are not read on become dead letters, and the watermark passes them."""
+        """Make given-up files dead letters, and let the watermark pass them."""
         letters, outcomes = give_up_files(self.source, self.run_id, plan.given_up)
         step = self.advance(plan, outcomes)
         after = self.commit(position, step, plan, (GroupResult(0, outcomes),), None, letters)
@@ -205,7 +203,7 @@ class FileWalk:
         return after
 
     def _carry_out(self, position: Position, plan: Plan) -> tuple[Position, bool, bool]:
-        """Read and commit the plan's groups; the position reached, whether to plan again, whether files changed."""
+        """Read and commit the plan's groups; returns the position, whether to plan again, whether files changed."""
         run, source = self.run, self.source
         columns = resolve_columns(source, as_read(source, position), plan, run.emit, may_grow=True)
         self._inferred = columns.inferred
@@ -303,12 +301,12 @@ class FileWalk:
 
 
 def coverage_of(results: Iterable[GroupResult]) -> tuple[Coverage, ...]:
-    """The record ranges that these results hold."""
+    """The record ranges of these results."""
     return covered_ranges(outcomes_of(results))
 
 
 def covered_ranges(outcomes: Iterable[FileOutcome]) -> tuple[Coverage, ...]:
-    """The record ranges that these outcomes hold."""
+    """The record ranges of these outcomes."""
     return tuple(
         Coverage(each.path, each.size, each.etag, each.start, each.end, each.eof, each.rows, each.bad)
         for each in outcomes
@@ -317,13 +315,13 @@ def covered_ranges(outcomes: Iterable[FileOutcome]) -> tuple[Coverage, ...]:
 
 
 def _ranges(results: Sequence[GroupResult]) -> dict[str, tuple[Coverage, ...]]:
-    """By data file, what its task covered; only metas of staged files tell it."""
+    """The coverage of each data file's task; only metas of staged files have it."""
     covered = [(result, coverage_of([result])) for result in results]
     return {file.path: ranges for result, ranges in covered for file in result.data_files}
 
 
 def _activity_events(names: tuple[str, str], emit: events.Emit) -> Hear:
-    """Tells what has changed of what tasks are at."""
+    """A callback that emits changes of the tasks' activity."""
     before = TaskActivity()
 
     def hear(now: TaskActivity) -> None:
@@ -338,7 +336,7 @@ def _activity_events(names: tuple[str, str], emit: events.Emit) -> Hear:
 
 
 def _wave_finished(pipeline: str, source: str, results: Sequence[GroupResult], seconds: float) -> events.WaveFinished:
-    """What tasks brought that is committed together, added up for whoever listens."""
+    """The event for results that are committed together."""
     files = [file for result in results for file in result.data_files]
     uploads = sum((result.uploads for result in results), UploadCounts())
     return events.WaveFinished(
@@ -384,7 +382,7 @@ class Limits:
             raise self._reached(f"{bad} of {lines} records are bad", "max_bad_fraction", share, last)
 
     def keep(self, outcomes: Sequence[FileOutcome]) -> None:
-        """These are committed: they count from now on."""
+        """Count committed outcomes."""
         self._failures, self._bad, self._lines = self._with(outcomes)
 
     def _with(self, outcomes: Sequence[FileOutcome]) -> tuple[int, int, int]:
@@ -404,19 +402,19 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class WrittenLetters:
-    """Letter files that a commit brings along, and how many letters they hold."""
+    """Letter files of a commit, and their number of letters."""
 
     files: tuple[DataFile, ...] = ()
     count: int = 0
 
     @classmethod
     def of(cls, results: Iterable[GroupResult]) -> WrittenLetters:
-        """Those that tasks wrote."""
+        """The letters that tasks wrote."""
         files = tuple(file for result in results for file in result.letter_files)
         return cls(files, sum(file.record_count for file in files))
 
     def debts(self, bound: FileSource, opened: Position) -> tuple[dict[str, Any], ...]:
-        """What the commit owes to the dead-letter table; checks that it may."""
+        """The commit's debt to the dead-letter table, after checking that it may owe it."""
         if not self.files:
             return ()
         bound.tracker.letters.check(self.files)
@@ -425,7 +423,7 @@ class WrittenLetters:
 
 
 def _check_not_ahead(bound: FileSource, opened: Position) -> None:
-    """Stop where new letters would be taken for known ones: the dead-letter table is ahead of the table.
+    """Stop if the dead-letter table is ahead of the table: new letters would count as known ones.
 
     A rival that moved the source meanwhile is no such case: then the table is ahead, too, and the commit is lost.
     """
@@ -439,7 +437,7 @@ def _check_not_ahead(bound: FileSource, opened: Position) -> None:
 
 
 def give_up_files(bound: FileSource, run: str, files: Sequence[GivenUp]) -> tuple[WrittenLetters, tuple[Covered, ...]]:
-    """Letters for files that are not read on, written here; the outcomes that let the watermark pass them."""
+    """Write letters for given-up files; returns the outcomes that let the watermark pass them."""
     letters = letter_writer(bound, run)
     with contextlib.closing(letters):
         for each in files:
@@ -453,18 +451,18 @@ def give_up_files(bound: FileSource, run: str, files: Sequence[GivenUp]) -> tupl
 
 
 def letter_writer(bound: FileSource, run: str, fingerprint: str = "") -> DeadLetterWriter:
-    """For letters that are written by the driver."""
+    """A writer for letters of the driver."""
     target = bound.pipeline.dead_letters
     return DeadLetterWriter(DeadLetterTarget(target, bound.pipeline.name, bound.source.name, run, fingerprint))
 
 
 class GroupQueue:
-    """The groups of a plan: those that wait, those that tasks are reading, and what is finished and not committed.
+    """The groups of a plan: those that wait, those that tasks are reading, and finished uncommitted results.
 
-    ``task`` makes the task of a group, ``at_once`` is how many of them there are at a time. At most ``uncommitted``
-    files are under way or finished at once, and at least one group: that bounds memory, and what may fail together.
-    ``take`` may change results as they come in; ``progress`` hears how many tasks are done, and how many bytes
-    of the source and rows they read that are not committed; ``hear`` hears what they are at, from any thread.
+    ``task`` makes the task of a group, ``at_once`` is the most tasks at a time. At most ``uncommitted`` files are under
+    way or finished at once, and at least one group: that bounds memory, and what may fail together. ``take`` may change
+    results as they come in; ``progress`` gets the number of finished tasks, and their uncommitted bytes and rows;
+    ``hear`` gets their activity, from any thread.
     """
 
     def __init__(
@@ -497,10 +495,10 @@ class GroupQueue:
         self._last = monotonic()
 
     def batches(self, engine: Engine) -> Generator[list[GroupResult]]:
-        """What is due for a commit, again and again until nothing is left or nothing more may be read.
+        """Results that are due for a commit, until nothing is left or nothing more may be read.
 
         Set ``is_full`` in between to begin no further group. Raises what ended a task, or failed a group, after
-        everything that is finished was handed over.
+        everything finished was handed over.
         """
         with engine.tasks(self._at_once, self._limits, self._hear) as tasks:
             problem: TidegateError | None = None
@@ -538,7 +536,7 @@ class GroupQueue:
         return self._limits.are_reached(self._finished, monotonic() - self._last)
 
     def _patience(self) -> float | None:
-        """How long to wait for the next task before a commit is due."""
+        """Seconds to wait for the next task before a commit is due."""
         if not self._finished.results or self._limits.seconds is None:
             return None
         return max(0.0, self._last + self._limits.seconds - monotonic())
@@ -563,7 +561,7 @@ class GroupQueue:
         self._progress(self._done, self._finished.source_bytes, rows)
 
     def _hand_over(self) -> Iterator[list[GroupResult]]:
-        """Everything that is finished, in as few commits as hold it."""
+        """Everything finished, in as few commits as possible."""
         finished, self._finished = self._finished, FinishedResults()
         yield from in_commits(finished.results)
         self._last = monotonic()
@@ -579,9 +577,9 @@ def read_all(
     check: Callable[[Sequence[FileOutcome]], None] = lambda outcomes: None,
     progress: Progress = lambda done, size, rows: None,
 ) -> tuple[GroupResult, ...]:
-    """Everything that ``groups`` hold; raises where a part of them could not be read, or ``stop`` was set before.
+    """All results of ``groups``; raises if a part of them could not be read, or ``stop`` was set before.
 
-    ``check`` sees what became of the files of each task, and may raise.
+    ``check`` gets the outcomes of each task, and may raise.
     """
 
     def take(done: FinishedGroup) -> tuple[GroupResult, ...]:
@@ -597,7 +595,7 @@ def read_all(
 
 
 def in_commits(results: Iterable[GroupResult]) -> Iterator[list[GroupResult]]:
-    """Whole results in the order of their groups, together as long as a commit does not grow too large."""
+    """Whole results in the order of their groups, combined as long as a commit does not grow too large."""
     group: list[GroupResult] = []
     adds = 0
     for result in sorted(results, key=lambda result: result.number):
@@ -611,12 +609,12 @@ def in_commits(results: Iterable[GroupResult]) -> Iterator[list[GroupResult]]:
 
 
 def outcomes_of(results: Iterable[GroupResult]) -> list[FileOutcome]:
-    """What became of each file."""
+    """The outcome of each file."""
     return [outcome for result in results for outcome in result.outcomes]
 
 
 def left_of(groups: Sequence[FileGroup], outcomes: Iterable[FileOutcome]) -> tuple[FileGroup, ...]:
-    """What is still to be read: files that were not reached, and the rest of those read in part."""
+    """What is left to read: unreached files, and the rest of those read in part."""
     by_path = {outcome.path: outcome for outcome in outcomes}
     left = (
         FileGroup(group.number, tuple(rest for each in group.slices if (rest := _rest(each, by_path.get(each.path)))))

@@ -55,7 +55,7 @@ ARROW, DATAFRAME = "arrow", "dataframe"
 
 @dataclass(frozen=True, slots=True)
 class FileTrackerBase(FileTracker):
-    """What both trackers of files have in common: one prefix of files, read by one walk."""
+    """The common part of both file trackers: one prefix of files, read by one walk."""
 
     reads: ClassVar[str] = "reads files"
     offers: ClassVar[frozenset[Offer]] = frozenset({"files", "replay"})
@@ -76,11 +76,11 @@ class FileTrackerBase(FileTracker):
         return self.source.mirror_legacy
 
     def payers(self, positions: PositionStore) -> Mapping[str, Payer]:
-        """Dead letters, and the schema that was inferred."""
+        """Payers of dead letters, and of the inferred schema."""
         return {LETTERS: self.letters.pay, INFERRED_SCHEMA: InferredSchema(self.table_store, self.key.pipeline).pay}
 
     def for_run(self, source: FileSource) -> FileSource:
-        """Where delivery is staged, commits of runs become units."""
+        """With staged delivery, commits of runs become units."""
         if source.pipeline.delivery is Delivery.DIRECT:
             return source
         from tidegate.runs.staged import StagedPositions, with_memory_of_pending
@@ -95,7 +95,7 @@ class FileTrackerBase(FileTracker):
         return FileWalk(run)
 
     def plan_of(self, source: FileSource, now: datetime, *, accept_new_partitions: bool = False) -> SourcePlan:
-        """The plan of the next pass, by the same steps, with nothing written."""
+        """The plan of the next pass, by the same steps, without writing anything."""
         source = self.for_run(source)
         opened = source.open(read_only=True)
         state = source.state_of(opened)
@@ -106,7 +106,7 @@ class FileTrackerBase(FileTracker):
         return SourcePlan(*source.names, plan, source.table_uri, lane=lane, notes=notes, pending_units=waiting)
 
     def backlog(self, source: FileSource, state: Any, version: int, now: datetime) -> Backlog:
-        """What waits above the watermark, staged units counted as done."""
+        """What waits above the watermark; staged units count as done."""
         waiting = _units_above(source, version)
         known = Backlog()
         if waiting:
@@ -125,7 +125,7 @@ class FileTrackerBase(FileTracker):
         )
 
     def _not_looked_for(self, state: Any) -> tuple[str, ...]:
-        """What polls do not find, told each time."""
+        """What polls do not find, reported each time."""
         return ()
 
     def edit(self, source: FileSource, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
@@ -164,7 +164,7 @@ class FileTrackerBase(FileTracker):
         return collect_checks(name, look)
 
     def _names_check(self, name: str, state: Any, verdict: NameOrder) -> Check:
-        """Files that sort below the watermark are easily missed."""
+        """A check of the names: files that sort below the watermark are easily missed."""
         if verdict.order is Order.NOT_IN_TIME:
             remedy = (
                 "files that sort below the watermark are found only inside the late window; name files by time "
@@ -174,9 +174,9 @@ class FileTrackerBase(FileTracker):
         return Check(name, "ok", verdict.describe())
 
     def table_checks(self, source: FileSource, name: str, position: Position, state: Any) -> Iterator[Check]:
-        """The declared schema against the table's columns; one that does not fit is raised as it would be by a run.
+        """Compare the declared schema with the table's columns; raises as a run would if it does not fit.
 
-        The columns behind a transform are those of its result, which only a run knows.
+        The columns after a transform are those of its result, which only a run knows.
         """
         from tidegate.runs.lanes import declared_columns
 
@@ -215,7 +215,7 @@ class FileTrackerBase(FileTracker):
 
 @dataclass(frozen=True, slots=True)
 class PathTracker(FileTrackerBase):
-    """The greatest finished name of each partition is remembered."""
+    """Remembers the greatest finished name of each partition."""
 
     kind: ClassVar[str] = "path"
 
@@ -269,7 +269,7 @@ class PathTracker(FileTrackerBase):
     def carry_forward(
         self, source: FileSource, state: PathState, commits: Sequence[tuple[Coverage, ...]], now: datetime
     ) -> PathState | None:
-        """The state after those commits, None where there is none, or they do not follow on it."""
+        """The state after those commits; None without a state, or if they do not follow it."""
         if not commits:
             return None
         listing = discover_files(source, state, now)
@@ -297,10 +297,10 @@ class PathTracker(FileTrackerBase):
 
 @dataclass(frozen=True, slots=True)
 class SetTracker(FileTrackerBase):
-    """Every path that was read is remembered, in segments below the table.
+    """Remembers every path that was read, in segments below the table.
 
-    With ``pending``, commits are left to somebody else, who also writes the segments: until then the files of a step
-    are kept there, by path, and are not read again.
+    With ``pending``, somebody else commits and writes the segments: until then the files of a step are kept there, by
+    path, and are not read again.
     """
 
     kind: ClassVar[str] = "path-set"
@@ -317,7 +317,7 @@ class SetTracker(FileTrackerBase):
         return encode_set(state)
 
     def copied(self, state: SetState) -> dict[str, object]:
-        """How many files were read, and the greatest of their names: never the names themselves."""
+        """The number of files read, and the greatest of their names: never the names themselves."""
         return {"kind": self.kind, "watermark": state.value, "files": state.remembered}
 
     def discover(self, state: SetState, now: datetime, *, limit: int, polls: int) -> PathListing:
@@ -341,7 +341,7 @@ class SetTracker(FileTrackerBase):
         return [_pending(self.pending.get(file.path), file) or what for file, what in zip(files, known, strict=True)]
 
     def watermarks(self, state: SetState) -> PathState:
-        """Only what is not finished: nothing can be late without a watermark."""
+        """Only unfinished files: nothing can be late without a watermark."""
         return PathState(files=dict(state.unfinished()))
 
     def idle(self, state: SetState, any_files: bool) -> SetState:
@@ -367,16 +367,16 @@ class SetTracker(FileTrackerBase):
         return self.remembered.extend(replace(state, segments=()), files.values())
 
     def keep_pending(self) -> SetTracker:
-        """Segments are written by the committer: until then finished paths are kept here."""
+        """The committer writes segments: until then finished paths are kept here."""
         return replace(self, pending={})
 
     def forget_pending(self) -> None:
-        """Begin anew with what is pending."""
+        """Start over with what is pending."""
         if self.pending is not None:
             self.pending.clear()
 
     def _names_check(self, name: str, state: SetState, verdict: NameOrder) -> Check:
-        """What remembering every path costs, and whether it is needed."""
+        """The cost of remembering every path, and whether it is needed."""
         remembered = f"every poll lists all files and remembers their paths ({state.remembered:,} so far)"
         told = f"{remembered}; {verdict.describe()}"
         if verdict.order is Order.IN_TIME:
@@ -396,7 +396,7 @@ def _pending(read: SourceFile | None, listed: SourceFile) -> Known | None:
 
 
 def _moment(seconds: int) -> datetime | None:
-    """When a state changed last; None for one that does not tell, or tells a moment that no clock shows."""
+    """When a state changed last; None without a valid time."""
     try:
         return datetime.fromtimestamp(seconds, UTC) if seconds else None
     except (ValueError, OverflowError, OSError):
@@ -408,7 +408,7 @@ def _with_pending(
 ) -> tuple[FileSource, SourceState, Backlog]:
     """What waits for the committer, and the source and its state on top of it.
 
-    Where the units do not follow the state that was read, or cannot be read, the state stays as it is: a note says so.
+    If the units do not follow the state, or cannot be read, the state stays as it is: a note says so.
     """
     from tidegate.runs.staged import fold_units, read_unit, with_memory_of_pending
 
@@ -439,7 +439,7 @@ def _pending_notes(bound: FileSource, units: int) -> tuple[str, ...]:
 
 
 def _lane(bound: FileSource, opened: Position) -> tuple[str, tuple[str, ...]]:
-    """Which lane a run would take, and why, or why it could not."""
+    """The lane of a run, and why, or why there is none."""
     if bound.pipeline.transform is None and not opened.needs_frames:
         return ARROW, ()
     from tidegate.runs.lanes import frame_reasons
@@ -451,7 +451,7 @@ def _lane(bound: FileSource, opened: Position) -> tuple[str, tuple[str, ...]]:
 
 
 def _obstacles(bound: FileSource, opened: Position, plan: Plan) -> tuple[str, ...]:
-    """Why a run would stop before it read anything, as far as that can be told from here."""
+    """Why a run would stop before it reads anything, as far as known here."""
     if not plan.units or opened.schema_json is None:
         return ()
     from tidegate.runs.lanes import as_read, declared_columns

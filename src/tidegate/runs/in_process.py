@@ -78,7 +78,7 @@ class InProcessEngine:
         """Nothing to get ready."""
 
     def tasks(self, most: int, limits: CommitLimits, hear: Hear) -> SerialTasks:
-        """Tasks that are carried out here, one whenever somebody waits for it."""
+        """Tasks that run here, one whenever somebody waits for it."""
         return SerialTasks(lambda task, group: self.read(task, group, hear))
 
     def read(self, task: ReadTask, group: FileGroup, hear: Hear) -> tuple[GroupResult, ...]:
@@ -94,7 +94,7 @@ class InProcessEngine:
         return open_arrow_reader(source, schema, now)
 
     def count(self, frame: pa.Table | StreamedRows) -> int:
-        """How many rows a table has."""
+        """The number of rows of a table."""
         return int(frame.num_rows)
 
     def columns(self, frame: pa.Table | StreamedRows) -> pa.Schema:
@@ -120,7 +120,7 @@ class InProcessEngine:
         raise needs_spark(batch.pipeline.name, "only Spark replaces rows of work units")
 
     def own_log(self, error: BaseException, mask: Mask) -> str:
-        """There is none."""
+        """Empty: there is no log."""
         return ""
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class SerialTasks:
         insort(self._waiting, (task, group), key=lambda each: each[1].number)
 
     def finished(self, seconds: float | None = None) -> list[FinishedGroup]:
-        """The next of them, carried out now."""
+        """The next group, read now."""
         if not self._waiting:
             return []
         task, group = self._waiting.pop(0)
@@ -161,7 +161,7 @@ class SerialTasks:
 
 
 def open_arrow_reader(source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
-    """The reader of ``source``. :class:`EnvironmentProblem` where only Spark reads it exactly."""
+    """The reader of ``source``. :class:`EnvironmentProblem` if only Spark reads it exactly."""
     match source.read:
         case JdbcRead() as database:
             return DatabaseReader(source, database, schema)
@@ -184,20 +184,20 @@ def open_arrow_reader(source: ColumnSource, schema: SchemaSpec, now: datetime) -
 
 
 class _BatchReader(ABC):
-    """Reads rows that hold all that are asked for, and filters them here."""
+    """Reads a superset of the rows and filters it here."""
 
     source: ColumnSource
     fixed_first: bool
 
     def greatest(self, rows: RowFilter) -> GreatestValues:
-        """The greatest values among the rows that match; rows without any are counted besides."""
+        """The greatest values among the matching rows; counts rows without any."""
         seen = Greatest(self.source.watermark_columns, self.source.mode)
         for batch in self.read(replace(rows, nulls=NullWatermark.INCLUDE)).to_batches():
             seen.see(batch)
         return GreatestValues(seen.values, seen.nulls)
 
     def read(self, rows: RowFilter) -> pa.Table:
-        """The rows that match."""
+        """The matching rows."""
         if rows.extra is not None:
             raise needs_spark(self.source.name, "only Spark understands filter_expression")
         if self.source.watermark_filter is not None:
@@ -206,7 +206,7 @@ class _BatchReader(ABC):
 
     @abstractmethod
     def batch(self, rows: RowFilter) -> pa.Table:
-        """Rows among which those that match are."""
+        """A superset of the matching rows."""
 
 
 def _matching(table: pa.Table, rows: RowFilter) -> pa.Table:
@@ -215,7 +215,7 @@ def _matching(table: pa.Table, rows: RowFilter) -> pa.Table:
 
 @dataclass
 class ArrowReader(_BatchReader):
-    """Rows of a table in memory, or of files that are read when they are first asked for."""
+    """Rows of a table in memory, or of files that are read on first use."""
 
     source: ColumnSource
     rows: Callable[[], pa.Table]
@@ -227,7 +227,7 @@ class ArrowReader(_BatchReader):
 
 @dataclass
 class HttpArrowReader(_BatchReader):
-    """The records of an HTTP API, asked for in this process."""
+    """The records of an HTTP API, fetched in this process."""
 
     source: ColumnSource
     schema: SchemaSpec
@@ -235,7 +235,7 @@ class HttpArrowReader(_BatchReader):
     fixed_first: bool = False
 
     def upper(self, now: datetime) -> Mapping[str, Value]:
-        """The greatest values that a read at ``now`` gives; none for columns that are not declared as times."""
+        """The greatest values of a read at ``now``; none for columns that are not declared as times."""
         return upper(self.source, self.schema, now)
 
     def batch(self, rows: RowFilter) -> pa.Table:
@@ -248,7 +248,7 @@ class HttpArrowReader(_BatchReader):
         return pa.Table.from_batches([decoder.rows(block) for block in found], decoder.schema)
 
     def _inferred(self, found: list[LineBlock]) -> tuple[FieldSpec, ...]:
-        """Columns that hold every record; each watermark column is there, also where it has no value."""
+        """Columns for every record; each watermark column is included, even without a value."""
         shapes = Shapes()
         lines = [line for block in found for line in block.lines.splitlines()]
         telling = [each for line in lines if (each := shapes.sample(line)) is not None]
@@ -267,7 +267,7 @@ class HttpArrowReader(_BatchReader):
 
 @dataclass
 class FunctionArrowReader(_BatchReader):
-    """What a Python function returns that needs no session: an Arrow table, or a pandas DataFrame."""
+    """The result of a Python function without a session: an Arrow table, or a pandas DataFrame."""
 
     source: ColumnSource
     function: FunctionRead
@@ -275,7 +275,7 @@ class FunctionArrowReader(_BatchReader):
     fixed_first: bool = False
 
     def batch(self, rows: RowFilter) -> pa.Table:
-        """What the function returns; its session is None."""
+        """The result of the function; its session is None."""
         said = f"{self.source.name}: function {self.function.function}"
         call, mask = load_function(self.function.function, said), Mask.around(self.function)
         text = predicate(rows, SqlDialect.SPARK)
@@ -293,7 +293,7 @@ class FunctionArrowReader(_BatchReader):
 
 
 def _checked(source: ColumnSource, rows: pa.Table) -> pa.Table:
-    """``rows``, if they have the watermark columns and no times that Spark would turn into others."""
+    """``rows``, if they have the watermark columns and no times that Spark would change."""
     missing = [name for name in source.watermark_columns if name not in rows.column_names]
     if missing:
         raise SourceError(f"{source.uri} has no column {missing[0]!r}", "correct watermark_columns")
@@ -315,7 +315,7 @@ def _delta_table(location: Location) -> pa.Table:
 
 
 def _scanned_files(source: ColumnSource, read: TableRead, schema: SchemaSpec) -> pa.Table:
-    """All records of CSV or JSON files, decoded as tasks of Spark decode them."""
+    """All records of CSV or JSON files, decoded as in tasks of Spark."""
     files = files_of(source.name, read)
     slices = list_files(files)
     fields = schema.fields or infer_files(files, slices, schema)
@@ -323,7 +323,7 @@ def _scanned_files(source: ColumnSource, read: TableRead, schema: SchemaSpec) ->
 
 
 def _parquet_files(source: ColumnSource, location: Location) -> pa.Table:
-    """All rows of the Parquet files below ``location``, which must not be in folders of partitions."""
+    """All rows of the Parquet files below ``location``, which must not be in partition folders."""
     store = open_store(location)
     names = sorted(info.path for info in store.list(scope=Scope()) if not _is_hidden(info.path))
     if not names:
@@ -340,5 +340,5 @@ def _parquet_files(source: ColumnSource, location: Location) -> pa.Table:
 
 
 def _is_hidden(path: str) -> bool:
-    """Whether Spark passes over a file of this name too."""
+    """Whether Spark also ignores a file of this name."""
     return any(part.startswith(("_", ".")) for part in path.split("/"))

@@ -1,9 +1,8 @@
-"""How a file source gets into its table: which lane writes it, and into which columns.
+"""How a file source is written into its table: by which lane, and into which columns.
 
 Columns are declared, or inferred and remembered, then fitted to the table; new fields join inferred ones. In the
-DataFrame lane files are decoded by the same tasks as ever, bad lines and all, only into a work area instead of the
-table. From there Spark takes the rows through the transform into the table, by its own writer, under the same commit
-protocol.
+DataFrame lane the same tasks decode files, bad lines included, but into a work area instead of the table. From there
+Spark takes the rows through the transform into the table, by its own writer, under the same commit protocol.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ from tidegate.storage.local import announce
 class TableColumnsPlan:
     """Fields to decode, and the table's columns as this pipeline writes them.
 
-    ``inferred`` is how the fields came about, if they were just inferred and nothing remembers them yet.
+    ``inferred`` is the inference of the fields, if nothing remembers them yet.
     """
 
     fields: tuple[FieldSpec, ...]
@@ -74,7 +73,7 @@ class TableColumnsPlan:
 def resolve_columns(
     bound: FileSource, opened: Position, plan: Plan, emit: Emit, *, may_grow: bool = False
 ) -> TableColumnsPlan:
-    """The columns for this plan; :class:`SchemaMismatch` before anything is read when the table cannot take them.
+    """The columns for this plan; :class:`SchemaMismatch` before anything is read if the table cannot take them.
 
     With ``may_grow``, new fields join inferred columns, unless ``schema_evolution`` is ``strict``.
     """
@@ -106,10 +105,10 @@ def _grown(
     known: tuple[FieldSpec, ...],
     emit: Emit,
 ) -> TableColumnsPlan:
-    """The columns with the fields that a sample of the plan has beside those ``known``, as far as values tell a type.
+    """The columns with new fields of a sample beside those ``known``, if their values show a type.
 
-    What no column can be made of is left out, and named at the end of the run. New fields are remembered before they
-    are read: other sources of the pipeline take them up even if this run dies before its follow-ups are done.
+    Fields without a possible column are left out, and named at the end of the run. New fields are remembered before
+    they are read: other sources of the pipeline use them even if this run dies before its follow-ups are done.
     """
     with suppress(SourceError, TableError, ConfigError, AccessDenied):
         found = sample(bound, spread(_slices(plan)), SAMPLED_LINES)
@@ -130,7 +129,7 @@ def _grown(
 
 
 def _fitting(bound: FileSource, opened: Position, sure: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
-    """The fields of a sample that the table has no column of another type for: one that does not fit keeps none out."""
+    """The fields of a sample without a conflicting column in the table; one that conflicts excludes no other."""
     existing = opened.schema()
     there = () if existing is None else fields_of_table(bound.pipeline, existing)
     types = {each.name.lower(): each.type for each in there}
@@ -138,19 +137,19 @@ def _fitting(bound: FileSource, opened: Position, sure: tuple[FieldSpec, ...]) -
 
 
 def declared_columns(bound: FileSource, opened: Position) -> TableColumnsPlan | None:
-    """The same without looking at any file: None where columns are inferred."""
+    """The same without reading any file: None if columns are inferred."""
     fields = bound.pipeline.schema.fields
     return columns_of(bound, opened, fields) if fields else None
 
 
 def first_columns(bound: FileSource, opened: Position) -> TableColumnsPlan | None:
-    """The columns of a table that is not there yet: declared or remembered; None where nobody knows them."""
+    """The columns of a future table: declared or remembered; None if unknown."""
     fields = known_fields(bound, None)
     return None if fields is None else columns_of(bound, opened, fields)
 
 
 def columns_of(bound: FileSource, opened: Position, fields: tuple[FieldSpec, ...]) -> TableColumnsPlan:
-    """Fields, and the rescued column, fitted to the table as it is: narrower types take the table's."""
+    """Fields, and the rescued column, fitted to the current table: narrower types take the table's."""
     pipeline, existing = bound.pipeline, opened.schema()
     fields = with_rescued(pipeline, fields)
     whole, keys = whole_columns(pipeline, fields)
@@ -171,20 +170,20 @@ def columns_of(bound: FileSource, opened: Position, fields: tuple[FieldSpec, ...
 
 
 def with_rescued(pipeline: PipelineSpec, fields: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
-    """Fields and, where it is wanted, the column for what fits none of them."""
+    """Fields and, if wanted, the column for rescued values."""
     rescued = pipeline.schema.rescued
     return fields if rescued is None else (*fields, FieldSpec(rescued, "string"))
 
 
 def whole_columns(pipeline: PipelineSpec, fields: tuple[FieldSpec, ...]) -> tuple[pa.Schema, tuple[str, ...]]:
-    """All columns of a table that a pipeline with these fields makes, and which of them are its partition columns."""
+    """All columns of a table that a pipeline with these fields makes, and its partition columns."""
     by = pipeline.sink.partition_by
     whole = table_schema(fields, by, pipeline.sink.metadata_columns)
     return whole, Partitioning(by, table_schema(fields, None)).columns
 
 
 def known_fields(bound: FileSource, existing: pa.Schema | None) -> tuple[FieldSpec, ...] | None:
-    """The fields that are known without a look at any file: declared, remembered, or the table's; else None."""
+    """The fields known without reading any file: declared, remembered, or the table's; else None."""
     if bound.pipeline.schema.fields:
         return bound.pipeline.schema.fields
     remembered = read_remembered(bound)
@@ -194,7 +193,7 @@ def known_fields(bound: FileSource, existing: pa.Schema | None) -> tuple[FieldSp
 
 
 def fields_of_table(pipeline: PipelineSpec, existing: pa.Schema) -> tuple[FieldSpec, ...]:
-    """The fields that the columns of a table stand for, without those that the pipeline adds."""
+    """The fields for the columns of a table, without those that the pipeline adds."""
     by = pipeline.sink.partition_by
     made = set() if by is None else {part.partition("=")[0] for part in by.prefix_template.split("/") if "=" in part}
     others = {*made, *METADATA_COLUMNS, pipeline.schema.rescued}
@@ -202,7 +201,7 @@ def fields_of_table(pipeline: PipelineSpec, existing: pa.Schema) -> tuple[FieldS
 
 
 def read_remembered(bound: FileSource) -> Inference | None:
-    """What was inferred and stored beside the table after the first commit; None where nothing was."""
+    """The inferred columns stored beside the table after the first commit; None without any."""
     return InferredSchema(bound.table_store, bound.pipeline.name).read()
 
 
@@ -215,7 +214,7 @@ def _slices(plan: Plan) -> list[FileSlice]:
 
 
 def sample(bound: FileSource, slices: Sequence[FileSlice], lines: int) -> Inference:
-    """What the first ``lines`` of each of these files say, with what is in the way of it."""
+    """Infer columns from the first ``lines`` of each of these files, with the obstacles."""
     by = bound.pipeline.sink.partition_by
     keys = () if by is None or by.column else tuple(part.partition("=")[0] for part in by.prefix_template.split("/"))
     schema = bound.pipeline.schema
@@ -229,7 +228,7 @@ def sample(bound: FileSource, slices: Sequence[FileSlice], lines: int) -> Infere
 
 
 def frame_reasons(source: FileSource, opened: Position) -> tuple[str, ...]:
-    """Why Spark writes this source itself; nothing where the Arrow lane does."""
+    """Why Spark writes this source itself; empty for the Arrow lane."""
     transform = source.pipeline.transform
     if transform is None:
         return opened.needs_frames
@@ -240,18 +239,18 @@ def frame_reasons(source: FileSource, opened: Position) -> tuple[str, ...]:
 
 
 def any_frames(sources: Sequence[FileSource]) -> bool:
-    """Whether Spark will have to write one of these tables, as far as can be told now."""
+    """Whether Spark will have to write one of these tables, as far as known now."""
     return any(source.pipeline.transform is not None or _needs_frames(source) for source in sources)
 
 
 def frame_packages(sources: Sequence[FileSource]) -> tuple[str, ...]:
-    """What Spark needs to write those of these tables that only it can, besides Delta itself."""
+    """Packages that Spark needs to write those tables that only it can, besides Delta itself."""
     on_s3 = [source for source in sources if source.pipeline.sink.table.uri.startswith("s3:")]
     return (S3,) if any_frames(on_s3) else ()
 
 
 def _needs_frames(source: FileSource) -> bool:
-    """What cannot be read says nothing here: the run itself tells."""
+    """Whether Spark must write the table; false if that cannot be read: the run itself reports it."""
     uri = source.pipeline.sink.table.uri
     with suppress(TidegateError):
         snapshot = source.positions.site.delta.snapshot()
@@ -274,9 +273,9 @@ def as_read(source: FileSource, opened: Position) -> Position:
 
 
 class FrameLane:
-    """The DataFrame lane of one plan, from decoding to what is committed.
+    """The DataFrame lane of one plan, from decoding to the commit.
 
-    Each task has a work area of its own, so that any of them can be committed while others are under way.
+    Each task has its own work area, so that any of them can be committed while others are under way.
     """
 
     def __init__(self, source: FileSource, engine: Engine, now: datetime) -> None:
@@ -289,7 +288,7 @@ class FrameLane:
 
     @classmethod
     def of(cls, source: FileSource, engine: Engine, opened: Position, now: datetime) -> FrameLane | None:
-        """The lane on top of ``opened``; None where the Arrow lane does it."""
+        """The lane on top of ``opened``; None for the Arrow lane."""
         reasons = frame_reasons(source, opened)
         if reasons and source.positions.staged:
             raise UnsupportedTable(
@@ -305,16 +304,16 @@ class FrameLane:
         return replace(task, table=area.location, whole_files=True)
 
     def take(self, done: FinishedGroup) -> tuple[GroupResult, ...]:
-        """The results of a task, with data files as :meth:`change` wants them."""
+        """The results of a task, with data files for :meth:`change`."""
         return tuple(replace(each, data_files=self.placed(done.task, each.data_files)) for each in done.results)
 
     def placed(self, task: ReadTask, files: Sequence[FinishedFile]) -> tuple[FinishedFile, ...]:
-        """Files that ``task`` wrote, with paths below all work areas of the source instead of its own."""
+        """Files of ``task``, with paths relative to all work areas of the source instead of its own."""
         name = self._areas[task.table.uri].name
         return tuple(replace(file, path=f"{name}/{file.path}") for file in files)
 
     def change(self, change: Change, opened: Position, columns: TableColumnsPlan) -> Change:
-        """``change`` with the rows as Spark will write them, in the place of the decoded files."""
+        """``change`` with rows for Spark in place of the decoded files."""
         files = tuple(file.path for file in change.data_files)
         used = {path.partition("/")[0] for path in files}
         self._owed = [area for area in self._areas.values() if area.name in used]
@@ -337,11 +336,11 @@ class FrameLane:
         )
 
     def forget(self) -> None:
-        """The last change is committed: its follow-ups remove the work areas that it took."""
+        """Forget the committed work areas: the follow-ups of the commit remove them."""
         for area in self._owed:
             del self._areas[area.location.uri]
 
     def drop(self) -> None:
-        """Remove the work areas that no commit took, if that is possible now."""
+        """Remove the work areas that no commit took, if possible now."""
         for area in self._areas.values():
             self._source.drop_work(area)

@@ -1,4 +1,4 @@
-"""Runs pipelines: every source once, or again and again until told to stop."""
+"""Runs pipelines: every source once, or continuously until told to stop."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Name = tuple[str, str]
 
 @dataclass(slots=True)
 class Polls:
-    """The polls of the sources of one run."""
+    """Counts the polls of the sources of one run."""
 
     _counted: dict[SourceKey, int] = field(default_factory=dict)
 
@@ -59,8 +59,8 @@ class Polls:
 class Loop:
     """The sources of a project, whose turn it is, and what is kept of each from poll to poll.
 
-    ``clock`` and ``pace`` are the time as plans and as commits see it, ``courtesy`` the time that runs of one source
-    have for each other; experiments replace them.
+    ``clock`` and ``pace`` are the time of plans and of commits, ``courtesy`` the times with which runs of one source
+    make way for each other; experiments replace them.
     """
 
     project: ProjectSpec
@@ -83,7 +83,7 @@ class Loop:
         self.emit = mask_events(self.emit, Mask.around(self.project))
 
     def once(self, pipelines: Sequence[PipelineSpec]) -> RunReport:
-        """One pass over every source; a source that fails does not keep the others from running."""
+        """One pass over every source; a source that fails does not stop the others."""
         started = time.monotonic()
         self._shared.clear()
         sources = [(pipeline, source) for pipeline in pipelines for source in pipeline.sources]
@@ -94,7 +94,7 @@ class Loop:
     def continuously(self, pipelines: Sequence[PipelineSpec], jitter: Callable[[], float] = random.random) -> RunReport:
         """Poll every source at its interval until ``stop`` is set; the report adds up each source's passes.
 
-        The interval lies between the beginnings of two passes; after one that failed, it begins with its end.
+        The interval lies between the starts of two passes; after one that failed, it begins with its end.
         """
         started = time.monotonic()
         self.courtesy = replace(self.courtesy, waits=False)
@@ -119,7 +119,7 @@ class Loop:
         return _report(list(total.values()), started, complete=True)
 
     def _bind_all(self, pipelines: Sequence[PipelineSpec]) -> tuple[list[TrackedSource], list[TrackedSource]]:
-        """Bound anew: the sources of these pipelines, and all that the configuration has."""
+        """New bound sources: those of these pipelines, and all of the configuration."""
         names = {pipeline.name for pipeline in pipelines}
         every = [
             bind(self.project, pipeline, source, self.parallelism, self.emit, self.pace)
@@ -129,7 +129,7 @@ class Loop:
         return [each for each in every if each.pipeline.name in names], every
 
     def _pass(self, pipeline: PipelineSpec, source: SourceSpec) -> SourceReport:
-        """One pass over one source; what stops it is in the report."""
+        """One pass over one source; errors are in the report."""
         started = time.monotonic()
         name = (pipeline.name, source.name)
         done: Pass | None = None
@@ -195,7 +195,7 @@ class Loop:
         return report
 
     def _leave_out(self, name: Name, seconds: float) -> SourceReport:
-        """The report of a source that was left to another run, which is no failure; its end is told."""
+        """Report a source that was left to another run, which is no failure, and emit its end."""
         report = replace(_not_begun(name, None, seconds), state="Skipped", skipped=((ANOTHER_RUN, 1),))
         self.emit(_finished(report, failed=False))
         return report
@@ -209,7 +209,7 @@ def _not_begun(name: Name, error: TidegateError | None, seconds: float) -> Sourc
 
 
 def _pass_report(blank: SourceReport, done: Pass, summary: Summary) -> SourceReport:
-    """The report of a pass, whatever it walked over; ``summary`` is that of the state it reached."""
+    """The report of a pass over any kind of source; ``summary`` is that of the state it reached."""
     totals = done.totals
     idle = "Initial" if done.is_first or done.state is None else "Idle"
     return replace(
@@ -254,7 +254,7 @@ def _finished(report: SourceReport, *, failed: bool, state_files: int = 0) -> ev
 
 
 def _unknown_words(counts: Mapping[str, int], schema: SchemaSpec) -> str:
-    """Fields of the source that no column takes, most frequent first."""
+    """Fields of the source without a column, most frequent first."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     shown = ", ".join(f"{name} ({count:,})" for name, count in ordered[:SHOWN_UNKNOWN_FIELDS])
     more = f" and {len(ordered) - SHOWN_UNKNOWN_FIELDS} more" if len(ordered) > SHOWN_UNKNOWN_FIELDS else ""

@@ -1,7 +1,7 @@
-"""Maintenance of a table: small files merged, old files removed, checkpoints; by hand, or after commits of a run.
+"""Maintenance of a table: merges small files, removes old ones, writes checkpoints; by hand, or after commits of a run.
 
 None of it changes a row or a position. A run may be writing into the table meanwhile: its appends follow a rewrite
-without noticing, and files that it has not committed yet are never removed.
+without noticing, and its uncommitted files are never removed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NEVER_ROLL = 1 << 62
 def merge_files(
     store: ObjectStore, facts: TableFacts, groups: Sequence[Sequence[ActiveFile]], sink: SinkSpec
 ) -> Rewrite:
-    """One new file for each group, durably in the store; ``TableError`` when a row would be lost."""
+    """One new file for each group, durable in the store; ``TableError`` if a row would be lost."""
     columns = pa.schema(
         [field for field in arrow_schema(facts.schema_json) if field.name not in facts.partition_columns]
     )
@@ -69,7 +69,7 @@ def _rows(store: ObjectStore, file: ActiveFile, columns: pa.Schema) -> Iterator[
 
 
 def _fitted(batch: pa.RecordBatch, columns: pa.Schema, file: ActiveFile) -> pa.RecordBatch:
-    """The batch with the table's columns: those it lacks are null."""
+    """The batch with the table's columns: missing ones are null."""
     try:
         arrays = [
             batch.column(field.name).cast(field.type)
@@ -94,7 +94,7 @@ def _measured(store: ObjectStore, file: FinishedFile, read: int) -> Add:
 SHORTEST_RETENTION_HOURS = 24
 COMMIT_BYTES = 1 << 30
 SMALL = 0.75
-"""Files below this share of the wanted size are put together."""
+"""Files below this share of the wanted size are combined."""
 
 Bin = tuple[ActiveFile, ...]
 
@@ -119,7 +119,7 @@ class TableMaintenance:
         return TableCareReport(self.pipeline.name, self._sink.table.uri, operation, dry_run, version)
 
     def optimize(self, target_mb: int | None = None, *, dry_run: bool = False) -> TableCareReport:
-        """Put the rows of small files into files of about ``target_mb``, by default ``file_size_mb``."""
+        """Combine small files into files of about ``target_mb``, by default ``file_size_mb``."""
         started = time.monotonic()
         target = (target_mb or self._sink.file_size_mb) << 20
         table, store = self._table, open_store(self._sink.table)
@@ -200,7 +200,7 @@ def bins(files: Sequence[ActiveFile], target: int) -> list[Bin]:
 
 
 def _groups(chosen: Sequence[Bin]) -> list[list[Bin]]:
-    """Bins that are replaced by one commit."""
+    """Bins for one commit each."""
     groups: list[list[Bin]] = []
     size = COMMIT_BYTES
     for each in chosen:
@@ -213,7 +213,7 @@ def _groups(chosen: Sequence[Bin]) -> list[list[Bin]]:
 
 
 def maintain_after(pipeline: PipelineSpec, source: str, before: int, now: int, emit: Emit) -> None:
-    """What ``sink.maintenance`` wants after the commits ``before + 1`` to ``now`` of a source; never fails them."""
+    """Do what ``sink.maintenance`` wants after the commits ``before + 1`` to ``now`` of a source; never fails them."""
     wanted, care = pipeline.sink.maintenance, TableMaintenance(pipeline)
     for operation, every in (("optimize", wanted.optimize_every_commits), ("vacuum", wanted.vacuum_every_commits)):
         if every <= 0 or now // every <= before // every:
@@ -236,7 +236,7 @@ def maintain_after(pipeline: PipelineSpec, source: str, before: int, now: int, e
 def maintain_if_due(
     pipeline: PipelineSpec, source: str, opened: Position | None, commits: int, emit: Emit, stop: threading.Event
 ) -> None:
-    """Care for the table if one of the last ``commits`` made it due; ``opened`` is the position after them."""
+    """Maintain the table if one of the last ``commits`` made it due; ``opened`` is the position after them."""
     if pipeline.sink.maintenance == Maintenance() or opened is None or stop.is_set():
         return
     maintain_after(pipeline, source, opened.version - commits, opened.version, emit)

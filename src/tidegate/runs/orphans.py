@@ -1,13 +1,12 @@
-"""Parquet files below a table that its log, or a state, does not name: found, told apart, removed behind a fence.
+"""Finds Parquet files below a table that neither its log nor a state names, and removes them behind a fence.
 
-Whatever a recovery may go back to keeps its parts: every state document that is still there, winner or not, the
-mirror, and the states inside the newest entries of the log. A part is never written twice under one name, so once
-nothing refers to it, nothing will.
+Segments stay as long as a recovery may need them: for every existing state document, winner or not, the mirror, and the
+states inside the newest entries of the log. A segment is never written twice under one name, so once nothing refers to
+it, nothing will.
 
-Uncommitted files are normal: a task that died, a commit that lost. They cost space and nothing else. Before they are
-removed, every source of the table gets an empty commit, its fence: a process that slept with such files in its hands
-can never commit them after that, because its position is taken. Only files older than the fences, and older than the
-limit, are removed.
+Uncommitted files are normal: a task that died, a commit that lost. They only cost space. Before they are removed, every
+source of the table gets an empty commit, its fence: a process that slept with such files can never commit them after
+that, because its position is taken. Only files older than the fences, and older than the limit, are removed.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ KIND = "path-set"
 
 
 def segments_of(bound: TrackedSource) -> Iterator[ObjectInfo]:
-    """The parts of a source's set that are there; nothing where it is tracked otherwise."""
+    """The existing segments of a source's path set; none for other tracking."""
     if bound.tracker.kind == KIND:
         folder = bound.key.segment("").rpartition("/")[0]
         yield from (info for info in bound.table_store.list(folder) if info.path.endswith(".parquet"))
 
 
 def referred_to(bound: TrackedSource) -> Iterator[str]:
-    """The paths of the parts that something refers to; all that are there where that cannot be told."""
+    """The paths of segments that something refers to; all existing ones if that is unknown."""
     unexplained = {info.path for info in segments_of(bound)}
     try:
         for state in _states(bound) if unexplained else ():
@@ -131,8 +130,8 @@ class _DataFilePile:
 class TableScan:
     """The Parquet files of one table against its log; ``sources`` are the sources that write into it.
 
-    Files are told by their names alone, without folders: names of data files are unique, and a folder that is written
-    differently in the log must not make an orphan of a file.
+    Files are compared by name alone, without folders: names of data files are unique, and a folder that is written
+    differently in the log must not make a file an orphan.
     """
 
     def __init__(
@@ -156,7 +155,7 @@ class TableScan:
 
     @staticmethod
     def uri_of(bound: TrackedSource) -> str:
-        """The table that is looked at."""
+        """The address of the table."""
         return bound.pipeline.sink.table.uri
 
     def writers(self, neighbours: Sequence[TrackedSource] = ()) -> list[TrackedSource]:
@@ -164,13 +163,13 @@ class TableScan:
         return [*self._sources, *replays_in(self._first, neighbours)]
 
     def check_writers(self, writers: Sequence[TrackedSource]) -> None:
-        """Stop if somebody writes here who cannot be fenced."""
+        """Stop if a writer cannot be fenced."""
         check_all_known(writers, self._uri)
 
     def look(self) -> bool:
-        """List the files, then read what waits for the committer and what the log names; False where there is no table.
+        """List the files, then read what waits for the committer and what the log names; False without a table.
 
-        In this order a file that is staged or committed meanwhile is not taken for an orphan.
+        In this order a file that is staged or committed meanwhile never counts as an orphan.
         """
         self._database.executescript(_TABLES)
         for uri in self._letters:
@@ -194,7 +193,7 @@ class TableScan:
         return True
 
     def look_again(self) -> None:
-        """Read what the log names since the last look, and which parts of sets are referred to now."""
+        """Read new names in the log, and the segments that are referred to now."""
         fill(self._database, _NAMES, ((_name(path),) for path in self._references.paths()), self._teller("log"))
         fill(self._database, _NAMES, ((_name(path),) for path in self._referred_to()), self._teller("states"))
 
@@ -211,7 +210,7 @@ class TableScan:
         return progress_teller(self._emit, self._stop, (self._uri, ""), stage)
 
     def _files(self) -> Iterator[tuple[object, ...]]:
-        """The Parquet files that could be data; directories of other tables inside this one are noted."""
+        """The Parquet files that may be data; notes directories of other tables inside this one."""
         for info in self._store.list(known=lambda path: path.startswith(_NEVER), scope=Scope()):
             inner, found, _ = info.path.partition("/_delta_log/")
             if found:
@@ -220,16 +219,16 @@ class TableScan:
                 yield info.path, _name(info.path), info.size, info.modified.timestamp()
 
     def _keep_out(self, directory: str) -> None:
-        """Nothing below ``directory`` is this table's."""
+        """Exclude everything below ``directory``, which is another table's."""
         self._database.execute("INSERT OR IGNORE INTO inner_tables VALUES (?)", (f"{directory}/",))
 
     def unnamed(self) -> Iterator[FoundDataFile]:
-        """The files that nothing in the log names, by path."""
+        """The files that the log does not name, by path."""
         for path, size, modified in self._database.execute(_NOT_NAMED):
             yield FoundDataFile(path, size, datetime.fromtimestamp(modified, UTC))
 
     def sorted_out(self, now: datetime, older_than: timedelta) -> tuple[FoundDataFiles, FoundDataFiles, FoundDataFiles]:
-        """Orphans old enough to be sure of, younger ones, and those that Tidegate did not write."""
+        """Orphans old enough to be certain, younger ones, and those that Tidegate did not write."""
         old, young, foreign = _DataFilePile(), _DataFilePile(), _DataFilePile()
         for file in self.unnamed():
             if not is_ours(file.path):
@@ -269,8 +268,8 @@ class TableScan:
 class LettersScan(TableScan):
     """The same for a dead-letter table; ``sources`` are the sources whose letters go there.
 
-    The fence of a source holds here, too: before it is made, the letters of all positions before are paid and so in
-    the log, and whoever slept with letters in its hands can never make the commit that would owe them.
+    The fence of a source holds here, too: before it is made, the letters of all earlier positions are paid and so in
+    the log, and a process that slept with letters can never make the commit that would owe them.
     """
 
     def __init__(
@@ -334,7 +333,7 @@ def _may_be_data(info: ObjectInfo) -> bool:
 
 
 def is_ours(path: str) -> bool:
-    """Whether a name is one that Tidegate gives to data files: a UUID of version 7.
+    """Whether a name is one of Tidegate's data files: a UUID of version 7.
 
     >>> is_ours("date=2026-01-28/019bfa00-0000-7000-8000-000000000000.parquet"), is_ours("part-0.parquet")
     (True, False)

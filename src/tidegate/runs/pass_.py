@@ -1,8 +1,8 @@
-"""One pass over one source, of whichever kind: open, walk, commit, until the walk ends; and the port of engines.
+"""One pass over one source of any kind: open, walk, commit, until the walk ends; and the port of engines.
 
-A walk reads and proposes; the pass commits, counts and begins again where another run was first. Results count only
-once they are committed: what was read on top of a position that is lost is forgotten. An engine executes what walks
-decide: tasks, frames and waves.
+A walk reads and proposes; the pass commits, counts and starts over if another run was first. Results count only once
+they are committed: what was read on top of a lost position is discarded. An engine executes what walks decide: tasks,
+frames and waves.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ if TYPE_CHECKING:
 
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 60.0
-"""Seconds before a pass that lost begins again, so that two do not ask for the same again and again."""
+"""Seconds before a pass that lost starts over, so that two do not collide again and again."""
 
 ANOTHER_RUN = "another_run"
-"""Why something was left out: another run does it."""
+"""The reason to skip what another run does."""
 
 
 def without_name(name: tuple[str, str], error: TidegateError) -> str:
-    """The error without the name of the source in front: that is told beside it."""
+    """The error without the name of the source, which stands beside it."""
     return str(error).removeprefix(f"{'/'.join(name)}: ")
 
 
 @dataclass(slots=True)
 class Totals:
-    """What a pass has done so far."""
+    """The totals of a pass so far."""
 
     files: int = 0
     bytes: int = 0
@@ -81,7 +81,7 @@ def against_others(
     errors: tuple[type[TidegateError], ...] = (CommitLost, ColumnsChanged),
     stop: threading.Event | None = None,
 ) -> Result:
-    """``attempt`` again where others committed first, so many times in all."""
+    """Call ``attempt`` up to ``tries`` times while others commit first."""
     for _ in range(tries - 1):
         try:
             return attempt()
@@ -92,10 +92,10 @@ def against_others(
 
 
 class Pass:
-    """Carries one source as far as it goes now; ``state`` and ``totals`` tell how far that was.
+    """Carries one source as far as possible now; ``state`` and ``totals`` say how far that was.
 
-    ``since`` is the pass before it over the same source, whose last state is ``previous``. ``shared`` is what trackers
-    of one run share, by name. ``unsaved`` is a state that could not be committed for want of a table.
+    ``since`` is the previous pass over the same source, whose last state is ``previous``. ``shared`` is what trackers
+    of one run share, by name. ``unsaved`` is a state that could not be committed because there is no table.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Pass:
         self._began = 0.0
 
     def run(self, walk: Walk | None = None) -> None:
-        """Raises what stopped it; everything committed until then stays. The walk is the tracker's unless given."""
+        """Make the pass; raises what stopped it, and committed work stays. ``walk`` replaces the tracker's."""
         chosen: Walk = walk or self.source.tracker.walk(self)
         while True:
             self._began = time.monotonic()
@@ -149,7 +149,7 @@ class Pass:
                     self._back_off()
 
     def _open(self) -> Position:
-        """The position; where the tracker allows it, the one that the pass before ended at, if it is still current."""
+        """The position; if the tracker allows it, the one at which the previous pass ended, if still current."""
         before, self.position = self.position, None
         if before is not None and self.source.tracker.keeps_position and self.source.positions.is_current(before):
             return replace(before, warnings=())
@@ -163,14 +163,14 @@ class Pass:
         return walk.go(position)
 
     def begin_at(self, position: Position) -> None:
-        """Go on from the state of ``position``."""
+        """Continue from the state of ``position``."""
         self.is_first, self.before = position.first_run, self.source.attempts(position)
         is_new = position.state is None
         self.state = self.source.tracker.state_after_attempts(self.before) if is_new else self.source.state_of(position)
         self._note_version(position)
 
     def commit(self, position: Position, change: Change, state: Any) -> Position:
-        """Make ``change`` visible, together with ``state``; the position after it."""
+        """Make ``change`` visible, together with ``state``; returns the position after it."""
         failpoint("runs.commit.before")
         after = self.source.positions.commit(position, change)
         failpoint("runs.commit.after")
@@ -184,25 +184,25 @@ class Pass:
         return after
 
     def idle(self, position: Position, state: State | None = None) -> Position:
-        """Nothing was found: the mirror shows that somebody looked, unless there is no state to show."""
+        """Show in the mirror that a run looked and found nothing, if there is a state to show."""
         shown = position.state if state is None else state
         return position if shown is None else self.source.positions.idle(position, shown)
 
     def notice(self, text: str) -> None:
-        """Tell a person something about this source."""
+        """Emit a notice about this source."""
         self.emit(events.Notice(*self.names, text))
 
     def _note_version(self, position: Position) -> None:
         self.totals.table_version = position.table_version if position.table_version >= 0 else None
 
     def _back_off(self) -> None:
-        """Leave the source to whoever won, longer after each loss in a row, measured by what this pass did in vain."""
+        """Leave the source to the winner, longer after each loss in a row, by the work that this pass lost."""
         wasted = max(SHORTEST_PAUSE, time.monotonic() - self._began)
         self.stop.wait(min(LONGEST_PAUSE, wasted * 2.0 ** (self._losses - 1)) * (0.5 + random.random() / 2))
 
 
 class WaitingFrame(Frame, Protocol):
-    """Rows that Spark is to write, and their columns."""
+    """Rows for Spark to write, and their columns."""
 
     def columns(self, table: pa.Schema | None) -> pa.Schema:
         """The columns as they will be written into ``table``."""
@@ -212,27 +212,27 @@ class WaitingFrame(Frame, Protocol):
 class Tasks(Protocol):
     """Tasks that read groups of files, each begun as soon as there is room for it.
 
-    A context: what is left at its end is cancelled, and nothing of it counts.
+    A context: the rest is cancelled at its end, and does not count.
     """
 
     @property
     def count(self) -> int:
-        """How many groups were submitted and not handed over by :meth:`finished`."""
+        """The number of groups submitted and not yet returned by :meth:`finished`."""
 
     def submit(self, task: ReadTask, group: FileGroup) -> None:
         """Read ``group`` as soon as there is room; groups with small numbers come first.
 
-        A task may read several groups, one after the other; each is handed over when it is finished.
+        A task may read several groups, one after the other; each is handed over when finished.
         """
 
     def finished(self, seconds: float | None = None) -> list[FinishedGroup]:
-        """All that finished; waits for the first, at most so many seconds. Nothing where there is none to wait for.
+        """All finished groups; waits for the first, at most that many seconds. Nothing if there is none to wait for.
 
-        A group may have failed by itself: its result says so, and covers nothing. Raises what ended a task otherwise.
+        A group may have failed by itself: its result says so, and covers nothing. Raises what else ended a task.
         """
 
     def withdraw(self) -> list[FileGroup]:
-        """The groups that were not begun; they are not read any more."""
+        """The groups that were not begun; they will not be read."""
 
     def __enter__(self) -> Tasks: ...
 
@@ -241,9 +241,9 @@ class Tasks(Protocol):
 
 
 class Engine(Protocol):
-    """Executes what walks decide. What it returns is complete and durable, and nothing is visible yet.
+    """Executes what walks decide. Its results are complete and durable, and nothing is visible yet.
 
-    Frames of rows go through as they are; walks do not look into them.
+    Walks pass frames of rows on without looking into them.
     """
 
     @property
@@ -251,25 +251,25 @@ class Engine(Protocol):
         """Whether reading can begin at once; otherwise a pass first tries to find out whether anything is new."""
 
     def prepare(self) -> None:
-        """Get ready; several threads may use the engine then."""
+        """Get ready for use by several threads."""
 
     def tasks(self, most: int, limits: CommitLimits, hear: Hear) -> Tasks:
-        """Tasks that read groups of files, at most so many at once; ``hear`` hears what they are at, if it can.
+        """Tasks that read groups of files, at most ``most`` at once; ``hear`` gets their activity, if possible.
 
         None begins while so much is finished, and not handed over, that a commit of it would be due for each of them.
         """
 
     def frame(self, rows: WorkRows) -> WaitingFrame:
-        """Decoded rows for the DataFrame lane; raises where this engine cannot write them."""
+        """Decoded rows for the DataFrame lane; raises if this engine cannot write them."""
 
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
-        """Who reads a column source."""
+        """The reader of a column source."""
 
     def count(self, frame: Any) -> int:
-        """How many rows a frame has that a reader gave."""
+        """The number of rows in a frame of a reader."""
 
     def columns(self, frame: Any) -> pa.Schema:
-        """The columns of a frame that a reader gave."""
+        """The columns of a frame of a reader."""
 
     def write_rows(self, frame: Any, task: RowTask) -> RowsWritten:
         """Write every row, once."""
@@ -278,16 +278,16 @@ class Engine(Protocol):
         """Rows of a work area, to be written by the load strategy of their pipeline."""
 
     def carry_out(self, wave: UnitWave) -> WaveResult:
-        """Read and write the work units of a wave; a unit that fails keeps no other from being done.
+        """Read and write the work units of a wave; one that fails does not stop the others.
 
-        Raises only where none of them could be tried.
+        Raises only if none of them could be tried.
         """
 
     def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> WaitingFrame:
-        """Rows of a work area, to take the place of those of ``replaced``, or with equal keys, in one commit."""
+        """Rows of a work area that replace those of ``replaced``, or with equal keys, in one commit."""
 
     def own_log(self, error: BaseException, mask: Mask) -> str:
-        """Where the engine's own log is kept, masked, and how it ends, if ``error`` came from the engine."""
+        """Where the engine's own log is kept, masked, and its end, if ``error`` came from the engine."""
 
     def close(self) -> None:
-        """Give back what the engine holds."""
+        """Release the engine's resources."""

@@ -1,10 +1,10 @@
-"""Runs of one source beside each other, and attempts before the first position.
+"""Notes of runs at work on a source, and attempts before the first position.
 
-A note beside the state is renewed while a pass runs, and removed at its end. It spares work and requests, and nothing
-else: correctness never needs it. It may be removed, overwritten or out of date at any time; then two runs work beside
-each other, and one of them wins each commit. How old a note is, the clock of the store tells, and watching whether it
+A note beside the state is renewed while a pass runs, and removed at its end. It only saves work and requests:
+correctness never needs it. It may be removed, overwritten or outdated at any time; then two runs work at the same time,
+and one of them wins each commit. The age of a note comes from the clock of the store, and from watching whether it
 changes: the clocks of machines may differ. A note whose process is known to be gone, or that nobody renewed for a
-minute, is worth nothing, so that a crash locks nobody out.
+minute, is void, so that a crash locks nobody out.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from tidegate.storage.port import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class Courtesy:
-    """How often a note is renewed and looked at, and from which age on it is worth nothing, in seconds.
+    """How often a note is renewed and checked, and the age at which it is void, in seconds.
 
-    Who polls does not wait (``waits``): its other sources would stand still meanwhile. It looks again at the next poll.
+    A poll does not wait (``waits``): its other sources would stand still meanwhile. It looks again at the next poll.
     """
 
     renew_secs: float = 5.0
@@ -48,7 +48,7 @@ class Courtesy:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a run says of itself; ``process`` tells on one machine whether it is still there, ``beat`` counts up."""
+    """The note of a run; ``process`` shows on one machine whether it still exists, ``beat`` counts up."""
 
     run: str
     since: str
@@ -62,7 +62,7 @@ class Note:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Note:
-        """The content read back; one that is damaged is that of a run of which nothing is known."""
+        """Decode a note; a damaged one is that of an unknown run."""
         try:
             data = load_json(content)
             process = data["process"]
@@ -83,8 +83,8 @@ def claim_source(
 ) -> Iterator[bool]:
     """Whether the source may be worked on now; inside, other runs see that it is. ``store`` is that of the table.
 
-    False where another run is at work and ``policy`` is to skip. Raises :class:`RunStopped` when ``stop`` is set while
-    it waits. With ``race`` nothing is asked and nothing is said.
+    False if another run is at work and ``policy`` is to skip. Raises :class:`RunStopped` if ``stop`` is set while it
+    waits. With ``race`` it neither reads nor writes notes.
     """
     if policy is OnConflict.RACE:
         yield True
@@ -105,7 +105,7 @@ def claim_source(
 
 
 def note_of(store: ObjectStore, key: SourceKey) -> Note | None:
-    """What a run that is at work says, or said before it died; None where there is nothing."""
+    """The note of a run that is at work, or died; None without one."""
     try:
         found = Note.from_bytes(store.get(key.at_work))
     except ObjectMissing:
@@ -116,7 +116,7 @@ def note_of(store: ObjectStore, key: SourceKey) -> Note | None:
 def who_is_at_work(
     store: ObjectStore, key: SourceKey, now: datetime, courtesy: Courtesy | None = None
 ) -> tuple[str, ...]:
-    """A sentence about the run that is at work on the source, or died; none where there is no such run."""
+    """A sentence about the run that is at work on the source, or died; empty without one."""
     note = note_of(store, key)
     if note is None:
         return ()
@@ -132,21 +132,21 @@ def who_is_at_work(
 
 @dataclass(slots=True)
 class _ObservedNote:
-    """Another run's note, as it was last seen to change; ``age`` is how old it was then."""
+    """Another run's note as last seen to change; ``age`` was its age then."""
 
     content: bytes
     age: float
     at: float = field(default_factory=time.monotonic)
 
     def age_of(self, content: bytes) -> float:
-        """How long nobody renewed it."""
+        """The time since it was last renewed."""
         if content != self.content:
             self.content, self.age, self.at = content, 0.0, time.monotonic()
         return self.age + time.monotonic() - self.at
 
 
 class _AtWorkNote:
-    """The note of one pass on its way from being put to being removed."""
+    """The note of one pass, from put to removal."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class _AtWorkNote:
         self._trouble: StorageError | None = None
 
     def take(self, policy: OnConflict) -> bool:
-        """Put the note, once no other is in the way; false where the source is to be skipped then."""
+        """Put the note once no other is in the way; False if the source is to be skipped."""
         watched: _ObservedNote | None = None
         told = False
         while not self._put():
@@ -189,7 +189,7 @@ class _AtWorkNote:
         return True
 
     def warn(self, error: StorageError) -> None:
-        """Say that others may not see this run, or this run not them."""
+        """Warn that others may not see this run, or this run not them."""
         text = f"Tidegate cannot see or show whether another run works on this source; going on ({error})"
         self._emit(events.Notice(self._key.pipeline, self._key.source, text))
 
@@ -209,7 +209,7 @@ class _AtWorkNote:
                 self.warn(self._trouble)
 
     def _put(self) -> bool:
-        """Whether the note is there and ours."""
+        """Put the note; returns whether it is there and ours."""
         try:
             self._store.put_if_absent(self._key.at_work, self._note.to_bytes())
         except ObjectExists:
@@ -223,7 +223,7 @@ class _AtWorkNote:
             return None
 
     def _age(self) -> float:
-        """How old the note is by the clock of the store, which also tells when something was put just now."""
+        """The age of the note by the clock of the store, which also shows when something was put just now."""
         probe = f"{self._key.at_work}.{self._note.run}"
         try:
             self._store.put(probe, b"")
@@ -236,7 +236,7 @@ class _AtWorkNote:
                 self._store.delete(probe)
 
     def _take_away(self, content: bytes, note: Note) -> None:
-        """Remove a note that is worth nothing, unless it was renewed or replaced just now."""
+        """Remove a void note, unless it was renewed or replaced just now."""
         if self._content() == content:
             self._store.delete(self._key.at_work)
             silent = duration(self._courtesy.worthless_secs)
@@ -245,7 +245,7 @@ class _AtWorkNote:
             self._emit(events.Notice(self._key.pipeline, self._key.source, text))
 
     def _renew(self) -> None:
-        """Until the pass is over, or another run took this one for dead: then both work beside each other."""
+        """Renew until the pass is over, or another run declared this one dead: then both work at the same time."""
         while not self._over.wait(self._courtesy.renew_secs):
             try:
                 held = self._content()
@@ -263,12 +263,12 @@ class _AtWorkNote:
 
 
 def _this_process() -> str | None:
-    """This process, so that others on the same machine can tell whether it is gone; None where that cannot be told."""
+    """This process, so that others on the same machine see whether it is gone; None if unknown."""
     return _process(os.getpid(), _began)
 
 
 def _is_gone(process: str | None) -> bool:
-    """Whether a process of this machine is over; false where that cannot be told from here."""
+    """Whether a process of this machine is over; false if unknown here."""
     if process is None:
         return False
     machine, _, rest = process.rpartition(" ")[0].rpartition(" ")
@@ -305,7 +305,7 @@ def settle_attempts(
     clock: Clock,
     failures: State | None = None,
 ) -> None:
-    """At the end of a pass: note that nothing was committed and why, or forget what was noted ``before``.
+    """At the end of a pass, note that nothing was committed and why, or forget what was noted ``before``.
 
     ``is_first``: the pass found no position.
     """
@@ -329,7 +329,7 @@ def _problem(report: SourceReport) -> str:
 
 
 def attempts_note(bound: AnySource) -> tuple[str, ...]:
-    """That no run has succeeded yet, for plans and for status; nothing where a position is recorded."""
+    """A note for plans and status that no run has succeeded yet; none if a position is recorded."""
     try:
         found = shown_attempts(bound.table_store, bound.key, bound.positions.site.identity)
     except TidegateError:

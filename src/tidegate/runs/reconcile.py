@@ -1,11 +1,11 @@
 """Reconciles the sources of a project with what was committed, by hand or on a schedule.
 
-A late file is one that the position already passes over, so its commit changes nothing in the state: no run would
-read the file before, and none does after. What keeps it from being read again is the ledger, which has it from the
-same commit on. Whoever else committed meanwhile (a run, another ``reconcile``) makes this commit lose; then what they
-committed is read from the ledger, and everything compared again.
+The position has already passed a late file, so its commit changes nothing in the state: no run would read the file
+before, and none does after. The ledger keeps it from being read again: it has the file from the same commit on. If
+somebody else commits meanwhile (a run, another ``reconcile``), this commit loses; then the ledger is read again, and
+everything compared again.
 
-On a schedule it tells what it finds as events. With ``reconcile.ingest`` late files are read, too.
+On a schedule it emits its findings as events. With ``reconcile.ingest`` it also reads late files.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tidegate.specs.project import ReconcileSpec
 class LateWalk(FileWalk):
     """One pass over the late files of a source.
 
-    ``compared`` is what was found, ``finished`` how many of it were read since, ``refused`` what could not be read.
+    ``compared`` is the finding, ``finished`` the number read since, ``refused`` the unreadable ones.
     """
 
     def __init__(self, run: Pass, database: sqlite3.Connection) -> None:
@@ -59,7 +59,7 @@ class LateWalk(FileWalk):
         self._planned_up_to = ""
 
     def go(self, position: Position) -> Position:
-        """Compare at ``position``, then read what is late."""
+        """Compare at ``position``, then read the late files."""
         if not self._comparison.is_listed:
             self._polled = discover_files(self.source, self.run.state, self.run.clock())
             self._comparison.list_source()
@@ -71,7 +71,7 @@ class LateWalk(FileWalk):
         return self._recount(super().go(position))
 
     def plan(self, position: Position, now: datetime) -> Plan:
-        """The next late files, by path; the comparison stays true as long as nobody else commits."""
+        """The next late files, by path; the comparison holds as long as nobody else commits."""
         assert self.compared is not None
         slices = self.compared.late_slices(self._planned_up_to, FILES_PER_PLAN)
         self._planned_up_to = slices[-1].path if slices else self._planned_up_to
@@ -91,7 +91,7 @@ class LateWalk(FileWalk):
         return position
 
     def task(self, columns: TableColumnsPlan) -> ReadTask:
-        """Whole files only: the state does not say how far a late file was read."""
+        """Whole files only: the state does not record how far a late file was read."""
         return replace(super().task(columns), whole_files=True)
 
     def advance(self, plan: Plan, outcomes: Sequence[FileOutcome]) -> Step:
@@ -100,7 +100,7 @@ class LateWalk(FileWalk):
         return Advance(self.run.state, changed=any(isinstance(each, Covered) for each in outcomes))
 
     def count(self, change: Change, results: Sequence[GroupResult]) -> None:
-        """Finished files are not late any more."""
+        """Count finished files as no longer late."""
         super().count(change, results)
         assert self.compared is not None
         finished = [each.file for each in change.coverage if each.eof]
@@ -108,9 +108,9 @@ class LateWalk(FileWalk):
         self.finished += len(finished)
 
     def _recount(self, position: Position) -> Position:
-        """With nothing late left, the late directories that polls tell about are accounted for: count them in.
+        """With nothing late left, count the late directories that polls report as known.
 
-        They were counted before everything was listed, so a directory that came later goes on being noticed.
+        They were counted before everything was listed, so a later directory is still noticed.
         """
         assert self.compared is not None
         state = self.tracker.recount(self.run.state, self._polled)
@@ -124,7 +124,7 @@ SAFE_AGE = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class ReconcileOptions:
-    """What to do beyond comparing: read late files by ``engine``, remove orphans older than the limit."""
+    """What to do beyond comparing: read late files with ``engine``, remove orphans older than the limit."""
 
     engine: Engine | None = None
     clean: bool = False
@@ -150,7 +150,7 @@ def checked_age(older_than: timedelta, *, force: bool) -> timedelta:
 
 @dataclass(slots=True)
 class Reconciling:
-    """Compares; ``sources`` are those asked for, ``neighbours`` all that the configuration has."""
+    """Compares; ``sources`` are those asked for, ``neighbours`` all of the configuration."""
 
     sources: Sequence[TrackedSource]
     neighbours: Sequence[TrackedSource]
@@ -160,7 +160,7 @@ class Reconciling:
     clock: Clock = utc_now
 
     def all(self) -> ReconcileReport:
-        """Every source, then every table; one that fails does not keep the others from being compared."""
+        """Compare every source, then every table; a failure does not stop the others."""
         started = time.monotonic()
         with scratch() as database:
             sources = tuple(self._source(each, database) for each in self.sources if not self.stop.is_set())
@@ -189,7 +189,7 @@ class Reconciling:
             return replace(blank, error=without_name(bound.names, error), exit_code=error.exit_code)
 
     def _open_only(self, bound: TrackedSource, note: str) -> SourceComparison:
-        """Whether the position can be opened; what the source holds is not compared."""
+        """Check only that the position can be opened; the source's contents are not compared."""
         blank = SourceComparison(*bound.names, compared=False)
         try:
             opened = bound.open(read_only=True)
@@ -227,7 +227,7 @@ class Reconciling:
         )
 
     def _tables(self, database: sqlite3.Connection) -> Iterator[TableComparison]:
-        """The tables asked for, then the dead-letter tables of their sources, as far as there are any."""
+        """The selected tables, then the existing dead-letter tables of their sources."""
         for kind in (TableScan, LettersScan):
             for uri in filter(None, dict.fromkeys(kind.uri_of(each) for each in self.sources)):
                 if self.stop.is_set():
@@ -237,7 +237,7 @@ class Reconciling:
                     yield found
 
     def _table(self, uri: str, database: sqlite3.Connection, kind: type[TableScan]) -> TableComparison:
-        """One table, with every source of the configuration that writes into it."""
+        """One table, with every configured source that writes into it."""
         blank = TableComparison(uri)
         sources = [each for each in self.neighbours if kind.uri_of(each) == uri]
         try:
@@ -276,7 +276,7 @@ class Reconciling:
         return replace(left, removed=removed, fenced=tuple(str(writer.key) for writer in writers))
 
     def _remove_old_work(self, found: TableComparison, writers: Sequence[TrackedSource]) -> TableComparison:
-        """What killed processes left in work areas goes, too; no commit refers to those, so it needs no fence."""
+        """Also remove leftovers of killed processes in work areas; no commit refers to those, so no fence is needed."""
         removed = sum(remove_old_work(writer.table_store, writer.key, self.clock()) for writer in writers)
         if not removed:
             return found
@@ -305,7 +305,7 @@ def _told(blank: SourceComparison, compared: Compared) -> SourceComparison:
 
 @dataclass(slots=True)
 class ScheduledReconciling:
-    """The comparison of a continuous run; ``sources`` gives the run's own and all that the configuration has."""
+    """The comparison of a continuous run; ``sources`` returns the run's own and all of the configuration."""
 
     spec: ReconcileSpec
     sources: Callable[[], tuple[Sequence[TrackedSource], Sequence[TrackedSource]]]
@@ -315,7 +315,7 @@ class ScheduledReconciling:
     _last: float = field(default_factory=time.monotonic)
 
     def if_due(self) -> None:
-        """Compare, if it is so long ago that it was done, or that the run began."""
+        """Compare, if the last time, or the start of the run, is long enough ago."""
         every = self.spec.every
         if every is None or time.monotonic() - self._last < every.total_seconds():
             return

@@ -1,8 +1,8 @@
-"""The record of a replay in the table that is written, and fences against writers that slept.
+"""The record of a replay in the written table, and fences against writers that slept.
 
-The rows of a chunk are committed together with the record that has it finished. A chunk that moves the production
-watermark is committed together with that instead, so that a run in between reads nothing twice, and is noted in the
-record afterwards: killed between the two, it is read once more and takes its own place.
+The rows of a chunk are committed together with its record. A chunk that moves the production watermark is committed
+together with that instead, so that a run in between reads nothing twice, and is recorded afterwards: killed between the
+two, it is read again and replaces itself.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from tidegate.storage.stores import open_store
 TRIES_AGAINST_OTHERS = 5
 
 ChunkChange = Callable[[Position], Change]
-"""What a chunk changes in the table as it is then; the state is not in it."""
+"""The change of a chunk in the current table, without the state."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Handover:
-    """The production position as it is, and the watermark that it goes on with."""
+    """The current production position, and the watermark that it continues with."""
 
     opened: Position
     before: ColumnState | None
@@ -58,7 +58,7 @@ class _Handover:
 
 
 class ReplayRecord:
-    """The record of one replay; ``pipeline`` says which table is written."""
+    """The record of one replay; ``pipeline`` has the written table."""
 
     def __init__(self, bound: ColumnBound, pipeline: PipelineSpec, config: ReplayConfig, clock: Clock) -> None:
         self._bound = bound
@@ -71,14 +71,14 @@ class ReplayRecord:
         self._moves: set[int] = set()
 
     def has_production_moved(self, since: int) -> bool:
-        """Whether production committed after that position; what this replay moved itself does not count."""
+        """Whether production committed after that position; this replay's own moves do not count."""
         return not self._moves.issuperset(range(since + 1, self._bound.positions.position() + 1))
 
     def resume(self, production: ColumnState | None, *, fresh: bool, again: bool) -> tuple[bool, str | None]:
-        """Go on with an unfinished record of the same chunks, else with a new one: whether some are finished, and what
-        to tell about that.
+        """Continue an unfinished record of the same chunks, else start a new one.
 
-        A finished replay that saves the watermark skips what the ``production`` watermark covers, unless ``again``.
+        Returns whether some are finished, and a note about that. A finished replay that saves the watermark skips what
+        the ``production`` watermark covers, unless ``again``.
         """
         opened = self.positions.open(read_only=True)
         found = None if fresh or opened.state is None else decode(opened.state)
@@ -93,7 +93,7 @@ class ReplayRecord:
         return bool(found.finished), None
 
     def _skip_covered(self, production: ColumnState) -> tuple[bool, str | None]:
-        """Count the chunks that end at or below the stored watermark as finished, if this replay saves its end."""
+        """Count chunks at or below the stored watermark as finished, if this replay saves its end."""
         columns = chunk_columns(self._bound.source, self._config.chunk_column)
         stored = [production.values.get(each) for each in columns] if self._config.save_watermark else []
         covered = frozenset(number for number, chunk in enumerate(self.chunks) if is_covered(chunk, stored))
@@ -108,7 +108,7 @@ class ReplayRecord:
         )
 
     def recorded_kind(self) -> str | None:
-        """The kind of the bounds of an unfinished replay that is this one, but for dates that have become times."""
+        """The kind of the bounds of this replay's unfinished record, apart from dates that have become times."""
         opened = self.positions.open(read_only=True)
         found = None if opened.state is None else decode(opened.state)
         if found is None or found.is_finished:
@@ -118,11 +118,11 @@ class ReplayRecord:
         return kind if found.is_same(asked) else None
 
     def commit(self, number: int, change: ChunkChange) -> bool:
-        """Commit a chunk; False where somebody else has finished it."""
+        """Commit a chunk; False if somebody else has finished it."""
         return against_others(lambda: self._commit(number, change), TRIES_AGAINST_OTHERS)
 
     def hand_over(self) -> None:
-        """Let production go on where the finished chunks end, if it does not yet."""
+        """Let production continue where the finished chunks end, if it does not yet."""
 
         def moved() -> None:
             handover = self._handover(self.state)
@@ -148,7 +148,7 @@ class ReplayRecord:
         return True
 
     def _note(self, number: int) -> None:
-        """The chunk is in the table; say so."""
+        """Record that the chunk is in the table."""
         opened = self.positions.open()
         self._put(opened, Change(state={}, embedded={}), self._current(opened).with_finished(number, self._clock()))
 
@@ -158,7 +158,7 @@ class ReplayRecord:
         self.state = state
 
     def _current(self, opened: Position) -> ReplayState:
-        """The record as it is now: another process may carry out the same replay."""
+        """The current record: another process may carry out the same replay."""
         if opened.version == self.state.begun or opened.state is None:
             return self.state
         found = decode(opened.state)
@@ -172,7 +172,7 @@ class ReplayRecord:
         return found
 
     def _handover(self, after: ReplayState) -> _Handover | None:
-        """Where production would go on after these chunks; None where it stays."""
+        """Where production would continue after these chunks; None if it stays."""
         reached = after.reached if self._config.save_watermark else None
         if reached is None:
             return None
@@ -189,7 +189,7 @@ class ReplayRecord:
 
 
 def described(state: ReplayState) -> str:
-    """What a replay is about, for people."""
+    """A description of a replay for people."""
     return f"{state.column} from {text_of(state.start)} up to {text_of(state.end)}"
 
 
@@ -203,7 +203,7 @@ def _asked_for(bound: ColumnBound, config: ReplayConfig) -> ReplayState:
 
 @dataclass(frozen=True, slots=True)
 class ReplayStates(StateKind):
-    """The states of replays of a column source, which have a position of their own in the table that they write."""
+    """The states of replays of a column source, which have their own position in the table they write."""
 
     source: ColumnSource
     kind: ClassVar[str] = KIND
@@ -213,11 +213,11 @@ class ReplayStates(StateKind):
         return Identity(KIND, self.source.uri, None, self.source.notes, self.source.former_uri)
 
     def decode(self, recorded: State | None) -> ReplayState | None:
-        """The record, None where there was no replay."""
+        """The record; None without a replay."""
         return None if recorded is None else decode(recorded)
 
     def fresh(self) -> ReplayState:
-        """A record that is finished, of nothing: whatever is replayed next begins anew."""
+        """A finished, empty record: the next replay starts new."""
         return ReplayState("", 0, 1, finished=frozenset({0}))
 
     def encode(self, state: ReplayState) -> dict[str, object]:
@@ -225,7 +225,7 @@ class ReplayStates(StateKind):
 
 
 def replay_source(bound: ColumnBound, pipeline: PipelineSpec) -> BoundSource[ColumnSource, ReplayStates]:
-    """Replays of this source, as a source of their own in the table that is written."""
+    """Replays of this source, as a source of their own in the written table."""
     site = bound.positions.site
     store = open_store(pipeline.sink.table)
     states = ReplayStates(bound.source)
@@ -254,9 +254,9 @@ def replays_in(table: AnySource, sources: Sequence[AnySource]) -> list[AnySource
 
 
 def fence(writers: Sequence[AnySource]) -> datetime:
-    """An empty commit for every writer; the store's time of the first of them.
+    """Make an empty commit for every writer; returns the store's time of the first of them.
 
-    Whoever read the position of a source before that can commit nothing any more, neither now nor when it wakes up.
+    Whoever read the position of a source before that can never commit any more.
     """
     return min(_fence(writer) for writer in writers)
 
@@ -273,7 +273,7 @@ def _fence(writer: AnySource) -> datetime:
 
 
 def _nothing(writer: AnySource, opened: Position) -> Change:
-    """A change that leaves everything as it is."""
+    """A change that changes nothing."""
     tracker = writer.tracker
     if opened.state is not None:
         writer.state_of(opened)

@@ -1,12 +1,11 @@
 """Staged delivery, the writer's side: runs leave numbered units, and the committer of the table commits them.
 
-Everything that ``Tracker.advance`` looks at travels with the unit, so that writer and committer come to the same
-state without listing the source again. A long listing is left out beyond what the unit covers; such a step seals
-nothing, a later one does.
+A unit has everything that ``Tracker.advance`` needs, so that writer and committer come to the same state without
+listing the source again. A long listing is cut to what the unit covers; such a step seals nothing, a later one does.
 
-What is pending counts as done: the position is the committed one with every pending unit folded into it. A change
-becomes the next unit. Its signal is written last and only where there is none of that number, so one writer wins
-each number; whoever comes second plans again.
+What is pending counts as done: the position is the committed one plus every pending unit. A change becomes the next
+unit. Its signal is written last and only if there is none with that number, so one writer wins each number; the second
+one plans again.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _PART = re.compile(r"(\d+)\s+(microsecond|millisecond|second|minute|hour|day|wee
 
 
 def retention(properties: Mapping[str, str]) -> timedelta:
-    """After which time a VACUUM takes files; a week where the table does not say.
+    """After what time a VACUUM removes files; a week if the table does not say.
 
     >>> retention({PROPERTY: "interval 1 week 2 days"}).days, retention({}).days
     (9, 7)
@@ -75,7 +74,7 @@ def step_json(state: SourceState, plan: Plan, outcomes: Sequence[FileOutcome]) -
 
 
 def step_of(step: Mapping[str, Any]) -> tuple[Plan, tuple[FileOutcome, ...]]:
-    """The arguments read back; ``StateError`` when they are not understood."""
+    """Decode the arguments of a step; ``StateError`` if they are wrong."""
     try:
         return Plan.from_json(step["plan"]), tuple(outcome_from_json(each) for each in step["outcomes"])
     except (KeyError, TypeError, ValueError) as error:
@@ -85,10 +84,9 @@ def step_of(step: Mapping[str, Any]) -> tuple[Plan, tuple[FileOutcome, ...]]:
 def after_step(tracker: FileTracker, state: SourceState, step: Mapping[str, Any]) -> Step:
     """The state once the rows of the step are committed on top of ``state``.
 
-    That may be another state than the writer had: a unit before this one may have been rejected, and its files are
-    unfinished again. They keep the watermark below them although the writer's listing does not show them.
-    ``StateError`` when the step does not fit: something it covers is finished already, or was not begun where it
-    goes on.
+    That may be another state than the writer had: an earlier unit may have been rejected, and its files are unfinished
+    again. They keep the watermark below them although the writer's listing does not have them. ``StateError`` if the
+    step does not fit: something it covers is finished already, or was not begun where it continues.
     """
     plan, outcomes = step_of(step)
     known = dict(state.unfinished())
@@ -101,10 +99,10 @@ def after_step(tracker: FileTracker, state: SourceState, step: Mapping[str, Any]
 
 
 def without_step(tracker: FileTracker, state: SourceState, step: Mapping[str, Any]) -> SourceState | None:
-    """The state once it is clear that the step will not be taken: every file that it tells of is unfinished.
+    """The state once it is clear that the step will not be taken: every file of it is unfinished.
 
-    The watermark stays below them, and the next plan reads them. None for a step that tells of no file: what whoever
-    made it had in mind cannot be kept.
+    The watermark stays below them, and the next plan reads them. None for a step without files: its purpose cannot be
+    kept.
     """
     plan, outcomes = step_of(step)
     told = [each for each in outcomes if isinstance(each, Covered | Refused)]
@@ -121,7 +119,7 @@ def _check_not_finished(tracker: FileTracker, state: SourceState, plan: Plan, ta
 
 
 def _up_to(listed: Sequence[SourceFile], outcomes: Sequence[FileOutcome]) -> tuple[SourceFile, ...]:
-    """The listed files of each partition up to the last one that the outcomes are about."""
+    """The listed files of each partition up to the last one with an outcome."""
     last: dict[str, str] = {}
     for outcome in outcomes:
         partition, name = split(outcome.path)
@@ -133,14 +131,12 @@ THE_WAY_ON = "run `tidegate commit CONFIG --once`, which decides"
 
 
 def with_memory_of_pending(bound: FileSource) -> FileSource:
-    """The same source with a tracker that remembers what pending units finished where its state cannot."""
+    """The same source with a tracker that remembers what pending units finished, if its state cannot."""
     return replace(bound, tracker=bound.tracker.keep_pending())
 
 
 def read_unit(site: TableContext, seq: int) -> StagedUnit:
-    """One pending unit; ``StateError`` for one that is none or is about something else, ``ObjectMissing`` for one
-    that is gone.
-    """
+    """One pending unit; ``StateError`` if it is invalid or another's, ``ObjectMissing`` if it is gone."""
     path = unit_path(site.key, seq)
     content = site.store.get(path)
     try:
@@ -172,7 +168,7 @@ LISTINGS = 5
 
 
 def units_pending(opened: Position) -> int:
-    """How many units lie between the committed position and the opened one."""
+    """The number of units between the committed position and the opened one."""
     return opened.version - (0 if opened.parent is None else opened.parent.version)
 
 
@@ -186,9 +182,7 @@ class StagedPositions(PositionStore):
         self._bound = bound
 
     def open(self, accept: Collection[Accept] = (), *, read_only: bool = False) -> Position:
-        """The committed position and everything that is pending on top of it. Writes nothing: what is owed after a
-        commit is the committer's.
-        """
+        """The committed position plus everything pending. Writes nothing: follow-ups are the committer's."""
         deadline = self.site.pace.start()
         for _ in range(LISTINGS):
             listed = [signal.seq for signal in signals_of(self.site.store, self.site.key)]
@@ -212,11 +206,11 @@ class StagedPositions(PositionStore):
         return super().is_current(opened) and not self._exists(unit_path(self.site.key, opened.version + 1))
 
     def idle(self, opened: Position, state: State) -> Position:
-        """A poll found nothing: shown in the mirror, if that is where the source is."""
+        """Show in the mirror that a poll found nothing, if the source is there."""
         return replace(opened, state=state) if units_pending(opened) else super().idle(opened, state)
 
     def commit(self, opened: Position, change: Change) -> Position:
-        """Leave ``change`` as the next unit; ``CommitLost`` when there is one of that number."""
+        """Leave ``change`` as the next unit; ``CommitLost`` if there is one with that number."""
         check_changes([(change, opened.data_files)])
         deadline = self.site.pace.start()
         unit = self._unit(opened, change)
@@ -260,7 +254,7 @@ class StagedPositions(PositionStore):
         )
 
     def _signal(self, unit: StagedUnit, deadline: Deadline) -> None:
-        """Write the signal until it is there. An error never means that it is not: it is read back."""
+        """Write the signal until it is there. An error does not mean that it is not: it is read back."""
         path, content = unit_path(unit.key, unit.seq), unit.to_bytes()
         while True:
             problem: Exception
@@ -284,7 +278,7 @@ class StagedPositions(PositionStore):
             deadline.pause()
 
     def _check_not_overtaken(self, opened: Position, unit: StagedUnit) -> None:
-        """Stop where the number was committed and removed before the signal came: such a unit counts for nothing."""
+        """Stop if the number was committed and removed before the signal came: such a unit counts for nothing."""
         if not super().is_current(opened) and self.position() >= unit.seq:
             raise self._lost(unit, "a commit")
 
@@ -302,7 +296,7 @@ class StagedPositions(PositionStore):
 
 
 def _meta(unit: StagedUnit, file: DataFile, ranges: tuple[Coverage, ...]) -> Meta:
-    """What is said about one file of a unit."""
+    """The meta of one file of a unit."""
     return Meta(
         filename=file.path,
         size=file.size,

@@ -1,20 +1,20 @@
-"""What of the pending folder goes into one commit: staged units, checked and repeated on top of their states, then
-foreign files.
+"""Chooses what of the pending folder goes into one commit: staged units, checked and repeated on top of their states,
+then foreign files.
 
-The first units of all sources come before the second ones, so that a source with a long queue does not keep the
-others waiting. A commit takes whole units, up to a number of files. Foreign files carry no position, so a second commit
-is kept off by the path: of what is visible in the table, and of what was committed last.
+The first units of all sources come before the second ones, so that a source with a long queue does not delay the
+others. A commit takes whole units, up to a number of files. Foreign files have no position, so the path prevents a
+second commit: that of visible files, and of those committed last.
 
-Metas of foreign writers hold five fields and no columns, so footers tell of their files, and of those that are
-adopted. A wrong statistic hides rows, so bounds of floats are left out: a footer does not tell whether there was a NaN.
+Metas of foreign writers have five fields and no columns, so their footers describe the files, as for adopted ones. A
+wrong statistic hides rows, so bounds of floats are left out: a footer does not show a NaN.
 
-The columns that a unit brings along count for those after it, so that two units which fit the table and not each
-other are told apart. The commit itself checks again, against the snapshot that it builds on.
+The columns of a unit count for those after it, so that two units which fit the table and not each other are found. The
+commit itself checks again, against the snapshot that it builds on.
 
-A unit that cannot be taken is rejected and the others go on. Where it is known which files it would have covered, they
-become unfinished again, so that no watermark passes them and the next plan reads them. Where that is not known, nothing
-after it is taken: units that were planned on top of it could pass files that nobody knows of. They are told by the
-table version that they were planned on, and their writer plans again from what is committed.
+A unit that cannot be taken is rejected and the others continue. If its covered files are known, they become unfinished
+again, so that no watermark passes them and the next plan reads them. If they are unknown, nothing after it is taken:
+units planned on top of it could pass files that nobody knows of. The table version of their plan identifies them, and
+their writer plans again from what is committed.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from tidegate.storage.port import ObjectStore, SeekableInput
 FOOTERS_AT_ONCE = 16
 READ_AT_ONCE = 64
 SETTLED_AFTER = timedelta(minutes=1)
-"""An object that cannot be read and is younger than this may still be growing."""
+"""An unreadable object younger than this may still be growing."""
 _RESERVED = ("_delta_log", "_tidegate", "_blizzard", STAGING)
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetFooter:
-    """A Parquet file as its footer tells of it; ``columns`` are those in the file, without partition columns."""
+    """A Parquet file as its footer describes it; ``columns`` are those in the file, without partition columns."""
 
     file: DataFile
     columns: pa.Schema
@@ -78,7 +78,7 @@ def check_path(path: str) -> None:
 def examine(
     store: ObjectStore, path: str, values: Mapping[str, str | None], size: int, rows: int | None
 ) -> ParquetFooter:
-    """The file at ``path``, by its footer; ``StateError`` when it is not the one that is told of."""
+    """The file at ``path``, by its footer; ``StateError`` if it is not the described one."""
     check_path(path)
     try:
         found = store.head(path)
@@ -100,9 +100,9 @@ def examine(
 
 
 def fit_columns(examined: ParquetFooter, table: pa.Schema, keys: tuple[str, ...]) -> pa.Schema:
-    """The columns of the file as they fit the table, with its partition columns behind them.
+    """The columns of the file fitted to the table, with its partition columns after them.
 
-    A column that the table requires must have no null in the file: that is known from its footer, or it does not fit.
+    A required column of the table must have no null in the file: its footer must show that, or it does not fit.
     """
     present = [name for name in keys if name in examined.columns.names]
     if present:
@@ -141,7 +141,7 @@ def _check_values(file: DataFile, table: pa.Schema, keys: tuple[str, ...]) -> No
 
 
 def _is_value(kind: pa.DataType, text: str) -> bool:
-    """Whether ``text`` is a value of that type as the Delta protocol writes it."""
+    """Whether ``text`` is a value of that type in the form of the Delta protocol."""
     parse = next((parse for fits, parse in _PARSERS if fits(kind)), None)
     try:
         if parse is not None:
@@ -169,7 +169,7 @@ _PARSERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[str], Any]], ...]
 
 
 class TableColumns:
-    """The columns of a table as they will be after everything that was added; none yet without a table."""
+    """The columns of a table after everything that was added; none yet without a table."""
 
     def __init__(self, opened: Position) -> None:
         self._facts = (
@@ -179,20 +179,20 @@ class TableColumns:
 
     @property
     def known(self) -> bool:
-        """Whether there is a table, or something that will make one."""
+        """Whether there is a table, or something that will create one."""
         return self._facts is not None
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """Of the table, or of the one that will be made."""
+        """The partition columns of the table, or of the one to be created."""
         return () if self._facts is None else self._facts.partition_columns
 
     def schema(self) -> pa.Schema | None:
-        """The columns as they will be."""
+        """The future columns."""
         return None if self._facts is None else arrow_schema(self._facts.schema_json)
 
     def add(self, unit: StagedUnit, mode: Evolution) -> None:
-        """``SchemaMismatch`` when the files of the unit do not fit."""
+        """Add the columns of a unit; ``SchemaMismatch`` if its files do not fit."""
         if unit.schema_json is None or not (unit.data_files or self._facts is None):
             return
         seen = (unit.schema_json, unit.partition_columns, mode)
@@ -220,25 +220,25 @@ def _facts(schema: str, keys: tuple[str, ...]) -> TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Something that waited and will not be committed, and why."""
+    """Something that will not be committed, and why."""
 
     path: str
     reason: str
 
     def to_json(self) -> dict[str, str]:
-        """As a debt holds it."""
+        """The form in a debt."""
         return {"path": self.path, "reason": self.reason}
 
 
 class _Unknown(Exception):
-    """A unit of which nobody can say what it covers, or that was planned on something that is not there."""
+    """The coverage of a unit is unknown, or it was planned on something that does not exist."""
 
 
 class SourceSteps:
-    """One source: the position that was opened, and what its units make of it.
+    """One source: its opened position, and the position after its units.
 
-    ``since`` is the table version from which on a writer must have planned. With ``replan`` whatever was planned until
-    this commit does not fit any more. Without ``open`` nothing more is taken of it in this commit.
+    ``since`` is the first table version that a writer may have planned on. With ``replan`` everything planned before
+    this commit is invalid. Without ``open`` this commit takes nothing more of it.
     """
 
     def __init__(self, bound: FileSource, opened: Position, since: int) -> None:
@@ -257,18 +257,18 @@ class SourceSteps:
 
     @property
     def rows(self) -> int:
-        """Rows of the units that are taken."""
+        """Rows of the taken units."""
         return sum(unit.rows for unit in self.taken)
 
     def waiting(self, signals: Sequence[Signal]) -> tuple[Signal, ...]:
-        """Those of the source's units that follow its position one after the other."""
+        """The source's units that follow its position without a gap."""
         ahead = [signal for signal in signals if signal.seq > self.opened.version]
         return tuple(signal for number, signal in enumerate(ahead, self.opened.version + 1) if signal.seq == number)
 
     def read(self, signal: Signal, content: bytes) -> StagedUnit | None:
-        """The next unit of the source; None for one that is rejected at sight, and then nothing after it is taken.
+        """The next unit of the source; None if it is rejected at sight, and then nothing after it is taken.
 
-        ``StateError`` for a unit of a newer Tidegate: that is left for one that understands it.
+        ``StateError`` for a unit of a newer Tidegate, which is left for a newer committer.
         """
         try:
             return self._understood(signal, content)
@@ -278,7 +278,7 @@ class SourceSteps:
             return None
 
     def take(self, signal: Signal, unit: StagedUnit, columns: TableColumns, damage: str | None = None) -> None:
-        """Take a unit that was read, or reject it; ``damage`` is what is known to be wrong with its files."""
+        """Take a unit, or reject it; ``damage`` is what is wrong with its files."""
         try:
             self._repeat(unit, columns, damage)
         except (StateError, TableError, ObjectMissing) as error:
@@ -325,7 +325,7 @@ class SourceSteps:
         letters.check(unit.letter_files)
 
     def _refuse(self, signal: Signal, unit: StagedUnit, reason: str) -> None:
-        """The unit is rejected, and its files are unfinished again, where they are known."""
+        """Reject the unit; its files are unfinished again, if they are known."""
         try:
             state = without_step(self.bound.tracker, self._state, unit.step)
         except StateError:
@@ -344,7 +344,7 @@ class SourceSteps:
         self.seq = signal.seq
 
     def member(self) -> Member:
-        """What the source brings into the commit."""
+        """The source's part of the commit."""
         tracker = self.bound.tracker
         state = tracker.encode(self._state)
         letters = tuple(file for unit in self.taken for file in unit.letter_files)
@@ -365,7 +365,7 @@ class SourceSteps:
 
 
 def group_by_columns(units: Iterable[StagedUnit]) -> tuple[Written, ...]:
-    """The data files of units by the columns that they have."""
+    """The data files of units by their columns."""
     found: dict[tuple[str, tuple[str, ...]], list[Any]] = {}
     for unit in units:
         if unit.schema_json is not None:
@@ -374,7 +374,7 @@ def group_by_columns(units: Iterable[StagedUnit]) -> tuple[Written, ...]:
 
 
 def _check_coverage(unit: StagedUnit) -> None:
-    """What the ledger will show must be what the step takes."""
+    """Check that the coverage for the ledger is that of the step."""
     try:
         outcomes = [outcome_from_json(each) for each in unit.step["outcomes"]]
     except (KeyError, TypeError) as error:
@@ -384,10 +384,10 @@ def _check_coverage(unit: StagedUnit) -> None:
 
 
 def since_version(opened: Position, recorded: Mapping[str, Sequence[int]]) -> int:
-    """The table version from which on units of a source must have been planned.
+    """The first table version that units of a source may have been planned on.
 
-    A committer remembers up to which position it moved the source; where something else moved it since, whatever was
-    planned before that does not fit any more.
+    A committer remembers up to which position it moved the source; if something else moved it since, everything planned
+    before that is invalid.
     """
     version, since = recorded.get(str(opened.key), (0, -1))
     return since if version == opened.version else max(opened.committed_at, opened.delta_version)
@@ -395,7 +395,7 @@ def since_version(opened: Position, recorded: Mapping[str, Sequence[int]]) -> in
 
 @dataclass(slots=True)
 class ForeignFiles:
-    """Files to commit by their columns, and what became of each meta."""
+    """Files to commit by their columns, and the fate of each meta."""
 
     files: list[tuple[DataFile, pa.Schema]] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
@@ -404,7 +404,7 @@ class ForeignFiles:
 
     @property
     def data_files(self) -> tuple[DataFile, ...]:
-        """What becomes visible."""
+        """The files that become visible."""
         return tuple(file for file, _ in self.files)
 
     def written(self, keys: tuple[str, ...]) -> tuple[Written, ...]:
@@ -427,7 +427,7 @@ class ForeignFiles:
         columns: TableColumns,
         mode: Evolution,
     ) -> None:
-        """Take every meta whose file is there, fits, and is not ``visible`` yet."""
+        """Take every meta whose file exists, fits, and is not ``visible`` yet."""
         new: dict[str, tuple[str, Meta]] = {}
         for path, meta in metas.items():
             if meta.filename in visible or meta.filename in new:
@@ -448,7 +448,7 @@ class ForeignFiles:
 
 
 def schema_in(examined: ParquetFooter, columns: TableColumns, mode: Evolution) -> pa.Schema:
-    """The columns of a file in a table that has ``columns``; they count from now on. Raises when they do not fit."""
+    """The columns of a file in a table with ``columns``, which then include them. Raises if they do not fit."""
     table = columns.schema()
     assert table is not None
     schema = fit_columns(examined, table, columns.partition_columns)
@@ -457,7 +457,7 @@ def schema_in(examined: ParquetFooter, columns: TableColumns, mode: Evolution) -
 
 
 def examine_all(store: ObjectStore, metas: Sequence[Meta]) -> list[ParquetFooter | StateError]:
-    """The footers of the files, or what is wrong with each; several at once."""
+    """The footers of the files, or what is wrong with each; reads several at once."""
 
     def look(meta: Meta) -> ParquetFooter | StateError:
         try:
@@ -470,13 +470,13 @@ def examine_all(store: ObjectStore, metas: Sequence[Meta]) -> list[ParquetFooter
 
 
 def metas_of(unit: StagedUnit) -> tuple[str, ...]:
-    """The metas that a unit comes with."""
+    """The metas of a unit."""
     return tuple(meta_path(file.path) for file in unit.data_files)
 
 
 @dataclass(slots=True)
 class PendingBatch:
-    """Fills the folds of one commit; ``careful`` asks for every data file before it is taken.
+    """Fills the steps of one commit; ``careful`` checks every data file before it is taken.
 
     ``paths`` are the data files of this commit and of the one before it: none of them is committed twice.
     """
@@ -521,7 +521,7 @@ class PendingBatch:
         return [signal for *_, signal in sorted(waiting, key=lambda item: item[:2])]
 
     def _take(self, fold: SourceSteps, signal: Signal, unit: StagedUnit) -> bool:
-        """False when there is no room for the unit any more; one that is too large for any commit goes alone."""
+        """Take a unit; False if there is no room left. One that is too large for any commit goes alone."""
         weight = len(unit.data_files) or 1
         if self.files and self.files + weight > self.max_files:
             return False
@@ -542,7 +542,7 @@ class PendingBatch:
         return None
 
     def read(self, paths: Sequence[str]) -> Iterator[tuple[str, bytes | None]]:
-        """Each path with its content, None where it is gone by now; a few are read ahead, several at once."""
+        """Each path with its content, None if it is gone; reads a few ahead, several at once."""
 
         def content(path: str) -> bytes | None:
             try:
@@ -556,7 +556,7 @@ class PendingBatch:
                 yield from zip(some, pool.map(content, some), strict=True)
 
     def foreign(self, metas: Mapping[str, datetime], known: set[str], now: datetime) -> ForeignMetas:
-        """The metas that no unit will name, as many as fit; those that belong to units are added to ``known``."""
+        """The metas without a unit, as many as fit; those of units are added to ``known``."""
         named = {meta for found in self.metas_of.values() for meta in found}
         paths = [path for path in metas if path not in named and path not in known]
         found = ForeignMetas()
@@ -583,7 +583,7 @@ class PendingBatch:
 
 @dataclass(slots=True)
 class ForeignMetas:
-    """Metas that no unit will name, by path, those that cannot be read, and those that may still be growing."""
+    """Metas without a unit, by path, unreadable ones, and those that may still be growing."""
 
     metas: dict[str, Meta] = field(default_factory=dict)
     unreadable: list[Rejection] = field(default_factory=list)

@@ -1,8 +1,8 @@
-"""One source of one pipeline with its ports opened, and the port of trackers: one kind of watermark each.
+"""A bound source, and the port of trackers: one kind of watermark each.
 
-A tracker knows what its state remembers, what to read next and what follows from what was read; it has whatever only
-one kind of source needs, as a source store or a dead-letter table. Passes and commands work on bound sources, go
-through this port and know no kind. A new kind is a tracker and one line in ``runs.bind``.
+A tracker knows what its state remembers, what to read next and what follows from what was read; it has everything that
+only its kind needs, such as a source store or a dead-letter table. Passes and commands work on bound sources through
+this port and know no kind. A new kind is a tracker and one line in ``runs.bind``.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ Offer = Literal["files", "units", "replay", "replay_range"]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a state says to people: status, reports, ``watermark show`` and metrics take theirs from here.
+    """A state for people: the basis of status, reports, ``watermark show`` and metrics.
 
-    ``state`` is None where only the work of a run tells whether a source is active or idle. ``watermark`` is one line,
-    ``value`` the whole. ``files`` are those that are not finished; ``state_files`` is how many files the state names.
+    ``state`` is None if only a run's work shows whether a source is active or idle. ``watermark`` is one line,
+    ``value`` the whole. ``files`` are unfinished; ``state_files`` is the number of files in the state.
     """
 
     tracking: TrackingWord
@@ -71,11 +71,11 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What waits above a state; ``behind`` is None where only a run can tell.
+    """What waits above a state; ``behind`` is None if only a run can tell.
 
-    Without ``complete`` there may be more. ``sealed`` is how many old folders or files were passed over, None where
-    that was not seen. ``notes`` are for a person to look at, ``remarks`` say what is not looked for.
-    ``pending_units`` are staged and wait for their commit. ``empty`` says that the source holds no file at all.
+    Without ``complete`` there may be more. ``sealed`` is the number of old folders or files that were skipped, None if
+    unknown. ``notes`` need a person's attention, ``remarks`` say what is not searched. ``pending_units`` are staged and
+    wait for their commit. ``empty``: the source has no file at all.
     """
 
     files: int = 0
@@ -94,9 +94,9 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkEdit:
-    """What a person wants of a watermark: to a file (``to``), to values of columns, or, with ``reset``, forgotten.
+    """A person's edit of a watermark: to a file (``to``), to values of columns, or, with ``reset``, forgotten.
 
-    With ``inclusive`` the next read takes rows at these values, too. ``partition`` is the only one that is forgotten.
+    With ``inclusive`` the next read includes rows at these values. ``partition`` limits the reset.
     """
 
     to: str | None = None
@@ -112,9 +112,9 @@ AnyPlan = Union[SourcePlan, ColumnSourcePlan, "UnitSourcePlan"]
 
 @dataclass(frozen=True, slots=True)
 class PassRetries:
-    """How often a pass begins again, and after which errors.
+    """How often a pass starts over, and after which errors.
 
-    ``in_a_row``: a commit in between starts the count anew, and after each loss the source is left to the winner for a
+    ``in_a_row``: a commit in between resets the count, and after each loss the source is left to the winner for a
     while.
     """
 
@@ -124,26 +124,26 @@ class PassRetries:
 
 
 class Walk(Protocol):
-    """What one pass does with one kind of source; kept over all attempts of the pass."""
+    """The work of one pass on one kind of source; kept over all attempts of the pass."""
 
     def go(self, position: Position) -> Position:
-        """Read and commit from ``position`` on until nothing is left; the position reached."""
+        """Read and commit from ``position`` on until nothing is left; returns the position reached."""
 
 
 class StateKind(Protocol):
-    """The part of a tracker that is about recorded states; records of replays have a state and no tracker.
+    """The part of a tracker for recorded states; records of replays have a state and no tracker.
 
-    What has a body here is what most kinds answer.
+    Methods with a body have the answer of most kinds.
     """
 
     __slots__ = ()
 
     kind: ClassVar[str]
-    """What the identity of a position calls it."""
+    """The kind in the identity of a position."""
 
     @property
     def identity(self) -> Identity:
-        """Whose position it is: a state of another kind, or of another source, is never taken for its own."""
+        """The owner of the position: a state of another kind or source never counts as its own."""
 
     @property
     def mirror_legacy(self) -> bool:
@@ -151,59 +151,59 @@ class StateKind(Protocol):
         return False
 
     def payers(self, positions: PositionStore) -> Mapping[str, Payer]:
-        """Who pays the follow-ups that only this kind has."""
+        """The payers of follow-ups that only this kind has."""
         return {}
 
     def decode(self, recorded: State | None) -> Any:
-        """The recorded state, a fresh one where nothing is; ``StateError`` when it is not one of this kind."""
+        """Decode the recorded state, a fresh one without any; ``StateError`` if it is not of this kind."""
 
     def fresh(self) -> Any:
-        """The state of a source of which nothing was read, to be recorded where nothing else is."""
+        """The state of a source that was never read, recorded if nothing else is."""
 
     def encode(self, state: Any) -> dict[str, object]:
         """The complete state as JSON."""
 
     def embedded(self, encoded: State) -> State:
-        """The part of it that goes into the log, from which a lost document is replaced."""
+        """The part for the log, which replaces a lost document."""
         return encoded
 
     def copied(self, state: Any) -> Mapping[str, Any]:
-        """What a state provider keeps of the state: a JSON object, small whatever was read."""
+        """The part of the state for a state provider: a JSON object, always small."""
         return self.encode(state)
 
 
 class Tracker(StateKind, Protocol):
-    """One kind of watermark of one source. It is only ever given states of its own kind.
+    """One kind of watermark of one source. It only gets states of its own kind.
 
-    What has a body here is what most kinds answer: the state refers to nothing, and runs commit by themselves.
+    Methods with a body have the answer of most kinds: the state refers to nothing, and runs commit themselves.
     """
 
     __slots__ = ()
 
     source: Any
-    """The source, as it was configured."""
+    """The configured source."""
     reads: ClassVar[str]
     """What a pipeline with such a source does, for messages: ``follows columns``."""
     offers: ClassVar[frozenset[Offer]] = frozenset()
-    """What commands can do with such a source that they cannot do with every kind."""
+    """What commands can do with this kind that they cannot do with every kind."""
     replay_hint: ClassVar[str]
-    """What to do instead where a source is replayed in a way that does not fit it."""
+    """The advice if a source is replayed in a way that does not fit it."""
     retries: ClassVar[PassRetries]
-    """How often a pass begins again where another run was first."""
+    """How often a pass starts over if another run was first."""
     not_compared: ClassVar[str | None]
-    """Why the rows of the table are not compared with the source; None where they are."""
+    """Why the rows of the table are not compared with the source; None if they are."""
     keeps_position: ClassVar[bool] = False
-    """Whether the next poll may go on from the position that the last one reached, if nothing was committed."""
+    """Whether the next poll may continue from the position of the last one, if nothing was committed."""
     rebuilds: ClassVar[bool] = False
-    """Whether a lost part of the state can be made anew from what the documents say was read."""
+    """Whether a lost part of the state can be rebuilt from the documents."""
 
     @property
     def letters(self) -> DeadLetterTable | None:
-        """The dead-letter table; None where a source has no bad records."""
+        """The dead-letter table; None if a source has no bad records."""
         return None
 
     def replays(self, source: Any, pipeline: PipelineSpec) -> AnySource | None:
-        """The record of replays of the source in the table of ``pipeline``; None where replays keep none."""
+        """The record of replays of the source in the table of ``pipeline``; None if replays keep none."""
         return None
 
     def for_run(self, source: Any) -> Any:
@@ -211,60 +211,60 @@ class Tracker(StateKind, Protocol):
         return source
 
     def walk(self, run: Any) -> Walk:
-        """What a pass, a :class:`~tidegate.runs.pass_.Pass`, does with the source."""
+        """The walk of a :class:`~tidegate.runs.pass_.Pass` over the source."""
 
     def summary(self, state: Any) -> Summary:
-        """What a state says to people."""
+        """The state for people."""
 
     def plan_of(self, source: Any, now: datetime, *, accept_new_partitions: bool = False) -> AnyPlan:
-        """What the next pass would do, by the same steps, with nothing written."""
+        """What the next pass would do, by the same steps, without writing anything."""
 
     def known_state(self, source: Any, recorded: Mirror | None) -> Any:
         """The state to show: the recorded one, or what is known without one."""
         return self.decode(None if recorded is None else recorded.state)
 
     def state_after_attempts(self, attempts: Attempts | None) -> Any:
-        """The state of a source without a position: what is known of it from attempts that failed."""
+        """The state of a source without a position, from failed attempts."""
         return self.decode(None)
 
     def backlog(self, source: Any, state: Any, version: int, now: datetime) -> Backlog:
-        """What waits above ``state``, as far as it is known without a run."""
+        """What waits above ``state``, as far as known without a run."""
 
     def edit(self, source: Any, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
-        """Move the watermark if ``confirm`` agrees to what that means; no row is touched."""
+        """Move the watermark if ``confirm`` agrees to the consequences; no row changes."""
 
     def check(self, state: Any) -> None:
-        """``StateError`` when something that the state refers to is missing or damaged."""
+        """``StateError`` if something that the state refers to is missing or damaged."""
         return
 
     def rebuild(self, state: Any, read: Iterable[SourceFile]) -> Any:
-        """The state without what is missing or damaged, made anew from the files that were ``read``."""
+        """The state without missing or damaged parts, rebuilt from the files that were ``read``."""
         return state
 
     def carry_forward(
         self, source: Any, state: Any, commits: Sequence[tuple[Coverage, ...]], now: datetime
     ) -> Any | None:
-        """An earlier state after ``commits`` that are known to follow it; None where that cannot be told."""
+        """An earlier state after ``commits`` that are known to follow it; None if that is impossible."""
         return None
 
     def read_next(self, source: Any, state: Any, version: int, now: datetime) -> str | None:
-        """What a run from ``state`` would read, in words; None where only a run can tell."""
+        """What a run from ``state`` would read, in words; None if only a run can tell."""
         return None
 
     def doubles(self, source: Any) -> bool:
-        """Whether rows that are read again are in the table twice then."""
+        """Whether rows that are read again are then in the table twice."""
         return True
 
     def stored(self, state: Any) -> str:
-        """What ``doctor`` adds to a position: the watermark in brackets, where it fits into a line."""
+        """The watermark in brackets for ``doctor``, if it fits into a line."""
         return ""
 
     def source_checks(self, source: Any) -> list[Check]:
-        """What ``doctor`` finds at the source."""
+        """The checks of ``doctor`` at the source."""
         return []
 
     def table_checks(self, source: Any, name: str, position: Position, state: Any) -> Iterator[Check]:
-        """What it finds wrong, or worth knowing, about a position and its table."""
+        """Its checks of a position and its table."""
         return iter(())
 
 
@@ -276,8 +276,8 @@ TrackerT_co = TypeVar("TrackerT_co", bound=StateKind, covariant=True)
 class BoundSource(Generic[SourceT_co, TrackerT_co]):
     """A source, its table, and the tracker that knows its state.
 
-    ``parallelism`` is how many tasks run at once, ``slots`` how many are handed to the engine at once, so that it never
-    waits for the next.
+    ``parallelism`` is the number of tasks that run at once, ``slots`` the number handed to the engine at once, so that
+    it never waits for the next.
     """
 
     pipeline: PipelineSpec
@@ -290,12 +290,12 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
 
     @property
     def key(self) -> SourceKey:
-        """Whose position this is."""
+        """The owner of the position."""
         return self.positions.site.key
 
     @property
     def names(self) -> tuple[str, str]:
-        """The pipeline and the source, as events and reports name them."""
+        """The names of pipeline and source in events and reports."""
         return self.pipeline.name, self.source.name
 
     @property
@@ -304,11 +304,11 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
         return self.pipeline.sink.table.uri
 
     def at_poll(self, polls: int) -> BoundSource[SourceT_co, TrackerT_co]:
-        """The same source when it is polled for the ``polls``-th time."""
+        """The same source at its ``polls``-th poll."""
         return replace(self, positions=self.positions.at_poll(polls))
 
     def open(self, *, read_only: bool = False) -> Position:
-        """The position, or an error with the way out."""
+        """The position, or an error with a remedy."""
         position = self.positions.open(read_only=read_only)
         kept = self.positions.copy
         if kept is not None and kept.watermarks is not None:
@@ -317,15 +317,15 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
         return position
 
     def for_edit(self) -> BoundSource[SourceT_co, TrackerT_co]:
-        """The source for a person who moves its state: copies that are kept elsewhere are replaced."""
+        """The source for a person's edit: copies elsewhere are replaced."""
         return replace(self, positions=self.positions.overwriting_copy())
 
     def recorded(self) -> Mirror | None:
-        """The newest position that is shown without opening the table."""
+        """The newest position known without opening the table."""
         return read_recorded(self.table_store, self.key)
 
     def last_commit_at(self, recorded: Mirror | None) -> datetime | None:
-        """When that position was committed; None where nothing says it, as before the first commit."""
+        """When that position was committed; None if unknown, as before the first commit."""
         if recorded is None or not recorded.version:
             return None
         if recorded.shown_by == "document":
@@ -334,11 +334,11 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
         return None if found is None or found.document is None else datetime.fromisoformat(found.document.written_at)
 
     def attempts(self, position: Position) -> Attempts | None:
-        """What earlier runs noted, for a source that was opened and has no position; None for any other."""
+        """The failures that earlier runs noted, for an opened source without a position; None for any other."""
         return read_attempts(self.table_store, self.key, self.positions.site.identity) if position.first_run else None
 
     def clean_work(self, now: datetime) -> None:
-        """Remove old work areas of this source, if that is possible now."""
+        """Remove old work areas of this source, if possible now."""
         with suppress(StorageError):
             remove_old_work(self.table_store, self.key, now)
 
@@ -348,16 +348,16 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
 
     @property
     def work(self) -> Location:
-        """Where its work areas are."""
+        """The folder of its work areas."""
         return work_areas(self.key, self.pipeline.sink.table)
 
     def drop_work(self, area: WorkArea) -> None:
-        """Remove a work area that no commit refers to, if that is possible now."""
+        """Remove a work area that no commit refers to, if possible now."""
         with suppress(StorageError):
             remove_work(self.table_store, area.directory)
 
     def state_of(self, position: Position) -> Any:
-        """The state of an opened position; stops at one that has no such form."""
+        """The state of an opened position; raises if it has another form."""
         with named_position(position):
             return self.tracker.decode(position.state)
 
@@ -367,11 +367,11 @@ AnySource = BoundSource[Any, Any]
 
 
 TrackedSource = BoundSource[Any, Tracker]
-"""A source of any kind, as commands work on it."""
+"""A source of any kind, for commands."""
 
 ColumnBound = BoundSource[ColumnSource, StateKind]
 UnitBound = BoundSource[UnitSource, StateKind]
-"""Sources of one kind, for modules that work on that kind; :data:`FileSource` is in ``runs.file_source``."""
+"""Sources of one kind, for modules of that kind; :data:`FileSource` is in ``runs.file_source``."""
 
 BoundT = TypeVar("BoundT", bound=AnySource)
 
@@ -381,7 +381,7 @@ Clock = Callable[[], datetime]
 
 @contextmanager
 def named_position(position: Position) -> Iterator[None]:
-    """A damaged state is told with its position; one of a newer program is told as it is."""
+    """Name the position in errors about a damaged state; errors about a newer version stay as they are."""
     try:
         yield
     except StateError as error:
@@ -395,7 +395,7 @@ def named_position(position: Position) -> Iterator[None]:
 
 
 def source_named(sources: Sequence[BoundT], source: str | None) -> BoundT:
-    """The one of that source name; without a name, the only one there is."""
+    """The source with that name; without a name, the only one."""
     chosen = sources_named(sources, source)
     if len(chosen) > 1:
         known = ", ".join(each.source.name for each in chosen)
@@ -404,7 +404,7 @@ def source_named(sources: Sequence[BoundT], source: str | None) -> BoundT:
 
 
 def sources_named(sources: Sequence[BoundT], source: str | None) -> tuple[BoundT, ...]:
-    """Those of one source name, or all; an unknown name is an error that lists the known ones."""
+    """The sources with that name, or all; an unknown name is an error that lists the known ones."""
     chosen = tuple(each for each in sources if source in (None, each.source.name))
     if not chosen:
         known = list(dict.fromkeys(each.source.name for each in sources))

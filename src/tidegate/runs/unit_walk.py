@@ -1,13 +1,12 @@
-"""The walk over work units: plan, and wave after wave read, write and commit.
+"""The walk over work units: plan, then read, write and commit wave after wave.
 
-The rows of a group of work units and the coverage that says so become visible in one commit. A unit that fails is
-absent from it and holds up nobody.
+The rows of a group of work units and their coverage become visible in one commit. A unit that fails is absent from it
+and delays nobody.
 
-A wave is as large as can be read in the time that a group has. Tasks that fetch look at the clock themselves, and what
-they do not begin in time is in the next wave. Databases and functions, whose work units are one statement together, go
-by how long the waves before took. Units of which rows may be in the table and units of which none are do not share a
-wave: they are committed in different ways. Units that fail come last, so that they hold up no other when the breaker
-opens.
+A wave is as large as can be read in the time of a group. Tasks that fetch watch the clock themselves, and what they do
+not begin in time is in the next wave. Databases and functions, which read many work units by one statement, go by the
+duration of earlier waves. Units that may have rows in the table and units without do not share a wave: they are
+committed in different ways. Failing units come last, so that they delay no other when the breaker opens.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 FIRST = 8
 GROWTH = 8
 MOST_COMMITS = 1000
-"""About so many for a partition of all units: each has the state of all of them, so groups grow with their number."""
+"""About so many commits per pass: each has the state of all units, so groups grow with their number."""
 
 
 class UnitWalk:
@@ -67,7 +66,7 @@ class UnitWalk:
         self._planned = 0
 
     def go(self, position: Position) -> Position:
-        """Plan and carry out; what was committed is durable and complete, and the rest is as it was."""
+        """Plan and carry out; what was committed is durable and complete, and the rest is unchanged."""
         run = self._run
         units = read_units(self._source.source)
         plan = self._plan(position, units)
@@ -125,9 +124,9 @@ class UnitWalk:
         return self._save_failures(position, plan)
 
     def _works(self, plan: UnitPlan) -> Iterator[WorkUnit]:
-        """What the plan has left for this pass: not what it has dealt with, nor what another run read meanwhile.
+        """What is left of the plan for this pass: neither its own finished units nor those that another run read.
 
-        The grace period would have both of them read again, after every commit of another run.
+        The grace period would let both read them again, after every commit of another run.
         """
         if self._first is None:
             self._first = plan
@@ -144,7 +143,7 @@ class UnitWalk:
     def _wave(
         self, position: Position, plan: UnitPlan, wave: Sequence[WorkUnit], units: Units
     ) -> tuple[Position, list[WorkUnit]]:
-        """One group, from its requests to its commit; the work units of it that were not begun come with it."""
+        """One group, from its requests to its commit; also returns its work units that were not begun."""
         change = UnitChange(self._source, self._run.engine, position, plan)
         try:
             group = change.read(wave, [_work_of(each, units) for each in wave], self._breaker.limit)
@@ -186,7 +185,7 @@ class UnitWalk:
         return after
 
     def _save_failures(self, position: Position, plan: UnitPlan) -> Position:
-        """What failed since the last commit is noted: in the table or, where there is none, beside it."""
+        """Record failures since the last commit: in the table or, without one, beside it."""
         if not self._failed:
             return position
         state = advance_units(self._run.state, plan, [], self._failed)
@@ -196,12 +195,12 @@ class UnitWalk:
         return self._note(position, state)
 
     def _note(self, position: Position, state: UnitState) -> Position:
-        """A state that comes without rows."""
+        """Commit a state without rows."""
         document = self._source.tracker.encode(state)
         return self._save(position, Change(state=document, embedded=document), state, 0)
 
     def _tell(self, outcomes: Outcomes) -> None:
-        """Failures are counted and told, and not tried again by this run."""
+        """Count and report failures; this run does not retry them."""
         totals = self._run.totals
         for work, reason in outcomes.failed:
             totals.failed_units.append(FailedUnit(work.unit, _shown(work.start), reason, work.failures + 1))
@@ -221,7 +220,7 @@ class UnitWalk:
             self._run.totals.skipped = dict(sorted({**skipped, reason: skipped.get(reason, 0) + number}.items()))
 
     def _leave_out(self, outcomes: Outcomes) -> None:
-        """What of the rows is not in the table, once the others are."""
+        """Report rows that are left out of the table, once the others are in."""
         for work, result in outcomes.done:
             self._run.totals.unknown_fields.update(result.unknown_fields)
             if result.left_out:
@@ -235,7 +234,7 @@ class UnitWalk:
         self._run.emit(events.WorkUnitFailed(*self._names, work.unit, _shown(work.start), outcome, reason, failures))
 
     def _tell_broken(self, left: int) -> None:
-        """Too many failures in a row: the rest waits."""
+        """Report that too many failures in a row stopped the rest."""
         if left:
             self._skip("breaker", left)
             limit = self._source.source.work.breaker_failures
@@ -245,7 +244,7 @@ class UnitWalk:
 
 
 def breaker_of(source: UnitSource, shared: dict[str, object]) -> Breaker:
-    """One for all sources of a connection within a run; a source without one has its own."""
+    """The breaker of a connection, shared by its sources within a run; a source without one has its own."""
     named = source.request.connection if source.request else ""
     breaker = shared.setdefault(f"breaker of {named or source.uri}", Breaker(source.work.breaker_failures))
     assert isinstance(breaker, Breaker)
@@ -254,7 +253,7 @@ def breaker_of(source: UnitSource, shared: dict[str, object]) -> Breaker:
 
 
 def _work_of(work: WorkUnit, units: Units) -> UnitWork:
-    """A work unit with all that its task must know."""
+    """A work unit with everything that its task needs."""
     return UnitWork(
         unit=work.unit,
         start=work.start,
@@ -273,9 +272,9 @@ def _shown(moment: int) -> str:
 
 
 class Waves:
-    """Gives the next wave; :meth:`took` tells it how long one took. ``failing`` are units, and more may be added.
+    """Yields the next wave; :meth:`took` learns how long one took. ``failing`` are units, and more may be added.
 
-    ``seconds`` is how long a wave may take; None where those who carry it out see to that.
+    ``seconds`` is the time limit of a wave; None if its tasks watch the time.
     """
 
     def __init__(
@@ -300,9 +299,9 @@ class Waves:
         return tuple(fuller.popleft() for _ in range(min(size, len(fuller))))
 
     def took(self, units: int, seconds: float, left: Sequence[WorkUnit] = ()) -> None:
-        """The next wave is as large as fits into the time, and not much larger than this one.
+        """Size the next wave to fit into the time, and not much larger than this one.
 
-        What is ``left`` of this one comes first or, of units that fail, last.
+        What is ``left`` of this one comes first or, if its units fail, last.
         """
         for work in reversed(left):
             if work.unit not in self._failing:
@@ -314,7 +313,7 @@ class Waves:
         self._size = max(1, min(self._most, fits, units * GROWTH))
 
     def left(self) -> int:
-        """How many were not given; none can be given afterwards."""
+        """Take the number of remaining work units; none can be taken afterwards."""
         waiting = sum(map(len, self._waiting.values()))
         return waiting + sum(1 for _ in self._works)
 
@@ -331,7 +330,7 @@ class Waves:
 
 
 def _failing_last(works: Iterable[WorkUnit], failing: Collection[str]) -> Iterator[WorkUnit]:
-    """Work units in their order, but those of failing units behind all others, who failed less first."""
+    """Work units in order, but failing units after all others, fewest failures first."""
     put_off = []
     for work in works:
         if work.unit in failing:
@@ -342,7 +341,7 @@ def _failing_last(works: Iterable[WorkUnit], failing: Collection[str]) -> Iterat
 
 
 class Breaker:
-    """Opens after so many failures in a row: then nothing more is asked of that server in this run."""
+    """Opens after so many failures in a row: then this run sends nothing more to that server."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -360,11 +359,11 @@ class Breaker:
 
     @property
     def limit(self) -> int | None:
-        """After how many failures in a row no other is tried, from here; None where it never opens."""
+        """The failures in a row that stop the rest; None if it never opens."""
         return max(1, self._limit - self._streak) if self._limit else None
 
     def begin(self) -> None:
-        """Another source begins: where it is open, one more failure is enough, and a success closes it."""
+        """Begin another source: if the breaker is open, one more failure is enough, and a success closes it."""
         if self.is_open:
             self._streak = self._limit - 1
 
@@ -387,7 +386,7 @@ class Outcomes:
 def sort_outcomes(
     source: UnitSource, results: Sequence[tuple[WorkUnit, UnitWritten | UnitFailure]], now: datetime
 ) -> Outcomes:
-    """Each work unit to where it belongs."""
+    """Sort work units by outcome."""
     found = Outcomes()
     for work, result in results:
         if isinstance(result, UnitFailure):
@@ -411,7 +410,7 @@ def _refused(source: UnitSource, work: WorkUnit, result: UnitFailure, found: Out
 
 
 def _thin(source: UnitSource, work: WorkUnit, rows: int, now: datetime, found: Outcomes) -> None:
-    """Fewer rows than there must be: a failure, unless the partition may still be incomplete."""
+    """Count too few rows as a failure, unless the partition may still be incomplete."""
     reason = f"{rows:,} rows, but min_records is {source.work.min_records:,}"
     after = source.work.min_records_after
     end = work.nominal_end
@@ -425,7 +424,7 @@ def _thin(source: UnitSource, work: WorkUnit, rows: int, now: datetime, found: O
 
 @dataclass(frozen=True, slots=True)
 class UnitGroup:
-    """What a wave brought, in its order; ``straight``: its files are in the table's folder already."""
+    """The results of a wave, in order; ``straight``: its files are in the table's folder already."""
 
     results: tuple[UnitWritten | UnitFailure | None, ...]
     columns: pa.Schema | None
@@ -434,14 +433,14 @@ class UnitGroup:
 
 
 def _masked(result: UnitWritten | UnitFailure | None, mask: Mask) -> UnitWritten | UnitFailure | None:
-    """The same without secrets in what is told of it; its files are named as they are."""
+    """The same without secrets in messages; its files keep their names."""
     if not isinstance(result, UnitWritten):
         return mask.deep(result)
     return replace(result, unknown_fields=mask.deep(dict(result.unknown_fields))) if result.unknown_fields else result
 
 
 class UnitChange:
-    """One group on its way into the table; :meth:`clean` takes away what no commit refers to."""
+    """One group on its way into the table; :meth:`clean` removes what no commit refers to."""
 
     def __init__(self, source: UnitBound, engine: Engine, opened: Position, plan: UnitPlan) -> None:
         self._source = source
@@ -472,7 +471,7 @@ class UnitChange:
         return UnitGroup(results, done.columns, done.partition_columns, straight)
 
     def prepared(self, group: UnitGroup, done: Sequence[tuple[WorkUnit, UnitWritten]], state: State) -> Change | None:
-        """The change that makes ``done`` visible; None where there is no table and nothing says how to make one."""
+        """The change that makes ``done`` visible; None without a table and columns to create one."""
         opened = self._opened
         files = tuple({file.path: file for _, written in done for file in written.data_files}.values())
         rows = sum(written.rows for _, written in done)
@@ -493,7 +492,7 @@ class UnitChange:
         return self._framed(group, files, rows, columns, replaced, state)
 
     def _bare(self) -> pa.Schema | None:
-        """The columns of a table that has no rows yet and gets others with the first; None where it cannot get any."""
+        """The columns of a table without rows that gets others with the first; None if it cannot."""
         import pyarrow as pa
 
         pipeline = self._source.pipeline
@@ -536,7 +535,7 @@ class UnitChange:
         )
 
     def clean(self) -> None:
-        """Take the work area away, unless a commit owes that."""
+        """Remove the work area, unless a commit owes that."""
         if not self._owed:
             self._source.drop_work(self._area)
 

@@ -1,4 +1,4 @@
-"""Work units: which time ranges were read of each unit and what failed, what would run and why, and how far it is."""
+"""Work units: the time ranges read of each unit, the failures, what would run and why, and the progress."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead
 from tidegate.specs.units import FileRead, Replace, UnitSource
 
 OPEN_REASONS = frozenset({WhySkipped.CAPPED, WhySkipped.WAITING})
-"""Why work units do not run that a later run carries out, without anything new."""
+"""Reasons of work units that a later run carries out, without anything new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class UnitTracker(Tracker):
         "read some again"
     )
     retries: ClassVar[PassRetries] = PassRetries(50, in_a_row=True)
-    """Each loss is to another run that has committed work units of the same plan, so that fewer are left."""
+    """Each loss is to another run that committed work units of the same plan, so that fewer are left."""
 
     @property
     def identity(self) -> Identity:
@@ -76,7 +76,7 @@ class UnitTracker(Tracker):
         return encode_units(state)
 
     def copied(self, state: UnitState) -> dict[str, object]:
-        """What was read; units of which the same was read stand together."""
+        """What was read; units with equal reads stand together."""
         alike: dict[tuple[tuple[int, int], ...], list[str]] = {}
         for unit, entry in state.entries.items():
             if entry.coverage:
@@ -111,7 +111,7 @@ class UnitTracker(Tracker):
         )
 
     def plan_of(self, source: UnitBound, now: datetime, *, accept_new_partitions: bool = False) -> UnitSourcePlan:
-        """What the next run would read, and why it would not read the rest."""
+        """What the next run would read, and why it would skip the rest."""
         looked = look(source, now, accept_new_partitions=accept_new_partitions)
         plan, units = looked.plan, looked.units
         return UnitSourcePlan(
@@ -141,13 +141,13 @@ class UnitTracker(Tracker):
         )
 
     def known_state(self, source: UnitBound, recorded: Mirror | None) -> UnitState | None:
-        """The recorded coverage or, where there is none, what is known of failures."""
+        """The recorded coverage or, without any, the known failures."""
         if recorded is not None:
             return self.decode(recorded.state)
         return self.state_after_attempts(read_attempts(source.table_store, source.key, self.identity))
 
     def state_after_attempts(self, attempts: Attempts | None) -> UnitState | None:
-        """What earlier runs know of failures; nothing of it counts as read."""
+        """The failures that earlier runs know; nothing of it counts as read."""
         if attempts is None or attempts.failures is None:
             return None
         try:
@@ -168,7 +168,7 @@ class UnitTracker(Tracker):
         raise ConfigError((f"pipeline {source.pipeline.name!r} has work units; use `tidegate units reset|retry`",))
 
     def doubles(self, source: UnitBound) -> bool:
-        """Whether rows are appended, and not replaced by their keys."""
+        """Whether rows are appended rather than replaced by their keys."""
         return self.source.replace is not Replace.MERGE_KEYS
 
     def stored(self, state: Any) -> str:
@@ -210,7 +210,7 @@ class UnitTracker(Tracker):
 
     @property
     def type_name(self) -> str:
-        """What kind of source it is, in the word of the configuration."""
+        """The kind of source, in the word of the configuration."""
         match self.source.read:
             case JdbcRead():
                 return "jdbc"
@@ -224,7 +224,7 @@ class UnitTracker(Tracker):
 
 @dataclass(frozen=True, slots=True)
 class _Coverage(Mapping[str, str]):
-    """What was read of each unit, in words that are made when somebody asks: a source may have very many units."""
+    """What was read of each unit, in words made on demand: a source may have very many units."""
 
     state: UnitState
 
@@ -240,7 +240,7 @@ class _Coverage(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class UnitLook:
-    """A source as it is found: its position, its state, its units and the plan for them."""
+    """A look at a source: its position, its state, its units and their plan."""
 
     opened: Position
     state: UnitState | None
@@ -249,7 +249,7 @@ class UnitLook:
 
 
 def look(bound: AnySource, now: datetime, *, accept_new_partitions: bool = False) -> UnitLook:
-    """The plan of the next run, by the same steps, with nothing written."""
+    """The plan of the next run, by the same steps, without writing anything."""
     opened = bound.open(read_only=True)
     state = bound.state_of(opened) or bound.tracker.state_after_attempts(bound.attempts(opened))
     units = read_units(bound.source)
@@ -266,7 +266,7 @@ def look(bound: AnySource, now: datetime, *, accept_new_partitions: bool = False
 
 
 def _reasons(plan: UnitPlan) -> dict[str, int]:
-    """How many work units run or do not, by reason."""
+    """The number of work units by reason."""
     found = Counter[str]()
     for group in plan.runs:
         found[group.pattern.why.value] += len(group.units)
@@ -332,7 +332,7 @@ def _obstacles(plan: UnitPlan) -> Iterator[str]:
 
 
 def _progress(plan: UnitPlan, state: UnitState | None) -> WorkProgress:
-    """The work units of a plan by what has become of them."""
+    """The work units of a plan by outcome."""
     reasons = Counter(_reasons(plan))
     later = sum(reasons[why.value] for why in OPEN_REASONS)
     retired, unfinished = reasons[WhySkipped.RETIRED.value], reasons[WhySkipped.GRACE_OVER.value]
@@ -356,7 +356,7 @@ def spans(ranges: Sequence[tuple[int, int]]) -> tuple[tuple[str, str], ...]:
 
 
 def starting_at(partitions: Sequence[TimePartition], text: str, zone: str) -> TimePartition:
-    """The partition that begins where ``text`` says, in UTC or as clocks of ``zone`` show it."""
+    """The partition that begins at ``text``, in UTC or in the time zone ``zone``."""
     known = zone_named(zone)
     try:
         given = datetime.fromisoformat(text)
@@ -387,7 +387,7 @@ def _input_check(name: str, units: Units) -> Iterator[Check]:
 
 
 def coverage_text(coverage: Sequence[tuple[int, int]], zone: str) -> str:
-    """What was read, as people read it.
+    """What was read, for people.
 
     >>> coverage_text(((0, 86_400_000), (172_800_000, 259_200_000)), "UTC")
     '1970-01-01 to 1970-01-02, 1970-01-03 to 1970-01-04'
@@ -397,7 +397,7 @@ def coverage_text(coverage: Sequence[tuple[int, int]], zone: str) -> str:
 
 
 def utc(moment: int) -> str:
-    """Milliseconds since 1970 as ISO 8601 in UTC, to the millisecond where it has any.
+    """Milliseconds since 1970 as ISO 8601 in UTC, with milliseconds if it has any.
 
     >>> utc(0), utc(1_582_281_462_123)
     ('1970-01-01T00:00:00Z', '2020-02-21T10:37:42.123Z')
@@ -409,5 +409,5 @@ def utc(moment: int) -> str:
 
 
 def maybe_utc(moment: int | None) -> str | None:
-    """The same, where there is a moment."""
+    """The same, or None."""
     return None if moment is None else utc(moment)
