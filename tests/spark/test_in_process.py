@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.types import LongType, StringType
 
 from servers import mariadb as mariadb_server
 from servers import postgres as postgres_server
 from support.database_types import MARIADB, POSTGRESQL, Typed
+from support.iceberg_tables import ORDERS, add, new_table, row
 from tidegate import ProjectSpec, RunReport, load, run
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
@@ -108,3 +110,20 @@ def test_mariadb(spark: SparkSession, mariadb: mariadb_server.Server, tmp_path: 
     connection |= {"user": mariadb_server.USER, "password": mariadb_server.PASSWORD}
     source = {"connection": "shop", "table": "fit", "watermark_columns": ["at", "id"], "watermark_mode": "tuple"}
     both(tmp_path, {**source, "source_timezone": "America/New_York"}, {"shop": connection}, arrive)
+
+
+def test_iceberg(spark: SparkSession, tmp_path: Path) -> None:
+    table, numbers = new_table(tmp_path / "from", "orders", ORDERS), count(1)
+
+    def arrive() -> None:
+        number = next(numbers) * 4
+        add(table, [{**row(number), "buyer": None}])
+        if number == 4:
+            with table.update_schema() as update:
+                update.add_column("note", StringType())
+                update.update_column("id", LongType())
+                update.rename_column("buyer.name", "full_name")
+        add(table, [{**row(number + 1), "buyer": {"full_name": "b", "mark": b"xy"}}])
+
+    source = {"type": "iceberg", "source_uri": "from/orders", "watermark_columns": ["at", "id"]}
+    both(tmp_path, {**source, "source_timezone": "America/New_York"}, {}, arrive)

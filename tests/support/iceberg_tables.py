@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
@@ -23,6 +26,57 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BinaryType,
+    DecimalType,
+    FixedType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
+
+MARCH = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+ORDERS = Schema(
+    NestedField(1, "id", IntegerType()),
+    NestedField(2, "at", TimestamptzType()),
+    NestedField(3, "local", TimestampType()),
+    NestedField(4, "price", DecimalType(9, 2)),
+    NestedField(5, "code", UUIDType()),
+    NestedField(6, "mark", FixedType(2)),
+    NestedField(7, "raw", BinaryType()),
+    NestedField(8, "buyer", StructType(NestedField(9, "name", StringType()), NestedField(20, "mark", FixedType(2)))),
+    NestedField(10, "lines", ListType(11, StructType(NestedField(12, "item", StringType())), False)),
+    NestedField(13, "sparse", LongType()),
+    NestedField(14, "tags", MapType(15, StringType(), 16, StructType(NestedField(17, "n", IntegerType())), False)),
+)
+"""Columns of many types, nested ones among them."""
+
+
+def row(number: int) -> dict[str, Any]:
+    """A row of :data:`ORDERS`; some values are null in some of them."""
+    at = MARCH + timedelta(hours=number)
+    return {
+        "id": number,
+        "at": at,
+        "local": at.replace(tzinfo=None),
+        "price": Decimal(number) / 4,
+        "code": UUID(int=number).bytes,
+        "mark": b"ab",
+        "raw": b"c",
+        "buyer": None if number % 3 == 0 else {"name": f"b{number}", "mark": None},
+        "lines": [{"item": f"i{number}"}, {"item": None}][: number % 3],
+        "sparse": None if number % 10 == 0 else number,
+        "tags": [(f"k{n}", {"n": n}) for n in range(number % 3)],
+    }
 
 
 def new_table(folder: Path, name: str, schema: Schema, location: str | None = None, **settings: Any) -> Table:

@@ -64,6 +64,7 @@ DEFERRING = {
     "runs.checks",
     "runs.columns",
     "runs.files",
+    "runs.in_process",
     "runs.units",
     "sources.idle",
     "sources.units.inputs",

@@ -1,19 +1,19 @@
 """The engine inside this process: no Spark, one thing after the other.
 
-Column sources are read once, and filtered here: CSV, JSON and Parquet files, Delta tables, HTTP APIs and Python
-functions. Databases filter themselves.
+Column sources are read once, and filtered here: CSV, JSON and Parquet files, Delta and Iceberg tables, HTTP APIs and
+Python functions. Databases filter themselves.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import insort
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +25,7 @@ from tidegate.protocol.delta import pin_table
 from tidegate.protocol.table import arrow_schema
 from tidegate.runs.pass_ import WaitingFrame
 from tidegate.schema.inference import check_agreement, infer_json
+from tidegate.schema.types import TIMESTAMP
 from tidegate.schema.types import arrow_schema as arrow_schema_of
 from tidegate.sink.read_task import (
     CommitLimits,
@@ -42,10 +43,19 @@ from tidegate.sink.task import read_group
 from tidegate.sink.unit_columns import RecordBlocks
 from tidegate.sink.unit_share import carry_out_here
 from tidegate.sink.unit_task import ReplacedUnit
-from tidegate.sources.databases import DatabaseReader
+from tidegate.sources.databases import DatabaseReader, instants
 from tidegate.sources.http.answers import Counts, Fetch, LineBlock, Shapes, blocks
 from tidegate.sources.http.bounds import http_read, parts, upper
-from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader, StreamedRows, choose_rows, needs_spark
+from tidegate.sources.reader import (
+    FunctionRequest,
+    GreatestValues,
+    Reader,
+    StreamedRows,
+    choose_rows,
+    fit_bounds,
+    kinds_of_times,
+    needs_spark,
+)
 from tidegate.sources.units.work import UnitWave, WaveResult
 from tidegate.specs.columns import (
     ColumnSource,
@@ -64,6 +74,9 @@ from tidegate.specs.units import UnitSource
 from tidegate.specs.user_code import load_function
 from tidegate.storage.listing_scope import Scope
 from tidegate.storage.stores import open_store
+
+if TYPE_CHECKING:
+    from tidegate.sources.iceberg import IcebergTable
 
 
 class InProcessEngine:
@@ -176,6 +189,8 @@ def open_arrow_reader(source: ColumnSource, schema: SchemaSpec, now: datetime) -
             rows = _checked(source, _parquet_files(source, location))
         case TableRead(format=TableFormat.DELTA, location=location):
             rows = _checked(source, _delta_table(location))
+        case TableRead(format=TableFormat.ICEBERG, location=location):
+            return IcebergArrowReader(source, location)
         case FunctionRead() as read:
             return FunctionArrowReader(source, read, now)
         case _:
@@ -209,8 +224,12 @@ class _BatchReader(ABC):
         """A superset of the matching rows."""
 
 
-def _matching(table: pa.Table, rows: RowFilter) -> pa.Table:
-    return table.filter(pa.array([matches(rows, row) for row in table.to_pylist()], pa.bool_()))
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
+
+
+def _matching(found: Rows, rows: RowFilter) -> Rows:
+    values = found.select(list(rows.columns)).to_pylist()
+    return found.filter(pa.array([matches(rows, row) for row in values], pa.bool_())) if rows.ranges else found
 
 
 @dataclass
@@ -223,6 +242,73 @@ class ArrowReader(_BatchReader):
 
     def batch(self, rows: RowFilter) -> pa.Table:
         return self.rows()
+
+
+@dataclass
+class IcebergArrowReader:
+    """The rows of an Iceberg table, pinned to the newest snapshot at the first question, a batch at a time.
+
+    A filter of the user's own gets them all at once.
+    """
+
+    source: ColumnSource
+    location: Location
+    fixed_first: bool = True
+
+    def greatest(self, rows: RowFilter) -> GreatestValues:
+        """The greatest values among the rows that match; rows without any are counted besides."""
+        columns = self._fitted(rows).columns
+        seen = Greatest(columns, rows.mode)
+        for batch in self._chosen(replace(rows, nulls=NullWatermark.INCLUDE), columns):
+            seen.see(batch)
+        return GreatestValues(dict(zip(rows.columns, seen.values.values(), strict=True)), seen.nulls)
+
+    def kinds(self, columns: Sequence[str]) -> dict[str, str]:
+        """Which columns hold times."""
+        return kinds_of_times(columns, self._table.kinds, self.source.name)
+
+    def read(self, rows: RowFilter) -> StreamedRows:
+        """The rows that match; times without a zone become instants."""
+        columns, zone = self._table.columns(), self.source.source_timezone
+        local = [n for n, each in enumerate(columns) if each.type == pa.timestamp("us")]
+        whole = pa.schema([pa.field(each.name, TIMESTAMP) if n in local else each for n, each in enumerate(columns)])
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in self._chosen(rows):
+                arrays = [instants(each, zone) if n in local else each for n, each in enumerate(batch.columns)]
+                yield pa.record_batch(arrays, whole)
+
+        return StreamedRows(
+            whole,
+            batches,
+            lambda: sum(each.num_rows for each in self._chosen(rows, self._fitted(rows).columns or None)),
+        )
+
+    @cached_property
+    def _table(self) -> IcebergTable:
+        try:
+            from tidegate.sources.iceberg import IcebergTable
+        except ImportError as error:
+            problem = f"reading Iceberg tables needs pyiceberg, which is missing ({error.name})"
+            raise needs_spark(self.source.name, problem, "pip install 'tidegate[iceberg]', or ") from error
+        return IcebergTable(self.location, self.source.name)
+
+    def _chosen(self, rows: RowFilter, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows that match, by our filter or by the user's own."""
+        if rows.extra is not None:
+            raise needs_spark(self.source.name, "only Spark understands filter_expression")
+        if self.source.watermark_filter is not None:
+            return iter(choose_rows(self.source, rows, self._whole, self._filtered).to_batches())
+        return (self._filtered(batch, rows) for batch in self._table.scan(self._fitted(rows), columns))
+
+    def _whole(self, rows: RowFilter) -> pa.Table:
+        return pa.Table.from_batches(self._table.scan(self._fitted(rows)), self._table.columns())
+
+    def _filtered(self, found: Rows, rows: RowFilter) -> Rows:
+        return _matching(found, self._fitted(rows))
+
+    def _fitted(self, rows: RowFilter) -> RowFilter:
+        return fit_bounds(rows, self._table.kinds, self.source.source_timezone, self.source.name)
 
 
 @dataclass

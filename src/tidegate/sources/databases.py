@@ -444,9 +444,9 @@ def stream(
     """The rows of a statement in these columns, a block at a time; times without a zone are those of ``timezone``."""
     names = ", ".join(quote_name(each.name, database.dialect) for each in columns)
     schema = pa.schema([each.field for each in columns])
-    shifted = [each.is_local and timezone != "UTC" for each in columns]
     for arrays in database.arrays(f"SELECT {names} FROM ({statement}) tidegate_read", [each.exact for each in columns]):
-        moved = [instants(each, timezone) if is_local else each for each, is_local in zip(arrays, shifted, strict=True)]
+        pairs = zip(arrays, columns, strict=True)
+        moved = [instants(array, timezone) if each.is_local else array for array, each in pairs]
         yield pa.record_batch(moved, schema)
 
 
@@ -460,6 +460,8 @@ def instants(times: pa.Array, timezone: str) -> pa.Array:
 
     A time that clocks leave out is shifted forward, and one that they show twice is the first of the two.
     """
+    if timezone == "UTC":
+        return times.view(TIMESTAMP)
     zone = ZoneInfo(timezone)
 
     def instant(micros: int | None) -> int | None:

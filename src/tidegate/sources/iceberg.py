@@ -3,20 +3,27 @@
 Everything is read by our own stores, with the storage options of the source. The state is pinned when the table is
 opened. Files are passed over by the statistics and partitions in its manifests; what is left may hold more than the
 wanted rows, never less. This is the only module that knows the library ``pyiceberg``.
+
+Spark reads the files that were planned, or they are read here as Arrow columns. Either finds columns by Iceberg's field
+ids, whatever a file calls them, and takes for null what a file does not have.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import reduce
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from typing import Any, NoReturn
+from uuid import UUID
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.expressions import (
     AlwaysFalse,
@@ -54,7 +61,7 @@ from tidegate.errors import ObjectMissing, SourceError, TidegateError
 from tidegate.specs.columns import NullWatermark, Value, WatermarkMode
 from tidegate.specs.locations import Location, Options
 from tidegate.storage.options import split_uri
-from tidegate.storage.port import ObjectStore
+from tidegate.storage.port import ObjectStore, SeekableInput
 from tidegate.storage.stores import open_store
 
 _METADATA = re.compile(r"(?:^|/)v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?$")
@@ -64,6 +71,22 @@ _DIGITS = 400
 
 _FUNCTION = "read the table with your own function ('type: python')"
 _DELETES = f"rewrite its data files (in Spark: CALL system.rewrite_data_files), or {_FUNCTION}"
+_KINDS = {
+    "boolean": ("boolean", pa.bool_()),
+    "int": ("int", pa.int32()),
+    "long": ("bigint", pa.int64()),
+    "float": ("float", pa.float32()),
+    "double": ("double", pa.float64()),
+    "date": ("date", pa.date32()),
+    "timestamp": ("timestamp_ntz", pa.timestamp("us")),
+    "timestamptz": ("timestamp", pa.timestamp("us", "UTC")),
+    "string": ("string", pa.string()),
+    **dict.fromkeys(("uuid", "fixed", "binary"), ("binary", pa.binary())),
+}
+"""By the name of a type: Spark's word for it, and Arrow's type."""
+
+_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_ID = b"PARQUET:field_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +123,53 @@ class IcebergTable:
             self._refuse(error)
         return tuple(self._check_file(each) for each in tasks)
 
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The types of the columns in Spark's words; UUIDs are text."""
+        return {each["name"]: "string" if each["type"] == "uuid" else _kind(each["type"]) for each in self.fields}
+
+    def columns(self, names: Sequence[str] | None = None) -> pa.Schema:
+        """All columns, or those with these ``names``, as :meth:`scan` gives them."""
+        wanted = [each for each in self.fields if names is None or each["name"] in names]
+        return pa.schema([self._column(each) for each in wanted])
+
+    def scan(self, rows: RowFilter, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Rows among which those that match are, in all columns or those with these ``names``."""
+        columns = self.columns(names)
+        numbers = {each["name"]: each for each in self.fields}
+        for file in self.plan_files(rows):
+            try:
+                for batch in _read(file, [numbers[each.name]["id"] for each in columns]):
+                    found = {_number(each): array for each, array in zip(batch.schema, batch.columns, strict=True)}
+                    arrays = [_projected(found, numbers[each.name], each.type, len(batch)) for each in columns]
+                    yield pa.record_batch(arrays, columns)
+            except (pa.ArrowException, NotImplementedError) as error:
+                told = str(error).partition("\n")[0]
+                problem = f"{self._source}: data file {file.path} cannot be read: {told}"
+                raise SourceError(problem, "use `tidegate run`: Spark may read it") from error
+
+    def _column(self, described: Mapping[str, Any]) -> pa.Field:
+        """A column of the rows; :class:`SourceError` for what neither Spark nor a table has."""
+        if described["type"] == "uuid":
+            return pa.field(described["name"], pa.string())
+        return pa.field(described["name"], self._type(described, described["name"]))
+
+    def _type(self, described: Mapping[str, Any], path: str) -> pa.DataType:
+        refuse_default(described, path, self._source)
+        match described["type"]:
+            case {"type": "struct", "fields": fields}:
+                return pa.struct([(each["name"], self._type(each, f"{path}.{each['name']}")) for each in fields])
+            case {"type": "list", "element": element}:
+                return pa.list_(pa.field("element", self._type({"type": element}, f"{path}.element")))
+            case {"type": "map", "key": key, "value": value}:
+                return pa.map_(self._type({"type": key}, f"{path}.key"), self._type({"type": value}, f"{path}.value"))
+            case str() as name if found := _DECIMAL.fullmatch(name):
+                return pa.decimal128(int(found[1]), int(found[2]))
+            case str() as name if name.partition("[")[0] in _KINDS:
+                return _KINDS[name.partition("[")[0]][1]
+            case other:
+                raise no_type(other, path, self._source)
+
     def _check_file(self, task: FileScanTask) -> PlannedFile:
         path = task.file.file_path
         if task.file.file_format is not FileFormat.PARQUET:
@@ -128,6 +198,82 @@ class IcebergTable:
         raise SourceError(
             f"{self._source}: {type(error).__name__}: {told}", "check source_uri, and that it is an Iceberg table"
         ) from error
+
+
+def refuse_default(described: Mapping[str, Any], path: str, source: str) -> None:
+    """:class:`SourceError` for a column that rows have a value of which no file holds."""
+    if described.get("initial-default") is not None:
+        raise SourceError(
+            f"{source}: column {path!r} has a default for older rows, which Tidegate does not read",
+            "rewrite the data files of the table, or read it by a function of yours ('type: python')",
+        )
+
+
+def no_type(described: Any, path: str, source: str) -> SourceError:
+    """The error for a type that Spark does not have."""
+    return SourceError(f"{source}: column {path!r} is of type {described}, which Spark cannot read", _FUNCTION)
+
+
+def _kind(described: Any) -> str:
+    """Spark's word for a type; that of a nested one says no more than that."""
+    if not isinstance(described, str):
+        return str(described["type"])
+    name = described.partition("[")[0]
+    return _KINDS[name][0] if name in _KINDS else described.replace(" ", "")
+
+
+def _read(file: PlannedFile, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, in those of these columns that it has; one group of rows at most is in memory."""
+    raw = BufferedReader(SeekableInput(open_store(file.root), file.path), 1024 * 1024)
+    with pq.ParquetFile(raw) as parquet:
+        there = {_number(each): each.name for each in parquet.schema_arrow}
+        if set(there) == {None}:
+            raise pa.ArrowInvalid("its columns have no numbers")
+        names = [there[number] for number in numbers if number in there]
+        plain = all(map(_PLAIN.fullmatch, names))
+        yield from parquet.iter_batches(columns=names if plain and names else None)
+
+
+def _number(field: pa.Field) -> int | None:
+    """The number of a column in a file."""
+    found = (field.metadata or {}).get(_ID)
+    return None if found is None else int(found)
+
+
+def _projected(
+    found: Mapping[int | None, pa.Array], described: Mapping[str, Any], kind: pa.DataType, rows: int
+) -> pa.Array:
+    """The column with a number, of ``kind``; nulls where a file has none with it."""
+    array = found.get(described["id"])
+    return pa.nulls(rows, kind) if array is None else _as(array, described["type"], kind)
+
+
+def _as(array: pa.Array, described: Any, kind: pa.DataType) -> pa.Array:
+    """A column of a file as one of the table: fields inside it are found by their numbers, too."""
+    match described:
+        case {"type": "struct", "fields": fields}:
+            inside = {_number(field): part for field, part in zip(array.type, array.flatten(), strict=True)}
+            arrays = [_projected(inside, each, part.type, len(array)) for each, part in zip(fields, kind, strict=True)]
+            return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=array.is_null())
+        case {"type": "list", "element": element}:
+            values = _as(array.flatten(), element, kind.value_type)
+            return pa.ListArray.from_arrays(_offsets(array), values, kind, mask=array.is_null())
+        case {"type": "map", "key": key, "value": value}:
+            keys, items = (pa.ListArray.from_arrays(array.offsets, each) for each in (array.keys, array.items))
+            parts = _as(keys.flatten(), key, kind.key_type), _as(items.flatten(), value, kind.item_type)
+            return pa.MapArray.from_arrays(_offsets(keys), *parts, kind, mask=array.is_null())
+    array = array.storage if isinstance(array, pa.ExtensionArray) else array
+    if pa.types.is_timestamp(array.type) and (array.type.tz is None) != (getattr(kind, "tz", None) is None):
+        raise pa.ArrowInvalid(f"it holds {array.type} for {described}")
+    if described == "uuid" and pa.types.is_string(kind):
+        return pa.array([None if each is None else str(UUID(bytes=each)) for each in array.to_pylist()], kind)
+    return array.cast(kind)
+
+
+def _offsets(array: pa.Array) -> pa.Array:
+    """Where the values of each list begin among those that are there."""
+    ends = pc.cumulative_sum(pc.fill_null(pc.list_value_length(array), 0).cast(pa.int32()))
+    return pa.concat_arrays([pa.array([0], pa.int32()), ends])
 
 
 class _StoreIO(FileIO):

@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.manifest import DataFileContent, FileFormat
@@ -31,7 +32,7 @@ from pyiceberg.types import (
 from support.iceberg_tables import add, data_file, delete_rows, new_table
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, matches
 from tidegate.errors import SourceError
-from tidegate.sources.iceberg import IcebergTable, PlannedFile
+from tidegate.sources.iceberg import IcebergTable, PlannedFile, _as
 from tidegate.specs.columns import NullWatermark, Value, WatermarkMode
 from tidegate.specs.locations import Location
 
@@ -250,3 +251,18 @@ def test_other_files_than_parquet_are_refused(small: Table) -> None:
         appending.append_data_file(data_file(small, DataFileContent.DATA, FileFormat.ORC))
     with pytest.raises(SourceError, match=r"orders: data file .*orc is Orc, and Tidegate reads only Parquet"):
         opened(small).plan_files(RowFilter())
+
+
+def test_lists_and_maps_get_wider_values_and_keep_their_nulls() -> None:
+    maps = pa.array([[("a", 1)], None, [], [("b", 2), ("c", None)]], pa.map_(pa.string(), pa.int32()))
+    lists = pa.array([[1], None, [], [2, None]], pa.list_(pa.int32()))
+    ways = [
+        (maps, {"type": "map", "key": "string", "value": "long"}, pa.map_(pa.string(), pa.int64())),
+        (lists, {"type": "list", "element": "long"}, pa.list_(pa.field("element", pa.int64()))),
+        (lists.cast(pa.large_list(pa.int32())), {"type": "list", "element": "long"}, pa.list_(pa.int64())),
+    ]
+    for whole, described, kind in ways:
+        for array in (whole, whole[1:], whole[3:], whole[:0]):
+            found = _as(array, described, kind)
+            found.validate(full=True)
+            assert (found.type, found.to_pylist()) == (kind, array.to_pylist())

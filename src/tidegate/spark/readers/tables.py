@@ -145,11 +145,9 @@ def _bare(kind: DataType) -> DataType:
 def _field(described: Mapping[str, Any], path: str, source: str) -> StructField:
     from pyspark.sql.types import StructField
 
-    if described.get("initial-default") is not None:
-        raise SourceError(
-            f"{source}: column {path!r} has a default for older rows, which Tidegate does not read",
-            "rewrite the data files of the table, or read it by a function of yours ('type: python')",
-        )
+    from tidegate.sources.iceberg import refuse_default
+
+    refuse_default(described, path, source)
     kind = _type(described["type"], path, source)
     return StructField(described["name"], kind, metadata={NUMBER: described["id"]})
 
@@ -188,10 +186,9 @@ def _simple(described: str, path: str, source: str) -> DataType:
         return t.DecimalType(int(number[1]), int(number[2]))
     if kind := kinds.get(described.partition("[")[0]):
         return kind
-    raise SourceError(
-        f"{source}: column {path!r} is of type {described}, which Spark cannot read",
-        "read the table with your own function ('type: python')",
-    )
+    from tidegate.sources.iceberg import no_type
+
+    raise no_type(described, path, source)
 
 
 _BY_NUMBER = "spark.sql.parquet.fieldId.read.enabled"
