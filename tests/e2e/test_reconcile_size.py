@@ -17,9 +17,8 @@ from tidegate.core.files.state import embedded, encode_paths
 from tidegate.protocol.change import Change, Coverage
 from tidegate.runs.file_source import FileSource, watermarks_of
 from tidegate.runs.reconcile import Reconciling
-from tidegate.storage.listing_scope import Scope
 from tidegate.storage.memory import MemoryStore, Space
-from tidegate.storage.port import ObjectInfo
+from tidegate.storage.port import ObjectInfo, Scope
 
 PER_COMMIT = 1000
 MOMENT = datetime(2026, 1, 28, tzinfo=UTC)

@@ -48,8 +48,7 @@ from tidegate.runs.staged_units import (
 from tidegate.runs.tracker import Clock
 from tidegate.sink.partitions import path_values
 from tidegate.specs.project import Delivery, Maintenance, PathSource, PipelineSpec, ProjectSpec, StagingSpec
-from tidegate.storage.listing_scope import Scope
-from tidegate.storage.port import ObjectInfo
+from tidegate.storage.port import ObjectInfo, Scope
 
 Confirm = Callable[[FileAdoption], bool]
 

@@ -12,18 +12,22 @@ import yaml
 from tidegate.config.loading import load
 from tidegate.errors import ConfigError
 from tidegate.migrate.properties import Given, as_list, is_secret, properties
-from tidegate.migrate.property_requests import (
+from tidegate.migrate.property_sections import (
     PAGES,
     Address,
     Parameter,
     address_of,
+    columns,
     connection,
+    csv,
     fill_in,
     names_in,
     parameters,
     request,
+    secondary_inputs,
+    settings,
+    watermarks,
 )
-from tidegate.migrate.property_sections import columns, csv, secondary_inputs, settings, watermarks
 from tidegate.reports.table import PropertiesImport, PropertyNote
 
 _PAGES = re.compile(

@@ -1,15 +1,22 @@
-"""Converts properties of columns, CSV, watermarks, secondary inputs and work units into configuration sections."""
+"""Converts the sections of a properties file: columns, CSV, watermarks, inputs, work units, and requests.
+
+A request has an address, a connection, credentials, parameters, pages and a body.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote_plus
 
+from tidegate.config.units import VARIABLE
 from tidegate.config.work_units import MS_KEYS
 from tidegate.core.json_shape import load_json
 from tidegate.core.units.time_range import parse_bound
 from tidegate.errors import WatermarkError
-from tidegate.migrate.properties import Given, as_list, as_mapping
+from tidegate.migrate.properties import Given, as_list, as_mapping, is_secret
 from tidegate.specs.units import PartitionKind
 
 _TYPES = {
@@ -263,3 +270,329 @@ def _partition(given: Given) -> str | dict[str, list[str]] | None:
         given.leave("ms.work.unit.partition", text, changes=True)
         return None
     return parts
+
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
+_NAMES = re.compile(r"(?![0-9])[^.\s\[\]{}]+(?:\.(?![0-9])[^.\s\[\]{}]+)*")
+Pairs = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The parts of ``ms.source.uri``."""
+
+    scheme: str
+    host: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+
+
+def address_of(given: Given) -> Address | None:
+    """The address of the data; None if there is none."""
+    text = given.text("ms.source.uri")
+    found = _ADDRESS.fullmatch(text.strip()) if text else None
+    if found is None:
+        return None
+    user, _, host = found[2].rpartition("@")
+    if user:
+        given.leave("ms.source.uri", "credentials are left out; put them into auth of the connection")
+    pairs = [pair.partition("=") for pair in (found[4] or "").split("&") if pair]
+    return Address(
+        found[1].lower(), host, found[3], tuple((unquote_plus(key), unquote_plus(value)) for key, _, value in pairs)
+    )
+
+
+def connection(given: Given, address: Address) -> dict[str, Any]:
+    """The connection: server, credentials and rate limit."""
+    url = f"{address.scheme}://{address.host}"
+    if "{{" in address.host or not address.host:
+        url = given.secret("url", "https://host")
+        given.leave("ms.source.uri", f"a variable cannot be the server; set {url[2:-1]}")
+    made: dict[str, Any] = {"type": "http", "url": url, **_auth(given)}
+    interval = given.text("ms.call.interval.millis")
+    if interval and interval.isdecimal() and int(interval):
+        made["rate_limit"] = {"requests": 1, "per_seconds": int(interval) / 1000}
+    return made
+
+
+def _auth(given: Given) -> dict[str, Any]:
+    """Credentials as environment variables; those from a secondary input stay with the source."""
+    found = given.data("ms.authentication", dict)
+    user, has_password = given.text("source.conn.username"), given.has("source.conn.password")
+    given.used |= {"source.conn.password": None} if has_password else {}
+    method, header = str(found.get("method", "")).lower(), str(found.get("header", "Authorization"))
+    if "{{" in str(found.get("token", "")) or not (found or user or has_password):
+        return {}
+    encoded = str(found.get("encryption", "none")).lower() == "base64"
+    if method == "basic" or not found:
+        name = user if user and not is_secret("", user) else given.secret("user")
+        return {"auth": {"type": "basic", "user": name, "password": given.secret("password")}}
+    token = given.secret("token")
+    if encoded:
+        given.leave("ms.authentication", f"set {token[2:-1]} to the base64 text to send")
+    if header != "Authorization":
+        return {"auth": {"type": "api_key", "name": header, "token": token}}
+    if method == "bearer":
+        return {"auth": {"type": "bearer", "token": token}}
+    word = "OAuth " if method == "oauth" else ""
+    return {"headers": {"Authorization": f"{word}{token}"}}
+
+
+def request(given: Given, address: Address, known: dict[str, Parameter], server: dict[str, Any]) -> dict[str, Any]:
+    """Path, parameters, headers and body of the request; secrets go to ``server``."""
+    method = (given.text("ms.http.request.method") or "GET").upper()
+    headers = _headers(given, server, known)
+    used = {
+        *names_in(address.path),
+        *names_in(headers),
+        *(name for _, value in address.query for name in names_in(value)),
+    }
+    sent = [each for each in known.values() if each.name not in used]
+    pairs = [
+        *address.query,
+        *((each.name, f"{{{{{each.name}}}}}") for each in sent if method == "GET" or each.kind in PAGES),
+    ]
+    made: dict[str, Any] = {"path": fill_in(address.path, known) or "/", "method": method if method != "GET" else None}
+    body = {each.name: _sent(each) for each in sent if method == "POST" and each.kind not in PAGES}
+    params = _params(given, pairs, known, server)
+    for name in list(names_in([made["path"], headers, body, *params.values()])):
+        if name in known and known[name].bound is not None:
+            params[name] = known[name].bound
+    made |= {"params": params, "headers": headers, "body": body, "pagination": _pagination(given, pairs, known)}
+    records = given.text("ms.data.field")
+    if records and not _NAMES.fullmatch(records):
+        given.leave("ms.data.field", "records is a path of names; it cannot name one element of a list", changes=True)
+        records = None
+    made["records"] = records
+    made["response_types"] = [str(each) for each in given.data("ms.http.response.type", dict).values()]
+    return {key: value for key, value in made.items() if value not in (None, {}, [], "")}
+
+
+def _sent(parameter: Parameter) -> Any:
+    """The value of a parameter in a body."""
+    if parameter.unit is not None:
+        return f"{{{{{parameter.unit}}}}}"
+    return f"{{{{{parameter.name}}}}}" if parameter.bound is not None else parameter.value
+
+
+def _headers(given: Given, server: dict[str, Any], known: dict[str, Parameter]) -> dict[str, str]:
+    """Headers of the source; secret ones become environment variables of the connection."""
+    found = {str(name): str(value) for name, value in given.data("ms.http.request.headers", dict).items()}
+    given.leave_form(found.get("Content-Type", ""))
+    secret = {name: value for name, value in found.items() if is_secret(name, value) and "{{" not in value}
+    for name in secret:
+        server.setdefault("headers", {})[name] = given.secret(name)
+    headers = {name: fill_in(value, known) for name, value in found.items() if name not in secret}
+    token = given.data("ms.authentication", dict)
+    if "{{" in str(token.get("token", "")):
+        method = str(token.get("method", "")).lower()
+        word = {"bearer": "Bearer ", "oauth": "OAuth ", "basic": "Basic "}.get(method, "")
+        headers[str(token.get("header", "Authorization"))] = word + str(token["token"])
+    return headers
+
+
+def _params(given: Given, pairs: Pairs, known: dict[str, Parameter], server: dict[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        alone = VARIABLE.fullmatch(value)
+        parameter = known.get(alone[1]) if alone else None
+        if parameter is not None and parameter.kind in PAGES:
+            continue
+        if parameter is not None and parameter.bound is not None:
+            made[key] = parameter.bound
+        elif parameter is not None and parameter.kind in STRUCTURED:
+            text = f"{parameter.name!r} is an object, and an address takes only text; use method: POST"
+            given.leave("ms.parameters", text, changes=True)
+        elif (alone and parameter is None) or not (
+            is_secret(key, value) or (parameter is not None and parameter.kind == "secret")
+        ):
+            made[key] = fill_in(value, known)
+        elif "auth" in server:
+            text = f"the parameter {key!r} is a second secret; put it into headers of the connection"
+            given.leave("ms.source.uri", text)
+        else:
+            server["auth"] = {"type": "api_key", "place": "params", "name": key, "token": given.secret(key)}
+    return made
+
+
+def _pagination(given: Given, pairs: Pairs, known: dict[str, Parameter]) -> dict[str, Any]:
+    """``pagination``, from the parameters that concern pages."""
+    places = {
+        known[found[1]].kind: key for key, value in pairs if (found := VARIABLE.fullmatch(value)) and found[1] in known
+    }
+    session, pages = given.data("ms.session.key.field", dict), given.data("ms.pagination", dict)
+    total = given.text("ms.total.count.field")
+    made: dict[str, Any] = {}
+    if "session" in places and session.get("name"):
+        made = {"type": "cursor", "param": places["session"], "next": str(session["name"])}
+    elif "pageno" in places or "pagestart" in places:
+        kind, parameter = ("page", "pageno") if "pageno" in places else ("offset", "pagestart")
+        made = {"type": kind, "param": places[parameter]}
+    first = [str(each) for each in as_list(pages.get("initialvalues"))] + [""] * 3
+    if made and "pagesize" in places:
+        made["size_param"] = places["pagesize"]
+        made |= {"size": int(first[1])} if first[1].isdecimal() and int(first[1]) else {}
+    start = first[2] if made.get("type") == "page" else first[0]
+    if made.get("type") in ("page", "offset") and start.isdecimal():
+        made["start"] = int(start)
+    _leave_pages(given, made, session, pages, known)
+    return {**made, "total": total} if made and total else made
+
+
+def _leave_pages(
+    given: Given, made: dict[str, Any], session: dict[str, Any], pages: dict[str, Any], known: dict[str, Parameter]
+) -> None:
+    """Note settings of pages and sessions that have no equivalent."""
+    if made.get("type") != "cursor":
+        for each in (each for each in known.values() if each.kind == "session"):
+            text = f"the parameter {each.name!r} is a cursor, and ms.session.key.field does not say where it comes from"
+            given.leave("ms.parameters", text, changes=True)
+    if pages and not made:
+        given.leave("ms.pagination", "no parameter concerns pages; set source.pagination")
+    if session and made.get("type") != "cursor":
+        text = "no request is repeated until the server reports a status; an empty page is the last"
+        given.leave("ms.session.key.field", text, changes=True)
+    for word in ("condition", "failCondition", "initValue"):
+        if word in session and made.get("type") == "cursor":
+            given.leave("ms.session.key.field", f"{word} has no equivalent; a page without a cursor is the last")
+    if given.has("ms.total.count.field") and not made:
+        given.leave("ms.total.count.field", "there are no pages; set source.pagination")
+
+
+_PATTERN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|.", re.DOTALL)
+_DIRECTIVES = {
+    "yyyy": "%Y",
+    "uuuu": "%Y",
+    "yy": "%y",
+    "MM": "%m",
+    "dd": "%d",
+    "HH": "%H",
+    "mm": "%M",
+    "ss": "%S",
+    "SSSSSS": "%f",
+    "DDD": "%j",
+    "Z": "%z",
+    "XX": "%z",
+    "xx": "%z",
+}
+PAGES = ("pagestart", "pagesize", "pageno", "session")
+STRUCTURED = ("object", "jsonobject", "jsonarray")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter: a fixed ``value``, a ``bound`` of the time range, or a ``unit`` variable."""
+
+    name: str
+    kind: str
+    value: Any = None
+    bound: dict[str, Any] | None = None
+    unit: str | None = None
+
+
+def parameters(given: Given, times: tuple[str, ...], units: tuple[str, ...]) -> dict[str, Parameter]:
+    """The parameters by name; ``times`` and ``units`` name the watermarks and the fields of inputs."""
+    key = "ms.parameters" if given.has("ms.parameters") else "ms.parameter"
+    found = [_parameter(given, key, each, times, units) for each in given.data(key, list) if isinstance(each, dict)]
+    return {each.name: each for each in found if each is not None}
+
+
+def _parameter(
+    given: Given, key: str, each: dict[str, Any], times: tuple[str, ...], units: tuple[str, ...]
+) -> Parameter | None:
+    name, kind = str(each.get("name", "")), str(each.get("type", "list")).lower()
+    if not name:
+        given.leave(key, "a parameter has no name")
+        return None
+    if kind == "watermark":
+        watermark = str(each.get("watermark", "system"))
+        if watermark not in times and (watermark in units or not times):
+            return Parameter(name, kind, unit=watermark)
+        watermark = watermark if watermark in times else times[0]
+        return Parameter(name, kind, bound=_parameter_bound(given, key, name, watermark, each))
+    if kind in PAGES:
+        return Parameter(name, kind)
+    value = each.get("value")
+    if kind in STRUCTURED:
+        return Parameter(name, kind, _object(value) if kind == "object" else value)
+    if is_secret(name, str(value)):
+        return Parameter(name, "secret", given.secret(name))
+    return Parameter(name, "list", str(value) if not isinstance(value, bool) else str(value).lower())
+
+
+def _object(value: Any) -> Any:
+    """An object, which may be written as a list of parameters."""
+    if not isinstance(value, list):
+        return value
+    return {str(each.get("name")): each.get("value") for each in value if isinstance(each, dict)}
+
+
+def _parameter_bound(given: Given, key: str, name: str, watermark: str, each: dict[str, Any]) -> dict[str, Any]:
+    end = str(each.get("value", each.get("range", "low"))).lower()
+    made: dict[str, Any] = {"watermark": watermark, "bound": "high" if end in ("high", "to") else "low"}
+    kind, pattern = str(each.get("format", "")).lower(), each.get("pattern")
+    if kind in ("epoc-second", "epoch-second", "epoc.second", "epoch.second"):
+        made["format"] = "timestamp"
+    elif kind != "datetime" and not pattern:
+        made["format"] = "timestamp_ms"
+    elif pattern:
+        written = strftime(str(pattern))
+        if written is None:
+            text = f"the pattern of {name!r} has no equivalent, iso is used instead: {pattern}"
+            given.leave(key, text, changes=True)
+        made["format"] = written or "iso"
+    if each.get("timezone"):
+        made["timezone"] = str(each["timezone"])
+    return made
+
+
+def strftime(pattern: str) -> str | None:
+    """Convert a Java date pattern into a strftime format; None if a letter has no equivalent.
+
+    >>> strftime("yyyy-MM-dd'T'HH:mm:ss'Z'")
+    '%Y-%m-%dT%H:%M:%SZ'
+    """
+    made = ""
+    for found in _PATTERN.finditer(pattern):
+        if found[1] is not None:
+            made += (found[1].replace("''", "'") or "'").replace("%", "%%")
+        elif found[2] is None:
+            made += found[0].replace("%", "%%")
+        elif found[0] in _DIRECTIVES:
+            made += _DIRECTIVES[found[0]]
+        else:
+            return None
+    return made if "%" in made.replace("%%", "") else None
+
+
+def names_in(value: Any) -> Iterator[str]:
+    """The variables used in a text, or in the texts of a structure."""
+    match value:
+        case str():
+            yield from VARIABLE.findall(value)
+        case dict():
+            yield from (name for below in value.values() for name in names_in(below))
+        case list():
+            yield from (name for below in value for name in names_in(below))
+
+
+def fill_in(value: Any, known: dict[str, Parameter]) -> Any:
+    """Replace fixed parameters in a text or structure; other variables stay."""
+
+    def put(found: re.Match[str]) -> str:
+        parameter = known.get(found[1])
+        if parameter is None:
+            return found[0]
+        if parameter.unit is not None:
+            return f"{{{{{parameter.unit}}}}}"
+        return str(parameter.value) if parameter.kind in ("list", "primitive", "secret") else found[0]
+
+    match value:
+        case str():
+            return VARIABLE.sub(put, value)
+        case dict():
+            return {name: fill_in(below, known) for name, below in value.items()}
+        case list():
+            return [fill_in(below, known) for below in value]
+        case _:
+            return value

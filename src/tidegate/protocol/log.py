@@ -24,8 +24,7 @@ from tidegate.protocol.change import LEGACY_ROOT, ROOT, SourceKey
 from tidegate.protocol.documents import CommitTag, Document, is_mirror_of, parse_tags
 from tidegate.protocol.ledger_blocks import parse_block
 from tidegate.protocol.table import Snapshot
-from tidegate.storage.listing_scope import Scope
-from tidegate.storage.port import ObjectStore, SeekableInput
+from tidegate.storage.port import ObjectStore, Scope, SeekableInput
 
 DIRECTORY = "_delta_log"
 _ENTRY = re.compile(r"(\d{20})\.json")

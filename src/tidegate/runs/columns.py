@@ -73,7 +73,7 @@ from tidegate.specs.columns import (
 )
 from tidegate.specs.project import PipelineSpec
 from tidegate.specs.user_code import call
-from tidegate.storage.listing_scope import Scope
+from tidegate.storage.port import Scope
 from tidegate.storage.stores import open_store
 
 NULL = "null"

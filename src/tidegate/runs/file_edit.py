@@ -35,7 +35,7 @@ from tidegate.schema.dead_letter import READ_AGAIN, Letter
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sources.file_discovery import scope_of
 from tidegate.specs.project import PathSource
-from tidegate.storage.listing_scope import Scope
+from tidegate.storage.port import Scope
 
 
 @dataclass(frozen=True, slots=True)

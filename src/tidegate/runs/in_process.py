@@ -72,7 +72,7 @@ from tidegate.specs.masking import Mask
 from tidegate.specs.project import FieldSpec, SchemaSpec
 from tidegate.specs.units import UnitSource
 from tidegate.specs.user_code import load_function
-from tidegate.storage.listing_scope import Scope
+from tidegate.storage.port import Scope
 from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:

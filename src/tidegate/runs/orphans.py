@@ -31,8 +31,7 @@ from tidegate.reports.correction import NAMES, FoundDataFile, FoundDataFiles
 from tidegate.runs.comparison import fill, progress_teller
 from tidegate.runs.replay_record import check_all_known, replays_in
 from tidegate.runs.tracker import TrackedSource
-from tidegate.storage.listing_scope import Scope
-from tidegate.storage.port import ObjectInfo
+from tidegate.storage.port import ObjectInfo, Scope
 
 KIND = "path-set"
 

@@ -59,8 +59,7 @@ from tidegate.errors import ObjectMissing, SourceError
 from tidegate.observe.wording import visible
 from tidegate.protocol.path_segments import Known
 from tidegate.specs.project import LateFiles, PathSource
-from tidegate.storage.listing_scope import INTERNAL, Scope
-from tidegate.storage.port import PAGE, ObjectInfo, ObjectStore
+from tidegate.storage.port import INTERNAL, PAGE, ObjectInfo, ObjectStore, Scope
 
 PAGES_AHEAD = 2
 

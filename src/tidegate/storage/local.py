@@ -10,6 +10,11 @@ than neither. A new directory is forced into the one above it.
 On local disks Spark replaces a log entry that appears between its check and its rename: it relies on the file system to
 refuse, which it does not. So commits by Spark take a lock that every process of Tidegate respects. Other programs do
 not know it.
+
+By default a listing follows no links. If it does, each file counts once, under one name: its own if it lies below the
+root and no part of that name is internal, else that of the first link by path; links with an internal name give none.
+Only paths decide this, not what was read before or when a link was made, so making a link again does not rename its
+files.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import heapq
 import io
 import os
 import shutil
@@ -24,19 +30,21 @@ import stat
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from tidegate.core.files.discovery import Reason
 from tidegate.specs.locations import Location
-from tidegate.storage.listing_scope import Links, Scope
 from tidegate.storage.options import split_uri
 from tidegate.storage.port import (
+    INTERNAL,
     Directory,
     Known,
     ObjectInfo,
     Output,
     Requests,
+    Scope,
     Upload,
     Uploads,
     below,
@@ -51,6 +59,7 @@ from tidegate.storage.port import (
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
 
 _BUFFER = 1024 * 1024
 _CANNOT = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
@@ -183,7 +192,7 @@ class LocalStore:
         self, prefix: str = "", after: str | None = None, *, known: Known | None = None, scope: Scope | None = None
     ) -> Iterator[ObjectInfo]:
         check_prefix(self.location.uri, prefix)
-        if scope is None or scope.reaches(self._root, prefix):
+        if scope is None or reaches(scope, self._root, prefix):
             yield from self._below(prefix, after, known, scope)
 
     def _below(self, prefix: str, after: str | None, known: Known | None, scope: Scope | None) -> Iterator[ObjectInfo]:
@@ -199,7 +208,7 @@ class LocalStore:
         self, prefix: str = "", after: str | None = None, *, known: Known | None = None, scope: Scope | None = None
     ) -> Directory:
         check_prefix(self.location.uri, prefix)
-        if scope is not None and not scope.reaches(self._root, prefix):
+        if scope is not None and not reaches(scope, self._root, prefix):
             return Directory((), ())
         directories, names = self._scan(prefix, after, scope)
         wanted = (self._object_at(path, scope) for path in sorted(names) if not (known and known(path)))
@@ -279,7 +288,7 @@ class LocalStore:
     def _scan(self, prefix: str, after: str | None, scope: Scope | None) -> tuple[Paths, Paths]:
         """The directories and the possible objects greater than ``after`` in one directory, in no order."""
         bound = _lower_bound(prefix, after)
-        links = None if scope is None else scope.links(self._root)
+        links = None if scope is None else links_in(scope, self._root)
         directories: Paths = []
         names: Paths = []
         with self._mapped(prefix, "list"), self._entries(prefix) as entries:
@@ -459,3 +468,117 @@ def _open_lock(location: Location, *, always: bool) -> int | None:
         return os.open(lock, os.O_RDWR | (os.O_CREAT if always else 0), 0o644)
     except FileNotFoundError:
         return None
+
+
+def links_in(scope: Scope, root: str) -> Links:
+    """The links below the local directory ``root``; read once per scope."""
+    return scope.once(root, lambda: followed_links(root, scope.apart) if scope.follow_links else Links())
+
+
+def reaches(scope: Scope, root: str, path: str) -> bool:
+    """Whether every link on the way from the local directory ``root`` is followed; counts one that is not."""
+    parts = path.split("/") if path else []
+    for depth in range(1, len(parts) + 1):
+        part = "/".join(parts[:depth])
+        if reason := links_in(scope, root).refusal(part, is_link=os.path.islink(os.path.join(root, part))):
+            scope.leave_out(reason, part)
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The links below a directory that are followed, and why other paths are not listed."""
+
+    followed: frozenset[str] = frozenset()
+    refused: dict[str, Reason] = field(default_factory=dict)
+
+    def refusal(self, path: str, *, is_link: bool) -> Reason | None:
+        """Why nothing at ``path`` is listed; None to list it."""
+        if path in self.refused:
+            return self.refused[path]
+        return Reason.LINK if is_link and path not in self.followed else None
+
+
+def followed_links(root: str, apart: tuple[str, ...] = ()) -> Links:
+    """Which links below ``root`` name their files: the first by path wins.
+
+    Reads every directory, but only the names of files.
+    """
+    return _Walk(os.path.realpath(root), frozenset(apart)).result()
+
+
+class _Walk:
+    """Gives each real directory and each linked file one visible path, the root's own first."""
+
+    def __init__(self, root: str, apart: frozenset[str]) -> None:
+        self._root = root
+        self._apart = apart
+        self._named: dict[str, str] = {}
+        self._files: dict[str, str] = {}
+        self._waiting: list[tuple[str, str]] = []
+        self._followed: set[str] = set()
+        self._refused: dict[str, Reason] = {}
+
+    def result(self) -> Links:
+        self._enter(self._root, "")
+        while self._waiting:
+            path, real = heapq.heappop(self._waiting)
+            self._follow(path, real)
+        return Links(frozenset(self._followed), self._refused)
+
+    def _enter(self, real: str, path: str) -> None:
+        """Visit a directory without a name; its links come later."""
+        left = [(real, path)]
+        while left:
+            real, path = left.pop()
+            if real in self._named or real in self._apart:
+                self._refused[path] = Reason.LINK_AGAIN if real in self._named else Reason.TABLE
+                continue
+            self._named[real] = path
+            for entry in _entries(real):
+                at = f"{path}/{entry.name}" if path else entry.name
+                if entry.is_symlink():
+                    self._put_off(entry, at)
+                elif entry.is_dir(follow_symlinks=False):
+                    if not entry.name.startswith(INTERNAL):
+                        left.append((entry.path, at))
+                elif entry.path in self._files:
+                    self._refused[at] = Reason.LINK_AGAIN
+
+    def _put_off(self, entry: os.DirEntry[str], path: str) -> None:
+        if entry.name.startswith(INTERNAL):
+            self._refused[path] = Reason.INTERNAL
+            return
+        try:
+            heapq.heappush(self._waiting, (path, os.path.realpath(entry.path, strict=True)))
+        except OSError:
+            self._refused[path] = Reason.LINK_BROKEN
+
+    def _follow(self, path: str, real: str) -> None:
+        if any(part == real or real.startswith(f"{part}/") for part in self._apart):
+            self._refused[path] = Reason.TABLE
+        elif os.path.isdir(real):
+            if real in self._named:
+                self._refused[path] = Reason.LINK_AGAIN
+            else:
+                self._followed.add(path)
+                self._enter(real, path)
+        elif real in self._files or self._has_own_name(real):
+            self._refused[path] = Reason.LINK_AGAIN
+        else:
+            self._followed.add(path)
+            self._files[real] = path
+
+    def _has_own_name(self, real: str) -> bool:
+        directory, name = os.path.split(real)
+        return directory in self._named and not name.startswith(INTERNAL)
+
+
+def _entries(directory: str) -> Iterator[os.DirEntry[str]]:
+    """The entries by name; none if the directory is gone or unreadable, which its listing reports."""
+    try:
+        with os.scandir(directory) as entries:
+            yield from sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return

@@ -18,7 +18,6 @@ from typing import BinaryIO
 
 from tidegate.errors import ObjectMissing
 from tidegate.specs.locations import Location
-from tidegate.storage.listing_scope import Scope
 from tidegate.storage.port import (
     PAGE,
     BufferedOutput,
@@ -27,6 +26,7 @@ from tidegate.storage.port import (
     ObjectInfo,
     Output,
     Requests,
+    Scope,
     Upload,
     Uploads,
     below,

@@ -21,13 +21,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, Protocol, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 
+from tidegate.core.files.discovery import Reason, ReasonCounts, Skipped
 from tidegate.errors import AccessDenied, ObjectChanged, ObjectExists, ObjectMissing, StorageError, StorageUnavailable
+from tidegate.observe.wording import visible
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
-from tidegate.storage.listing_scope import Scope
 from tidegate.storage.options import FAMILIES, plain_scheme
 
 if TYPE_CHECKING:
@@ -221,6 +222,56 @@ class Uploads:
                 self.active_parts -= granted
                 self.listen(self.active_files, self.active_parts)
                 self._changed.notify_all()
+
+
+T = TypeVar("T")
+
+INTERNAL = ("_", ".")
+"""Prefixes of names that no source reads."""
+
+_UNSEEN = (Reason.LINK, Reason.LINK_BROKEN, Reason.NAME)
+
+
+class Scope:
+    """One listing of a source, or several that belong together; thread-safe.
+
+    ``apart`` are real local directories that no link may lead into, such as those of written tables.
+    """
+
+    def __init__(self, *, follow_links: bool = False, apart: tuple[str, ...] = ()) -> None:
+        self.follow_links = follow_links
+        self.apart = apart
+        self._tally = ReasonCounts()
+        self._unseen: dict[str, Reason] = {}
+        self._lock = threading.Lock()
+        self._found: dict[str, Any] = {}
+
+    def leave_out(self, reason: Reason, path: str) -> None:
+        """Count a path that is not listed; its name is escaped for terminals and JSON."""
+        with self._lock:
+            self._tally.add(reason, visible(path))
+            if reason in _UNSEEN:
+                self._unseen[path] = reason
+
+    @property
+    def left_out(self) -> tuple[Skipped, ...]:
+        """What was left out so far."""
+        with self._lock:
+            return self._tally.result()
+
+    @property
+    def unseen(self) -> dict[str, Reason]:
+        """Every path left out so far that may hide files without another name."""
+        with self._lock:
+            return dict(self._unseen)
+
+    def once(self, key: str, find: Callable[[], T]) -> T:
+        """What ``find`` says, which is asked once per key in this scope."""
+        with self._lock:
+            if key not in self._found:
+                self._found[key] = find()
+            found: T = self._found[key]
+            return found
 
 
 class Output(ABC):

@@ -28,7 +28,6 @@ from tidegate.core.files.discovery import Reason
 from tidegate.errors import ObjectMissing
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
-from tidegate.storage.listing_scope import Scope
 from tidegate.storage.options import of_scheme, plain_scheme, secrets, split_uri
 from tidegate.storage.port import (
     PAGE,
@@ -38,6 +37,7 @@ from tidegate.storage.port import (
     ObjectInfo,
     Output,
     Requests,
+    Scope,
     Upload,
     Uploads,
     below,

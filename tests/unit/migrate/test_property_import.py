@@ -17,7 +17,7 @@ from tidegate.config import load
 from tidegate.errors import ConfigError
 from tidegate.migrate.properties import CARRIED, LEFT, NOT_NEEDED, rule_of
 from tidegate.migrate.property_import import import_file, import_text
-from tidegate.migrate.property_requests import strftime
+from tidegate.migrate.property_sections import strftime
 from tidegate.reports.table import PropertiesImport
 from tidegate.specs.columns import AuthKind, HttpRead, JdbcRead, LoadType, Pagination, PaginationKind, RateLimit
 from tidegate.specs.project import FieldSpec, PipelineSpec

@@ -13,8 +13,7 @@ import pytest
 from tidegate.errors import AccessDenied, ObjectMissing, StorageError, StorageUnavailable
 from tidegate.specs.locations import Location, Options
 from tidegate.storage import remote
-from tidegate.storage.listing_scope import Scope
-from tidegate.storage.port import ObjectStore, Upload
+from tidegate.storage.port import ObjectStore, Scope, Upload
 from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:

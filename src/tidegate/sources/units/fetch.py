@@ -49,9 +49,9 @@ from tidegate.specs.columns import HttpAuth, HttpRead
 from tidegate.specs.locations import Location, Options, Secret
 from tidegate.specs.project import Compression
 from tidegate.specs.units import FileRead, PartitionKind, Replace, UnitSource
-from tidegate.storage.listing_scope import Scope
+from tidegate.storage.local import reaches
 from tidegate.storage.options import split_uri
-from tidegate.storage.port import ObjectInfo, ObjectStore, Output, below
+from tidegate.storage.port import ObjectInfo, ObjectStore, Output, Scope, below
 from tidegate.storage.stores import open_store
 
 _LEVEL = 1
@@ -457,7 +457,7 @@ def _is_reached(address: FileAddress, scope: Scope) -> bool:
     path = folder[len(root) :].strip("/")
     if address.is_literal:
         path = below(path, _unclassed(address.levels[-1], plain=True))
-    return scheme != "file" or scope.reaches(f"/{root}", path)
+    return scheme != "file" or reaches(scope, f"/{root}", path)
 
 
 def _once(address: FileAddress, found: list[ObjectInfo]) -> list[ObjectInfo]:

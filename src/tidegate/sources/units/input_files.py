@@ -34,8 +34,7 @@ from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.specs.locations import Location
 from tidegate.specs.project import Compression
 from tidegate.specs.units import InputFormat, SecondaryInput
-from tidegate.storage.listing_scope import Scope
-from tidegate.storage.port import ObjectInfo, ObjectStore, SeekableInput
+from tidegate.storage.port import ObjectInfo, ObjectStore, Scope, SeekableInput
 from tidegate.storage.stores import open_store
 
 

@@ -36,8 +36,8 @@ from tidegate.spark.session import put, quote
 from tidegate.spark.tasks import Packed, deal, slot_frame, slot_numbers
 from tidegate.specs.columns import ColumnSource, TableFormat, TableRead
 from tidegate.specs.project import FieldSpec, PathSource, SchemaSpec
-from tidegate.storage.listing_scope import Scope
 from tidegate.storage.options import split_uri
+from tidegate.storage.port import Scope
 from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
