@@ -1,1 +1,1 @@
-"""Where data comes from: each folder discovers what is new in one kind of source."""
+"""The outside world: clients and discovery, one module or folder per kind of source."""

@@ -1,7 +1,7 @@
-"""Rows of PostgreSQL as Arrow columns, by its ADBC driver: Java never sees them.
+"""Rows of PostgreSQL as Arrow columns, through its ADBC driver, without Java.
 
-What is asked and which types come of it is decided elsewhere, the same for JDBC. The database writes times and decimals
-as text here, too, and the text is parsed exactly, or refused in the words that Spark's lane has for it.
+Statements and types are decided elsewhere, the same for JDBC. The database writes times and decimals as text here, too,
+and the text is parsed exactly, or refused with the same words as in Spark.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ SESSION = {
     "TimeZone": "UTC",
     "DateStyle": "ISO",
     "extra_float_digits": "3",
-    "max_parallel_workers_per_gather": "0",  # the connections of a read are its parallelism
+    "max_parallel_workers_per_gather": "0",  # a read has as many connections as its parallelism
 }
-"""Set by a statement: what is told while connecting, a pooler may drop and the environment may override."""
+"""Set by a statement: a pooler may drop settings of the connection, and the environment may override them."""
 
 _PLAIN = (pa.bool_(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string())
 WITHOUT = "leave out reader: adbc"
 
 
 def impossible(reason: str, remedy: str = "change that") -> SourceError:
-    """Why ADBC cannot read the rows, and that JDBC can."""
+    """The error that ADBC cannot read the rows, and that JDBC can."""
     return SourceError(f"rows cannot be read by ADBC: {reason}", f"{remedy}, or {WITHOUT}")
 
 
 @dataclass(frozen=True, slots=True)
 class ExactColumn:
-    """A column of the rows and its type; ``called`` says what its text must be, empty where it comes as it is."""
+    """A column of the rows and its type; ``called`` is the name of its text form, empty if it is not text."""
 
     name: str
     kind: pa.DataType
@@ -60,13 +60,13 @@ class ExactColumn:
 
     @property
     def comes_as(self) -> pa.DataType:
-        """The type in which the driver gives it."""
+        """The type in which the driver returns it."""
         return pa.string() if self.called else self.kind
 
 
 @dataclass(frozen=True, slots=True)
 class AdbcShare:
-    """What one connection reads; picklable. The statement selects the ``columns`` in their order."""
+    """The read of one connection; picklable. The statement selects the ``columns`` in order."""
 
     connection: Secret
     statement: str
@@ -74,7 +74,7 @@ class AdbcShare:
 
 
 def connection_of(read: JdbcRead) -> Secret:
-    """How the driver is told to connect; :class:`SourceError` where it is missing or would connect otherwise."""
+    """The connection settings of the driver; :class:`SourceError` if it is missing or would connect differently."""
     try:
         address = DatabaseAddress.of(read, _IGNORED)
     except Unsupported as told:
@@ -104,7 +104,7 @@ def _quoted(value: str) -> str:
 
 
 def _driver() -> Any:
-    """The driver of this machine, whose environment must not redirect it."""
+    """The driver of this machine; the environment must not redirect it."""
     try:
         check_environment()
         import adbc_driver_manager
@@ -119,7 +119,7 @@ def _driver() -> Any:
 
 @contextmanager
 def _telling(manager: Any) -> Iterator[None]:
-    """What the driver reports becomes a :class:`SourceError`; no error of our own may happen in here."""
+    """Turn errors of the driver into :class:`SourceError`; no error of our own may happen inside."""
     try:
         yield
     except (manager.Error, OSError, pa.ArrowException) as error:
@@ -154,7 +154,7 @@ def _batches(manager: Any, asked: Any, reader: pa.RecordBatchReader) -> Iterator
 
 
 def _interruptible(asked: Any, call: Callable[[], Any]) -> Any:
-    """What ``call`` gives; it waits in C, deaf to signals, so a thread of its own calls, and a signal cancels it."""
+    """The result of ``call``, which waits in C and ignores signals: a thread calls it, and a signal cancels it."""
     with ThreadPoolExecutor(1) as pool:
         calling = pool.submit(call)
         try:
@@ -165,14 +165,14 @@ def _interruptible(asked: Any, call: Callable[[], Any]) -> Any:
 
 
 def _problem(text: str) -> SourceError:
-    """What the driver reports: the server's own words where there are some, never the statement that follows them."""
+    """The driver's error: the server's own words if any, never the statement after them."""
     told = re.search(r"\b(ERROR|FATAL|PANIC): +([^\n]+)", text)
     refused = refusal(text, f"{told[1]}: {told[2]}" if told else text.strip().partition("\n")[0])
     return SourceError(refused.problem, refused.remedy)
 
 
 def answer(connection: Secret, statement: str) -> list[dict[str, Any]]:
-    """The answer to a statement of a few rows; :class:`SourceError` where a value may not be what JDBC gives."""
+    """The answer to a statement of a few rows; :class:`SourceError` if a value may differ from JDBC's."""
     with _answered(connection, statement) as (schema, batches):
         for each in schema:
             if each.type not in _PLAIN:
@@ -181,14 +181,14 @@ def answer(connection: Secret, statement: str) -> list[dict[str, Any]]:
 
 
 def check_share(share: AdbcShare) -> None:
-    """Ask for no row of the share; :class:`SourceError` where a column does not come as it is expected."""
+    """Read no row of the share; :class:`SourceError` if a column has an unexpected type."""
     with _answered(share.connection, f"{share.statement} LIMIT 0") as (schema, _):
         for found, column in _others(schema, share):
             raise impossible(f"the column {column.name!r} comes as {found}")
 
 
 def _others(schema: pa.Schema, share: AdbcShare) -> Iterator[tuple[pa.DataType, ExactColumn]]:
-    """The columns that come as another type than they should."""
+    """The columns with an unexpected type."""
     pairs = zip(schema.types, share.columns, strict=True)
     return ((found, column) for found, column in pairs if found != column.comes_as)
 
@@ -206,7 +206,7 @@ def share_rows(share: AdbcShare) -> Iterator[pa.RecordBatch]:
 
 
 def exact(found: pa.Array, column: ExactColumn) -> pa.Array:
-    """``found`` as values of the column's type, none of them bent."""
+    """``found`` as exact values of the column's type."""
     kind = column.kind
     if not column.called:
         return _as_it_is(found, column)
@@ -218,7 +218,7 @@ def exact(found: pa.Array, column: ExactColumn) -> pa.Array:
 
 
 def _as_it_is(found: pa.Array, column: ExactColumn) -> pa.Array:
-    """The values; a database without an encoding lets any bytes be text, and no table does."""
+    """The values; a database without an encoding accepts any bytes as text, and no table does."""
     try:
         found.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -230,7 +230,7 @@ Parse = Callable[[str, pa.DataType], Any]
 
 
 def _ways(kind: pa.DataType) -> tuple[Callable[[pa.Array, pa.DataType], pa.Array], Parse]:
-    """How a column of texts is parsed at once, and how one text is, where that does not know them all."""
+    """How to parse a column of texts at once, and one text if that does not know them all."""
     if pa.types.is_decimal(kind):
         return _decimals, _decimal
     if pa.types.is_integer(kind):
@@ -255,7 +255,7 @@ _DIGITS = 38
 
 
 def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """At once only where the digits fit, also after they are moved to the scale: Arrow does not see what overflows."""
+    """Parse at once only if the digits fit, also at the new scale: Arrow does not notice an overflow."""
     lengths = pc.binary_length(texts)
     longest = pc.max(lengths).as_py() or 0
     if longest > _DIGITS - kind.scale:
@@ -275,7 +275,7 @@ _DAY = re.compile(r"([0-9]{4,6})-([0-9]{2})-([0-9]{2})")
 _TIME = re.compile(r"(\S+) ([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?")
 _WIDE = Context(prec=60)
 _CYCLE, _CYCLE_DAYS = 400, 146_097
-"""The calendar repeats itself: so many years have so many days."""
+"""The calendar repeats: so many years have so many days."""
 
 
 def _decimal(text: str, kind: pa.DataType) -> Decimal | None:
@@ -290,13 +290,13 @@ def _decimal(text: str, kind: pa.DataType) -> Decimal | None:
 
 
 def _whole(text: str, kind: pa.DataType) -> int | None:
-    """A whole number that a ``bigint`` can hold."""
+    """A whole number within ``bigint``."""
     found = int(text) if re.fullmatch("-?[0-9]+", text) else 2**63
     return found if -(2**63) <= found < 2**63 else None
 
 
 def _day(text: str, kind: pa.DataType | None = None) -> int | None:
-    """Days since 1970, also of years that Python's calendar does not have."""
+    """Days since 1970, also for years outside Python's calendar."""
     found = _DAY.fullmatch(text)
     if found is None:
         return None
@@ -310,7 +310,7 @@ def _day(text: str, kind: pa.DataType | None = None) -> int | None:
 
 
 def _moment(text: str, kind: pa.DataType | None = None) -> int | None:
-    """Microseconds since 1970, where a timestamp can hold them."""
+    """Microseconds since 1970, within a timestamp."""
     found = _TIME.fullmatch(text)
     days = None if found is None else _day(found[1])
     if found is None or days is None:

@@ -1,11 +1,11 @@
-"""The columns of a database: how each is fetched, and the type that its values have in the rows.
+"""The columns of a database: how each is fetched, and the type of its values in the rows.
 
-No value changes on its way through a driver. A driver shifts times by the JVM's zone, gives decimals a scale of its
-own, and turns ``infinity`` into a year. So the database writes such values as text, and the text is parsed: exactly, or
-the row is refused with its column and value. Types that Delta lacks stay the database's text.
+No value changes on its way through a driver. A driver shifts times by the JVM's zone, gives decimals another scale, and
+turns ``infinity`` into a year. So the database writes such values as text, and the text is parsed: exactly, or the row
+is refused with its column and value. Types that Delta lacks stay the database's text.
 
-Types are in Spark's words (``bigint``, ``timestamp_ntz``, ``decimal(12,2)``), whoever reads: Spark's JDBC tells them of
-a source, and :mod:`tidegate.sources.databases` tells the same without Spark.
+Types have Spark's names (``bigint``, ``timestamp_ntz``, ``decimal(12,2)``), whoever reads: Spark's JDBC gives them, and
+:mod:`tidegate.sources.databases` gives the same without Spark.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ _TEMPLATES = {
     },
     SqlDialect.MYSQL: dict.fromkeys(("timestamp", "datetime", "date", "time", "char"), _TEXT[SqlDialect.MYSQL]),
 }
-"""What the database writes as text, by the driver's name of the type. MySQL's sessions are in UTC."""
+"""Expressions for what the database writes as text, by the driver's name of the type. MySQL's sessions are in UTC."""
 
 _UNSORTED = {SqlDialect.POSTGRESQL: ("timetz", "interval", "money"), SqlDialect.MYSQL: ("time",)}
-"""Of these, those whose text sorts otherwise; a ``time`` of MySQL may be negative, and have hundreds of hours."""
+"""Those whose text sorts differently; a ``time`` of MySQL may be negative, and have hundreds of hours."""
 
 _NUMBERS: dict[SqlDialect, dict[str, str]] = {
     SqlDialect.POSTGRESQL: {},
     SqlDialect.MYSQL: {"float": "({} + 0E0)", "float unsigned": "({} + 0E0)"},
 }
-"""MySQL shows no more than six digits of a ``float``."""
+"""MySQL shows at most six digits of a ``float``."""
 
 _ARRAYS_AS_THEY_ARE = frozenset(
     ("_int2", "_int4", "_int8", "_oid", "_float4", "_float8", "_bool", "_bytea", "_text", "_varchar", "_bpchar")
 ) | {"_name", "_uuid", "_json", "_jsonb"}
 _UNBOUNDED = "decimal(38,18)"
-"""What Spark takes a ``numeric`` without a size for; no other has this size and a scale of 0."""
+"""Spark's type for a ``numeric`` without a size; no other has this size and a scale of 0."""
 
 _AS_ADBC_GIVES_THEM = {
     "smallint": ("int2", "smallserial"),
@@ -59,18 +59,18 @@ _AS_ADBC_GIVES_THEM = {
 }
 _TEXT_OF_ADBC = ("text", "varchar", "bpchar")
 _WRITTEN = "CASE WHEN {} IS DISTINCT FROM NULL THEN format('%s', {}) END"
-"""The text that PostgreSQL writes of a value, as its JDBC driver gives it; of some types a cast gives another.
+"""PostgreSQL's text of a value, as its JDBC driver returns it; for some types a cast gives another.
 
-A row that has a null in it is neither null nor ``NOT NULL`` there.
+A row with a null inside is neither null nor ``NOT NULL`` there.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseField:
-    """A column as a driver tells it: its type in Spark's word, ``called`` so by the database.
+    """A column as a driver describes it: its Spark type, and its name in the database, ``called``.
 
-    ``scale`` is the database's own, where it tells one. ``is_clock``: it holds times of day, which Spark would turn
-    into times on 1970-01-01.
+    ``scale`` is the database's own, if given. ``is_clock``: it has times of day, which Spark would turn into times on
+    1970-01-01.
     """
 
     name: str
@@ -85,7 +85,7 @@ class DatabaseField:
 class ColumnTransfer:
     """How one column is fetched: the expression to select, and the type of its values in the rows.
 
-    ``is_text``: the database sends text, which is parsed as ``kind``. ``sorts``: database and Spark order its values
+    ``is_text``: the database sends text, which is parsed as ``kind``. ``sorts``: database and Spark sort its values
     alike.
     """
 
@@ -97,19 +97,19 @@ class ColumnTransfer:
 
     @property
     def compared(self) -> str:
-        """The type of its bounds; a decimal stays a decimal even where its rows are text."""
+        """The type of its bounds; a decimal stays a decimal even if its rows are text."""
         return self.field.kind if is_decimal(self.field.kind) else self.kind
 
     @property
     def template_of_adbc(self) -> str:
-        """The expression to select by ADBC, which is as careful about the text of a value."""
+        """The expression to select through ADBC, with the same text of a value."""
         is_written = self.kind == "string" and not self.is_text and self.field.called not in _TEXT_OF_ADBC
         return _WRITTEN if is_written else self.template
 
     def parsed(self, kind: str, timezone: str = "UTC") -> str | None:
-        """What its text is to be parsed as, so that rows have the type ``kind``; empty where it comes as that.
+        """The type to parse its text as, so that rows have the type ``kind``; empty if it comes as that.
 
-        None where Spark would convert more than that.
+        None if Spark would convert more than that.
         """
         if kind == "string" and self.is_text:
             return ""
@@ -122,7 +122,7 @@ class ColumnTransfer:
         return kind if self.is_text else ""
 
     def parsed_by_adbc(self, kind: str, timezone: str = "UTC") -> str | None:
-        """The same for PostgreSQL's drivers of C, which give few types as Java has them."""
+        """The same for PostgreSQL's C drivers, which return few types as Java has them."""
         called = self.field.called
         is_given = called != "char" if kind == "string" else called in _AS_ADBC_GIVES_THEM.get(kind, ())
         return self.parsed(kind, timezone) if self.is_text or is_given else None
@@ -147,7 +147,7 @@ class DatabaseColumns:
         )
 
     def check_followed(self, column: str, source: str) -> None:
-        """Refuse a watermark column that arrives as text which sorts differently from its values."""
+        """Refuse a watermark column whose text sorts differently from its values."""
         way = self.ways[column]
         if not way.sorts:
             raise SourceError(
@@ -162,7 +162,7 @@ class DatabaseColumns:
         return TEXT if way.is_text or way.field.is_clock or is_decimal(way.kind) else way.kind
 
     def greatest(self, column: str, value: Value | None) -> Value | None:
-        """The value of an aggregate that was fetched with :meth:`greatest_type`."""
+        """The value of an aggregate fetched with :meth:`greatest_type`."""
         if not isinstance(value, str):
             return value
         try:

@@ -1,8 +1,8 @@
-"""Tables and queries of PostgreSQL, MySQL and MariaDB, read in this process by drivers of Python: no Java.
+"""Tables and queries of PostgreSQL, MySQL and MariaDB, read in this process by Python drivers, without Java.
 
-The statements, bounds, types, values and refusals are those of Spark's reader, so that either goes on where the other
-has ended. The database tells the types of its columns; what Spark makes of each is written down here, and any other
-type is refused. One connection reads the rows, ``fetch_size`` at a time. It changes nothing, and its session is in UTC.
+The statements, bounds, types, values and refusals are those of Spark's reader, so that either continues where the other
+ended. The database describes the types of its columns; Spark's type for each is listed here, and any other type is
+refused. One connection reads the rows, ``fetch_size`` at a time. It changes nothing, and its session is in UTC.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from tidegate.specs.project import SchemaSpec
 
 CONNECT_SECONDS = 10
 EXTRAS = {"postgresql": "tidegate[postgres]", "mysql": "tidegate[mysql]", "mariadb": "tidegate[mysql]"}
-"""What to install for a database, by the name it has in a JDBC address."""
+"""The extra to install for a database, by its name in a JDBC address."""
 
 _MEANT = frozenset(("sockettimeout", "querytimeout", "tinyint1isbit"))
 """Settings of JDBC drivers that change which rows come, or how."""
 
 
 def connect(address: DatabaseAddress, read: JdbcRead, **more: Any) -> Any:
-    """A connection as the JDBC driver makes it, its session in UTC; ImportError where there is no driver for it."""
+    """A connection like the JDBC driver's, with its session in UTC; ImportError without a driver."""
     return (_connect_postgres if address.scheme == "postgresql" else _connect_mysql)(address, read, **more)
 
 
 def _connect_postgres(address: DatabaseAddress, read: JdbcRead, **more: Any) -> Any:
-    """Nothing is taken from the environment that the JDBC driver would not know."""
+    """Connect; the environment supplies nothing that the JDBC driver would not know."""
     import psycopg
 
     connection = psycopg.connect(
@@ -75,9 +75,9 @@ def _connect_postgres(address: DatabaseAddress, read: JdbcRead, **more: Any) -> 
 
 
 def _connect_mysql(address: DatabaseAddress, read: JdbcRead, **more: Any) -> Any:
-    """As its JDBC driver does without settings: that of MySQL encrypts where the server can, that of MariaDB does not.
+    """Connect like the JDBC driver without settings: MySQL's encrypts if the server can, MariaDB's does not.
 
-    None of the two looks at the certificate then.
+    Neither checks the certificate then.
     """
     import pymysql
 
@@ -111,14 +111,14 @@ _ARROW = {
     "timestamp": TIMESTAMP,
 }
 _KINDS = {kind: word for word, kind in _ARROW.items()}
-"""Types in Spark's words; times without a zone become instants."""
+"""Spark's names of types; times without a zone become instants."""
 
 Block = Sequence[Sequence[Any]]
-"""Rows as a driver gives them."""
+"""Rows as a driver returns them."""
 
 
 class Database(ABC):
-    """One database; each statement has a connection of its own, which reads and changes nothing."""
+    """One database; each statement has its own connection, which only reads."""
 
     def __init__(self, read: JdbcRead, address: DatabaseAddress, source: str) -> None:
         self.read = read
@@ -130,7 +130,7 @@ class Database(ABC):
 
     @abstractmethod
     def fields(self, statement: str) -> list[DatabaseField]:
-        """The columns of a statement, in Spark's words."""
+        """The columns of a statement, with Spark's types."""
 
     @abstractmethod
     def blocks(self, statement: str) -> Iterator[Block]:
@@ -138,15 +138,15 @@ class Database(ABC):
 
     @abstractmethod
     def selected(self, columns: DatabaseColumns) -> JdbcStatements:
-        """What is asked of the table or the query, as the driver can take it."""
+        """The statements over the table or query, as the driver can take them."""
 
     @abstractmethod
     def parsed(self, way: ColumnTransfer, kind: str) -> str | None:
-        """What the text that comes is to be parsed as; see :meth:`ColumnTransfer.parsed`."""
+        """The type to parse the incoming text as; see :meth:`ColumnTransfer.parsed`."""
 
     @abstractmethod
     def array(self, values: Sequence[Any], column: ExactColumn) -> pa.Array:
-        """Values as the driver gives them, as a column."""
+        """The driver's values as a column."""
 
     def columns(self, read: JdbcRead) -> DatabaseColumns:
         """The columns of a table or a query; no two may differ in case alone."""
@@ -158,7 +158,7 @@ class Database(ABC):
         return DatabaseColumns(fields, self.dialect)
 
     def field(self, way: ColumnTransfer) -> pa.Field:
-        """A column of the rows, where none is declared."""
+        """A column of the rows, if none is declared."""
         if is_decimal(way.kind):
             return pa.field(way.field.name, pa.decimal128(*map(int, way.kind[8:-1].split(","))))
         if way.kind not in _ARROW:
@@ -176,7 +176,7 @@ class Database(ABC):
 
     @contextmanager
     def _telling(self, kind: type[Exception]) -> Iterator[None]:
-        """What the driver reports, as an error of this source without secrets."""
+        """Turn errors of the driver into one of this source, without secrets."""
         try:
             yield
         except UnicodeDecodeError as error:
@@ -187,7 +187,7 @@ class Database(ABC):
             raise SourceError(f"{self.source}: {self._mask(refused.problem)}", refused.remedy) from None
 
     def no_type(self, name: str, called: str) -> EnvironmentProblem:
-        """The error for a column whose type Spark may know."""
+        """The error for a column whose type only Spark may know."""
         problem = f"the column {name!r} is of type {called}, which is read by Spark alone"
         return needs_spark(self.source, problem, "cast it in a query, leave it out, or ")
 
@@ -243,7 +243,7 @@ class _Postgres(Database):
 
     @contextmanager
     def _asked(self, statement: str) -> Iterator[Any]:
-        """A cursor of a transaction that only reads, after the statement."""
+        """A cursor of a read-only transaction, after the statement."""
         import psycopg
 
         with self._telling(psycopg.Error), closing(connect(self._address, self.read, **_SESSION)) as connection:
@@ -269,7 +269,7 @@ class _Postgres(Database):
 
 
 def _decimal(digits: int, scale: int) -> str:
-    """The decimal that Spark takes for so many digits: whole ones go before others."""
+    """Spark's decimal for so many digits: those before the point take precedence."""
     if scale < 0:
         digits, scale = digits - scale, 0
     return f"decimal({min(digits, _MOST_DIGITS)},{max(0, scale - max(0, digits - _MOST_DIGITS))})"
@@ -290,12 +290,12 @@ _MYSQL_KINDS = {
     11: ("time", "string", "string"),
     245: ("json", "string", "string"),
 }
-"""By the number that the protocol gives a type: its name, and what Spark makes of it with a sign and without."""
+"""By the protocol's number of a type: its name, and Spark's types with a sign and without."""
 
 _TEXTS = {15: "varchar", 253: "varchar", 254: "char", **dict.fromkeys((249, 250, 251, 252), "text")}
 _UNSIGNED, _ENUM_OR_SET = 32, 256 | 2048
 _BYTES = 63
-"""The character set of what is no text."""
+"""The character set of values that are not text."""
 
 
 class _Mysql(Database):
@@ -325,7 +325,7 @@ class _Mysql(Database):
 
     @contextmanager
     def _asked(self, statement: str) -> Iterator[Any]:
-        """A cursor after the statement, which holds no more than is fetched; values are the text of the server."""
+        """A cursor after the statement, which buffers only what is fetched; values are the text of the server."""
         import pymysql
         from pymysql.cursors import SSCursor
 
@@ -339,7 +339,7 @@ class _Mysql(Database):
                 try:
                     yield cursor
                 finally:
-                    if cursor._result is not None:  # else all rows that are left would be read to close it
+                    if cursor._result is not None:  # else closing it would read all remaining rows
                         cursor._result.unbuffered_active = False
 
     def selected(self, columns: DatabaseColumns) -> JdbcStatements:
@@ -387,7 +387,7 @@ class DatabaseReader:
         return GreatestValues(values, int(nulls or 0))
 
     def kinds(self, columns: Sequence[str]) -> dict[str, str]:
-        """Which columns hold times, according to the database."""
+        """The columns with times, according to the database."""
         return kinds_of_times(columns, self._columns.kinds, self._source.name)
 
     def read(self, rows: RowFilter) -> StreamedRows:
@@ -416,7 +416,7 @@ class DatabaseReader:
 
 @dataclass(frozen=True, slots=True)
 class ReadColumn:
-    """A column of the rows, and the one of the database that it comes from; ``is_local``: its times have no zone."""
+    """A column of the rows, and its column in the database; ``is_local``: its times have no zone."""
 
     field: pa.Field
     name: str
@@ -425,7 +425,7 @@ class ReadColumn:
 
 
 def read_columns(database: Database, columns: DatabaseColumns, schema: SchemaSpec) -> list[ReadColumn]:
-    """The declared columns, or those of the database; :class:`EnvironmentProblem` where values must be converted."""
+    """The declared columns, or those of the database; :class:`EnvironmentProblem` if values must be converted."""
     found = []
     for field in arrow_schema(schema.fields) if schema.fields else map(database.field, columns.ways.values()):
         name = column_named(field.name, list(columns.ways), database.source)
@@ -441,7 +441,7 @@ def read_columns(database: Database, columns: DatabaseColumns, schema: SchemaSpe
 def stream(
     database: Database, statement: str, columns: Sequence[ReadColumn], timezone: str
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a statement in these columns, a block at a time; times without a zone are those of ``timezone``."""
+    """The rows of a statement in these columns, a block at a time; times without a zone are in ``timezone``."""
     names = ", ".join(quote_name(each.name, database.dialect) for each in columns)
     schema = pa.schema([each.field for each in columns])
     for arrays in database.arrays(f"SELECT {names} FROM ({statement}) tidegate_read", [each.exact for each in columns]):
@@ -452,13 +452,13 @@ def stream(
 
 _START = datetime(1970, 1, 1)
 _CYCLE = 146_097 * 86_400_000_000
-"""The calendar, weekdays and all, repeats itself after so many microseconds."""
+"""Microseconds after which the calendar, weekdays included, repeats."""
 
 
 def instants(times: pa.Array, timezone: str) -> pa.Array:
-    """Times of the clocks of ``timezone`` as instants.
+    """Local times of ``timezone`` as instants.
 
-    A time that clocks leave out is shifted forward, and one that they show twice is the first of the two.
+    A time that clocks skip is shifted forward, and one that they show twice is the first of the two.
     """
     if timezone == "UTC":
         return times.view(TIMESTAMP)
@@ -475,7 +475,7 @@ def instants(times: pa.Array, timezone: str) -> pa.Array:
 
 
 def open_database(read: JdbcRead, source: str) -> Database:
-    """The database of ``read``; :class:`EnvironmentProblem` where only Spark reads it as it is configured."""
+    """The database of ``read``; :class:`EnvironmentProblem` if only Spark can read it as configured."""
     scheme = read.url.partition(":")[2].partition(":")[0].lower()
     if scheme not in EXTRAS:
         problem = f"there is no driver of Python for jdbc:{scheme} here, only for PostgreSQL, MySQL and MariaDB"

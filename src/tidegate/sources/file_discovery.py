@@ -1,18 +1,18 @@
-"""File discovery: the requests of one poll, and none that history adds to.
+"""File discovery: the requests of one poll; their number does not grow with history.
 
-*By watermarks.* Directories above known partitions are looked at one level at a time: their names show what is new and
+*By watermarks.* Directories above known partitions are listed one level at a time: their names show what is new and
 what is sealed. A known partition without known ones below it is listed from its bound on, with everything deeper that
-sorts above the bound; a directory that nothing is known about is listed whole. These places never overlap, so each file
-is seen once, however deep it lies. :mod:`~tidegate.core.files.discovery` says what to list and take.
+sorts above the bound; an unknown directory is listed whole. These places never overlap, so each file is seen once,
+however deep it lies. :mod:`~tidegate.core.files.discovery` decides what to list and take.
 
-*By a set of paths.* Everything is listed, as a stream that is compared batch by batch, so neither the listing nor the
-set is ever in memory as a whole. The stream is never ahead of its reader by more than a few pages.
+*By a path set.* Everything is listed, as a stream that is compared batch by batch, so neither the listing nor the set
+is ever in memory as a whole. The stream is never ahead of its reader by more than a few pages.
 
-Any error of the store ends the poll: a listing is whole, or cut off on purpose after ``limit`` new files.
+Any error of the store ends the poll: a listing is complete, or cut off on purpose after ``limit`` new files.
 
-*Do names sort in time?* Path watermarks need names that sort like the moments at which files arrive. A sample of the
-listing tells, by two looks: the shape of the names (a Unix time, an ISO date, a UUID of version 7 or a random one), and
-whether files with greater names are also the younger ones.
+*Do names sort in time?* Path watermarks need names that sort like the arrival of files. Two checks of a sample of the
+listing decide: the shape of the names (a Unix time, an ISO date, a UUID of version 7 or a random one), and whether
+files with greater names are also younger.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def list_everything(store: ObjectStore, scope: Scope) -> Generator[ObjectInfo, N
 
 
 def refuse_left_out(scope: Scope, uri: str, remedy: str) -> None:
-    """``SourceError`` if something was left out of a listing that has to be whole, for want of a place to tell it."""
+    """``SourceError`` if a listing that has to be complete left something out."""
     tally = ReasonCounts()
     for path, reason in scope.unseen.items():
         if not any(part.startswith(INTERNAL) for part in path.split("/")):
@@ -129,9 +129,9 @@ def _pages(store: ObjectStore, directories: Sequence[str], scope: Scope) -> Gene
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Questions about directories, answered from one state at one moment.
+    """Facts about directories from one state at one moment.
 
-    ``partitions`` hold files that the state tells something about; ``above`` are all directories above them.
+    ``partitions`` have files in the state; ``above`` are all directories above them.
     """
 
     partitions: frozenset[str]
@@ -142,7 +142,7 @@ class Places:
 
     @classmethod
     def of(cls, source: PathSource, state: PathState, now: datetime) -> Places:
-        """The places of ``source`` as ``state`` tells them."""
+        """The places of ``source`` in ``state``."""
         partitions = frozenset(state.partition_watermarks) | {split(path)[0] for path in state.files}
         layout, start = Layout.of(source), seal_cold_start(source, state, now)
 
@@ -188,11 +188,11 @@ def discover(
     limit: int | None = None,
     poll_count: int = 0,
 ) -> PathListing:
-    """What lies above the watermarks of ``source``.
+    """The files above the watermarks of ``source``.
 
-    After ``limit`` files that the state does not know, the listing stops; each partition then shows all its
-    files up to some name. Every ``deep_listing_every``-th poll looks into every open directory.
-    ``SourceError`` if the location is not there, ``StorageError`` if any of it cannot be listed.
+    After ``limit`` unknown files the listing stops; each partition then shows all its files up to some name. Every
+    ``deep_listing_every``-th poll lists every open directory. ``SourceError`` if the location does not exist,
+    ``StorageError`` if any of it cannot be listed.
     """
     check_location(store, source)
     deep = source.deep_listing_every > 0 and poll_count > 0 and poll_count % source.deep_listing_every == 0
@@ -225,10 +225,10 @@ def discover(
 
 
 def _holds_files(store: ObjectStore, source: PathSource, state: PathState) -> bool:
-    """Whether the location holds a file that ``source`` takes, where the poll saw none above the watermarks.
+    """Whether the location has a file for ``source``, if the poll saw none above the watermarks.
 
-    The last file that was read tells and, where that is gone, the first names do: as many that are not taken count as
-    files. Directories tell nothing: some object stores keep those that were emptied.
+    The last read file decides or, if that is gone, the first names do: as many others count as files. Directories
+    decide nothing: some object stores keep emptied ones.
     """
     if state.value is not None:
         with contextlib.suppress(ObjectMissing):
@@ -238,7 +238,7 @@ def _holds_files(store: ObjectStore, source: PathSource, state: PathState) -> bo
 
 
 def check_location(store: ObjectStore, source: PathSource) -> None:
-    """``SourceError`` if the location of ``source`` is not there."""
+    """``SourceError`` if the location of ``source`` does not exist."""
     if not store.exists():
         raise SourceError(
             f"source {source.name!r}: the directory {source.location.uri} does not exist",
@@ -274,7 +274,7 @@ class _Poll:
         self.requests_before, self.keys_before = self.store.requests.list, self.store.requests.keys
 
     def take(self, file: SourceFile, *, is_new: bool) -> None:
-        """Take a file, unless there are as many new ones as were asked for."""
+        """Take a file, unless the limit of new ones is reached."""
         if is_new and self.new_files == self.limit:
             self.is_cut = True
             return
@@ -290,7 +290,7 @@ class _Poll:
             self.tables.add(table)
 
     def listing(self) -> PathListing:
-        """What was found, and what it cost."""
+        """The result of the poll, with its cost."""
         return PathListing(
             files=tuple(sorted(self.files, key=lambda file: sort_key(file.path))),
             skipped=count_reasons((*self.tally.result(), *self.scope.left_out)),
@@ -305,7 +305,7 @@ class _Poll:
 
 @dataclass(slots=True, kw_only=True)
 class _WatermarkPoll(_Poll):
-    """Level by level where partitions are known, then whole where they are not."""
+    """Lists level by level if partitions are known, and whole directories otherwise."""
 
     state: PathState
     places: Places
@@ -314,10 +314,10 @@ class _WatermarkPoll(_Poll):
     seen: set[str] = field(default_factory=set)
     whole: list[str] = field(default_factory=list)
     sample: list[ObjectInfo] = field(default_factory=list)
-    """Some accepted files, as long as nothing was read."""
+    """Some accepted files, while nothing was ever read."""
 
     def look_into(self, directory: str) -> None:
-        """One level of ``directory`` where partitions are known below it; others are to be listed whole."""
+        """List one level of ``directory`` if partitions below it are known; queue the others to be listed whole."""
         if self.is_cut or not self._goes_by_level(directory):
             self.whole.append(directory)
             return
@@ -332,7 +332,7 @@ class _WatermarkPoll(_Poll):
         return directory in self.places.above or (self.deep and directory in self.places.partitions)
 
     def list_whole(self) -> None:
-        """List what is left, several directories at a time where that pays off."""
+        """List the rest, several directories at a time if that pays off."""
         left = iter(self.whole)
         width = self.store.concurrency
         with ThreadPoolExecutor(width) if width > 1 else contextlib.nullcontext() as pool:
@@ -343,7 +343,7 @@ class _WatermarkPoll(_Poll):
         self.is_cut = self.is_cut or next(left, None) is not None
 
     def _everything_in(self, directory: str) -> tuple[list[ObjectInfo], _Known]:
-        """All of it, or one new file more than the poll may take."""
+        """All files, or one new file more than the poll may take."""
         known = _Known(self.places.is_remembered)
         listed = self.store.list(directory, self._bound(directory), known=known, scope=self.scope)
         found: list[ObjectInfo] = []
@@ -356,7 +356,7 @@ class _WatermarkPoll(_Poll):
         return found, known
 
     def _take_all(self, found: Iterable[ObjectInfo], known: _Known) -> None:
-        """Take the accepted files, until there are as many new ones as were asked for."""
+        """Take the accepted files, up to the limit of new ones."""
         self.tally.include(known.skipped)
         self.any_files = self.any_files or known.skipped.count > 0
         for info in found:
@@ -373,7 +373,7 @@ class _WatermarkPoll(_Poll):
             self.take(SourceFile(info.path, info.size, info.etag), is_new=self._is_new(info.path))
 
     def is_wanted(self, directory: str) -> bool:
-        """Whether to look into ``directory``; says why not in the tally."""
+        """Whether to look into ``directory``; counts the reason if not."""
         reason = accepts_directory(self.source, directory)
         if reason is None and not self.places.is_open(directory):
             reason = Reason.SEALED
@@ -402,7 +402,7 @@ class _WatermarkPoll(_Poll):
 
 
 class _Known:
-    """Tells the store which paths are remembered as read, and counts them."""
+    """Shows the store which paths are remembered as read, and counts them."""
 
     def __init__(self, is_remembered: Callable[[str], bool]) -> None:
         self._is_remembered = is_remembered
@@ -427,10 +427,10 @@ LookUp = Callable[[Sequence[SourceFile]], Sequence[Known]]
 def discover_all(
     store: ObjectStore, source: PathSource, state: SetState, look_up: LookUp, *, limit: int | None = None
 ) -> PathListing:
-    """Every accepted file that the set does not hold; ``look_up`` asks the set.
+    """Every accepted file outside the set; ``look_up`` asks the set.
 
-    After ``limit`` files that the state does not know at all, the listing stops. ``SourceError`` if the location
-    is not there, ``StorageError`` if any of it cannot be listed.
+    After ``limit`` unknown files the listing stops. ``SourceError`` if the location does not exist, ``StorageError`` if
+    any of it cannot be listed.
     """
     check_location(store, source)
     poll = _SetPoll(store=store, source=source, limit=limit, scope=scope_of(source), state=state, look_up=look_up)
@@ -446,14 +446,14 @@ def discover_all(
 
 @dataclass(slots=True, kw_only=True)
 class _SetPoll(_Poll):
-    """What was accepted, looked up and found new so far."""
+    """The accepted, looked-up and new files so far."""
 
     state: SetState
     look_up: LookUp
     sample: list[ObjectInfo] = field(default_factory=list)
 
     def take_batch(self, batch: Sequence[ObjectInfo]) -> None:
-        """Take the new files of ``batch``, until there are as many as were asked for."""
+        """Take the new files of ``batch``, up to the limit."""
         accepted = list(self._accepted(batch))
         self.any_files = self.any_files or bool(accepted)
         self.sample += accepted[: SAMPLE - len(self.sample)]
@@ -484,13 +484,13 @@ class _SetPoll(_Poll):
 
 SAMPLE = 1000
 DISORDER = 0.1
-"""The share of pairs in the wrong order from which on names do not sort in time; random names give 0.5."""
+"""The share of pairs in the wrong order above which names do not sort in time; random names give 0.5."""
 
 _FEWEST_PAIRS = 10
 
 
 class Shape(StrEnum):
-    """What a name begins with, as far as it tells about time."""
+    """The beginning of a name, as far as it shows time."""
 
     UNIX_TIME = "Unix time"
     ISO_TIME = "ISO 8601 time"
@@ -518,7 +518,7 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NameOrder:
-    """What a sample of ``files`` says; ``disorder`` is the share of pairs whose names and times disagree.
+    """The verdict on a sample of ``files``; ``disorder`` is the share of pairs whose names and times disagree.
 
     ``example`` is such a pair, the greater name first although it is the older file.
     """

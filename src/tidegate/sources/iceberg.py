@@ -67,7 +67,7 @@ from tidegate.storage.stores import open_store
 _METADATA = re.compile(r"(?:^|/)v?(\d+)(?:-[^/]*)?(?:\.gz)?\.metadata\.json(?:\.gz)?$")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DIGITS = 400
-"""More than any number that a bound can be has."""
+"""More digits than any bound has."""
 
 _FUNCTION = "read the table with your own function ('type: python')"
 _DELETES = f"rewrite its data files (in Spark: CALL system.rewrite_data_files), or {_FUNCTION}"
@@ -112,10 +112,10 @@ class IcebergTable:
         self.fields: Sequence[Mapping[str, Any]] = json.loads(schema.model_dump_json())["fields"]
         """The columns, in the JSON of the Iceberg specification."""
         self.keeps_names = _keeps_names(self._table)
-        """Whether each column has had its name, and no other column that name, in every data file there can be."""
+        """Whether each column has had its name, and no other column that name, in every possible data file."""
 
     def plan_files(self, rows: RowFilter) -> tuple[PlannedFile, ...]:
-        """The data files that can hold one of ``rows``; raises where Spark alone would read them wrongly."""
+        """The data files that may have one of ``rows``; raises if Spark alone would misread them."""
         try:
             self._refuse_equality_deletes()
             tasks = list(self._table.scan(row_filter=_expression(rows, self._kinds)).plan_files())
@@ -181,7 +181,7 @@ class IcebergTable:
         return PlannedFile(Location(root, self._options), below)
 
     def _refuse_equality_deletes(self) -> None:
-        """They are looked for in every delete file: by the values that those hold, they cannot be passed over."""
+        """Look for equality deletes in every delete file: the values in those cannot exclude them."""
         snapshot = self._table.current_snapshot()
         for manifest in snapshot.manifests(self._table.io) if snapshot else ():
             if manifest.content is not ManifestContent.DELETES:
@@ -277,7 +277,7 @@ def _offsets(array: pa.Array) -> pa.Array:
 
 
 class _StoreIO(FileIO):
-    """Files of a table by our own stores; nothing is ever written."""
+    """Files of a table through our own stores; read-only."""
 
     def __init__(self, options: Options) -> None:
         super().__init__()
@@ -323,7 +323,7 @@ def _open(location: Location, source: str) -> StaticTable:
 
 
 def _metadata(location: Location, source: str) -> str:
-    """The address of the newest metadata: of the file that a hint names, or the one with the greatest number."""
+    """The address of the newest metadata: the file that a hint names, or the one with the greatest number."""
     scheme, bucket, path = split_uri(location.uri)
     address = f"{scheme}://{bucket}/{path}"
     if path.endswith(".metadata.json"):
@@ -351,7 +351,7 @@ def _metadata(location: Location, source: str) -> str:
 
 
 def _keeps_names(table: StaticTable) -> bool:
-    """Told by the earlier schemas; where one is gone, or a name is not written as it is, nobody knows."""
+    """Compare the earlier schemas; false if one is gone, or a name is encoded."""
     schemas = table.schemas()
     if sorted(schemas) != list(range(len(schemas))):
         return False
@@ -366,12 +366,12 @@ def _keeps_names(table: StaticTable) -> bool:
 
 
 def _numbers(schema: Schema) -> dict[str, int]:
-    """The numbers of the columns, nested ones, too, by their names as Spark compares them."""
+    """The ids of the columns, nested ones too, by name as Spark compares them."""
     return {name.lower(): schema.find_field(name).field_id for name in schema.column_names}
 
 
 def _split_path(path: str) -> tuple[str, str]:
-    """Root and rest of a path as metadata has it: an address without percent-encoding, or a path on disk."""
+    """Root and rest of a path in metadata: an address without percent-encoding, or a path on disk."""
     scheme, found, rest = path.partition("://")
     if not found or scheme == "file":
         return "file://", (rest if found else path.removeprefix("file:")).lstrip("/")
@@ -380,7 +380,7 @@ def _split_path(path: str) -> tuple[str, str]:
 
 
 def _expression(rows: RowFilter, kinds: Mapping[str, IcebergType]) -> BooleanExpression:
-    """What a file must be able to hold: every wanted row fits, whatever else does."""
+    """A condition on files that every wanted row meets."""
     nulls: list[BooleanExpression] = [IsNull(term=Reference(column)) for column in rows.columns]
     if not nulls:
         return AlwaysTrue()
@@ -437,10 +437,9 @@ def _compare(
 
 
 def _literal(value: Value, kind: IcebergType, rounding: str) -> Any:
-    """``value`` as statistics of ``kind`` compare with it, rounded outwards; None where they do not.
+    """``value`` for comparison with statistics of ``kind``, rounded outwards; None if they do not compare.
 
-    Statistics of floating-point numbers know nothing of NaN, which Spark sorts above everything: no file is passed
-    over by them.
+    Statistics of floating-point numbers ignore NaN, which Spark sorts above everything: they exclude no file.
     """
     match kind, value:
         case (IntegerType() | LongType() | DecimalType(), int() | float() | Decimal()):

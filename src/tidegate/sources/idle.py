@@ -1,12 +1,11 @@
-"""Whether a column source has anything new, asked without Spark: a poll that finds nothing need not start Java.
+"""Finds out without Spark whether a column source has anything new: a poll that finds nothing need not start Java.
 
-The question is smaller than the one that Spark asks: is there a row above the watermark, or none? The condition is the
-text that Spark would send. Only "none" counts: then the pass ends. Where there is a row, where the column is not of
-the kind that the watermark has, where an answer would depend on something that a JDBC driver does and this one does
-not, and after any error, Spark asks as if nobody had asked before; and it is Spark's error that people see.
+The question is smaller than Spark's: is there a row above the watermark, or none? The condition is the text that Spark
+would send. Only "none" counts: then the pass ends. Spark asks as usual if there is a row, if the column is not of the
+watermark's kind, if a JDBC driver might answer differently, and after any error; people then see Spark's error.
 
-Databases are asked by a driver of Python, where one is installed. Delta and Iceberg tables are asked by the
-statistics in their own metadata, and by a look into the few files whose statistics are not exact enough.
+A Python driver asks databases, if one is installed. Delta and Iceberg tables answer by the statistics in their own
+metadata, and by the few files whose statistics are not exact enough.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from tidegate.storage.port import ObjectStore, SeekableInput
 from tidegate.storage.stores import open_store
 
 MOST_FILES = 16
-"""So many files of a table are looked into; Spark reads more of them faster."""
+"""The most files of a table to read; Spark reads more of them faster."""
 
 
 class NoAnswer(Exception):
-    """Only Spark can say what is new; ``reason`` is for people, and empty where nobody can do anything about it."""
+    """Only Spark knows what is new; ``reason`` is for people, and empty if nobody can change it."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
@@ -46,9 +45,9 @@ class NoAnswer(Exception):
 
 
 def nulls_if_idle(source: ColumnSource, rows: RowFilter) -> int | None:
-    """How many rows have null where a watermark should be, if no row of ``source`` matches; None where one does.
+    """The number of rows with null instead of a watermark, if no row of ``source`` matches; None if one does.
 
-    ``rows`` are those above a watermark. :class:`NoAnswer` where only Spark knows.
+    ``rows`` are those above a watermark. :class:`NoAnswer` if only Spark knows.
     """
     if not _has_lower_bounds(rows):
         raise NoAnswer
@@ -62,7 +61,7 @@ def nulls_if_idle(source: ColumnSource, rows: RowFilter) -> int | None:
                 return _ask_iceberg(read, rows, source.name)
     except NoAnswer:
         raise
-    except Exception as error:  # Spark will meet it, too, and say what it is
+    except Exception as error:  # Spark will meet and report it, too
         raise NoAnswer(f"Tidegate could not query it without Spark ({type(error).__name__})") from None
     raise NoAnswer
 
@@ -74,7 +73,7 @@ def _has_lower_bounds(rows: RowFilter) -> bool:
 
 
 def _check_kinds(rows: RowFilter, kinds: Mapping[str, str | None], *, numbers_mix: bool = False) -> None:
-    """Every bound must be of the kind that its column holds: what else it means is for Spark to decide."""
+    """Check that every bound is of its column's kind: Spark decides what else it means."""
     for each in rows.ranges:
         kind = kinds.get(each.column)
         bounds = {kind_of(bound.value) for bound in (each.lower, each.upper) if bound is not None}
@@ -93,7 +92,7 @@ _POSTGRES_KINDS = {
     1114: "datetime_naive",
     1082: "date",
 }
-"""By the number that PostgreSQL gives a type in ``pg_type``; text has UUIDs among it, as Spark reads them."""
+"""By PostgreSQL's number of a type in ``pg_type``; text includes UUIDs, as Spark reads them."""
 
 _MYSQL_KINDS = {
     **dict.fromkeys((1, 2, 3, 8, 9, 13), "int"),
@@ -104,7 +103,7 @@ _MYSQL_KINDS = {
     12: "datetime_naive",
     **dict.fromkeys((10, 14), "date"),
 }
-"""By the number that the protocol of MySQL gives a type."""
+"""By the MySQL protocol's number of a type."""
 
 
 def _ask_database(read: JdbcRead, rows: RowFilter) -> int | None:
@@ -132,7 +131,7 @@ def _postgres_kinds(cursor: Any, statements: JdbcStatements, rows: RowFilter) ->
 
 
 def _mysql_kinds(cursor: Any, statements: JdbcStatements, rows: RowFilter) -> dict[str, str | None]:
-    """Bytes have the numbers of text there; the database tells them apart."""
+    """Distinguish bytes from text, which have the same numbers: the database knows."""
     kinds = {each[0]: _MYSQL_KINDS.get(each[1]) for each in cursor.description}
     for column in [name for name, kind in kinds.items() if kind == "text"]:
         cursor.execute(statements.character_set(column))
@@ -146,7 +145,7 @@ _KINDS: Mapping[str, _Kinds] = {"postgresql": _postgres_kinds, "mysql": _mysql_k
 
 @dataclass(frozen=True, slots=True)
 class _DataFile:
-    """A data file: ``greatest`` and ``nulls`` by column, where they are known; of nulls alone nothing is greatest."""
+    """A data file: ``greatest`` and ``nulls`` by column, if known; nothing is greatest among nulls."""
 
     store: ObjectStore
     path: str
@@ -158,7 +157,7 @@ class _DataFile:
 _ARROW_KINDS = {"string": "text", "large_string": "text", "date32[day]": "date", "timestamp[us]": "datetime_naive"}
 _READ_BY_ALL = frozenset(("timestampNtz",))
 _ROUNDING = timedelta(milliseconds=1)
-"""Times in the statistics of a Delta table are cut off at the millisecond."""
+"""Statistics of a Delta table cut times to the millisecond."""
 
 
 def _ask_delta(read: TableRead, rows: RowFilter) -> int | None:
@@ -197,7 +196,7 @@ def _delta_file(add: Mapping[str, Any], columns: Sequence[str], keys: Sequence[s
 
 
 def _may_hold(file: _DataFile, rows: RowFilter) -> bool:
-    """Whether the file can hold a row that matches; a cursor is looked at by its first column."""
+    """Whether the file may have a matching row; a cursor is judged by its first column."""
     ranges = rows.ranges[:1] if rows.mode is WatermarkMode.TUPLE else rows.ranges
     return any(_reaches(file, each.column, None if each.lower is None else each.lower.value) for each in ranges) and (
         file.rows != 0
@@ -205,7 +204,7 @@ def _may_hold(file: _DataFile, rows: RowFilter) -> bool:
 
 
 def _reaches(file: _DataFile, column: str, lower: Value | None) -> bool:
-    """Whether a value of the column may lie at or above ``lower``, and above where the file says so exactly."""
+    """Whether a value of the column may lie at or above ``lower``, and above if the file is exact."""
     value: Any = file.greatest.get(column)
     if value is None:
         return file.rows is None or file.nulls.get(column) != file.rows
@@ -215,7 +214,7 @@ def _reaches(file: _DataFile, column: str, lower: Value | None) -> bool:
 
 
 def _count_nulls(files: Iterable[_DataFile], rows: RowFilter) -> int:
-    """Rows that have null in every column (in a cursor: in any), where the statistics tell."""
+    """Rows with null in every column (in a cursor: in any), if the statistics have them."""
     found = list(files)
     if any(name not in file.nulls for file in found for name in rows.columns):
         raise NoAnswer
@@ -229,7 +228,7 @@ def _count_nulls(files: Iterable[_DataFile], rows: RowFilter) -> int:
 
 
 def _any_matches(files: Iterable[_DataFile], fields: Sequence[pa.Field], rows: RowFilter) -> bool:
-    """Whether one of these files has a row that matches; the extra condition, which is Spark's, is left aside."""
+    """Whether one of these files has a matching row; ignores the extra condition, which is Spark's."""
     return any(matches(rows, row) for file in files for row in _rows_near(file, fields, rows))
 
 
@@ -279,7 +278,7 @@ _ICEBERG_TYPES = {
 
 
 def _ask_iceberg(read: TableRead, rows: RowFilter, source: str) -> int | None:
-    """Files are passed over by the metadata; where one may hold a row without a watermark, Spark counts those."""
+    """Exclude files by metadata; if one may have a row without a watermark, Spark counts those."""
     from tidegate.sources.iceberg import IcebergTable
 
     table = IcebergTable(read.location, source)
@@ -296,7 +295,7 @@ def _ask_iceberg(read: TableRead, rows: RowFilter, source: str) -> int | None:
 
 
 def _null_rows(rows: RowFilter) -> list[RowFilter]:
-    """Conditions of which each row meets one that has null in every column (in a cursor: in any)."""
+    """Conditions for rows with null in every column (in a cursor: in any); each such row meets one."""
     nulls = [ColumnRange(name, only_null=True) for name in rows.columns]
     groups = [(each,) for each in nulls] if rows.mode is WatermarkMode.TUPLE else [tuple(nulls)]
     return [RowFilter(group, nulls=NullWatermark.INCLUDE) for group in groups]

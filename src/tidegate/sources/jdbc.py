@@ -1,10 +1,10 @@
-"""Databases: the statements they are sent, and what their refusals mean.
+"""Databases: the statements sent to them, and the meaning of their refusals.
 
-Drivers put the SQLSTATE of an error into its class (``SQLSyntaxErrorException`` is 42) or, as PostgreSQL's, nowhere
-but into the words. So each cause is known by the words that the servers and drivers use for it.
+Drivers put the SQLSTATE of an error into its class (``SQLSyntaxErrorException`` is 42) or, like PostgreSQL's, only into
+the words. So each cause is recognised by the words of servers and drivers.
 
-Deterministic: the same read makes the same text. Identifiers are quoted and values escaped as the database wants it.
-What makes text sort by code points stands in conditions and orders only: a value that is read is the column itself.
+Deterministic: equal reads give equal text. Identifiers are quoted and values escaped for the database. Expressions that
+sort text by code points stand in conditions and orders only: a read value is the column itself.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidegate.core.columns.predicates import (
 from tidegate.specs.columns import JdbcRead, NullWatermark, Value
 
 REFUSED = "tidegate refused: "
-"""How the words about a value begin that fits no type of a table; see :func:`refusal`."""
+"""The beginning of words about a value that fits no type of a table; see :func:`refusal`."""
 
 _REFUSED = re.compile(rf"{REFUSED}(column .*?, which is no [a-z_]+(\(\d+,\d+\))?)", re.DOTALL)
 _DRIVERS = re.compile(
@@ -44,7 +44,7 @@ _CONNECTION = re.compile(r"^\(conn=\d+\) ")
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why a database refuses: the words it is known by, and the remedy."""
+    """Why a database refuses: its typical words, and the remedy."""
 
     words: re.Pattern[str]
     remedy: str
@@ -108,12 +108,12 @@ CAUSES = (
         VALUE,
     ),
 )
-"""The first that fits is taken."""
+"""The causes; the first that fits counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What was refused, in one line, and what to do."""
+    """What was refused, in one line, and the remedy."""
 
     problem: str
     remedy: str
@@ -135,7 +135,7 @@ def is_of_database(text: str) -> bool:
 
 
 def innermost_cause(text: str) -> str | None:
-    """The line that tells most of an error with Java's causes in it: the innermost that a driver has thrown."""
+    """The most telling line of an error with Java's causes: the innermost that a driver has thrown."""
     lines = [line.strip().removeprefix("Caused by: ") for line in text.splitlines()]
     thrown = [line for line in lines if _CLASS.match(line) and _DRIVERS.match(line)]
     if thrown:
@@ -145,27 +145,27 @@ def innermost_cause(text: str) -> str | None:
 
 
 PART = "tidegate_part"
-"""The column by which the rows of a read are divided, beside those that are read."""
+"""The column that divides the rows of a read, beside those that are read."""
 
 _LIMITED = (SqlDialect.POSTGRESQL, SqlDialect.MYSQL, SqlDialect.SQLITE)
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedColumns:
-    """One column, and how its values are brought over: ``template`` has braces where the column goes."""
+    """One column, and how its values are fetched: ``template`` has braces for the column."""
 
     name: str
     template: str = "{}"
     is_text: bool = False
 
     def of(self, expression: str) -> str:
-        """``expression``, brought over as this column is."""
+        """``expression``, fetched like this column."""
         return self.template.replace("{}", expression)
 
 
 @dataclass(frozen=True, slots=True)
 class JdbcStatements:
-    """What is asked of one table or query; ``columns`` are all it has, or none where they are not known yet."""
+    """The statements over one table or query; ``columns`` are all its columns, empty if unknown."""
 
     read: JdbcRead
     columns: tuple[FetchedColumns, ...] = ()
@@ -176,19 +176,19 @@ class JdbcStatements:
         return dialect_of(self.read.url)
 
     def sorts_as_we_do(self, column: str) -> bool:
-        """Whether the values of ``column`` have one order here and there; in another, ranges of text overlap."""
+        """Whether the values of ``column`` sort alike here and there; otherwise ranges of text overlap."""
         return not self._column(column).is_text or has_text_key(self.dialect)
 
     def rows(self, rows: RowFilter, *, divided_by: str | None = None) -> str:
-        """The rows that match; with ``divided_by``, that column is there once more as :data:`PART`."""
+        """The matching rows; with ``divided_by``, that column appears once more as :data:`PART`."""
         names = [self._selected(each) for each in self.columns] or ["*"]
         if divided_by is not None:
             names.append(f"{self._key(divided_by)} AS {quote(PART, self.dialect)}")
         return self._select(names, rows)
 
     def greatest(self, rows: RowFilter) -> str:
-        """One row: the greatest value per column among the rows that match, how many have null in all of them, and how
-        many rows there are, those included.
+        """One row: the greatest value per column among the matching rows, how many have null in all of them, and the
+        number of rows, those included.
         """
         greatest = [self._brought(each, f"MAX({self._key(each)})", index) for index, each in enumerate(rows.columns)]
         nulls = " AND ".join(f"{name} IS NULL" for name in self._quoted(rows))
@@ -197,7 +197,7 @@ class JdbcStatements:
         return f"SELECT {', '.join([*greatest, counted])} FROM ({with_nulls}) tidegate_rows"
 
     def greatest_tuple(self, rows: RowFilter) -> str:
-        """The greatest tuple among the rows that match and have no null in it, if there is one."""
+        """The greatest tuple without null among the matching rows, if there is one."""
         given = ", ".join(self._brought(each, self._key(each), index) for index, each in enumerate(rows.columns))
         filled = " AND ".join(f"{name} IS NOT NULL" for name in self._quoted(rows))
         order = ", ".join(f"{self._key(each)} DESC" for each in rows.columns)
@@ -207,24 +207,24 @@ class JdbcStatements:
         return f"SELECT {ordered} {'LIMIT 1' if self.dialect in _LIMITED else 'FETCH FIRST 1 ROWS ONLY'}"
 
     def nulls(self, rows: RowFilter) -> str:
-        """How many rows of the whole source have null where a watermark should be."""
+        """The number of rows of the whole source with null instead of a watermark."""
         return f"SELECT COUNT(*) AS nulls FROM {self._origin()} WHERE {null_predicate(rows, self.dialect)}"
 
     def one_row(self, rows: RowFilter) -> str:
-        """The watermark columns of one row that matches, if there is one; for databases that know LIMIT."""
+        """The watermark columns of one matching row, if there is one; for databases with LIMIT."""
         return f"{self._select(self._quoted(rows), rows)} LIMIT 1"
 
     def character_set(self, column: str) -> str:
-        """In which character set MySQL holds a column; bytes are ``binary``."""
+        """The character set of a MySQL column; bytes are ``binary``."""
         name = quote(column, self.dialect)
         return f"SELECT CHARSET(MAX({name})) FROM (SELECT {name} FROM {self._origin()} WHERE 1 = 0) tidegate_rows"
 
     def count(self, rows: RowFilter) -> str:
-        """The number of rows that match."""
+        """The number of matching rows."""
         return f"SELECT COUNT(*) AS found FROM ({self._select(['*'], rows)}) tidegate_rows"
 
     def parts(self, rows: RowFilter, column: str, parts: int, *, percent: float | None = None) -> str:
-        """The least value of ``column`` in each of ``parts`` equal shares of the rows that match, in no order.
+        """The least value of ``column`` in each of ``parts`` equal shares of the matching rows, in no order.
 
         With ``percent`` the rows are those on that share of the table's pages, taken at random.
         """
@@ -238,7 +238,7 @@ class JdbcStatements:
         """Conditions on :data:`PART` of which every row meets exactly one: below the first bound or null, between two,
         from the last.
 
-        ``bounds`` rise and are all different; without any, the one condition holds for every row.
+        ``bounds`` ascend and differ; without any, the one condition holds for every row.
         """
         if not bounds:
             return ("1 = 1",)
@@ -259,12 +259,12 @@ class JdbcStatements:
         return [quote(each, self.dialect) for each in rows.columns]
 
     def _key(self, column: str) -> str:
-        """The column as it is sorted; an alias of the same name could not be told from it, so none is made."""
+        """The sort key of a column, without an alias of the same name, which would be ambiguous."""
         name = quote(column, self.dialect)
         return text_key(name, self.dialect) if self._column(column).is_text else name
 
     def _shown(self, column: str, key: str) -> str:
-        """A value that was picked by its key, brought over as the column is."""
+        """A value picked by its key, fetched like the column."""
         found = self._column(column)
         return text_of_key(key, self.dialect) if found.is_text else found.of(key)
 
@@ -296,11 +296,11 @@ WITHOUT_MEANING = frozenset(
 
 _TLS = frozenset(("sslmode", "sslrootcert"))
 _TLS_MODES = frozenset(("disable", "allow", "prefer", "require", "verify-ca", "verify-full"))
-"""Of PostgreSQL: its drivers for Java and for C have these in common."""
+"""Common to PostgreSQL's Java and C drivers."""
 
 
 class Unsupported(Exception):
-    """No other driver than JDBC's can do it; ``reason`` is for people, empty where nobody can do anything about it."""
+    """Only the JDBC driver can do it; ``reason`` is for people, empty if nobody can change it."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
@@ -308,7 +308,7 @@ class Unsupported(Exception):
 
 
 LIKE_JDBC = "-c DateStyle=ISO"
-"""As the JDBC driver of PostgreSQL begins: months stand before days, whatever the role has for it."""
+"""The start of PostgreSQL's JDBC driver: months before days, whatever the role has set."""
 
 _ENVIRONMENT = re.compile(
     r"PG(HOSTADDR|SERVICE|SSL(?!MODE$).+|REQUIRE(AUTH|PEER)|CHANNELBINDING|TARGETSESSIONATTRS|LOADBALANCEHOSTS|"
@@ -317,9 +317,9 @@ _ENVIRONMENT = re.compile(
 
 
 def check_environment() -> None:
-    """:class:`Unsupported` where a variable would lead PostgreSQL's drivers for C to another server, trust or meaning.
+    """:class:`Unsupported` if a variable would lead PostgreSQL's C drivers to another server, trust or meaning.
 
-    The JDBC driver does not know it. About what is not named here, those drivers are told otherwise.
+    The JDBC driver does not know it. Settings override all variables not named here.
     """
     for name in sorted(os.environ):
         if _ENVIRONMENT.fullmatch(name) and os.environ[name]:
@@ -328,7 +328,7 @@ def check_environment() -> None:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseAddress:
-    """A database as a JDBC address has it; ``settings`` are those that must be carried over."""
+    """A database as in a JDBC address; ``settings`` are those to keep."""
 
     scheme: str
     host: str
@@ -338,7 +338,7 @@ class DatabaseAddress:
 
     @classmethod
     def of(cls, read: JdbcRead, ignored: frozenset[str] = WITHOUT_MEANING) -> DatabaseAddress:
-        """The address of ``read``; :class:`Unsupported` where a setting is neither known nor ``ignored``."""
+        """The address of ``read``; :class:`Unsupported` if a setting is neither known nor ``ignored``."""
         found = _URL.fullmatch(read.url)
         if found is None or "+" in found[4]:  # Java reads a plus as a blank there
             raise Unsupported("only its JDBC driver understands its address")

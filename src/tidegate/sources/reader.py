@@ -1,11 +1,11 @@
-"""The port of column sources, and what a Python function that serves as a source is asked for.
+"""The port of column sources, and the requests to Python functions as sources.
 
-A read is capped: databases and tables are asked for their greatest values first, then for the rows up to them. Where a
-source cannot be asked, the rows of one read give the cap.
+A read is capped: databases and tables are asked for their greatest values first, then for the rows up to them. For
+other sources the rows of one read give the cap.
 
 A stored watermark, a bound of a replay and a column may each have a zone, have none, or be a whole day. They are
-brought together here, once, by ``source_timezone`` and never by the zone of a machine or a session. A day is its
-midnight. What cannot be compared in order is refused.
+aligned here, once, by ``source_timezone`` and never by the zone of a machine or a session. A day is its midnight. What
+cannot be compared in order is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PLACES = re.compile(rf"{_HOST}(?:\\[^:;/,?]*)?(?::(\d+))?(?=$|[/:;,?])")
 
 
 def address_of(source: ColumnSource) -> Address | None:
-    """Host and port of a source; None where it has none, or where its address has a form that we do not know."""
+    """Host and port of a source; None if it has none, or an unknown form of address."""
     match source.read:
         case JdbcRead(url=url):
             return jdbc_address(url)
@@ -77,7 +77,7 @@ EVERYTHING = "every row"
 
 
 def explain(source: ColumnSource, rows: RowFilter) -> str:
-    """The condition that is sent to ``source``: SQL, request parameters, or what Spark filters after a full scan."""
+    """The condition sent to ``source``: SQL, request parameters, or Spark's filter after a full scan."""
     match source.read:
         case JdbcRead(url=url):
             return _where(rows, dialect_of(url))
@@ -98,10 +98,10 @@ def _where(rows: RowFilter, dialect: SqlDialect) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FunctionRequest:
-    """The rows that are wanted, in several forms: the function may use any of them, or none.
+    """The wanted rows, in several forms: the function may use any of them, or none.
 
     ``rows`` has the bounds per column as values, ``predicate`` the same as a condition in Spark SQL (None: every row).
-    Rows that do not match are left out afterwards in any case. ``now`` is the moment of the run.
+    Other rows are removed afterwards in any case. ``now`` is the moment of the run.
     """
 
     columns: tuple[str, ...]
@@ -113,10 +113,10 @@ class FunctionRequest:
 
 @dataclass(frozen=True, slots=True)
 class UnitRequest:
-    """Rows of ``unit`` from ``low`` up to, but not including, ``high``; both moments have a zone.
+    """Rows of ``unit`` from ``low`` up to, but not including, ``high``; both moments are aware.
 
-    ``variables`` are what the unit brings along, ``secrets`` the same for what must never show. With a time column,
-    rows outside the range are left out afterwards in any case. ``now`` is the moment of the run.
+    ``variables`` belong to the unit, ``secrets`` too but must never be shown. With a time column, rows outside the
+    range are removed afterwards in any case. ``now`` is the moment of the run.
     """
 
     unit: str
@@ -130,9 +130,9 @@ class UnitRequest:
 
 @dataclass(frozen=True, slots=True)
 class GreatestValues:
-    """The greatest value per watermark column; None where every row has null.
+    """The greatest value per watermark column; None if every row has null.
 
-    ``nulls`` counts the rows that have null in every watermark column (in a cursor: in any).
+    ``nulls`` counts the rows with null in every watermark column (in a cursor: in any).
     """
 
     values: Mapping[str, Value | None] = field(default_factory=dict)
@@ -140,9 +140,9 @@ class GreatestValues:
 
 
 class Reader(Protocol):
-    """Reads one column source. Both questions are about the same state of the source where it has states.
+    """Reads one column source. Both methods see the same state of the source if it has states.
 
-    ``fixed_first``: :meth:`greatest` is asked before the read. Otherwise the batch that :meth:`read` brings tells.
+    ``fixed_first``: :meth:`greatest` is called before the read. Otherwise the batch of :meth:`read` shows the values.
     """
 
     @property
@@ -150,18 +150,18 @@ class Reader(Protocol):
         """Whether the source itself knows its greatest values."""
 
     def greatest(self, rows: RowFilter) -> GreatestValues:
-        """The greatest values among the rows that match, by one aggregate; of a cursor the greatest tuple.
+        """The greatest values among the matching rows, by one aggregate; of a cursor the greatest tuple.
 
         Rows with null in every watermark column are counted, whatever ``rows.nulls`` says.
         """
 
     def read(self, rows: RowFilter) -> Any:
-        """The rows that match, with the columns of the source, as the engine has them: a DataFrame, or Arrow."""
+        """The matching rows, with the columns of the source, in the engine's form: a DataFrame, or Arrow."""
 
 
 @runtime_checkable
 class Typed(Protocol):
-    """A reader that knows the kinds of its columns before anything is read."""
+    """A reader that knows the kinds of its columns before it reads."""
 
     def kinds(self, columns: Sequence[str]) -> Mapping[str, str]:
         """``datetime``, ``datetime_naive`` or ``date`` for columns of times; other columns are left out."""
@@ -169,15 +169,15 @@ class Typed(Protocol):
 
 @runtime_checkable
 class Bounded(Protocol):
-    """A reader whose source is told where to end: the upper bounds are fixed before anything is asked."""
+    """A reader whose requests have an end: the upper bounds are fixed before any request."""
 
     def upper(self, now: datetime) -> Mapping[str, Value]:
-        """The greatest values that are asked for, by column; nothing where none is sent."""
+        """The greatest requested values, by column; empty if none is sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamedRows:
-    """Arrow rows that are read while they are taken, a batch at a time; each look reads them anew."""
+    """Arrow rows read on demand, a batch at a time; each iteration reads them anew."""
 
     schema: pa.Schema
     to_batches: Callable[[], Iterator[pa.RecordBatch]]
@@ -185,12 +185,12 @@ class StreamedRows:
 
     @property
     def num_rows(self) -> int:
-        """How many there are, according to the source."""
+        """The number of rows, according to the source."""
         return self.count()
 
 
 def needs_spark(source: str, why: str, before: str = "") -> EnvironmentProblem:
-    """The error for what the engine of this process does not do as Spark does it."""
+    """The error for what the in-process engine does not do like Spark."""
     return EnvironmentProblem(f"{source}: {why}", f"{before}use `tidegate run`")
 
 
@@ -203,7 +203,7 @@ def choose_rows(
     frame_of: Callable[[RowFilter], Frame],
     select: Callable[[Frame, RowFilter], Frame],
 ) -> Frame:
-    """The rows that the user's filter chooses, with our caps; it gets the rows, the watermark and the operator."""
+    """The rows that the user's filter selects, with our caps; it gets the rows, the watermark and the operator."""
     assert source.watermark_filter is not None, "asked for sources that have one"
     wide = rows.without_lower()
     frame, remedy = frame_of(wide), "return the wanted rows, in the type in which they came"
@@ -215,7 +215,7 @@ def choose_rows(
 
 
 def column_named(name: str, names: Sequence[str], source: str) -> str:
-    """``name`` as the source spells it: exactly, or the only one that differs in case."""
+    """``name`` in the source's spelling: exact, or the only one that differs in case."""
     try:
         found = spell(name, names)
     except SchemaMismatch as error:
@@ -228,9 +228,9 @@ def column_named(name: str, names: Sequence[str], source: str) -> str:
 
 
 def fit_bounds(rows: RowFilter, kinds: Mapping[str, str], timezone: str, source: str) -> RowFilter:
-    """``rows`` with the names and for the types of the columns, in Spark's words (``bigint``, ``timestamp_ntz``).
+    """``rows`` with the names and types of the columns, in Spark's terms (``bigint``, ``timestamp_ntz``).
 
-    :class:`SourceError` where a bound and its column do not compare.
+    :class:`SourceError` if a bound and its column do not compare.
     """
     ranges = []
     for each in rows.ranges:
@@ -243,7 +243,7 @@ _TIMES = {"timestamp": "datetime", "timestamp_ntz": "datetime_naive", "date": "d
 
 
 def kinds_of_times(columns: Sequence[str], kinds: Mapping[str, str], source: str) -> dict[str, str]:
-    """Which of these columns hold times, and of which kind."""
+    """Which of these columns have times, and of which kind."""
     found = {column: _TIMES.get(kinds[column_named(column, list(kinds), source)]) for column in columns}
     return {column: kind for column, kind in found.items() if kind is not None}
 
@@ -285,7 +285,7 @@ def _as_time(bound: Bound | None, zone: ZoneInfo, *, aware: bool) -> Bound | Non
 
 
 def _refuse_day(wanted: ColumnRange, source: str) -> None:
-    """After a whole day nothing tells which of its times were read."""
+    """Refuse a whole day as the watermark of times: nobody knows which of its times were read."""
     lower = wanted.lower
     if lower is not None and not lower.inclusive and _name(lower.value) == "date":
         raise SourceError(

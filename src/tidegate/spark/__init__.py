@@ -1,1 +1,1 @@
-"""Spark: the session, and the lane that runs units as tasks. The only package that imports pyspark."""
+"""Spark: the session, the engine, readers and load strategies. The only package that imports pyspark."""

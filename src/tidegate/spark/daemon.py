@@ -1,9 +1,9 @@
-"""The process that Spark forks its Python workers from, with everything a task needs already loaded.
+"""The process from which Spark forks its Python workers, with everything a task needs already loaded.
 
-Spark ends workers that were idle for a minute, so a run that polls would load its modules anew in every poll: a
-second of each core. Loaded before the fork they are shared. Workers collect garbage after each task; what is loaded
-here is frozen, so that they need not look through it every time. Nothing here may open a client or start a thread:
-what has is not safe to fork.
+Spark ends workers that were idle for a minute, so a run that polls would load its modules anew in every poll: a second
+of each core. Loaded before the fork they are shared. Workers collect garbage after each task; what is loaded here is
+frozen, so that they need not scan it every time. Nothing here may open a client or start a thread: neither survives a
+fork.
 """
 
 from __future__ import annotations

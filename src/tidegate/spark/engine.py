@@ -1,7 +1,7 @@
 """The Arrow lane: groups of files as ``mapInArrow`` tasks, one Spark job each, whose results are collected once.
 
-Only what the driver received counts: a retried or speculative attempt leaves files nobody refers to, never rows.
-Works the same on classic sessions and on Spark Connect; no RDD code.
+Only what the driver received counts: a retried or speculative attempt leaves files nobody refers to, never rows. Works
+the same on classic sessions and on Spark Connect; no RDD code.
 """
 
 from __future__ import annotations
@@ -62,17 +62,16 @@ if TYPE_CHECKING:
 
 
 ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
-"""Settings by which a cluster says that nothing of its data goes over the network in the clear."""
+"""Settings of a cluster that sends no data unencrypted."""
 
 AGAIN_SECONDS = 5.0
-"""How long after a start that failed the next source gets the same answer instead of another try."""
+"""For this long after a failed start, the next source gets the same answer instead of another try."""
 
 
 class SparkEngine:
-    """Executes on Spark; starts the session when it is first needed.
+    """Executes on Spark; starts the session on first use.
 
-    ``delta`` is asked then whether Spark itself will have to read or write Delta tables, ``packages`` what else it
-    needs.
+    Then ``delta`` says whether Spark itself has to read or write Delta tables, ``packages`` what else it needs.
     """
 
     def __init__(
@@ -128,7 +127,7 @@ class SparkEngine:
         self.session()
 
     def tasks(self, most: int, limits: CommitLimits, hear: Hear) -> TaskPool:
-        """Tasks that read groups of files, each a Spark job of its own; at most so many at once."""
+        """Tasks that read groups of files, each a Spark job; at most ``most`` at once."""
         session = self.session()
         if self._listener is None and not _is_connect(session):
             self._listen(session)
@@ -136,9 +135,9 @@ class SparkEngine:
         return TaskPool(self._read_parts, is_reached, most, limits, hear, tags, self._stop, self._grace_secs)
 
     def _listen(self, session: Any) -> None:
-        """Let tasks report to this process; whether they can is known at once where all is on one machine.
+        """Let tasks report to this process; on one machine it is known at once whether they can.
 
-        Reports hold the least and greatest values of columns, and are not encrypted: a cluster that encrypts has none.
+        Reports have the least and greatest values of columns, and are not encrypted: a cluster that encrypts has none.
         """
         settings, is_local = session.sparkContext.getConf(), session.sparkContext.master.startswith("local")
         if not is_local and any(settings.get(key, "false") == "true" for key in ENCRYPTED):
@@ -151,7 +150,7 @@ class SparkEngine:
     def _read_parts(self, parts: Parts) -> None:
         """One task over several groups, whose results it reports one by one.
 
-        Where nobody knows yet whether tasks can reach this process, the first one shows it.
+        If it is unknown whether tasks can reach this process, the first one shows it.
         """
         listener = self._listener
         may_report = self._is_reached or not self._was_tried
@@ -177,17 +176,17 @@ class SparkEngine:
             listener.forget(report_to)
 
     def read(self, task: ReadTask, group: FileGroup) -> tuple[GroupResult, ...]:
-        """One task: read a group. Several threads may ask at once.
+        """One task: read a group. Thread-safe.
 
         A file that ends the worker that reads it (a crash in native code, the memory limit, a signal) is refused, and
-        the others are read. What failed before is read in a job of its own, so that it takes no other along.
+        the others are read. Files that failed before are read in their own jobs, so that they harm no other.
 
-        Raises :class:`TidegateError` when Spark gave up on the task or the run was stopped; then nothing counts.
+        Raises :class:`TidegateError` if Spark gave up on the task or the run was stopped; then nothing counts.
         """
         return tuple(result for part in _apart(group) for result in self._read(task, part))
 
     def _read(self, task: ReadTask, group: FileGroup) -> Iterable[GroupResult]:
-        """Read the group; where that ends a worker, find out which files it is about."""
+        """Read the group; if that ends a worker, find out which files are to blame."""
         try:
             with self._turns.beside_others():
                 return self._group(task, group)
@@ -208,7 +207,7 @@ class SparkEngine:
                 yield from self._apart_from_what_ended(task, half, again)
 
     def _blamed(self, task: ReadTask, group: FileGroup, ended: WorkerEnded) -> Iterable[GroupResult]:
-        """The result of a group whose only file ended a worker, if it does so a second time: once may be chance."""
+        """The result of a group whose only file ended a worker, if it does so again: once may be chance."""
         try:
             return self._group(task, group)
         except WorkerEnded as again:
@@ -218,7 +217,7 @@ class SparkEngine:
         return (GroupResult(group.number, (Refused(each.path, each.size, each.etag, reason),)),)
 
     def _check_workers(self, task: ReadTask) -> None:
-        """Raise where a worker ends that reads no file at all: then no file is to blame."""
+        """Raise if a worker ends without reading any file: then no file is to blame."""
         try:
             self._group(task, FileGroup(0, ()))
         except WorkerEnded as ended:
@@ -235,7 +234,7 @@ class SparkEngine:
     def _job(
         self, parts: Sequence[Part], report_to: ReportAddress | None
     ) -> Iterator[tuple[int, tuple[GroupResult, ...]]]:
-        """One job of one task; :class:`WorkerEnded` where a Python worker, or a whole executor, ended in it."""
+        """One job of one task; :class:`WorkerEnded` if a Python worker, or a whole executor, ended in it."""
         try:
             found = run_tasks(slot_frame(self.session(), 1), read_in_task, tuple(parts), report_to)
         except Exception as error:
@@ -252,15 +251,15 @@ class SparkEngine:
             yield each
 
     def frame(self, rows: WorkRows) -> SparkFrame:
-        """Decoded rows, to be written by Spark."""
+        """Decoded rows for Spark to write."""
         return SparkFrame(self.session(), rows)
 
     def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
-        """Who reads a column source."""
+        """The reader of a column source."""
         return open_reader(self.session(), source, schema, now)
 
     def count(self, frame: DataFrame | AdbcRows) -> int:
-        """How many rows there are of those that a reader gave."""
+        """The number of rows of a reader's result."""
         try:
             return frame_of(frame).count()
         except Exception as error:
@@ -268,11 +267,11 @@ class SparkEngine:
             raise machine_problem(error) or problem from error
 
     def columns(self, frame: DataFrame | AdbcRows) -> pa.Schema:
-        """The columns of the rows that a reader gave; :class:`SchemaMismatch` for a type that no table can hold."""
+        """The columns of a reader's result; :class:`SchemaMismatch` for a type that no table can have."""
         return columns_of(frame_of(frame), "the source")
 
     def write_rows(self, frame: DataFrame | AdbcRows, task: RowTask) -> RowsWritten:
-        """Write the rows of a frame, once, each partition by a task of its own."""
+        """Write the rows of a frame, once, each partition by its own task."""
         session = self.session()
         try:
             with self._watching(session):
@@ -283,21 +282,21 @@ class SparkEngine:
             raise
 
     def load(self, batch: Batch, window: RowFilter | None, *, chunk: bool) -> SparkFrame:
-        """Rows of a work area, to be written by the load strategy of their pipeline."""
+        """Rows of a work area for the load strategy of their pipeline."""
         return load_frame(self.session(), batch, window=window, chunk=chunk)
 
     def carry_out(self, wave: UnitWave) -> WaveResult:
-        """Read and write the work units of a wave; a unit that fails keeps no other from being done."""
+        """Read and write the work units of a wave; one that fails does not stop the others."""
         session = self.session()
         with self._watching(session):
             return carry_out(session, wave, self._stop.is_set)
 
     def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> SparkFrame:
-        """Rows of a work area, to take the place of those of ``replaced`` in the table, in one commit."""
+        """Rows of a work area that replace those of ``replaced`` in the table, in one commit."""
         return unit_frame(self.session(), batch, source, replaced)
 
     def own_log(self, error: BaseException, mask: Mask) -> str:
-        """Where the log of the Spark that runs here is kept, and how it ends, if ``error`` came from Spark."""
+        """Where the log of the Spark that runs here is kept, and its end, if ``error`` came from Spark."""
         each: BaseException | None = error
         while each is not None and self._session is not None:
             if type(each).__module__.partition(".")[0] in ("pyspark", "py4j"):
@@ -306,7 +305,7 @@ class SparkEngine:
         return ""
 
     def close(self) -> None:
-        """Stop the session, if this lane started one."""
+        """Stop the session, if this engine started one."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -317,7 +316,7 @@ class SparkEngine:
 
     @contextlib.contextmanager
     def _watching(self, session: SparkSession) -> Iterator[None]:
-        """While inside: cancel the job when the run was told to stop and grace is over."""
+        """While inside: cancel the job if the run was told to stop and grace is over."""
         finished = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(session, finished), daemon=True)
         watcher.start()
@@ -337,7 +336,7 @@ class SparkEngine:
 
 
 def _apart(group: FileGroup) -> Iterator[FileGroup]:
-    """The group without the files that have failed before, and these, each by itself."""
+    """The group without files that have failed before, and each of these by itself."""
     fresh = tuple(each for each in group.slices if not each.attempts)
     if fresh:
         yield FileGroup(group.number, fresh)
@@ -350,7 +349,7 @@ def _halves(group: FileGroup) -> tuple[FileGroup, FileGroup]:
 
 
 def open_reader(session: SparkSession, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
-    """The reader of ``source``; asks nothing of it yet."""
+    """The reader of ``source``; sends nothing yet."""
     match source.read:
         case JdbcRead() as read:
             return JdbcReader(session, source, read, schema)

@@ -1,7 +1,7 @@
 """Watermarks as conditions over a DataFrame, and the greatest values of one.
 
-The condition is the text that the planner shows, in Spark's own language with typed values, so that a scan takes it as
-it is and no zone of a machine or a session has a say.
+The condition is the text that the planner shows, in Spark SQL with typed values, so that a scan uses it unchanged and
+no zone of a machine or a session matters.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
 
 
 def fitted(rows: RowFilter, schema: StructType, timezone: str, source: str) -> RowFilter:
-    """``rows`` with the names and for the types of ``schema``; raises where a bound and its column do not compare."""
+    """``rows`` with the names and types of ``schema``; raises if a bound and its column do not compare."""
     return fit_bounds(rows, kinds_in(schema), timezone, source)
 
 
 def kinds_in(schema: StructType) -> dict[str, str]:
-    """The types of columns, in Spark's words."""
+    """The types of columns, with Spark's names."""
     return {field.name: field.dataType.simpleString() for field in schema}
 
 
 def named(column: str) -> Column:
-    """A column by its name, whatever is in that."""
+    """A column by its exact name."""
     from pyspark.sql.functions import col
 
     return col(quote(column, SqlDialect.SPARK))
 
 
 def condition(rows: RowFilter) -> Column | None:
-    """The rows as a condition; None where every row is wanted. Raises nothing: Spark looks when it is used."""
+    """The rows as a condition; None for all rows. Raises nothing: Spark checks it on use."""
     from pyspark.sql.functions import expr
 
     text = predicate(rows, SqlDialect.SPARK)
@@ -56,12 +56,12 @@ def condition(rows: RowFilter) -> Column | None:
 
 
 def with_nulls(rows: RowFilter) -> RowFilter:
-    """The same rows and, to be counted, those with null where a watermark should be."""
+    """The same rows plus, for counting, those with null instead of a watermark."""
     return replace(rows, nulls=NullWatermark.INCLUDE)
 
 
 def filtered(frame: DataFrame, rows: RowFilter) -> DataFrame:
-    """The rows of ``frame`` that match."""
+    """The matching rows of ``frame``."""
     wanted = condition(rows)
     return frame if wanted is None else frame.where(wanted)
 
@@ -73,10 +73,10 @@ def apply_watermark_filter(
     *,
     rows: RowFilter | None = None,
 ) -> DataFrame:
-    """The rows above ``watermark`` in one of its columns; all of them where it is empty.
+    """The rows above ``watermark`` in one of its columns; all of them if it is empty.
 
-    A column whose value is None was never seen filled: whatever is filled is new. Runs give ``rows``: the same bounds
-    with everything else that they want of a read, its end among it.
+    A column whose value is None was never seen filled: any value is new. Runs give ``rows``: the same bounds with
+    everything else about a read, including its end.
     """
     if rows is not None:
         return filtered(frame, rows)
@@ -117,12 +117,12 @@ def greatest_of(frame: DataFrame, columns: Sequence[str], mode: WatermarkMode = 
 
 
 def collected(frame: DataFrame) -> list[dict[str, Value | None]]:
-    """A few rows as Python values; times are those of the data, whatever zones session and machine are in."""
+    """A few rows as Python values; times are those of the data, whatever the zones of session and machine."""
     return [{name: _in_utc(value) for name, value in row.items()} for row in frame.toArrow().to_pylist()]
 
 
 def count_in(value: Value | None) -> int:
-    """A count, which some databases give as a decimal, and as null where there was nothing to count."""
+    """A count, which some databases return as a decimal, and as null if there was nothing to count."""
     return int(value or 0)  # type: ignore[arg-type]  # a number
 
 

@@ -2,9 +2,8 @@
 
 Only what the driver received counts: a retried or speculative attempt leaves files nobody refers to, never rows.
 
-One statement in a session of its own commits the rows together with the position. Delta passes silently over a
-position that it has already seen, and an error may come after the commit: so nothing that Spark returns or raises
-decides, the log does.
+One statement in its own session commits the rows together with the position. Delta silently ignores a position that it
+has already seen, and an error may come after the commit: so not Spark's result but the log decides.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ if TYPE_CHECKING:
 
 
 def write_rows(rows: DataFrame | AdbcRows, task: RowTask) -> RowsWritten:
-    """Write every row, each partition or share of them by a task of its own; they have the columns of the task.
+    """Write every row, each partition or share by its own task; they have the columns of the task.
 
-    Raises :class:`TidegateError` when Spark gave up; then nothing counts.
+    Raises :class:`TidegateError` if Spark gave up; then nothing counts.
     """
     if isinstance(rows, AdbcRows):
         slots = slot_frame(rows.frame.sparkSession, len(rows.shares))
@@ -62,7 +61,7 @@ def write_rows(rows: DataFrame | AdbcRows, task: RowTask) -> RowsWritten:
 
 
 def _received(frame: DataFrame, task: RowTask, work: Callable[..., Iterator[Any]], *needs: object) -> list[Any]:
-    """What the tasks gave back; an error among it is raised."""
+    """The results of the tasks; raises an error among them."""
     try:
         received = run_tasks(frame, work, task, *needs)
     except Exception as error:
@@ -80,7 +79,7 @@ def _received(frame: DataFrame, task: RowTask, work: Callable[..., Iterator[Any]
 def _write_shares(
     batches: Iterator[pa.RecordBatch], task: RowTask, shares: Sequence[AdbcShare]
 ) -> Iterator[RowsWritten | TidegateError]:
-    """What runs in the task of a share."""
+    """The task of a share."""
     for number in slot_numbers(batches):
         try:
             yield write_batches(task, share_rows(shares[number]))
@@ -89,7 +88,7 @@ def _write_shares(
 
 
 def _write_partition(batches: Iterator[pa.RecordBatch], task: RowTask) -> Iterator[RowsWritten | TidegateError]:
-    """What runs in the task. Columns come with numbers for names: Spark takes a name with a dot in it for two."""
+    """The task of a partition. Columns are named by numbers: Spark splits a name with a dot in two."""
     try:
         yield write_batches(task, (batch.rename_columns(task.names) for batch in batches))
     except TidegateError as error:
@@ -122,7 +121,7 @@ class SparkFrame:
         self._columns = rows.columns if transform is None else self._computed()
 
     def columns(self, table: pa.Schema | None) -> pa.Schema:
-        """The columns that will be written; what ``table`` requires is taken to be there, since Delta looks."""
+        """The columns to write; what ``table`` requires counts as present, since Delta checks."""
         return self._columns if self._pipeline.transform is None else require_as(self._columns, table)
 
     def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
@@ -153,7 +152,7 @@ class SparkFrame:
         writer.save(self._table)
 
     def _computed(self) -> pa.Schema:
-        """The columns of the transform's result; the partition columns must be among them."""
+        """The columns of the transform's result, which must include the partition columns."""
         columns = columns_of(self._frame, f"{self._pipeline.name}: {self._pipeline.transform}")
         self._partitioned_by = tuple(spell(name, columns.names) for name in self._partitioned_by)
         missing = [name for name in self._partitioned_by if name not in columns.names]
@@ -177,7 +176,7 @@ class SparkFrame:
 
 
 def columns_of(frame: DataFrame, made_by: str) -> pa.Schema:
-    """The columns of ``frame``; each must have a name of its own and a type that tables have.
+    """The columns of ``frame``; each must have a unique name and a type that tables have.
 
     ``made_by`` is for the message of :class:`SchemaMismatch`.
     """
@@ -219,7 +218,7 @@ def columns_of(frame: DataFrame, made_by: str) -> pa.Schema:
 
 
 def transformed(read: DataFrame, transform: TransformSpec, pipeline: str, mask: Mask | None = None) -> DataFrame:
-    """What the transform makes of ``read``; an error names pipeline and transform, and nothing that ``mask`` hides."""
+    """The result of the transform; an error names pipeline and transform, masked by ``mask``."""
     from pyspark.sql import DataFrame
 
     mask = mask or Mask()
@@ -277,7 +276,7 @@ def read_rows(session: SparkSession, rows: WorkRows) -> DataFrame:
 
 
 def check_there(rows: WorkRows) -> None:
-    """``RowsRefused`` where a file of the work area is not as it was written: its rows would not be read."""
+    """``RowsRefused`` if a file of the work area is not as written: its rows would not be read."""
     store = open_store(rows.work)
 
     def found(path: str) -> int | None:
@@ -299,7 +298,7 @@ def check_there(rows: WorkRows) -> None:
 
 
 def fitted(frame: DataFrame, table: pa.Schema) -> DataFrame:
-    """``frame`` with the table's types where those are wider; nested columns are Delta's own business."""
+    """``frame`` with the table's wider types; nested columns are left to Delta."""
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import AtomicType
 
@@ -318,5 +317,5 @@ def codec_of(codec: ParquetCodec) -> str:
 
 
 def is_contested(error: Exception) -> bool:
-    """Whether Delta tells that somebody else wrote the table meanwhile, so that another try may succeed."""
+    """Whether Delta reports that somebody else wrote the table meanwhile, so that another try may succeed."""
     return _CONTESTED.search(str(error)) is not None

@@ -1,19 +1,19 @@
-"""What Spark runs with: a Java, the Spark that pyspark brings along, a Python for its workers, and jars.
+"""What Spark runs with: a Java, the Spark of pyspark, a Python for its workers, and jars.
 
-A Java is looked for in ``JAVA_HOME``, then in ``PATH``, then in the folders where systems keep it. Jars are Delta,
-drivers of databases, and a log store for S3; each is resolved once.
+A Java is searched in ``JAVA_HOME``, then in ``PATH``, then in the usual folders of systems. Jars are Delta, database
+drivers, and a log store for S3; each is resolved once.
 
-Hadoop's client for S3 creates objects conditionally only where it is asked to, and no log store of Delta 4.4.0 asks.
-The compiler is the one that Spark has for its own generated code, so that a Java without a compiler will do.
+Hadoop's S3 client creates objects conditionally only on request, and no log store of Delta 4.4.0 requests it. The
+compiler is Spark's own for generated code, so that a Java without a compiler will do.
 
-For the databases we know they are named here; others name ``driver`` and ``packages`` or ``jars`` themselves. They must
+The drivers of known databases are named here; others name ``driver`` and ``packages`` or ``jars`` themselves. They must
 be there when the session starts.
 
-The Arrow lane commits through ``deltalake`` and needs none of them; those for S3 are needed where such a table lies
-there. ``python -m tidegate.spark.jars`` fetches all ahead of time, so that a later session starts without the network.
+The Arrow lane commits through ``deltalake`` and needs none of them; those for S3 are needed for such a table on S3.
+``python -m tidegate.spark.jars`` fetches all ahead of time, so that a later session starts without the network.
 
-What Tidegate names itself - these, and the drivers of the databases that it knows - is compared with the digests in
-``jars.sha256`` whenever a session begins with it. Packages and jars that a configuration names are taken as they are.
+What Tidegate names itself - these, and the drivers of known databases - is compared with the digests in ``jars.sha256``
+at the start of every session. Packages and jars of a configuration are used as they are.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _FOLDERS = (
 
 
 def java_version(home: Path) -> int | None:
-    """The major version of the Java in ``home``, or None where there is none that starts.
+    """The major version of the Java in ``home``; None if there is none that starts.
 
-    Most say so in a file beside it; only where there is none, Java is started to tell.
+    Most have it in a file beside it; only without one, Java is started to tell.
     """
     program = home / "bin" / "java"
     with contextlib.suppress(OSError):
@@ -83,7 +83,7 @@ def _candidates(env: Mapping[str, str]) -> Iterator[Path]:
 
 
 def find_java(env: Mapping[str, str] | None = None) -> Path:
-    """The home of a Java 17 or 21; raises :class:`EnvironmentProblem` that says what was seen and what to run."""
+    """The home of a Java 17 or 21; raises :class:`EnvironmentProblem` with what was found and what to run."""
     seen: list[str] = []
     env = os.environ if env is None else env
     for home in _candidates(env):
@@ -104,8 +104,8 @@ def find_java(env: Mapping[str, str] | None = None) -> Path:
 def spark_home(env: Mapping[str, str] | None = None) -> Path:
     """The folder of Spark's own programs and jars: that of the installed pyspark.
 
-    PySpark would take another one that ``SPARK_HOME`` names; where that is no Spark, or one of another version,
-    :class:`EnvironmentProblem` says so.
+    PySpark would use another one that ``SPARK_HOME`` names; :class:`EnvironmentProblem` if that is no Spark, or one of
+    another version.
     """
     found = find_spec("pyspark")
     if found is None or found.origin is None:
@@ -134,9 +134,9 @@ def _described(home: Path) -> str:
 
 
 def python_of_workers(spec: SparkSpec, env: Mapping[str, str]) -> str:
-    """The Python that tasks run on: the one that is configured; on a cluster what the environment names; else this.
+    """The Python of tasks: the configured one; on a cluster that of the environment; else this one.
 
-    PySpark itself heeds the variable alone.
+    PySpark itself reads only the variable.
     """
     is_local = (spec.master or "local").startswith("local")
     return spec.config.get("spark.pyspark.python") or (not is_local and env.get("PYSPARK_PYTHON")) or sys.executable
@@ -144,19 +144,19 @@ def python_of_workers(spec: SparkSpec, env: Mapping[str, str]) -> str:
 
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 S3 = "org.apache.hadoop:hadoop-aws:3.5.0"
-"""Hadoop's way to S3, in the version of the Hadoop that Spark brings along."""
+"""Hadoop's S3 client, in the version of Spark's Hadoop."""
 
 _WITH = {
     S3: tuple(f"software.amazon.awssdk:{part}:2.35.4" for part in ("s3", "s3-transfer-manager", "sts", "apache-client"))
 }
-"""What is resolved together with a coordinate: of the AWS SDK, the parts that are used."""
+"""What is resolved together with a coordinate: the used parts of the AWS SDK."""
 
 _WITHOUT = {S3: ("software.amazon.awssdk:bundle", "io.netty:*", "org.wildfly.openssl:*")}
 """What is left out: the whole SDK in one jar of 690 MB, and what Spark has."""
 
 
 def cache_folder() -> Path:
-    """Where fetched jars are kept: ``$TIDEGATE_HOME``, else ``~/.cache/tidegate``."""
+    """The folder of fetched jars: ``$TIDEGATE_HOME``, else ``~/.cache/tidegate``."""
     return Path(os.environ.get("TIDEGATE_HOME") or Path.home() / ".cache" / "tidegate")
 
 
@@ -165,7 +165,7 @@ def _folder(coordinate: str) -> Path:
 
 
 def fetched(coordinate: str = DELTA) -> tuple[Path, ...]:
-    """The jars of ``coordinate`` if they were fetched completely, else nothing."""
+    """The jars of ``coordinate`` if they were fetched completely, else none."""
     folder = _folder(coordinate)
     return tuple(sorted(folder.glob("jars/*.jar"))) if (folder / "complete").exists() else ()
 
@@ -173,7 +173,7 @@ def fetched(coordinate: str = DELTA) -> tuple[Path, ...]:
 def fetch(coordinate: str = DELTA) -> tuple[Path, ...]:
     """The jars of ``coordinate``, resolved through Maven Central the first time; a jar file is itself.
 
-    ``EnvironmentProblem`` where they cannot be had, or are not those that are pinned.
+    ``EnvironmentProblem`` if they cannot be fetched, or are not the pinned ones.
     """
     if coordinate.endswith(".jar"):
         return (Path(coordinate),)
@@ -231,7 +231,7 @@ def pinned() -> dict[str, dict[str, str]]:
 
 
 def _checked(coordinate: str, jars: tuple[Path, ...]) -> tuple[Path, ...]:
-    """``jars``, if they are those that are pinned for ``coordinate``, or none are."""
+    """``jars``, if they are those pinned for ``coordinate``, or none are pinned."""
     wanted = pinned().get(coordinate)
     if wanted is None:
         return jars
@@ -254,7 +254,7 @@ def _digest(jar: Path) -> str:
 
 
 def archive_path(java: Path, spark: Path) -> Path:
-    """Where the archive of the classes that Spark loads is, or would be, for this Java and this Spark."""
+    """The path of the archive of Spark's classes for this Java and this Spark."""
     release = java / "release"
     told = release.read_text() if release.is_file() else str(java.resolve())
     digest = hashlib.sha256(f"{told}\n{spark.resolve()}\n{_described(spark)}".encode()).hexdigest()[:16]
@@ -262,15 +262,15 @@ def archive_path(java: Path, spark: Path) -> Path:
 
 
 def size_note(archive: Path) -> Path:
-    """The file that says how large an archive is."""
+    """The file with the size of an archive."""
     return archive.with_suffix(".size")
 
 
 def archive_options(java: Path, spark: Path, theirs: str = "") -> tuple[str, ...]:
-    """How Java takes that archive, if it was made by this user; nothing where ``theirs`` are about archives, too.
+    """The Java options that use that archive, if this user made it; none if ``theirs`` concern archives, too.
 
-    Java looks itself whether the archive fits, and starts without it otherwise; its warnings about that are not shown.
-    By one that was cut off it would crash, so its size must be the one that it was made with.
+    Java checks itself whether the archive fits, and starts without it otherwise; its warnings about that are hidden. A
+    truncated one would crash it, so its size must be the recorded one.
     """
     path = archive_path(java, spark)
     with contextlib.suppress(OSError):
@@ -287,7 +287,7 @@ POSTGRESQL = "org.postgresql:postgresql:42.7.14"
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The class of a JDBC driver and the Maven coordinate it is fetched by."""
+    """The class of a JDBC driver and its Maven coordinate."""
 
     name: str
     package: str
@@ -311,12 +311,12 @@ TESTED = tuple(DRIVERS[each].package for each in ("postgresql", "mysql", "mariad
 
 
 def driver_of(url: str) -> Driver | None:
-    """The driver of a database that we know."""
+    """The driver of a known database."""
     return DRIVERS.get(url.removeprefix("jdbc:").partition(":")[0].lower())
 
 
 def packages_of(sources: Iterable[SourceSpec]) -> tuple[str, ...]:
-    """The Maven coordinates and jar files that these sources need, each once; what is named goes before our own."""
+    """The Maven coordinates and jar files that these sources need, each once; configured ones before our own."""
     found: dict[str, None] = {}
     for source in sources:
         if isinstance(source.read, JdbcRead):
@@ -325,7 +325,7 @@ def packages_of(sources: Iterable[SourceSpec]) -> tuple[str, ...]:
 
 
 def packages_for(pipelines: Iterable[PipelineSpec]) -> tuple[str, ...]:
-    """What the sources of these pipelines need that Spark reads or loads, and their tables where those lie on S3."""
+    """What Spark needs to read or load the sources of these pipelines, and their tables on S3."""
     asked = [(each, source) for each in pipelines for source in each.sources if source.read is not None]
     sources = [source for _, source in asked]
     places = [pipeline.sink.table.uri for pipeline, _ in asked]

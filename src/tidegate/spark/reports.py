@@ -1,13 +1,13 @@
-"""A line from tasks to the driver, for what cannot wait until a job is done: results of a task that has more to read,
-how much it has read, and how much it is uploading.
+"""Reports of tasks to the driver that cannot wait for the end of a job: results of a task with more to read, bytes
+read, and uploads.
 
-Spark hands results over when a job ends. A job per group of files would cost more than many a group, so a task reads
-several, and reports each over a socket of the driver as soon as it is written. Nothing relies on it: everything that is
-reported comes again at the end of the job, and the driver takes each result once. Where tasks cannot reach the driver,
-they read one group each.
+Spark returns results when a job ends. A job per group of files would cost more than many a group, so a task reads
+several, and reports each over a socket of the driver as soon as it is written. Nothing relies on it: all reports come
+again at the end of the job, and the driver takes each result once. If tasks cannot reach the driver, they read one
+group each.
 
-Every message carries a digest with a key that only the tasks have, over a number that the driver made up for the
-connection: nobody else can send one, and none can be sent twice.
+Every message has a digest with a key that only the tasks have, over a number that the driver chose for the connection:
+nobody else can send one, and none can be sent twice.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tidegate.sink.read_task import Hear, TaskActivity
 
 CONNECT_SECONDS = 3.0
 REPLY_SECONDS = 600.0
-"""How long a task waits for leave to go on; the driver may be in the middle of a commit."""
+"""How long a task waits for permission to continue; the driver may be in the middle of a commit."""
 
 _SIZE = struct.Struct(">I")
 _DIGEST = 32
 _NONCE = 16
 _LONGEST = 1 << 30
 _LONGEST_GREETING = 1024
-"""Of the first message, whose sender may be anybody until its digest is checked."""
+"""The longest first message, whose sender may be anybody until its digest is checked."""
 
 
 class _ReportConnection:
@@ -78,14 +78,14 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ReportAddress:
-    """Where the tasks of one job report to; picklable, and secret."""
+    """The address for reports of one job's tasks; picklable, and secret."""
 
     address: tuple[str, int]
     key: bytes
     job: int
 
     def open(self) -> TaskReport | None:
-        """The line of a task; None where the driver cannot be reached."""
+        """The connection of a task; None if the driver cannot be reached."""
         try:
             connection = socket.create_connection(self.address, timeout=CONNECT_SECONDS)
         except OSError:
@@ -101,7 +101,7 @@ class ReportAddress:
 
 
 class TaskReport:
-    """The task's end of a line; once it fails, nothing more is sent. Safe to use from several threads."""
+    """The task's end of a connection; after a failure nothing more is sent. Thread-safe."""
 
     def __init__(self, connection: socket.socket, line: _ReportConnection) -> None:
         self._connection: socket.socket | None = connection
@@ -109,7 +109,7 @@ class TaskReport:
         self._sending = threading.Lock()
 
     def result(self, number: int, results: object) -> None:
-        """Hand over what part ``number`` of the job brought, and wait for leave to go on."""
+        """Hand over the results of part ``number`` of the job, and wait for permission to continue."""
         if self._send((number, results)):
             try:
                 self._line.receive()
@@ -117,7 +117,7 @@ class TaskReport:
                 self.close()
 
     def activity(self, now: TaskActivity) -> None:
-        """Tell what the task is at."""
+        """Report the activity of the task."""
         self._send(now)
 
     def _send(self, message: object) -> bool:
@@ -139,7 +139,7 @@ class TaskReport:
 
 
 class ActiveTasks:
-    """What all tasks are at, added up; ``hear`` hears of every change."""
+    """The activity of all tasks, added up; ``hear`` gets every change."""
 
     def __init__(self, hear: Hear) -> None:
         self._hear = hear
@@ -147,13 +147,13 @@ class ActiveTasks:
         self._lock = threading.Lock()
 
     def tell(self, task: object, now: TaskActivity) -> None:
-        """A task is at that."""
+        """Record the activity of a task."""
         with self._lock:
             self._by_task[task] = now
             self._add_up()
 
     def end(self, task: object) -> None:
-        """A task is over."""
+        """Forget a task that is over."""
         with self._lock:
             if self._by_task.pop(task, TaskActivity()) != TaskActivity():
                 self._add_up()
@@ -166,7 +166,7 @@ Receive = Callable[[int, Any], None]
 
 
 class ReportListener:
-    """The driver's end: listens while it is open, and gives reports to whoever waits for those of a job."""
+    """The driver's end: listens while it is open, and passes reports to whoever waits for those of a job."""
 
     def __init__(self, host: str, bind: str) -> None:
         self._socket = socket.create_server((bind, 0))
@@ -179,21 +179,21 @@ class ReportListener:
         threading.Thread(target=self._accept, name="reports", daemon=True).start()
 
     def expect(self, receive: Receive, active: ActiveTasks) -> ReportAddress:
-        """Where the tasks of a job report to. ``receive`` may wait: the task goes on when it returns."""
+        """The address for the tasks of a job. ``receive`` may wait: the task continues when it returns."""
         with self._lock:
             self._jobs += 1
             self._receivers[self._jobs] = (receive, active)
             return ReportAddress(self._address, self._key, self._jobs)
 
     def forget(self, job: ReportAddress) -> None:
-        """The job is done: nothing is received for it any more."""
+        """Stop receiving for a finished job."""
         with self._lock:
             self._receivers.pop(job.job, None)
 
     def close(self) -> None:
-        """Hang up on everybody."""
+        """Close all connections."""
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes who waits in accept
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread in accept
         self._socket.close()
         with self._lock:
             for connection in self._connections:

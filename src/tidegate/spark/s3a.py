@@ -1,7 +1,7 @@
 """How Spark reaches S3, and locations as Spark opens them.
 
-They are put into the running session's Hadoop configuration, which travels to the executors with each job. They are
-part of no plan, no SQL setting and no event log.
+Settings go into the running session's Hadoop configuration, which travels to the executors with each job. They are part
+of no plan, no SQL setting and no event log.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TRUE = ("true", "1", "yes", "on", "y")
 
 
 def settings(location: Location, environment: Mapping[str, str]) -> dict[str, str]:
-    """The settings by which Hadoop's client reaches ``location`` as ours does; options go before ``environment``.
+    """The settings by which Hadoop's client reaches ``location`` as ours does; options precede ``environment``.
 
     >>> from tidegate.specs.locations import Options
     >>> lake = Location("s3://lake/t", Options({"AWS_REGION": "eu-central-1"}))
@@ -77,7 +77,7 @@ def settings(location: Location, environment: Mapping[str, str]) -> dict[str, st
 
 
 def reach(session: SparkSession, location: Location) -> str:
-    """The path of ``location`` as Spark takes it; the session learns how to reach it."""
+    """The path of ``location`` for Spark; the session learns how to reach it."""
     scheme, bucket, path = split_uri(location.uri)
     if scheme != "s3":
         return f"/{path}"
@@ -96,7 +96,7 @@ def reach(session: SparkSession, location: Location) -> str:
 
 
 def check_writing(session: SparkSession, location: Location) -> None:
-    """Raise :class:`EnvironmentProblem` unless commits of this session to ``location`` keep those of others."""
+    """Raise :class:`EnvironmentProblem` unless commits of this session to ``location`` preserve those of others."""
     if split_uri(location.uri)[0] != "s3":
         return
     chosen = session.sparkContext.getConf()
@@ -115,7 +115,7 @@ def _first(given: Mapping[str, str], names: tuple[str, ...]) -> str | None:
 
 
 def _credentials(meant: Mapping[str, str]) -> dict[str, str]:
-    """Keys that were given; without any, those that the machine offers."""
+    """The given keys; without any, those of the machine."""
     if meant.get("unsigned", "").lower() in _TRUE:
         return {"aws.credentials.provider": _ANONYMOUS}
     if "access_key" not in meant or "secret_key" not in meant:
@@ -127,13 +127,13 @@ def _credentials(meant: Mapping[str, str]) -> dict[str, str]:
 
 
 def _without_bucket(endpoint: str, bucket: str) -> str:
-    """The address of the server, of one that begins with the bucket's name."""
+    """The address of the server, from one that begins with the bucket's name."""
     parts = urlsplit(endpoint)
     return urlunsplit(parts._replace(netloc=parts.netloc.removeprefix(f"{bucket}.")))
 
 
 def spark_path(session: SparkSession, location: Location, source: str) -> str:
-    """The path of ``location`` as ``session`` takes it."""
+    """The path of ``location`` for ``session``."""
     if split_uri(location.uri)[0] in ("file", "s3"):
         return reach(session, location)
     raise EnvironmentProblem(

@@ -1,17 +1,17 @@
 """Starts the Spark session: local by default, any cluster or Spark Connect server by configuration.
 
-Java gets it as its folder for temporary files: blocks, spilled rows, artifacts and unpacked libraries lie in there, and
-the log of Spark's start. A process holds a lock on its folder. One that was killed could not remove it: whoever starts
-next removes the folders that nobody holds.
+Java gets a folder of this process for temporary files: blocks, spilled rows, artifacts and unpacked libraries lie
+there, and the log of Spark's start. A process locks its folder. A killed one cannot remove it: the next start removes
+folders without a lock.
 
 The JVM's own output goes to a log file, not to the terminal; an error at start says why in one line, and the log of the
-last start that failed is kept.
+last failed start is kept.
 
-Spark replaces ``${…}`` - settings, variables of the environment, properties of Java - in SQL text, where
-``spark.sql.variable.substitute`` turns that off, and in the values of settings, where nothing does. Options of readers
-and writers and values in frames it leaves alone. Hadoop does the same to what it is configured with, the names of the
-columns of a Parquet file among it. Data may say ``${env:PASSWORD}``: so SQL is read as it stands in these sessions,
-:func:`put` is the one way to a setting, and names that Hadoop would change are refused.
+Spark replaces ``${…}`` - settings, environment variables, properties of Java - in SQL text, where
+``spark.sql.variable.substitute`` turns that off, and in the values of settings, where nothing does. It does not touch
+options of readers and writers and values in frames. Hadoop does the same to its configuration, including the names of
+the columns of a Parquet file. Data may say ``${env:PASSWORD}``: so these sessions read SQL as it stands, :func:`put` is
+the one way to a setting, and names that Hadoop would change are refused.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _owner = os.getpid()
 
 
 def claim() -> Path:
-    """The folder of this process, which is removed when the process ends; those of dead ones are removed now."""
+    """The folder of this process, removed when the process ends; also removes those of dead processes."""
     global _owner
     if _held and os.getpid() == _owner:
         return next(iter(_held))
@@ -81,7 +81,7 @@ def claim() -> Path:
 
 
 def sweep() -> None:
-    """Remove the folders of processes that are gone; only those of this user, and none that is a link."""
+    """Remove the folders of processes that are gone; only those of this user, and no links."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             if folder.is_symlink() or folder.lstat().st_uid != os.getuid():
@@ -95,7 +95,7 @@ def sweep() -> None:
 
 
 def _release() -> None:
-    """The JVM ends first: it would go on writing. A process that was forked from ours has nothing to release."""
+    """End the JVM first, which would keep writing. A forked process has nothing to release."""
     if os.getpid() != _owner:
         return
     end_jvm()
@@ -106,7 +106,7 @@ def _release() -> None:
 
 
 def end_jvm(seconds: float = 10.0) -> None:
-    """End the JVM that PySpark started in this process, if it did, as the end of the process would; and wait for it."""
+    """End the JVM that PySpark started in this process, if any, as the end of the process would; and wait for it."""
     with contextlib.suppress(Exception):
         from pyspark import SparkContext
 
@@ -120,7 +120,7 @@ def end_jvm(seconds: float = 10.0) -> None:
 def stop_session(session: SparkSession) -> None:
     """Stop a session of this process, without PySpark's wait for its server of accumulators.
 
-    That server looks once a second whether it is to end; it may do so by itself, and say nothing if Java ends before.
+    That server checks once a second whether to end; it may do so by itself, silently if Java ends before.
     """
     server: Any = getattr(getattr(session, "_sc", None), "_accumulatorServer", None)
     if server is not None:
@@ -143,7 +143,7 @@ class _WhileStopping(logging.Filter):
 
 
 def silence_py4j() -> None:
-    """From now on Py4J logs nothing: the process ends, and what it still wants of Java has nobody to answer it."""
+    """Stop Py4J's logging: the process ends, and Java will not answer any more."""
     ended = threading.Event()
     ended.set()
     for name in _LOGGERS:
@@ -188,7 +188,7 @@ _LEAN = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
 }
-"""For sessions whose rows are the numbers of tasks: to generate and compile code takes longer than to go without."""
+"""For sessions whose rows are the numbers of tasks: generating and compiling code takes longer than running without."""
 
 _SHORT = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m")
 _COLLECTOR = "-XX:+UseSerialGC"
@@ -202,10 +202,10 @@ _DELTA = {
 
 
 def settings(spec: SparkSpec, *, delta: bool, packages: Sequence[str] = ()) -> dict[str, str]:
-    """Every session setting: ours, then Delta's where asked for, jars of ``packages``, then the user's.
+    """Every session setting: ours, then Delta's if wanted, jars of ``packages``, then the user's.
 
-    Java's options are ours and the user's together. Without Delta, rows are read and written by tasks in Python, and
-    the session is a lean one.
+    Java's options are ours and the user's together. Without Delta, tasks in Python read and write rows, and the session
+    is a lean one.
     """
     chosen = dict(_DEFAULTS)
     if (spec.master or "local").startswith("local"):
@@ -222,9 +222,9 @@ def settings(spec: SparkSpec, *, delta: bool, packages: Sequence[str] = ()) -> d
 
 
 def java_options(config: Mapping[str, str], name: str) -> str:
-    """The options of Java in setting ``name``: our zone, then the user's own; ``ConfigError`` where those set another.
+    """The options of Java in setting ``name``: our zone, then the user's own; ``ConfigError`` if those set another.
 
-    Drivers of databases take times without a zone to be in Java's.
+    Database drivers interpret times without a zone in Java's.
 
     >>> java_options({"spark.driver.extraJavaOptions": "-XX:+UseG1GC"}, "spark.driver.extraJavaOptions")
     '-Duser.timezone=UTC -XX:+UseG1GC'
@@ -243,7 +243,7 @@ def java_options(config: Mapping[str, str], name: str) -> str:
 
 
 def quick_options(spec: SparkSpec, chosen: Mapping[str, str], *, delta: bool) -> tuple[str, ...]:
-    """Options of Java for a lean session on this machine; a collector only where nobody has chosen one."""
+    """Options of Java for a lean session on this machine; a collector only if nobody has chosen one."""
     if delta or not (spec.master or "local").startswith("local"):
         return ()
     named = re.search(r"-XX:\+Use\w+GC", _all_options(chosen))
@@ -251,7 +251,7 @@ def quick_options(spec: SparkSpec, chosen: Mapping[str, str], *, delta: bool) ->
 
 
 def _all_options(chosen: Mapping[str, str]) -> str:
-    """The options of Java from wherever they come."""
+    """The options of Java from all places."""
     names = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
     return " ".join((chosen.get(_DRIVER_OPTIONS, ""), *(os.environ.get(name, "") for name in names)))
 
@@ -262,7 +262,7 @@ def _jars(wanted: str) -> tuple[str, ...]:
 
 
 def active_session() -> SparkSession | None:
-    """The session that is already running in this process, if there is one."""
+    """The running session of this process, if any."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark.sql import SparkSession
@@ -272,7 +272,7 @@ def active_session() -> SparkSession | None:
 
 
 def _of_another_thread() -> SparkSession | None:
-    """The session of this process that another thread made; one that was stopped is none."""
+    """The session of this process that another thread made, unless it was stopped."""
     from pyspark.sql import SparkSession
 
     made = getattr(SparkSession, "_instantiatedSession", None)
@@ -280,9 +280,9 @@ def _of_another_thread() -> SparkSession | None:
 
 
 def _start_with(archive: Sequence[str], spec: SparkSpec, chosen: Mapping[str, str]) -> SparkSession:
-    """A new session; Java may end at once by an archive that is damaged, so it starts without one then.
+    """A new session; if Java ends at once because of a damaged archive, it starts without one.
 
-    The archive goes if that helped.
+    The archive is removed if that helped.
     """
     from pyspark import SparkContext
 
@@ -292,7 +292,7 @@ def _start_with(archive: Sequence[str], spec: SparkSpec, chosen: Mapping[str, st
     try:
         return _start(spec, {**chosen, _DRIVER_OPTIONS: options})
     except Exception:
-        if SparkContext._gateway is not None:  # Java runs: it is about something else
+        if SparkContext._gateway is not None:  # Java runs: the error has another cause
             raise
     session = _start(spec, chosen)
     Path(archive[0].partition("=")[2]).unlink(missing_ok=True)
@@ -314,9 +314,9 @@ def _start(spec: SparkSpec, chosen: Mapping[str, str]) -> SparkSession:
 def open_session(
     spec: SparkSpec, *, delta: bool = False, packages: Sequence[str] = (), mask: Mask | None = None
 ) -> SparkSession:
-    """The session for ``spec``; the one already running in this process, if there is one.
+    """The session for ``spec``; the one already running in this process, if any.
 
-    What is kept of a start that fails holds no secret of ``spec``, nor of ``mask``.
+    What is kept of a failed start has no secret of ``spec``, nor of ``mask``.
     """
     active = active_session()
     if active is not None:
@@ -360,7 +360,7 @@ def _not_started(where: str, log: Path, error: Exception, mask: Mask) -> Environ
 
 
 def told_by_log(mask: Mask) -> str:
-    """Where the log of this process's Spark is kept for later, and its last lines; nothing where it has none."""
+    """Where the log of this process's Spark is kept, and its last lines; empty if it has none."""
     if not _held:
         return ""
     kept, said = _kept(next(iter(_held)) / _LOG, "spark-run.log", mask)
@@ -373,7 +373,7 @@ def _ending(kept: Path, said: Sequence[str]) -> str:
 
 
 def _check_zone(session: SparkSession) -> None:
-    """Variables such as ``_JAVA_OPTIONS`` and ``PYSPARK_SUBMIT_ARGS`` go before every setting, zones included."""
+    """Check the zone: variables such as ``_JAVA_OPTIONS`` and ``PYSPARK_SUBMIT_ARGS`` override every setting."""
     if not hasattr(session, "newSession"):
         return
     java: Any = session.sparkContext._jvm  # there is no public way
@@ -387,11 +387,11 @@ def _check_zone(session: SparkSession) -> None:
 
 
 def _kept(log: Path, name: str, mask: Mask) -> tuple[Path, list[str]]:
-    """The lines at the end of ``log``, masked, and where they outlive this process, in the place of those before."""
+    """The last lines of ``log``, masked, and where they are kept after this process, replacing earlier ones."""
     try:
         with log.open("rb") as content:
             if content.seek(max(0, log.stat().st_size - _KEPT_BYTES)):
-                content.readline()  # whose beginning is cut off: no mask knows half a secret
+                content.readline()  # its beginning is cut off: no mask knows half a secret
             end = mask(content.read().decode(errors="replace"))
     except OSError:
         return log, []
@@ -408,7 +408,7 @@ def _kept(log: Path, name: str, mask: Mask) -> tuple[Path, list[str]]:
 
 
 def _without_query_logs() -> None:
-    """PySpark prints every error of a query with its Java stack besides raising it; raising it is enough."""
+    """Stop PySpark from printing every error of a query with its Java stack besides raising it."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -445,7 +445,7 @@ def _stderr_to(log: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _pythons(workers: str) -> Iterator[None]:
-    """A context that starts inside has workers on that Python: PySpark asks the environment, then alone, for it.
+    """A context started inside has workers on that Python: PySpark reads the environment then, and only then.
 
     Later sessions of this process find the environment as the user made it.
     """
@@ -464,7 +464,7 @@ def _pythons(workers: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Spark installs its own Ctrl-C handler; ours stays."""
+    """Keep our Ctrl-C handler; Spark installs its own."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -473,13 +473,13 @@ def _signals_kept() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]  # getsignal's own answer
+            signal.signal(number, handler)  # type: ignore[arg-type]  # the result of getsignal
 
 
 VARIABLE = "${"
 
 COLUMNAR_INPUT = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
-"""With Spark 4.2.0 a Python function over columns of a Parquet file never ends while this is on."""
+"""With Spark 4.2.0 a Python function over columns of a Parquet file hangs while this is on."""
 
 _SUBSTITUTE = "spark.sql.variable.substitute"
 _SETTINGS = {
@@ -490,18 +490,18 @@ _SETTINGS = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreInvalidPartitionPaths": "false",
 }
-"""A file that is gone or damaged is an error, never no rows: what was not read would count as committed."""
+"""A missing or damaged file is an error, never no rows: what was not read would count as committed."""
 
 
 def own_session(session: SparkSession, more: Mapping[str, str] | None = None) -> SparkSession:
-    """A session that shares everything but views and settings; of a Spark Connect server, the session itself."""
+    """A session that shares everything but views and settings; for a Spark Connect server, the session itself."""
     own = session.newSession() if hasattr(session, "newSession") else session
     put(own, {**_SETTINGS, **(more or {})})
     return own
 
 
 def put(session: SparkSession, settings: Mapping[str, str]) -> None:
-    """Set these; ``RowsRefused`` where Spark would read something else than is written."""
+    """Set these; ``RowsRefused`` if Spark would read something else than written."""
     for name, value in settings.items():
         if VARIABLE in value:
             raise RowsRefused(
@@ -512,7 +512,7 @@ def put(session: SparkSession, settings: Mapping[str, str]) -> None:
 
 
 def check_text(session: SparkSession, text: str) -> str:
-    """SQL ``text``, for a session that may be somebody else's; ``TableError`` where Spark would change it there."""
+    """SQL ``text``, for a session that may be somebody else's; ``TableError`` if Spark would change it there."""
     if VARIABLE in text and session.conf.get(_SUBSTITUTE, "true") != "false":
         raise TableError(
             f"Spark would replace '{VARIABLE}…}}' by a variable in: {text[:200]}",
@@ -522,7 +522,7 @@ def check_text(session: SparkSession, text: str) -> str:
 
 
 def replaced_name(kind: DataType) -> str | None:
-    """A name in columns of this type that Hadoop would replace a variable in, so that no file seems to have it."""
+    """A name in columns of this type in which Hadoop would replace a variable, so that no file seems to have it."""
     return next((name for name in _names(kind) if VARIABLE in name), None)
 
 

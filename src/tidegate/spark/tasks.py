@@ -1,7 +1,7 @@
-"""Python tasks on Spark: functions packed for them, what ended them, and those that are under way.
+"""Python tasks on Spark: functions packed for them, what ended them, and those under way.
 
-Each task is a job of its own, waited for by a thread of the driver. So what it has read is handed over as soon as that
-is done, and the next begins at once, whatever the others do and whether or not the driver is busy with a commit.
+Each task is a job, awaited by a thread of the driver. So its result is handed over as soon as it is done, and the next
+begins at once, whatever the others do and whether or not the driver is busy with a commit.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Item = TypeVar("Item")
 
 
 def deal(items: Sequence[Item], shares: int) -> list[list[Item]]:
-    """``items`` in turn to so many shares, none of them empty; without an item there is one empty share."""
+    """Deal ``items`` in turn to ``shares`` shares, none of them empty; without an item there is one empty share."""
     count = max(1, min(shares, len(items)))
     return [list(items[first::count]) for first in range(count)]
 
 
 def slot_frame(session: SparkSession, count: int) -> DataFrame:
-    """The numbers of so many slots, each for a task of its own; :func:`slot_numbers` takes them there."""
+    """The numbers of ``count`` slots, each for its own task; :func:`slot_numbers` reads them there."""
     return session.range(0, count, 1, count)
 
 
@@ -69,15 +69,15 @@ def _pickle_results(
 
 
 Part = tuple[ReadTask, FileGroup]
-"""A group of files, and how it is read."""
+"""A group of files, and its task."""
 
 
 def read_in_task(
     batches: Iterator[pa.RecordBatch], parts: Sequence[Part], report_to: ReportAddress | None
 ) -> Iterator[tuple[int, tuple[GroupResult, ...]] | TidegateError]:
-    """Read group after group: the number of each, and its results, which are also reported as soon as they are there.
+    """Read group after group: yields the number and results of each, which are also reported at once.
 
-    An error of ours travels as a value, so that the driver knows it by its class.
+    An error of ours travels as a value, so that the driver knows its class.
     """
     report = None if report_to is None else report_to.open()
     try:
@@ -95,7 +95,7 @@ def read_in_task(
 
 
 class Packed:
-    """``work`` with further arguments ``needs``; both are unpacked in the task, and no plan of Spark's shows them."""
+    """``work`` with the arguments ``needs``; both are unpacked in the task, and no plan of Spark shows them."""
 
     def __init__(self, work: Callable[..., Iterator[pa.RecordBatch]], *needs: object) -> None:
         self._payload = zlib.compress(pickle.dumps((work, needs)), level=1)
@@ -106,7 +106,7 @@ class Packed:
 
 
 DAEMON_SETTING, DAEMON = "spark.python.daemon.module", "tidegate.spark.daemon"
-"""What starts the workers of a session that Tidegate opened."""
+"""The daemon of workers in a session that Tidegate opened."""
 
 _ENDED = "Python worker exited unexpectedly"
 _LOST = re.compile(r"ExecutorLostFailure \(executor \S+ exited caused by one of the running tasks\) Reason: ([^\n]*)")
@@ -121,7 +121,7 @@ _SIGNALS = {
 
 
 class WorkerEnded(TidegateError):
-    """A process that ran a task ended in the middle of it; ``how`` says as much as is known of that."""
+    """A process ended while it ran a task; ``how`` says as much as is known."""
 
     def __init__(self, how: str, *, executor_lost: bool = False) -> None:
         super().__init__(f"Spark gave up on a task: it ended the worker ({how})", "nothing of it was committed")
@@ -133,7 +133,7 @@ class WorkerEnded(TidegateError):
 
 
 def worker_ended(error: Exception) -> WorkerEnded | None:
-    """What ended the worker, where Spark gave up for that; None where it was something else."""
+    """What ended the worker, if Spark gave up because of that; None if it was something else."""
     text = str(error)
     if _ENDED in text:
         fatal = _FATAL.search(text)
@@ -163,15 +163,15 @@ _OF_PYTHON: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"reading the port number from|Python worker failed to connect back", f"{_WORKERS} ends at once"),
     )
 )
-"""What Spark says where workers have a Python that will not do, and what that is in words."""
+"""Spark's messages about an unsuitable Python of workers, each with an explanation."""
 
 
 _FULL = re.compile(r"(?:IOException|FileSystemException|OSError)[^\n]*No space left on device")
-"""A disk of Spark's; servers of databases say the same of theirs, in exceptions of their own."""
+"""A full disk of Spark; database servers say the same of theirs, in other exceptions."""
 
 
 def machine_problem(error: Exception, mask: Mask | None = None) -> EnvironmentProblem | None:
-    """What is wrong with the machines of the workers, where Spark gave up for that; else None."""
+    """What is wrong with the machines of the workers, if Spark gave up because of that; else None."""
     text = str(error) if mask is None else mask(str(error))
     for pattern, problem in _OF_PYTHON:
         if found := pattern.search(text):
@@ -194,7 +194,7 @@ def machine_problem(error: Exception, mask: Mask | None = None) -> EnvironmentPr
 
 
 def _what_names_python() -> str:
-    """What the session that runs here asks for the Python of its workers."""
+    """What the running session uses as the Python of its workers."""
     context = getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_active_spark_context", None)
     if context is None:
         return "PYSPARK_PYTHON, or spark.pyspark.python,"
@@ -209,7 +209,7 @@ def _last_line(told: str | None) -> str:
 
 
 def task_failure(error: Exception, remedy: str, mask: Mask | None = None) -> TidegateError:
-    """What Spark gave up on a task for; :class:`EnvironmentProblem` where the machines of the workers are the cause."""
+    """Why Spark gave up on a task; :class:`EnvironmentProblem` if the machines of the workers are the cause."""
     found = machine_problem(error, mask)
     return found or TidegateError(f"Spark gave up on a task: {cause(error, mask)}", remedy)
 
@@ -228,7 +228,7 @@ _NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|Caused by: org\.apache\.spark\.Sp
 
 
 def telling_line(error: Exception, mask: Mask | None = None) -> str:
-    """The telling part of Spark's long message; of a Python function that failed, its exception.
+    """The telling part of Spark's long message; for a failed Python function, its exception.
 
     ``mask`` is applied before anything is left out.
     """
@@ -252,11 +252,11 @@ def _listed_after(chosen: str, lines: list[str]) -> str:
 
 POLL_SECONDS = 0.25
 TASK_BYTES = 128 * 1024 * 1024
-"""What the groups of one task weigh together; a larger one is a task of its own."""
+"""The total size of the groups of one task; a larger one is a task of its own."""
 
 _OPENING = 64 * 1024
 _CANCEL_SECONDS = 20.0
-"""How long the end of a cancelled job is waited for."""
+"""How long to wait for the end of a cancelled job."""
 
 
 class Parts:
@@ -269,25 +269,25 @@ class Parts:
         self._taken: set[int] = set()
 
     def take(self, number: int, results: tuple[GroupResult, ...]) -> None:
-        """The results of group ``number`` are there."""
+        """Take the results of group ``number``."""
         if self._pool.take(self._taken, number):
             self._pool.put(FinishedGroup(*self.parts[number], results))
 
     def report(self, number: int, results: tuple[GroupResult, ...]) -> None:
-        """The same, told by a task that has more to read; returns when it may go on."""
+        """The same, reported by a task with more to read; returns when it may continue."""
         self.take(number, results)
         self._pool.wait_for_leave()
 
     def left(self) -> list[int]:
-        """The numbers of those whose results are not there."""
+        """The numbers of groups without results."""
         return [number for number in range(len(self.parts)) if number not in self._taken]
 
 
 class TaskPool:
     """Carries out tasks by ``read``, at most ``most`` at once, each in a thread of ``tags``.
 
-    A task has one group, or where ``bundles`` says so several small ones. Once ``stop`` is set no task is begun, and
-    those under way have ``grace_secs`` to finish. ``hear`` hears what all of them are at, if they can report.
+    A task has one group, or with ``bundles`` several small ones. Once ``stop`` is set no task is begun, and those under
+    way have ``grace_secs`` to finish. ``hear`` gets the activity of all of them, if they can report.
     """
 
     def __init__(
@@ -323,7 +323,7 @@ class TaskPool:
 
     @property
     def count(self) -> int:
-        """How many groups were submitted and not handed over."""
+        """The number of groups submitted and not handed over."""
         return self._count
 
     def submit(self, task: ReadTask, group: FileGroup) -> None:
@@ -336,7 +336,7 @@ class TaskPool:
             self._changed.notify_all()
 
     def finished(self, seconds: float | None = None) -> list[FinishedGroup]:
-        """All that finished; waits for the first, at most so many seconds. Raises what ended a task otherwise."""
+        """All finished groups; waits for the first, at most that many seconds. Raises what else ended a task."""
         self._start_threads()
         until = None if seconds is None else time.monotonic() + seconds
         found: list[FinishedGroup] = []
@@ -362,7 +362,7 @@ class TaskPool:
         return found
 
     def withdraw(self) -> list[FileGroup]:
-        """The groups that were not begun; they are not read any more."""
+        """The groups that were not begun; they will not be read."""
         with self._changed:
             groups = [group for *_, (_, group) in sorted(self._waiting, key=lambda each: each[:2])]
             self._waiting.clear()
@@ -371,7 +371,7 @@ class TaskPool:
         return groups
 
     def take(self, taken: set[int], number: int) -> bool:
-        """Whether the results of a group are the first of it, and wanted."""
+        """Whether these are the first results of a group, and wanted."""
         with self._changed:
             if self._closed or number in taken:
                 return False
@@ -420,7 +420,7 @@ class TaskPool:
                 self._done.put(error)
 
     def _next_parts(self) -> list[Part]:
-        """The groups of the next task; none where there is to be no other."""
+        """The groups of the next task; none if there is to be no other."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._closed or (self._waiting and not self._enough.are_reached(self._finished))
@@ -441,7 +441,7 @@ class TaskPool:
             return parts
 
     def _heed_stop(self) -> None:
-        """Where the run was told to stop: begin nothing, and cancel what is under way when grace is over."""
+        """If the run was told to stop, begin nothing, and cancel what is under way when grace is over."""
         if not self._stop.is_set():
             return
         self.withdraw()
@@ -451,30 +451,30 @@ class TaskPool:
 
 
 def _weight(part: Part) -> int:
-    """About how much work a group is: opening a file costs as much as reading some of it."""
+    """The approximate work of a group: opening a file costs as much as reading some of it."""
     return part[1].bytes + part[1].files * _OPENING
 
 
 def is_fresh(part: Part) -> bool:
-    """Whether no file of a group has failed before: one that has may take others along."""
+    """Whether no file of a group has failed before: one that has may harm others."""
     return not any(each.attempts for each in part[1].slices)
 
 
 class JobTag:
-    """A mark on all jobs that the threads of one pool start, so that these can be cancelled, and no others."""
+    """A mark on all jobs of one pool's threads, so that these can be cancelled, and no others."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session: Any = session
         self._tag = f"tidegate-{uuid4()}"
 
     def around(self, work: Callable[[], None]) -> Callable[[], None]:
-        """``work`` for a thread of its own; its jobs have the mark, and the properties of the calling thread."""
+        """``work`` for its own thread; its jobs have the mark, and the properties of the calling thread."""
         from pyspark.util import inheritable_thread_target
 
         def mark() -> None:
             self._session.addTag(self._tag)
 
-        with suppress(Exception):  # a signal to the whole group has ended the JVM before us: jobs will tell
+        with suppress(Exception):  # a signal to the whole group has ended the JVM before us: jobs will report it
             mark = inheritable_thread_target(self._session)(mark)
 
         def marked() -> None:
@@ -491,7 +491,7 @@ class JobTag:
 
 
 class Turns:
-    """Jobs that run beside each other, and now and then one that runs alone."""
+    """Jobs that run at once, and now and then one that runs alone."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -500,7 +500,7 @@ class Turns:
 
     @contextmanager
     def beside_others(self) -> Iterator[None]:
-        """While a job runs that may run beside others."""
+        """While a job runs that others may run beside."""
         with self._changed:
             self._changed.wait_for(lambda: not self._alone)
             self._running += 1

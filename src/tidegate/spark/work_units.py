@@ -1,11 +1,11 @@
 """Work units on Spark: read by Spark itself, or fetched and written by Python tasks.
 
-Rows of several work units are written by one job, in which each has tasks and files of its own. Where that job fails,
-they are tried one by one, so that only the bad one fails. Only what the driver received counts.
+One job writes the rows of several work units, each with its own tasks and files. If that job fails, they are tried one
+by one, so that only the bad one fails. Only what the driver received counts.
 
-Python tasks have many requests under way at once. Where the columns are declared, one job fetches and writes. Elsewhere
-the driver learns them between two jobs, and nothing of the records goes through it. Only what the driver received
-counts: a retried attempt leaves files that nobody refers to.
+Python tasks have many requests under way at once. If the columns are declared, one job fetches and writes. Otherwise
+the driver learns them between two jobs, and no record passes through it. A retried attempt leaves files that nobody
+refers to.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _DAY = timedelta(days=1)
 
 
 class JdbcUnits:
-    """A table or query of a database; the range goes into the statement where there is a time column."""
+    """A table or query of a database; with a time column the range goes into the statement."""
 
     together = True
 
@@ -84,7 +84,7 @@ class JdbcUnits:
         self._columns: JdbcColumns | None = None
 
     def segments(self, work: UnitWork) -> list[FrameSegment]:
-        """One statement per segment, each for a connection of its own."""
+        """One statement per segment, each for its own connection."""
         return [FrameSegment(low, self._rows(work, low, high)) for low, high in work.segments]
 
     def problem(self, error: Exception) -> TidegateError:
@@ -106,7 +106,7 @@ class JdbcUnits:
         return given(filtered(timed, inside), self._wave.pipeline.schema, source.timezone, source.name)
 
     def _asked(self, work: UnitWork, low: int, high: int) -> JdbcRead:
-        """What is read, its variables filled."""
+        """The read, with its variables filled."""
         if self._read.query is None:
             return self._read
         values = values_of(self._wave.source, work, (low, high))
@@ -126,7 +126,7 @@ class FunctionUnits:
         self._mask = Mask.around(read, [dict(work.secrets) for work in wave.works])
 
     def segments(self, work: UnitWork) -> list[FrameSegment]:
-        """What the function returns; rows outside the range are left out where there is a time column."""
+        """The function's result; with a time column, rows outside the range are removed."""
         source = self._wave.source
         found = []
         for low, high in work.segments:
@@ -146,14 +146,14 @@ class FunctionUnits:
 
 
 def _range(source: UnitSource, low: datetime, high: datetime) -> RowFilter:
-    """The rows from ``low`` up to ``high``; all of them where no column tells."""
+    """The rows from ``low`` up to ``high``; all of them without a time column."""
     if source.time_column is None:
         return RowFilter()
     return RowFilter((ColumnRange(source.time_column, Bound(low, inclusive=True), Bound(high)),))
 
 
 def _widened(source: UnitSource, low: int, high: int) -> RowFilter:
-    """The same, wider near a change of clocks, where local times have no order; what is too much is left out."""
+    """The same, wider near a clock change, where local times have no order; the surplus is removed."""
     return _range(
         source, moment_of(low) - _slack(low, source.timezone), moment_of(high) + _slack(high, source.timezone)
     )
@@ -167,7 +167,7 @@ def _slack(milliseconds: int, zone: str) -> timedelta:
 
 @dataclass(frozen=True, slots=True)
 class FrameSegment:
-    """The rows of one segment; those for which ``wanted``, in SQL, does not hold are counted and left out."""
+    """The rows of one segment; those that fail ``wanted``, in SQL, are counted and left out."""
 
     low: int
     rows: DataFrame
@@ -175,21 +175,21 @@ class FrameSegment:
 
 
 class Frames(Protocol):
-    """Who reads work units as DataFrames."""
+    """Reads work units as DataFrames."""
 
     together: bool
-    """Whether many of them are worth one job; otherwise each is one by itself."""
+    """Whether many of them are worth one job; otherwise each is its own."""
 
     def segments(self, work: UnitWork) -> list[FrameSegment]:
         """The rows of a work unit; reads nothing yet."""
 
     def problem(self, error: Exception) -> TidegateError:
-        """What a job that failed told, without secrets."""
+        """The error of a failed job, without secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class _UnitFrames:
-    """The frames of a work unit, and their columns; None where it has no frame."""
+    """The frames of a work unit, and their columns; None without a frame."""
 
     segments: list[FrameSegment]
     columns: pa.Schema | None
@@ -238,7 +238,7 @@ class _FrameJob:
         return _UnitFrames(segments, own)
 
     def plan(self, ready: Mapping[int, _UnitFrames]) -> WriteTask:
-        """How these are written; only their columns count."""
+        """How to write these; only their columns count."""
         wave = self.wave
         columns: pa.Schema | None = None
         for each in ready.values():
@@ -250,7 +250,7 @@ class _FrameJob:
         return WriteTask(wave.source, wave.pipeline.schema, rows=rows)
 
     def write_all(self, task: WriteTask, ready: Mapping[int, _UnitFrames]) -> dict[int, UnitWritten | UnitFailure]:
-        """Write them by one job, where that is worth it and succeeds; else each by one of its own."""
+        """Write them by one job, if that is worth it and succeeds; else each by its own."""
         if task.rows is None:
             return dict.fromkeys(ready, UnitWritten())
         if self.frames.together:
@@ -288,7 +288,7 @@ class _FrameJob:
         return {number: _outcome(task, found[number]) for number in ready}
 
     def _numbered(self, task: RowTask, number: int, segment: FrameSegment) -> DataFrame:
-        """The rows of a segment, with numbers for names: Spark takes a name with a dot in it for two."""
+        """The rows of a segment, with columns named by numbers: Spark splits a name with a dot in two."""
         source, unit = self.wave.source, self.wave.works[number].unit
         known = {name: quote(name) for name in segment.rows.columns}
         if source.replace is not Replace.MERGE_KEYS:
@@ -301,7 +301,7 @@ class _FrameJob:
 
 
 def _with_nulls(rows: DataFrame, task: RowTask, missing: Sequence[str]) -> DataFrame:
-    """``rows`` with columns that other work units have."""
+    """``rows`` with null columns that only other work units have."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -312,7 +312,7 @@ def _with_nulls(rows: DataFrame, task: RowTask, missing: Sequence[str]) -> DataF
 
 
 def _unified(one: pa.Schema | None, other: pa.Schema | None) -> pa.Schema | None:
-    """The columns of both; raises where they contradict each other."""
+    """The columns of both; raises if they contradict each other."""
     import pyarrow as pa
 
     if one is None or other is None:
@@ -321,7 +321,7 @@ def _unified(one: pa.Schema | None, other: pa.Schema | None) -> pa.Schema | None
 
 
 def united(frames: Sequence[DataFrame]) -> DataFrame:
-    """All rows of ``frames``, by unions as deep as need be: Spark looks at each of them anew with every further one."""
+    """All rows of ``frames``, by nested unions: Spark analyses each again with every further one."""
     if len(frames) == 1:
         return frames[0]
     half = len(frames) // 2
@@ -329,7 +329,7 @@ def united(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def with_own(columns: pa.Schema, source: UnitSource) -> pa.Schema:
-    """``columns`` with those of the work unit before them, so that Delta keeps statistics of these."""
+    """``columns`` after those of the work unit, so that Delta keeps statistics of these."""
     import pyarrow as pa
 
     return pa.schema([*own_columns(source, columns.names), *columns])
@@ -345,7 +345,7 @@ class _UnitPart:
 
 
 def _outcome(task: RowTask, parts: Sequence[_UnitPart]) -> UnitWritten | UnitFailure:
-    """What became of a work unit; one that no task had rows of has none."""
+    """The outcome of a work unit; one without rows in any task has none."""
     for part in parts:
         if isinstance(part.written, TidegateError):
             return failure_of(part.written)
@@ -354,13 +354,13 @@ def _outcome(task: RowTask, parts: Sequence[_UnitPart]) -> UnitWritten | UnitFai
 
 
 def _write_units(batches: Iterator[pa.RecordBatch], task: RowTask) -> Iterator[_UnitPart]:
-    """What runs in the task: rows in, one result per work unit out."""
+    """The task: rows in, one result per work unit out."""
     for number, group in groupby(_by_unit(batches), key=lambda each: each[0]):
         yield _written(task, number, (batch for _, batch in group))
 
 
 def _by_unit(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Each batch with the work unit that it belongs to; one that belongs to several is divided."""
+    """Each batch with its work unit; one with several is divided."""
     import pyarrow.compute as pc
 
     for batch in batches:
@@ -389,17 +389,17 @@ def _written(task: RowTask, number: int, batches: Iterator[pa.RecordBatch]) -> _
 
 _TASKS_PER_CORE = 3
 _UNITS_PER_TASK, _BYTES_PER_TASK = 250, 8 * 1024 * 1024
-"""Work units, or bytes of what was fetched, that are worth a task that writes them."""
+"""Work units, or bytes of fetched data, that are worth a task that writes them."""
 
 Item = tuple[int, Any]
 """A work unit's number in the wave, and what a task needs of it."""
 
 Work = Callable[[Any, Sequence[Item]], Iterator[Item]]
-"""What a task does with its share: something for all of them, and the items, to an outcome for each."""
+"""The work of a task on its share: something for all of them, and the items, to an outcome for each."""
 
 
 def carry_out_tasks(session: SparkSession, wave: UnitWave, stopped: Callable[[], bool]) -> WaveResult:
-    """Fetch and write all work units of the wave: by one job or, where columns are told by what comes, by two."""
+    """Fetch and write all work units of the wave: by one job or, if fetched records decide the columns, by two."""
     cores = task_count(session)
     most = most_in_flight(wave.source, len(wave.works))
     slots = fetch_slots(wave.source, most, cores)
@@ -418,20 +418,20 @@ def carry_out_tasks(session: SparkSession, wave: UnitWave, stopped: Callable[[],
 
 
 def fetch_slots(source: UnitSource, in_flight: int, cores: int) -> int:
-    """How many tasks fetch: as many as run at once, and not more than there are requests under way."""
+    """How many tasks fetch: as many as run at once, and at most one per request under way."""
     read = source.request
     return slot_count(read.rate_limit if isinstance(read, HttpRead) else None, min(in_flight, cores))
 
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """Carries out items by Spark; where it gives up on a job, one by one, so that only those fail that it is about."""
+    """Carries out items with Spark; if it gives up on a job, one by one, so that only the bad ones fail."""
 
     session: SparkSession
     stopped: Callable[[], bool]
 
     def done(self, work: Work, needs: object, items: Sequence[Item], shares: int) -> dict[int, Any]:
-        """An outcome for each item; raises where none of them could be tried, or where no worker lives at all."""
+        """An outcome for each item; raises if none of them could be tried, or no worker lives at all."""
         try:
             return self._job(work, needs, _in_rows(items, shares))
         except Exception as error:
@@ -456,7 +456,7 @@ class Jobs:
         return found
 
     def _check_workers(self, work: Work, needs: object) -> None:
-        """Raise where a worker ends that has nothing to do: then no work unit is to blame."""
+        """Raise if an idle worker ends: then no work unit is to blame."""
         try:
             self._job(work, needs, [[]])
         except Exception as error:
@@ -476,13 +476,13 @@ class Jobs:
 def _run_shares(
     batches: Iterator[pa.RecordBatch], work: Work, needs: object, shares: list[list[Item]]
 ) -> Iterator[list[Item]]:
-    """All outcomes of a share travel together: files that many of them name travel once."""
+    """Yield all outcomes of a share together: files named by many of them travel once."""
     for share in slot_numbers(batches):
         yield list(work(needs, shares[share]))
 
 
 def _in_rows(items: Sequence[Item], shares: int) -> list[list[Item]]:
-    """``items`` in so many shares of neighbours, so that few files hold rows of any one unit."""
+    """``items`` in ``shares`` shares of neighbours, so that few files have rows of any one unit."""
     count = max(1, min(shares, len(items)))
     size, more = divmod(len(items), count)
     ends = [place * size + min(place, more) for place in range(count + 1)]
@@ -490,7 +490,7 @@ def _in_rows(items: Sequence[Item], shares: int) -> list[list[Item]]:
 
 
 def _given_up(error: Exception) -> tuple[TidegateError, bool]:
-    """What Spark gave up for, and whether that is that a worker ended."""
+    """Why Spark gave up, and whether a worker ended."""
     ended = worker_ended(error)
     remedy = "this work unit was discarded; it runs again next time"
     if ended is None:
@@ -499,7 +499,7 @@ def _given_up(error: Exception) -> tuple[TidegateError, bool]:
 
 
 def carry_out(session: SparkSession, wave: UnitWave, stopped: Callable[[], bool]) -> WaveResult:
-    """Read and write the work units of ``wave``; ``stopped`` tells whether the run was told to stop."""
+    """Read and write the work units of ``wave``; ``stopped`` says whether the run was told to stop."""
     match wave.source.read:
         case JdbcRead() as read:
             return carry_out_frames(wave, JdbcUnits(session, wave, read), stopped)

@@ -1,1 +1,1 @@
-"""Records of HTTP APIs: what is asked, how it is sent, and what of the answers is believed."""
+"""Records of HTTP APIs: requests, the client, and answers."""

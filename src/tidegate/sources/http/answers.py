@@ -1,16 +1,15 @@
-"""Answers of a server: records found while the answer arrives, what they tell about columns, and whole reads of pages.
+"""Answers of a server: records found while the answer arrives, the columns they show, and whole reads of pages.
 
-The structure is read off the brackets and commas outside strings, many bytes at a time; what lies inside a record is
-not looked at. The answer without its records stays, for what it tells besides them.
+Brackets and commas outside strings show the structure, many bytes at a time; the inside of a record is not parsed. The
+answer without its records is kept for its other fields.
 
-A page is kept on disk where it is large, until its end has come: half a page is never given on.
+A large page is kept on disk until it is complete: half a page is never passed on.
 
-Nothing is learnt from null, an empty list or an object without keys: a column that never had a value has no type yet,
-and is left out until it has one.
+Null, an empty list and an object without keys show no type: a column without a value is left out until it has one.
 
-A read goes page after page in one process, and never ends silently before the end: that is an empty page, a total that
-is reached, or an answer without a next cursor or link. A short page is not: a server may give fewer records than it was
-asked for. What looks like going in circles, or like a source that changes under the read, is an error.
+A read goes page after page in one process, and never ends silently before the end: that is an empty page, a reached
+total, or an answer without a next cursor or link. A short page is not: a server may return fewer records than
+requested. A loop, or a source that changes during the read, is an error.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from tidegate.sources.http.client import (
 from tidegate.specs.columns import HttpRead, PaginationKind
 
 LONGEST_RECORD = 64 * 1024 * 1024
-"""Bytes up to which one record, or all that is not records, is taken."""
+"""The most bytes of one record, or of everything that is not records."""
 
 _QUOTE, _COMMA, _COLON = b'",:'
 _OPEN_LIST, _CLOSE_LIST, _OPEN, _CLOSE = b"[]{}"
@@ -59,9 +58,9 @@ _FIRST_PRINTABLE = 32
 
 
 class NotAnswer(Exception):
-    """The bytes are no JSON that could hold records; the argument says why.
+    """The bytes are not JSON with records; the argument says why.
 
-    ``found`` is what the server sent there, as a whole: it is to be masked before it is cut.
+    ``found`` is what the server sent there, complete: mask it before cutting it.
     """
 
     def __init__(self, why: str, found: str = "") -> None:
@@ -78,7 +77,7 @@ class CutOff(Exception):
 
 
 class Scanner:
-    """Takes an answer in pieces; gives each element of the list at ``path`` to ``found``, on one line.
+    """Takes an answer in pieces; passes each element of the list at ``path`` to ``found``, on one line.
 
     ``path`` are the names from the outside to the list, none for an answer that is itself the list.
     """
@@ -99,7 +98,7 @@ class Scanner:
         self._open_string = False
 
     def feed(self, chunk: bytes) -> None:
-        """The next piece; raises :class:`NotAnswer`."""
+        """Take the next piece; raises :class:`NotAnswer`."""
         content = np.frombuffer(chunk, np.uint8)
         quotes, self._escaped = text_quotes(content, self._escaped)
         structure = np.flatnonzero(_IS_STRUCTURE[content])
@@ -120,9 +119,9 @@ class Scanner:
         self._in_string ^= bool(len(quotes) & 1)
 
     def finish(self) -> Any:
-        """What the answer holds besides the records, whose list is empty in it.
+        """The answer without the records, whose list is empty in it.
 
-        Raises :class:`CutOff` when the answer is not at its end, :class:`NotAnswer` when it is no JSON.
+        Raises :class:`CutOff` if the answer is incomplete, :class:`NotAnswer` if it is not JSON.
         """
         if self._depth or self._in_string or not bytes(self._rest).strip():
             raise CutOff
@@ -168,7 +167,7 @@ class Scanner:
         self._open_string = not self._open_string
 
     def _is_here(self) -> bool:
-        """Whether a list that begins here is the one of the records."""
+        """Whether a list that begins here is that of the records."""
         try:
             here = tuple(orjson.loads(self._names.get(level, b"null")) for level in range(1, len(self._path) + 1))
         except orjson.JSONDecodeError as error:
@@ -209,7 +208,7 @@ _NO_CONTENT = 204
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The records of one answer, one per line, and what the answer tells besides them."""
+    """The records of one answer, one per line, and its other fields."""
 
     count: int
     rest: Any
@@ -230,14 +229,14 @@ class Page:
         self._lines.close()
 
     def value(self, path: str) -> Any:
-        """What lies at ``path``, None where nothing does."""
+        """The value at ``path``; None without one."""
         return value_at(self.rest, path)
 
 
 def page_of(response: httpx2.Response, read: HttpRead, excerpt: Callable[[object, int], str]) -> Page:
-    """The page in an answer with a good status; ``excerpt`` gives the beginning of what a server sent, for messages.
+    """The page in an answer with a good status; ``excerpt`` shortens what a server sent, for messages.
 
-    Raises :class:`TryAgain` for an answer that ends in the middle, :class:`SourceError` for one that is none.
+    Raises :class:`TryAgain` for an incomplete answer, :class:`SourceError` for an invalid one.
     """
     where = public_url(str(response.url))
     if response.status_code == _NO_CONTENT:
@@ -272,7 +271,7 @@ def page_of(response: httpx2.Response, read: HttpRead, excerpt: Callable[[object
 
 
 def value_at(data: Any, path: str) -> Any:
-    """What lies at a path of names with dots, None where nothing does.
+    """The value at a path of names with dots; None without one.
 
     >>> value_at({"paging": {"next": "abc"}}, "paging.next")
     'abc'
@@ -337,14 +336,14 @@ def _next_link(response: httpx2.Response) -> str | None:
 
 
 class Shapes:
-    """What was seen at which path; takes records one after the other."""
+    """The values seen at each path; takes records one after the other."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[str, str]] = set()
         self._members: dict[str, int] = {}
 
     def sample(self, record: bytes) -> bytes | None:
-        """The record without empty values, if the rest shows new columns; of records that are no JSON, the first."""
+        """The record without empty values, if the rest shows new columns; of records that are not JSON, the first."""
         try:
             value = _without_empty(parse(record))
         except NotJson:
@@ -379,7 +378,7 @@ def _kind(value: Any) -> str:
 
 
 def _without_empty(value: Any) -> Any:
-    """The same without members and items that are null or empty."""
+    """The value without null or empty members and items."""
     if isinstance(value, Pairs):
         return Pairs((key, kept) for key, item in value if not _is_empty(kept := _without_empty(item)))
     if isinstance(value, list):
@@ -404,7 +403,7 @@ class Fetch:
 
     @property
     def slots(self) -> int:
-        """How many tasks work beside each other."""
+        """How many tasks work at once."""
         return slot_count(self.read.rate_limit, in_flight(self.read, len(self.parts)))
 
 
@@ -420,7 +419,7 @@ class LineBlock:
 
 @dataclass(slots=True)
 class Counts:
-    """What a slot did; ``largest`` is the longest answer in bytes."""
+    """The counts of a slot; ``largest`` is the longest answer in bytes."""
 
     requests: int = 0
     repeated: int = 0
@@ -498,7 +497,7 @@ class _PageWalk:
         )
 
     def _note(self, page: Page) -> None:
-        """Count a page in; raises where it does not go with the ones before."""
+        """Count a page; raises if it contradicts those before."""
         self._pages += 1
         self._records += page.count
         if self._paging.total is not None:
@@ -516,7 +515,7 @@ class _PageWalk:
         self._total = total
 
     def _with_page(self, request: Request) -> Request:
-        """The request with the parameters of its page; a cursor and a link have none before the first answer."""
+        """The request with the parameters of its page; cursors and links have none before the first answer."""
         paging = self._paging
         values: dict[str, str | int] = {}
         if paging.size_param is not None and paging.size is not None:
@@ -546,7 +545,7 @@ class _PageWalk:
                 return None if target is None else request.following(target)
 
     def _once(self, value: Any, what: str) -> str | None:
-        """The cursor or link to go on with, None at the end; one that was there before is an error."""
+        """The next cursor or link, None at the end; a repeated one is an error."""
         if value is None or value is False or value == "":
             return None
         if isinstance(value, bool) or not isinstance(value, str | int):

@@ -1,10 +1,10 @@
-"""The bounds of a read as parameters of requests, and the parts of a range that tasks share.
+"""The bounds of a read as parameters of requests, and the parts of a range for tasks.
 
-A text may be coarser than the value: a lower bound is then rounded down and an upper one up, so that the server is
-asked for too much and never for too little; what is too much is left out afterwards by the value itself.
+A text may be coarser than the value: a lower bound is then rounded down and an upper one up, so that the server returns
+too much and never too little; the surplus is removed afterwards by the value itself.
 
-The server is trusted to leave out, never to be exact: records above and below are left out again by their values.
-So a record exactly on a bound that was sent belongs to one read only, whichever way the server takes its bounds.
+The server is trusted to leave rows out, never to be exact: records above and below are removed again by their values.
+So a record exactly on a sent bound belongs to one read only, however the server treats its bounds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONGEST_DAYS = 367
 
 
 def format_value(value: Value, format: str, zone: str = "UTC") -> str | int:
-    """``value`` as a request carries it; moments are told in ``zone``, where times without one belong too.
+    """``value`` as a request parameter; moments are in ``zone``, and so are times without one.
 
     >>> format_value(datetime(2026, 4, 3, 9, 15, tzinfo=UTC), "timestamp")
     1775207700
@@ -74,14 +74,14 @@ def round_down(now: datetime, format: str, zone: str = "UTC") -> datetime:
 
 
 def instant(value: date, zone: str) -> datetime:
-    """A date or a time, with or without a zone of its own, as a moment."""
+    """A date or a time, with or without its own zone, as a moment."""
     if not isinstance(value, datetime):
         value = datetime.combine(value, time())
     return value if value.tzinfo is not None else value.replace(tzinfo=ZoneInfo(zone))
 
 
 def _begins(moment: datetime, format: str, zone: str) -> bool:
-    """Whether ``moment`` is the first moment that its text stands for."""
+    """Whether ``moment`` is the first moment with its text."""
     before = moment.astimezone(UTC) - TINY
     return format_value(before, format, zone) != format_value(moment.astimezone(UTC), format, zone)
 
@@ -118,9 +118,9 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One request for a stretch of the range: its parameters, and which records are its own.
+    """One request for a part of the range: its parameters, and which records belong to it.
 
-    Those with ``after`` < value <= ``upto`` in ``column`` are; without a bound that side is open. Records with null
+    Those with ``after`` < value <= ``upto`` in ``column`` do; a missing bound leaves that side open. Records with null
     belong to the first part.
     """
 
@@ -131,7 +131,7 @@ class Part:
 
 
 def parts(source: ColumnSource, rows: RowFilter, now: datetime) -> tuple[Part, ...]:
-    """The requests of one read, before pagination: one, unless the range is divided; none where nothing can match."""
+    """The requests of one read, before pagination: one, unless the range is divided; none if nothing can match."""
     read = http_read(source)
     params, zone = read.watermark, source.source_timezone
     if _is_void(rows):
@@ -168,10 +168,10 @@ def parts(source: ColumnSource, rows: RowFilter, now: datetime) -> tuple[Part, .
 
 
 def upper(source: ColumnSource, schema: SchemaSpec, now: datetime) -> dict[str, Value]:
-    """The greatest values a read at ``now`` may give, for columns declared as times; nothing without ``to_param``.
+    """The greatest values of a read at ``now``, for columns declared as times; empty without ``to_param``.
 
-    The server is asked until a moment that its format can tell; the cap is the last value before that moment, since
-    records of that very moment may still come, and the server may or may not count them in.
+    The request ends at a moment that its format can express; the cap is the last value before that moment, since
+    records of that very moment may still come, and the server may or may not include them.
     """
     read = http_read(source)
     if read.watermark.to_param is None:
@@ -188,7 +188,7 @@ def upper(source: ColumnSource, schema: SchemaSpec, now: datetime) -> dict[str, 
 
 
 def describe(source: ColumnSource, rows: RowFilter) -> str:
-    """The request in words, for plans: nothing secret is in it."""
+    """The request in words, for plans, without secrets."""
     read = http_read(source)
     known = parts(source, rows, datetime.now(UTC))
     has_cap = any(each.upper is not None for each in rows.ranges)
@@ -208,7 +208,7 @@ def describe(source: ColumnSource, rows: RowFilter) -> str:
 
 
 def http_read(source: ColumnSource) -> HttpRead:
-    """What is read, of a source that is an API."""
+    """The read of a source that is an API."""
     if not isinstance(source.read, HttpRead):
         raise SourceError(f"source {source.name!r} is not an HTTP API", "give it `type: http`")
     return source.read
@@ -229,7 +229,7 @@ def _is_crossed(each: ColumnRange) -> bool:
 
 
 def _can_send_lower(rows: RowFilter) -> bool:
-    """Whether lower bounds leave out only what is not wanted: not where another column wants every value."""
+    """Whether lower bounds exclude only unwanted rows: not if another column wants every value."""
     return rows.mode is WatermarkMode.TUPLE or all(each.lower is not None for each in rows.ranges)
 
 
@@ -247,7 +247,7 @@ def _sent_upper(
 
 
 def _above(value: Value, params: WatermarkParams, zone: str) -> str | int:
-    """A text above ``value``, so that a record exactly there is given also where the server leaves out the bound."""
+    """A text above ``value``, so that a record exactly there comes even if the server excludes the bound."""
     match value:
         case bool() | str():
             return format_value(value, params.format, zone)
@@ -267,7 +267,7 @@ def _above(value: Value, params: WatermarkParams, zone: str) -> str | int:
 def _cuts(
     params: WatermarkParams, ranges: list[ColumnRange], upper: Bound | None, zone: str, now: datetime
 ) -> tuple[Value, ...]:
-    """The values at which the range is divided; none where it cannot be."""
+    """The values that divide the range; none if it cannot be divided."""
     if params.split < 2:
         return ()
     if len(ranges) != 1:
@@ -297,5 +297,5 @@ def _moments(begin: datetime, end: datetime, count: int, zone: str) -> tuple[Val
 
 
 def _steps(length: int, count: int) -> tuple[int, ...]:
-    """The cuts of a length into so many pieces of at least one."""
+    """The cuts of a length into ``count`` pieces of at least one."""
     return tuple(sorted({length * number // count for number in range(1, count)} - {0, length}) if length > 1 else ())

@@ -1,14 +1,14 @@
-"""The HTTP client: requests as values, credentials for their own server only, and requests sent again where it helps.
+"""The HTTP client: requests as values, credentials for their own server only, and retries where they help.
 
-Credentials are added where a request is sent, and only for the server they belong to.
+Credentials are added when a request is sent, and only for the server they belong to.
 
-With a limit of R requests in P seconds, at most R slots work beside each other. Each of N slots has k = R // N requests
-in any P seconds, by leaving P / k seconds between two of them; N * k <= R. A slot also leaves that time before its
-first request, so that a repeated task or the next read keeps the limit too. Slots share nothing, so it holds on any
-number of executors. The threads of one slot share its pace, its connections and its token.
+With a limit of R requests in P seconds, at most R slots work at once. Each of N slots has k = R // N requests in any P
+seconds, by leaving P / k seconds between two of them; N * k <= R. A slot also waits that time before its first request,
+so that a repeated task or the next read keeps the limit too. Slots share nothing, so it holds on any number of
+executors. The threads of one slot share its pace, its connections and its token.
 
-An answer is taken in while it arrives, as part of the try: one that breaks off in the middle is asked for again as a
-whole. POST and other methods that change something are repeated only where that is declared harmless.
+An answer is processed while it arrives, as part of the try: one that breaks off is requested again as a whole. POST and
+other methods that change something are repeated only if that is declared harmless.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tidegate.specs.masking import Mask, secrets_in, shorten
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; ``params`` take the place of parameters of the same name in ``url``."""
+    """One request; ``params`` replace parameters of the same name in ``url``."""
 
     method: str
     url: str
@@ -54,7 +54,7 @@ class Request:
         return replace(self, params={**self.params, **values})
 
     def following(self, link: str) -> Request:
-        """The request of a link in the answer to this one; it carries its own parameters."""
+        """The request of a link in the answer to this one; it has its own parameters."""
         return replace(self, url=resolve_link(self.url, link), params={})
 
 
@@ -67,7 +67,7 @@ def request_of(read: HttpRead, part: Part) -> Request:
 
 
 def home_of(read: HttpRead) -> Origin:
-    """The server that is asked, which credentials belong to; raises where the address names none."""
+    """The server of the credentials; raises if the address names none."""
     try:
         parsed = urlsplit(read.url)
         if parsed.username or parsed.password:
@@ -82,7 +82,7 @@ def home_of(read: HttpRead) -> Origin:
 
 
 def resolve_link(url: str, link: str) -> str:
-    """Where a link leads that was found at ``url``; raises where that is no address of an HTTP server."""
+    """The target of a link found at ``url``; raises if it is not the address of an HTTP server."""
     try:
         target = urljoin(url, link)
         origin_of(target)
@@ -94,7 +94,7 @@ def resolve_link(url: str, link: str) -> str:
 
 
 def bad_link(url: str, why: str = "it is not the address of an HTTP server") -> SourceError:
-    """A link or a redirect that cannot be followed."""
+    """The error for a link or redirect that cannot be followed."""
     return SourceError(
         f"{public_url(url)} leads to an address that Tidegate does not follow: {why}",
         "check what the server does",
@@ -109,7 +109,7 @@ def public_url(url: str) -> str:
 
 
 def body_of(base: Mapping[str, object] | None, values: Mapping[str, object]) -> dict[str, object] | None:
-    """The body with values put in; a dot in a name goes one level down."""
+    """The body with values inserted; a dot in a name goes one level down."""
     if base is None and not values:
         return None
     body: dict[str, object] = dict(base or {})
@@ -131,7 +131,7 @@ def _put(target: dict[str, object], path: list[str], value: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Headers and parameters of one request, and the OAuth2 token among them; they never show."""
+    """Headers and parameters of one request, and the OAuth2 token among them; they are never shown."""
 
     headers: dict[str, str] = field(default_factory=dict, repr=False)
     params: dict[str, str] = field(default_factory=dict, repr=False)
@@ -139,13 +139,13 @@ class Credentials:
 
 
 AskToken = Callable[[str, dict[str, str], dict[str, str]], str]
-"""Sends one request for a token: address, headers, form; it gives the token."""
+"""Sends one request for a token (address, headers, form) and returns the token."""
 
 
 class Authentication:
-    """The credentials of a server; a token of OAuth2 is asked for once, and again when it is refused.
+    """The credentials of a server; requests an OAuth2 token once, and again if it is refused.
 
-    Threads share it: they wait while one of them asks for a token, and use that.
+    Threads share it: they wait while one of them requests a token, and use that.
     """
 
     def __init__(self, auth: HttpAuth) -> None:
@@ -155,7 +155,7 @@ class Authentication:
         self._lock = threading.Lock()
 
     def credentials(self, ask: AskToken) -> Credentials:
-        """What to add to a request."""
+        """The credentials to add to a request."""
         auth = self._auth
         match auth.kind:
             case AuthKind.NONE:
@@ -176,7 +176,7 @@ class Authentication:
                 return Credentials({"Authorization": f"Bearer {token}"}, token=token)
 
     def refuse(self, token: str | None) -> bool:
-        """The server refused ``token``: False where there is no other to be had."""
+        """Discard ``token``, which the server refused; False if there is no other."""
         with self._lock:
             self._is_refused = self._is_refused or token in self._tokens[-1:]
         return token is not None
@@ -212,17 +212,17 @@ def _text(secret: Secret | None, name: str) -> str:
 
 
 def slot_count(limit: RateLimit | None, wanted: int) -> int:
-    """How many slots work beside each other."""
+    """How many slots work at once."""
     return max(1, wanted if limit is None else min(wanted, limit.requests))
 
 
 def in_flight(read: HttpRead, requests: int) -> int:
-    """How many of so many requests may be under way at once, over all slots."""
+    """How many of ``requests`` may be under way at once, over all slots."""
     return max(1, min(requests, read.max_in_flight, read.parallelism or requests))
 
 
 class RequestPace:
-    """Keeps requests of one of ``slots`` slots apart, whichever of its threads sends them; the first one waits too."""
+    """Spaces the requests of one of ``slots`` slots, whichever thread sends them; the first one waits too."""
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ Received = TypeVar("Received")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 10
 _ENCODINGS = ("gzip", "deflate")
-"""How answers may be encoded: what arrives at once then becomes a thousand times as much at most, some 64 MiB."""
+"""Accepted encodings of answers, with bounded expansion: at most a thousand times, some 64 MiB."""
 
 _TOO_MANY = 429
 _UNAUTHORIZED = 401
@@ -264,7 +264,7 @@ _LONGEST_TOKEN = 1024 * 1024
 
 
 class TryAgain(Exception):
-    """This try failed in a way that another may not; ``after`` seconds, where the server says so."""
+    """This try failed in a way that another may not; ``after`` seconds, if the server says so."""
 
     def __init__(self, reason: str, after: float | None = None) -> None:
         super().__init__(reason)
@@ -278,7 +278,7 @@ def _tls_context() -> ssl.SSLContext:
 
 
 class ConnectionPool:
-    """A pool of connections to one API with its cookies and its token; safe to use from several threads."""
+    """A pool of connections to one API with its cookies and its token; thread-safe."""
 
     def __init__(self, read: HttpRead) -> None:
         _quiet_logs()
@@ -297,7 +297,7 @@ class ConnectionPool:
 
 
 class Sender:
-    """Sends the requests of one thread; counts what it sent. Without a ``connection`` it has one of its own."""
+    """Sends the requests of one thread and counts them. Without a ``connection`` it has its own."""
 
     def __init__(
         self,
@@ -327,7 +327,7 @@ class Sender:
         self._connection.close()
 
     def fetch(self, request: Request, receive: Callable[[httpx2.Response], Received]) -> Received:
-        """The result of ``receive`` for the answer; :class:`SourceError` when every try failed."""
+        """The result of ``receive`` for the answer; :class:`SourceError` if every try failed."""
         with self.mask_errors():
             return self._try(request.method, public_url(request.url), lambda: self._once(request, receive))
 
@@ -343,7 +343,7 @@ class Sender:
             raise clean from clean.__cause__
 
     def excerpt(self, value: object, longest: int) -> str:
-        """The beginning of what a server sent, for messages; secrets are hidden before it is cut."""
+        """The beginning of what a server sent, for messages; secrets are masked before it is cut."""
         try:
             text = str(value)
         except RecursionError:
@@ -394,7 +394,7 @@ class Sender:
 
     @contextmanager
     def _answer(self, request: Request) -> Iterator[httpx2.Response]:
-        """The answer behind redirects, with one new token where the first was refused."""
+        """The answer after redirects, with one new token if the first was refused."""
         url, refreshed = request.url, False
         params = dict(request.params)
         for _ in range(_MOST_REDIRECTS + 1):
@@ -414,7 +414,7 @@ class Sender:
         raise SourceError(f"{public_url(request.url)} redirects in a circle", "check the address")
 
     def _send(self, request: Request, url: str, params: dict[str, str | int]) -> tuple[httpx2.Response, str | None]:
-        """The answer, still to be read, and the token that the request was sent with."""
+        """The unread answer, and the token of the request."""
         address = httpx2.URL(url)
         at_home = self._check_target(request, url, address) == self._home
         try:
@@ -436,9 +436,9 @@ class Sender:
         return self._client.send(built, stream=True), own.token
 
     def _check_target(self, request: Request, url: str, address: httpx2.URL) -> Origin:
-        """The origin that a request goes to; every request passes here, those that a server asked for too.
+        """The origin of a request; every request passes here, those that a server asked for too.
 
-        Raises where it may not go there. Elsewhere nothing is sent but a plain GET.
+        Raises if it may not go there. Elsewhere only a plain GET is sent.
         """
         try:
             target = origin_of(url)
@@ -482,7 +482,7 @@ class Sender:
             raise TryAgain(f"status {response.status_code}", self._retry_after(response))
 
     def _retry_after(self, response: httpx2.Response) -> float | None:
-        """The seconds that the server asks to wait; None where it asks for nothing that can be understood."""
+        """The seconds that the server asks to wait; None if it asks for nothing understandable."""
         text = response.headers.get("retry-after", "").strip()
         if text.isascii() and text.isdigit():
             return float(text)
@@ -494,7 +494,7 @@ class Sender:
             return None
 
     def _check_encoding(self, response: httpx2.Response) -> None:
-        """Refuse what was not asked for: other encodings, or several over each other, unpack without bound."""
+        """Refuse other encodings, or several over each other, which unpack without limit."""
         found = response.headers.get("content-encoding", "").strip()
         if found.lower() not in ("", "identity", *_ENCODINGS):
             raise SourceError(
@@ -503,7 +503,7 @@ class Sender:
             )
 
     def _beginning(self, response: httpx2.Response) -> str:
-        """The beginning of an answer, for messages; secrets that it repeats are hidden before it is cut."""
+        """The beginning of an answer, for messages; repeated secrets are masked before it is cut."""
         taken = b""
         for chunk in response.iter_bytes(_EXCERPT * 4):
             taken += chunk
@@ -513,11 +513,11 @@ class Sender:
         return " ".join(text.split())[:_EXCERPT] or "(empty)"
 
     def _mask(self) -> Mask:
-        """What must not show: credentials as they are now, headers, and secrets in parameters and body."""
+        """Masks current credentials, headers, and secrets in parameters and body."""
         return Mask.of(*secrets_in(self._read), *self._authentication.secrets())
 
     def _ask_token(self, url: str, headers: dict[str, str], form: dict[str, str]) -> str:
-        """A token; asking for one may be repeated."""
+        """Request a token; the request may be repeated."""
 
         def attempt() -> tuple[int, bytes]:
             self._pace.wait()
@@ -557,7 +557,7 @@ def _token_answer(response: httpx2.Response) -> bytes:
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Refuse values that no header can hold; the library's own error would quote them."""
+    """Refuse values that no header can have; the library's own error would quote them."""
     for name, value in headers.items():
         if not all(each.isascii() and each.isprintable() for each in (name, value)):
             raise SourceError(
@@ -580,6 +580,6 @@ def _look_at_redirect(response: httpx2.Response) -> None:
 
 
 def _quiet_logs() -> None:
-    """Silence the library, which logs every address with its parameters; those may hold keys."""
+    """Silence the library, which logs every address with its parameters; those may contain keys."""
     for name in ("httpx2", "httpcore2"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,1 +1,1 @@
-"""Work units: what a task is told of one, and what it gives back."""
+"""Work units: the input and the results of their tasks."""

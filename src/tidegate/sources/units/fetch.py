@@ -1,9 +1,9 @@
 """Fetches a work unit into files: every segment of it, or nothing.
 
-The requests of all segments are made up before anything is sent, so that a variable without a value costs nothing.
-Pages of an API become one file of JSON lines per segment; no more than a page is held, and a large one on disk. A
-download becomes a file as it is. What is small stays in memory, to be put into one file with others. Files of a store
-are read where they lie, as they were listed: one that changed since then is an error.
+The requests of all segments are made before anything is sent, so that a variable without a value costs nothing. Pages
+of an API become one file of JSON lines per segment; at most one page is held, a large one on disk. A download becomes a
+file as it is. Small results stay in memory, to share a file with others. Files of a store are read in place, as listed:
+a change since then is an error.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from tidegate.storage.stores import open_store
 _LEVEL = 1
 _CHUNK_BYTES = 1024 * 1024
 _SMALL_BYTES = 256 * 1024
-"""Up to so many bytes, what was fetched is kept in memory and shares a file with others."""
+"""Results up to this many bytes stay in memory and share a file with others."""
 
 _NO_CONTENT = 204
 _ENDING = re.compile(r"(?:\.[A-Za-z0-9]{1,8}){1,3}$")
@@ -73,7 +73,7 @@ _LENGTHS = {
 
 
 def fetch_unit(task: FetchTask, work: UnitWork, index: int, senders: Senders | None = None) -> Fetched | UnitFailure:
-    """Fetch every segment of a work unit; a failure says why, and nothing of the unit counts."""
+    """Fetch every segment of a work unit; after a failure nothing of the unit counts."""
     if senders is None:
         with closing(Senders(task.slots)) as own:
             return fetch_unit(task, work, index, own)
@@ -89,7 +89,7 @@ def fetch_unit(task: FetchTask, work: UnitWork, index: int, senders: Senders | N
 
 
 class _UnitFetch:
-    """One work unit on its way into files; ``samples`` are records that show what its columns are."""
+    """One work unit on its way into files; ``samples`` are records that show its columns."""
 
     def __init__(self, task: FetchTask, index: int, senders: Senders) -> None:
         self.files: list[FetchedFile] = []
@@ -103,11 +103,11 @@ class _UnitFetch:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was found of the work unit so far."""
+        """Whether the work unit has no content so far."""
         return not self.files and not self._counts.pages
 
     def take(self, request: SegmentRequest | FileAddress, segment: int) -> None:
-        """Fetch one segment; raises, and leaves no file of it, where that fails."""
+        """Fetch one segment; raises, and leaves no file of it, if that fails."""
         read = self._task.source.read
         name = f"{self._index:06d}-{segment:03d}-{uuid4()}"
         match request, read:
@@ -119,9 +119,9 @@ class _UnitFetch:
                 self._take_pages(request, segment, f"{name}.ndjson.zst")
 
     def _download(self, asked: SegmentRequest, compression: Compression, segment: int, name: str) -> None:
-        """One file, or none where the server has no content for it.
+        """Fetch one file, or none if the server has no content for it.
 
-        Without a declared compression the first bytes tell it: a server may compress, or not, whatever the name says.
+        Without a declared compression the first bytes decide: a server may compress, or not, whatever the name says.
         """
         request = request_of(asked.read, asked.part)
         ending = _ENDING.search(request.url.rpartition("/")[2].partition("?")[0])
@@ -150,7 +150,7 @@ class _UnitFetch:
         return output
 
     def _take_pages(self, asked: SegmentRequest, segment: int, path: str) -> None:
-        """All pages of one segment as one file; none where they have no record."""
+        """All pages of one segment as one file; none if they have no record."""
         with self._sender(asked.read) as sender, _ScratchFile(self._task.scratch, path) as output:
             size, pages = self._write(part_blocks(asked.read, asked.part, sender, self._counts), output)
         if not pages:
@@ -169,7 +169,7 @@ class _UnitFetch:
                 self.requests += sender.requests
 
     def _write(self, blocks: Iterator[LineBlock], output: _ScratchFile) -> tuple[int, tuple[int, ...]]:
-        """Write the blocks; how many bytes they have, and how many records there were up to the end of each page."""
+        """Write the blocks; returns their bytes, and the number of records up to the end of each page."""
         squeezed = zstandard.ZstdCompressor(level=_LEVEL).compressobj()
         ends: list[int] = []
         size = records = 0
@@ -187,7 +187,7 @@ class _UnitFetch:
 
 
 class _ScratchFile:
-    """What one segment brings: bytes in memory while they are few, then a file of the scratch area."""
+    """The content of one segment: bytes in memory while they are few, then a file of the scratch area."""
 
     def __init__(self, scratch: Location, path: str) -> None:
         self.first = b""
@@ -198,7 +198,7 @@ class _ScratchFile:
         self._output: Output | None = None
 
     def fetched(self, segment: int, where: str, compression: Compression) -> FetchedFile:
-        """What was written, as a file of a segment; its content, where that is small."""
+        """The result as a file of a segment, with its content if that is small."""
         content = self._held.getvalue() if self._output is None else None
         there = FileSlice(self._path, self._size)
         return FetchedFile(segment, where, self._scratch, there, compression, content=content)
@@ -213,7 +213,7 @@ class _ScratchFile:
         (self._output or self._held).write(data)
 
     def delete(self) -> None:
-        """Forget what was written."""
+        """Discard what was written."""
         if self._output is not None:
             open_store(self._scratch).delete(self._path)
 
@@ -265,7 +265,7 @@ def _request(source: UnitSource, variables: Variables) -> SegmentRequest | FileA
 
 
 _OF_AUTH = ("token", "user", "password", "client_id", "client_secret", "scope")
-"""What of the credentials a unit may bring; where they are sent it does not decide."""
+"""The credentials that a unit may have; it does not decide where they are sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +297,7 @@ def _fill_read(source: UnitSource, read: HttpRead, variables: Variables) -> Segm
 
 
 def _in_path(value: str) -> str:
-    """A value as a part of an address: it never becomes a separator or a step upwards."""
+    """A value as a part of an address: never a separator or a step upwards."""
     if value in ("", ".", ".."):
         raise SourceError(f"the value {value!r} cannot be part of an address", "leave such units out with a filter")
     return quote(value, safe="")
@@ -309,7 +309,7 @@ def _auth_texts(auth: HttpAuth) -> dict[str, str]:
 
 
 def _auth(auth: HttpAuth, variables: Variables) -> HttpAuth:
-    """Credentials that the unit itself brings."""
+    """Credentials of the unit itself."""
     changed: dict[str, str | Secret] = {}
     for name, text in _auth_texts(auth).items():
         if any(names_in(text)):
@@ -324,7 +324,7 @@ _MOST_IDLE = 4
 class Senders:
     """One of ``slots`` tasks that share the rate limit of one source; its threads share pace and connections.
 
-    The few last used connections stay open.
+    The last few connections stay open.
     """
 
     def __init__(self, slots: int = 1, *, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -351,7 +351,7 @@ class Senders:
             self._give_back(key)
 
     def close(self) -> None:
-        """Close all connections; nobody sends any more."""
+        """Close all connections."""
         for connection in self._idle.values():
             connection.close()
         self._idle.clear()
@@ -376,9 +376,9 @@ _SPECIAL = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class FileAddress:
-    """A folder without wildcards, and below it one pattern per level, of which the last is that of files.
+    """A folder without wildcards, and below it one pattern per level, the last for files.
 
-    ``root`` is the part of the address that is the same for all work units.
+    ``root`` is the part of the address that all work units share.
     """
 
     root: Location
@@ -393,7 +393,7 @@ class FileAddress:
 
 
 def address_of(template: Location, variables: Variables) -> FileAddress:
-    """The address of one segment. Wildcards are those of the template: in a value they stand for themselves."""
+    """The address of one segment. Only the template has wildcards: in a value they are literal."""
     scheme, authority, path = split_uri(template.uri.replace("?", "%3F").replace("#", "%23"))
     if any(names_in(authority)):
         raise SourceError(
@@ -420,10 +420,10 @@ def address_of(template: Location, variables: Variables) -> FileAddress:
 def list_files(
     address: FileAddress, segment: int, compression: str, *, follow_links: bool = False
 ) -> tuple[FetchedFile, ...]:
-    """The files at an address, by name; raises :class:`SourceMissing` where there are none.
+    """The files at an address, by name; raises :class:`SourceMissing` if there are none.
 
-    A folder of all work units that is not there, as a disk that is not mounted, says nothing about any of them. A
-    work unit is read as a whole: a link that is not followed, or a name that cannot be used, is an error.
+    A missing folder of all work units, such as an unmounted disk, says nothing about any of them. A work unit is read
+    as a whole: a link that is not followed, or an unusable name, is an error.
     """
     scope = Scope()
     store = open_store(address.folder)
@@ -452,7 +452,7 @@ def list_files(
 
 
 def _is_reached(address: FileAddress, scope: Scope) -> bool:
-    """Whether no link leads from the part of the address that all work units have to the folder, or to the file."""
+    """Whether no link leads from the shared part of the address to the folder or file."""
     (scheme, _, root), (_, _, folder) = split_uri(address.root.uri), split_uri(address.folder.uri)
     path = folder[len(root) :].strip("/")
     if address.is_literal:
@@ -461,7 +461,7 @@ def _is_reached(address: FileAddress, scope: Scope) -> bool:
 
 
 def _once(address: FileAddress, found: list[ObjectInfo]) -> list[ObjectInfo]:
-    """Each real file of a work unit under one name: its own, if that is among them."""
+    """Each real file of a work unit under one name: its own, if listed."""
     scheme, _, folder = split_uri(address.folder.uri)
     if scheme != "file":
         return found
@@ -499,5 +499,5 @@ def _fits(pattern: str, path: str) -> bool:
 
 
 def _unclassed(pattern: str, *, plain: bool = False) -> str:
-    """A pattern without signs that stand for themselves or, ``plain``, with them as they are."""
+    """A pattern without escapes or, ``plain``, with the literal characters."""
     return re.sub(r"\[(.)\]", r"\1" if plain else "", pattern)

@@ -1,7 +1,7 @@
 """Files of a secondary input as rows of text.
 
-The same value has the same text whatever format it was read from: digits of integers, ``true`` and ``false``,
-decimals without an exponent, dates and times in ISO form, moments with a zone in UTC.
+Equal values have equal texts in all formats: digits of integers, ``true`` and ``false``, decimals without an exponent,
+dates and times in ISO form, moments with a zone in UTC.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tidegate.storage.stores import open_store
 
 
 class NoText(Exception):
-    """A value that has no plain text; the argument says what it is."""
+    """A value without a plain text; the argument names it."""
 
 
 def plain_text(value: object) -> str | None:
@@ -136,7 +136,7 @@ _HIDDEN = ("_", ".")
 
 @dataclass(frozen=True, slots=True)
 class InputFiles:
-    """The files of an input as they were when it was listed."""
+    """The listed files of an input."""
 
     store: ObjectStore
     files: tuple[ObjectInfo, ...]
@@ -149,9 +149,9 @@ class InputFiles:
 
 
 def input_files(location: Location) -> InputFiles:
-    """The files at ``location``, which is a file or a folder; :class:`SourceError` where there are none.
+    """The files at ``location``, a file or a folder; :class:`SourceError` if there are none.
 
-    Links in the folder are followed, as those of a mounted ConfigMap; each file counts once.
+    Links in the folder are followed, as in a mounted ConfigMap; each file counts once.
     """
     parent, _, name = location.uri.rpartition("/")
     if not parent.endswith("/"):
@@ -246,7 +246,7 @@ def _csv(raw: BinaryIO, name: str, path: str, input: SecondaryInput, fields: Seq
 
 
 def _names(input: SecondaryInput) -> list[str] | None:
-    """The names of the columns where the file has no header."""
+    """The column names if the file has no header."""
     return None if input.csv.header else list(input.csv.columns)
 
 
@@ -261,7 +261,7 @@ def _avro_records(raw: BinaryIO, path: str) -> Iterator[dict[str, Any]]:
 
 
 def _from_records(records: Iterator[dict[str, Any]], path: str, fields: Sequence[str]) -> Iterator[Columns]:
-    """Objects as columns; a field that none of them has is missing, one that some lack is null there."""
+    """Objects as columns; a field that none has is missing, one that some lack is null there."""
     unseen, names, total = set(fields), dict[str, None](), 0
     while some := list(islice(records, _ROWS)):
         unseen -= {field for field in unseen if any(field in record for record in some)}
@@ -292,7 +292,7 @@ def _text(value: object, field: str) -> str | None:
 
 
 def check_fields(fields: Sequence[str], names: Sequence[str], path: str) -> None:
-    """Raise :class:`SourceError` where a field is missing, with the nearest name there is, or has a twin."""
+    """Raise :class:`SourceError` if a field is missing, with the nearest name, or ambiguous."""
     for field in fields:
         if field not in names:
             near = get_close_matches(field, names, 1)

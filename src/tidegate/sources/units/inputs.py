@@ -1,4 +1,4 @@
-"""The units of a source: those of its list, the one without a name, or those that its secondary inputs hold.
+"""The units of a source: those of its list, a single one without a name, or those of its secondary inputs.
 
 An input is read at one version. What cannot be read is an error, never an input without rows.
 """
@@ -28,7 +28,7 @@ Row = tuple[str | None, ...]
 
 
 def read_units(source: UnitSource) -> Units:
-    """The units of ``source`` as they are now; :class:`SourceError` where an input cannot be used."""
+    """The current units of ``source``; :class:`SourceError` if an input cannot be used."""
     making = [each for each in source.inputs if not each.for_all]
     read = [(each, *_open(each)) for each in source.inputs]
     version = "; ".join(version for _, version, _ in read) or None
@@ -50,7 +50,7 @@ def read_units(source: UnitSource) -> Units:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Named(Mapping[str, Mapping[str, str]]):
-    """The variables of each unit, made when they are asked for: its value under ``names``."""
+    """The variables of each unit, made on demand: its value under ``names``."""
 
     units: Collection[str]
     names: tuple[str, ...]
@@ -68,7 +68,7 @@ class Named(Mapping[str, Mapping[str, str]]):
 
 
 class UnitsBuilder:
-    """Units as they are made of rows: each value once."""
+    """Collects units from rows: each value once."""
 
     def __init__(self, fields: tuple[str, ...], auth_fields: tuple[str, ...]) -> None:
         self._fields = fields
@@ -78,7 +78,7 @@ class UnitsBuilder:
         self._filtered = 0
 
     def take(self, rows: Iterable[Columns], filters: Mapping[str, str]) -> None:
-        """Take the rows that pass the filters and have a value in every field."""
+        """Add the rows that pass the filters and have a value in every field."""
         tests = {field: _test(pattern) for field, pattern in filters.items()}
         for columns in rows:
             passing = _passing(columns, tests)
@@ -122,7 +122,7 @@ def join_fields(names: tuple[str, ...], texts: tuple[str, ...]) -> str:
 
 
 def only_row(input: SecondaryInput, rows: Iterable[Columns]) -> dict[str, Secret]:
-    """The secret variables of an input whose one row holds for every unit."""
+    """The secret variables of an input with one row for every unit."""
     fields = (*input.fields, *input.auth_fields)
     tests = {field: _test(pattern) for field, pattern in input.filters.items()}
     kept = [
@@ -154,13 +154,13 @@ def _count(columns: Columns) -> int:
 
 
 def _passing(columns: Columns, tests: Mapping[str, Callable[[str | None], bool]]) -> Iterator[bool]:
-    """Row by row, whether every test says yes."""
+    """Row by row, whether every test passes."""
     verdicts = {field: list(map(test, columns[field])) for field, test in tests.items()}
     return map(all, zip(*verdicts.values(), strict=True)) if verdicts else repeat(True, _count(columns))
 
 
 def _test(pattern: str) -> Callable[[str | None], bool]:
-    """Whether a whole text matches; null never does."""
+    """A test whether a whole text matches; null never does."""
     try:
         whole = filter_expression(pattern)
     except re.error as error:
@@ -169,7 +169,7 @@ def _test(pattern: str) -> Callable[[str | None], bool]:
 
 
 def _check_alike(inputs: Sequence[SecondaryInput]) -> None:
-    """Several inputs that make units must make them of the same fields."""
+    """Check that several inputs with units have the same fields."""
     first = inputs[0]
     for each in inputs[1:]:
         if (each.fields, each.auth_fields, each.variable) != (first.fields, first.auth_fields, first.variable):
@@ -180,7 +180,7 @@ def _check_alike(inputs: Sequence[SecondaryInput]) -> None:
 
 
 def _open(input: SecondaryInput) -> tuple[str, Iterator[Columns]]:
-    """Which version of an input there is, and its rows with every field that is needed."""
+    """The version of an input, and its rows with every needed field."""
     from tidegate.protocol.delta import pin_table
     from tidegate.sources.units.input_files import input_files, rows_of
 

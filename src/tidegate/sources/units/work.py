@@ -1,10 +1,10 @@
-"""One work unit as a task sees it: its variables, its queries, and what was fetched for it.
+"""One work unit as a task sees it: its variables, its queries, and its fetched files.
 
-A variable is one of the unit, a secret of it, or a parameter made of the range that is read. One without a value is
-reported before anything is sent. Secrets are put in where they are needed and taken out of every message.
+A variable is one of the unit, a secret of it, or a parameter made from the range. One without a value is reported
+before anything is sent. Secrets are filled in where they are needed and masked in every message.
 
-A literal brings its own quotes. A variable inside quotes or a comment would be something else than a value, so it is
-refused, whatever the value is.
+A literal has its own quotes. A variable inside quotes or a comment would not be a value, so it is refused, whatever the
+value is.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class UnitWork:
 class UnitWave:
     """Work units that are carried out together.
 
-    Their rows become Parquet files at ``place`` (None: the folder of the table), those of small ones in files that they
-    share; what is fetched is kept below ``scratch`` meanwhile. ``table`` has the columns of the table, None where there
-    is none yet. After ``seconds``, or ``failures`` in a row, no further work unit is begun; None is never.
+    Their rows become Parquet files at ``place`` (None: the folder of the table), small ones in shared files; fetched
+    files lie below ``scratch`` meanwhile. ``table`` has the columns of the table, None without a table. After
+    ``seconds``, or ``failures`` in a row, no further work unit is begun; None is never.
     """
 
     pipeline: PipelineSpec
@@ -66,7 +66,7 @@ class UnitWave:
     failures: int | None = None
 
     def keeps(self, result: UnitWritten | UnitFailure) -> bool:
-        """Whether the rows of a work unit get into the table: it was written, and has not too few of them."""
+        """Whether the rows of a work unit get into the table: it was written, and does not have too few of them."""
         return isinstance(result, UnitWritten) and result.rows >= self.source.work.min_records
 
 
@@ -74,9 +74,8 @@ class UnitWave:
 class UnitWritten:
     """A work unit whose rows are all written; nothing is visible yet.
 
-    ``data_files`` are those that its rows lie in; other work units of the wave, that are written and kept too, may
-    share them. ``left_out`` rows had a time outside the range, or none. ``unknown_fields`` are those that no column
-    takes, by path.
+    ``data_files`` have its rows; other kept work units of the wave may share them. ``left_out`` rows had a time outside
+    the range, or none. ``unknown_fields`` have no column, by path.
     """
 
     data_files: tuple[DataFile, ...] = ()
@@ -97,9 +96,9 @@ class UnitFailure:
 
 @dataclass(frozen=True, slots=True)
 class WaveResult:
-    """What became of each work unit of a wave, in its order; None for one that was not begun.
+    """The outcome of each work unit of a wave, in order; None for one that was not begun.
 
-    ``columns`` are those of the rows as written, partition columns included; None where no rows came and none are
+    ``columns`` are those of the written rows, partition columns included; None if there were no rows and none are
     declared.
     """
 
@@ -117,13 +116,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """What ``{{name}}`` stands for in one read; a secret never shows."""
+    """The values of ``{{name}}`` in one read; secrets are never shown."""
 
     values: Mapping[str, str | int] = field(default_factory=dict)
     secrets: Mapping[str, Secret] = field(default_factory=dict, repr=False)
 
     def value(self, name: str) -> str | int:
-        """The value of one variable; raises :class:`SourceError` with the names that are known."""
+        """The value of one variable; raises :class:`SourceError` with the known names."""
         if name in self.values:
             return self.values[name]
         if name in self.secrets:
@@ -136,11 +135,11 @@ class Variables:
         )
 
     def fill(self, text: str, write: Callable[[str], str] = str) -> str:
-        """``text`` with every variable replaced; ``write`` makes what stands there of a value."""
+        """``text`` with every variable replaced; ``write`` formats a value."""
         return VARIABLE.sub(lambda found: write(str(self.value(found[1]))), text)
 
     def fill_deep(self, value: object) -> object:
-        """A JSON value with every variable in its texts replaced; one that is the whole text may become a number."""
+        """A JSON value with every variable in its texts replaced; a text that is one variable may become a number."""
         match value:
             case str():
                 alone = VARIABLE.fullmatch(value)
@@ -164,16 +163,16 @@ def variables_of(source: UnitSource, work: UnitWork, segment: Segment) -> Variab
 
 
 def own_values(source: UnitSource, work: UnitWork) -> dict[str, str]:
-    """The variables of the unit alone; its value is one of them."""
+    """The variables of the unit alone, its value included."""
     named = {} if source.unit is None else {source.unit.name: work.unit}
     return {**named, **work.variables}
 
 
 def range_text(source: UnitSource, param: RangeParam, segment: Segment) -> str | int:
-    """A bound of the range as a parameter has it.
+    """A bound of the range as a parameter.
 
-    A format may be coarser than the bound. Both bounds are then rounded down, so that ranges follow each other as they
-    did, without gap and overlap; where a time column leaves out what is too much, the upper one is rounded up.
+    A format may be coarser than the bound. Both bounds are then rounded down, so that ranges still follow each other
+    without gap and overlap; if a time column removes the surplus, the upper one is rounded up.
     """
     zone = param.timezone or source.timezone
     moment = moment_of(segment[param.bound is Bounding.HIGH]).astimezone(ZoneInfo(zone))
@@ -183,12 +182,12 @@ def range_text(source: UnitSource, param: RangeParam, segment: Segment) -> str |
 
 
 def moment_of(milliseconds: int) -> datetime:
-    """The moment so many milliseconds after 1970-01-01."""
+    """The moment that many milliseconds after 1970-01-01."""
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
 def names_in(value: object) -> Iterator[str]:
-    """The variables that a text, or a JSON value of any depth, uses."""
+    """The variables in a text, or in a JSON value of any depth."""
     match value:
         case str():
             yield from VARIABLE.findall(value)
@@ -199,7 +198,7 @@ def names_in(value: object) -> Iterator[str]:
 
 
 def sent_params(source: UnitSource, variables: Variables, used: Iterable[str]) -> tuple[tuple[str, str | int], ...]:
-    """The parameters of the range that are sent as such: those that are not used as variables."""
+    """The parameters of the range to send: those not used as variables."""
     elsewhere = set(used)
     return tuple((each.name, variables.value(each.name)) for each in source.params if each.name not in elsewhere)
 
@@ -208,8 +207,8 @@ def sent_params(source: UnitSource, variables: Variables, used: Iterable[str]) -
 class FetchTask:
     """Everything that fetching needs besides the work unit.
 
-    ``slots`` tasks fetch beside each other and share the rate limit; each has ``in_flight`` work units under way at
-    once, and begins none after ``seconds`` or ``failures`` in a row. ``infers``: what is fetched tells the columns too.
+    ``slots`` tasks fetch at once and share the rate limit; each has ``in_flight`` work units under way at once, and
+    begins none after ``seconds`` or ``failures`` in a row. ``infers``: fetched records also show the columns.
     """
 
     source: UnitSource
@@ -223,11 +222,11 @@ class FetchTask:
 
 @dataclass(frozen=True, slots=True)
 class FetchedFile:
-    """A file of one segment, below ``location``; ``where`` is what messages call it.
+    """A file of one segment, below ``location``; ``where`` is its name in messages.
 
-    ``pages`` tells how many records came up to the end of each page, for a file that is pages of an API.
-    ``is_scratch``: it was made for this read and goes with it. A small one is its ``content``, or the part of a larger
-    file that begins at ``offset``; ``line_bytes`` are those of its lines before they were compressed, where known.
+    ``pages`` has the number of records up to the end of each page, for pages of an API. ``is_scratch``: it was made for
+    this read and goes with it. A small one is its ``content``, or the part of a larger file that begins at ``offset``;
+    ``line_bytes`` is the uncompressed size of its lines, if known.
     """
 
     segment: int
@@ -252,9 +251,9 @@ class FetchedFile:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """All files of the work unit number ``index`` of a wave, in their order; there may be none.
+    """All files of the work unit number ``index`` of a wave, in order; there may be none.
 
-    ``samples`` are records that show what its columns are, where columns are inferred.
+    ``samples`` are records that show its columns, if columns are inferred.
     """
 
     index: int
@@ -266,7 +265,7 @@ class Fetched:
 
 
 def failure_of(error: Exception, mask: Callable[[str], str] = str, *, not_found: bool = False) -> UnitFailure:
-    """The failure of a work unit by an error, without secrets."""
+    """The failure of a work unit from an error, without secrets."""
     if isinstance(error, TidegateError):
         return UnitFailure(mask(error.problem), mask(error.remedy), not_found)
     return UnitFailure(mask(f"{type(error).__name__}: {error}"), "this work unit was discarded; it runs again")
@@ -279,11 +278,11 @@ _DOLLARS = r"\$(?P<tag>\w*)\$.*?(?:\$(?P=tag)\$|\Z)"
 _LINE = r"--[^\n]*"
 _BLOCK = r"/\*(?:(?!/\*|\*/).)*(?:\*/|/\*.*|\Z)"
 _ORACLE = r"\b[nN]?[qQ]'.*"
-"""A comment inside a comment, and Oracle's own quotes, are taken to reach to the end: no variable may follow them."""
+"""A comment inside a comment, and Oracle's own quotes, count to the end: no variable may follow them."""
 
 
 def fill_query(query: str, values: Mapping[str, Value], dialect: SqlDialect) -> str:
-    """``query`` with a literal for each of its variables; ``SourceError`` for one that has no value or no place."""
+    """``query`` with a literal for each of its variables; ``SourceError`` for one without a value or a place."""
     parts = []
     for text, is_variable in _pieces(query, dialect):
         inside = VARIABLE.search(text)
@@ -301,7 +300,7 @@ def fill_query(query: str, values: Mapping[str, Value], dialect: SqlDialect) -> 
 
 
 def values_of(source: UnitSource, work: UnitWork, segment: Segment) -> dict[str, Value]:
-    """What the variables of one read stand for: texts of the unit, and the bounds as their formats say."""
+    """The values of the variables of one read: texts of the unit, and the bounds in their formats."""
     return {**own_values(source, work), **{each.name: bound(source, each, segment) for each in source.params}}
 
 
@@ -327,7 +326,7 @@ def _literal(name: str, values: Mapping[str, Value], dialect: SqlDialect) -> str
 
 
 def _pieces(query: str, dialect: SqlDialect) -> Iterator[tuple[str, bool]]:
-    """The query as variables, things in quotes, comments, and what lies between them."""
+    """The query as variables, quoted parts, comments, and what lies between them."""
     end = 0
     for found in re.finditer(_tokens(dialect), query, re.DOTALL):
         yield query[end : found.start()], False

@@ -43,12 +43,12 @@ _ZONE = {
     SqlDialect.MYSQL: "SET time_zone = '+00:00'",
     SqlDialect.ORACLE: "ALTER SESSION SET TIME_ZONE = 'UTC'",
 }
-"""So that times of MySQL, and conditions of the configuration, mean the same wherever they are asked."""
+"""Settings that give times of MySQL, and configured conditions, the same meaning everywhere."""
 
 _START = "sessionInitStatement"
 _OF_MYSQL = {
     "tinyInt1isBit": "false",  # a tinyint(1) holds numbers
-    "useCursorFetch": "true",  # or all rows are held at once
+    "useCursorFetch": "true",  # otherwise all rows are held at once
 }
 _MARIADB = re.compile("jdbc:mariadb:", re.IGNORECASE)
 
@@ -103,7 +103,7 @@ class JdbcConnection:
         return options | given | self._session_start(read.properties)
 
     def _session_start(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """The statement that fixes the session's zone, after the configuration's own where both can be combined."""
+        """The statement that fixes the session's zone, after the configured one if both can be combined."""
         own = next((value for name, value in properties.items() if name.lower() == _START.lower()), None)
         zone = _ZONE.get(self.dialect)
         if zone is None:
@@ -134,7 +134,7 @@ class JdbcConnection:
         return SourceError(f"{self._source}: {told}", refused.remedy)
 
     def of_adbc(self, error: SourceError) -> SourceError:
-        """An error of ADBC, as one of this source; JDBC may be able to do it."""
+        """An error of ADBC as one of this source; JDBC may be able to do it."""
         remedy = error.remedy if WITHOUT in error.remedy else f"{error.remedy}, or {WITHOUT}"
         return SourceError(f"{self._source}: {self._mask(error.problem)}", remedy)
 
@@ -166,7 +166,7 @@ def database_refusal(error: Exception, mask: Mask) -> Refusal:
 
 EXACT_UP_TO, ALL_EXACT_UP_TO = 1_000_000, 200_000
 SAMPLED_ROWS = 100_000
-"""Of more rows than the first, so many tell where to divide: PostgreSQL takes them from pages at random.
+"""Above the first number of rows, a sample of so many decides where to divide: PostgreSQL takes random pages.
 
 The second holds without a lower bound: an increment of few rows has an index to find them, a sample reads all pages.
 """
@@ -174,14 +174,14 @@ The second holds without a lower bound: an increment of few rows has an index to
 
 @dataclass(frozen=True, slots=True)
 class AdbcRows:
-    """Rows that tasks read by ADBC, a share each; ``frame`` has their columns, and counts them by JDBC."""
+    """Rows that tasks read through ADBC, a share each; ``frame`` has their columns, and counts them through JDBC."""
 
     frame: DataFrame
     shares: tuple[AdbcShare, ...]
 
 
 def frame_of(rows: DataFrame | AdbcRows) -> DataFrame:
-    """The rows that a reader gave, as a DataFrame."""
+    """A reader's rows as a DataFrame."""
     return rows.frame if isinstance(rows, AdbcRows) else rows
 
 
@@ -222,7 +222,7 @@ class JdbcReader:
         return GreatestValues(dict(zip(rows.columns, seen.values(), strict=True)), count_in(counted[0]["nulls"]))
 
     def kinds(self, columns: Sequence[str]) -> dict[str, str]:
-        """Which columns hold times, according to the database."""
+        """The columns with times, according to the database."""
         return kinds_of_times(columns, self._columns.kinds, self._source.name)
 
     def read(self, rows: RowFilter) -> DataFrame | AdbcRows:
@@ -264,7 +264,7 @@ class JdbcReader:
         return self._answer(statement, types)
 
     def _columnar(self) -> Secret | None:
-        """How ADBC connects, where rows are to be read by it."""
+        """ADBC's connection, if rows are to be read through it."""
         if self._read.reader is not RowReader.ADBC:
             return None
         with self._masking():
@@ -272,7 +272,7 @@ class JdbcReader:
 
     @contextmanager
     def _masking(self) -> Iterator[None]:
-        """What ADBC reports, as an error of this source."""
+        """Report errors of ADBC as errors of this source."""
         try:
             yield
         except SourceError as error:
@@ -325,7 +325,7 @@ class JdbcReader:
         return rows.columns[0] if rows.columns else None
 
     def _bounds(self, statements: JdbcStatements, rows: RowFilter, column: str, parts: int, found: int) -> set[Any]:
-        """The least value of each share, from a sample where the table is large and can be sampled."""
+        """The least value of each share, from a sample if the table is large and can be sampled."""
         can_sample = self._read.table is not None and self._connection.dialect is SqlDialect.POSTGRESQL
         if can_sample and found > (EXACT_UP_TO if rows.watermark else ALL_EXACT_UP_TO):
             percent = 100 * SAMPLED_ROWS / found

@@ -1,4 +1,4 @@
-"""The columns of a database in Spark: the types that its JDBC gives, and text back to values of those types."""
+"""The columns of a database in Spark: the types of its JDBC, and text converted back to values of those types."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class JdbcColumns(DatabaseColumns):
         )
 
     def exact(self, rows: StructType, timezone: str, source: str) -> dict[str, tuple[str, ExactColumn]]:
-        """By column of the ``rows`` that are to come of it: the column here, and how ADBC's values become those.
+        """By column of the resulting ``rows``: the column here, and how ADBC's values become those.
 
-        :class:`SourceError` where they cannot.
+        :class:`SourceError` if they cannot.
         """
         from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -64,7 +64,7 @@ class JdbcColumns(DatabaseColumns):
         return frame.select(*columns)
 
     def _type(self, column: str, kind: str) -> DataType:
-        """A type of ``column`` in Spark: its own, or one of those that take its place."""
+        """A type of ``column`` in Spark: its own, or one that replaces it."""
         from pyspark.sql.types import IntegerType, LongType, StringType
 
         others: dict[str, DataType] = {"string": StringType(), "bigint": LongType(), "int": IntegerType()}
@@ -73,7 +73,7 @@ class JdbcColumns(DatabaseColumns):
 
 
 def _told(field: StructField) -> DatabaseField:
-    """What Spark tells of a column."""
+    """Spark's description of a column."""
     told = field.metadata
     return DatabaseField(
         field.name,
