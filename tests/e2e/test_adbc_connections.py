@@ -63,15 +63,33 @@ def test_the_session_is_in_utc_and_iso_whatever_the_role_and_the_environment_hav
     ]
 
 
-def test_the_session_is_in_utc_also_where_what_is_told_while_connecting_gets_lost(
+SESSION = "select current_setting('TimeZone') as zone, transaction_timestamp() < statement_timestamp() as is_later"
+
+
+def test_settings_and_rows_are_of_one_transaction_also_where_a_pooler_refuses_options(
     postgres: postgres_server.Server,
 ) -> None:
+    """A pooler may give the next transaction to another session of the server."""
     database = postgres.new_database()
     execute(postgres, database, f"alter database {database} set timezone = 'Asia/Tokyo'")
-    told = connection(postgres, database).value
-    without = Secret(told.replace("options='-c DateStyle=ISO'", "options=''"))
-    assert without.value != told
-    assert answer(without, "select current_setting('TimeZone') as zone") == [{"zone": "UTC"}]
+    assert answer(connection(postgres, database), SESSION) == [{"zone": "UTC", "is_later": True}]
+    with postgres_server.without_options(postgres) as pooler:
+        assert answer(connection(pooler, database), SESSION) == [{"zone": "UTC", "is_later": True}]
+        with pytest.raises(SourceError, match="the database refused: ERROR: relation"):
+            answer(connection(pooler, database), "select * from nowhere")
+
+
+def test_what_a_function_of_a_query_writes_stays(postgres: postgres_server.Server) -> None:
+    database = postgres.new_database()
+    execute(
+        postgres,
+        database,
+        "create table seen (a int); create function see() returns int language sql as "
+        "'insert into seen values (1) returning a'",
+    )
+    assert answer(connection(postgres, database), "select see() as a") == [{"a": 1}]
+    with postgres.connect(database) as opened:
+        assert opened.execute("select count(*) from seen").fetchone() == (1,)
 
 
 @pytest.mark.parametrize(

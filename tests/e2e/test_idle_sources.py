@@ -308,6 +308,21 @@ def test_the_session_of_a_database_is_in_utc_whatever_the_zone_of_its_role(
     assert shop.is_idle()
 
 
+def test_a_pooler_that_refuses_options_and_mixes_sessions_is_asked_without_them_in_one_transaction(
+    postgres: postgres_server.Server, tmp_path: Path
+) -> None:
+    with postgres_server.without_options(postgres) as pooler:
+        database = in_postgres(postgres)
+        name = database.connection["url"].rpartition("/")[2]
+        database.execute(f"alter database {name} set timezone = 'Asia/Tokyo'")
+        database = replace(database, connection={**database.connection, "url": pooler.jdbc_url(name)})
+        when = "transaction_timestamp() < statement_timestamp() and at > '2026-03-01 10:00:0{}'"
+        shop = database.shop(tmp_path, "id", filter_expression=when.format(1)).is_at(id=6)
+        assert shop.is_idle()
+        shop.source = {**shop.source, "filter_expression": when.format(0)}
+        assert not shop.is_idle()
+
+
 @pytest.mark.parametrize("name", ["PGHOSTADDR", "PGSERVICE"])
 def test_the_environment_does_not_decide_which_server_of_postgresql_is_asked(
     postgres: postgres_server.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

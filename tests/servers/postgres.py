@@ -17,7 +17,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psycopg
@@ -128,17 +128,59 @@ def with_impostor(server: Server) -> Iterator[tuple[str, Server]]:
 
         class Relay(socketserver.BaseRequestHandler):
             def handle(self) -> None:
-                with socket.create_connection(("127.0.0.1", other.port)) as there:
-                    back = threading.Thread(target=_copy, args=(there, self.request), daemon=True)
-                    back.start()
-                    _copy(self.request, there)
-                    back.join()
+                _relay(self.request, other.port)
 
-        with socketserver.ThreadingTCPServer(("127.0.0.2", server.port), Relay) as relay:
-            relay.daemon_threads = True
-            threading.Thread(target=relay.serve_forever, daemon=True).start()
+        with _served(("127.0.0.2", server.port), Relay):
             yield "127.0.0.2", other
+
+
+_ENCRYPT = 80877103
+_REFUSED = b"SFATAL\0VFATAL\0C08P01\0Munsupported startup parameter: options\0\0"
+
+
+@contextlib.contextmanager
+def without_options(server: Server) -> Iterator[Server]:
+    """The same server behind a pooler that refuses the start-up parameter ``options``, as PgBouncer did until 1.19."""
+
+    class Pooler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            first = self._packet()
+            if int.from_bytes(first[4:8]) == _ENCRYPT:
+                self.request.sendall(b"N")
+                first = self._packet()
+            if b"\0options\0" in first:
+                self.request.sendall(b"E" + (len(_REFUSED) + 4).to_bytes(4) + _REFUSED)
+            else:
+                _relay(self.request, server.port, first)
+
+        def _packet(self) -> bytes:
+            found = b""
+            while len(found) < 4 or len(found) < int.from_bytes(found[:4]):
+                found += self.request.recv(1)
+            return found
+
+    with _served(("127.0.0.1", 0), Pooler) as port:
+        yield replace(server, port=port)
+
+
+@contextlib.contextmanager
+def _served(address: tuple[str, int], handler: type[socketserver.BaseRequestHandler]) -> Iterator[int]:
+    with socketserver.ThreadingTCPServer(address, handler) as relay:
+        relay.daemon_threads = True
+        threading.Thread(target=relay.serve_forever, daemon=True).start()
+        try:
+            yield relay.server_address[1]
+        finally:
             relay.shutdown()
+
+
+def _relay(client: socket.socket, port: int, first: bytes = b"") -> None:
+    with socket.create_connection(("127.0.0.1", port)) as there:
+        there.sendall(first)
+        back = threading.Thread(target=_copy, args=(there, client), daemon=True)
+        back.start()
+        _copy(client, there)
+        back.join()
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pickle
 import random
+import signal
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC
@@ -18,6 +20,7 @@ import pytest
 from pyspark.sql import functions as f
 
 from servers import postgres as postgres_server
+from support import attached
 from support.database_types import POSTGRESQL, POSTGRESQL_UNFIT
 from support.long_runs import examples
 from support.shop import Shop
@@ -118,9 +121,11 @@ def test_types_that_have_no_type_of_their_own_come_as_the_database_writes_them(s
       row(1, 'x y')::pair as pair, null::mood as none, '{"b": 1, "a": "é☃"}'::json as doc2"""
     ours, theirs = server.both(query)
     assert ours.to_pylist() == theirs.to_pylist()
-    for other in ("17::oid", "''::\"char\""):
-        with pytest.raises(SourceError, match="cannot be read by ADBC: the column 'a' is of type"):
-            server.reader(f"select {other} as a").read(RowFilter())
+    chars = ", ".join(f"""('{each}'::"char")""" for each in ("a", " ", "", "''", "\\200", "ab"))
+    ours, theirs = server.both(f"select * from (values {chars}, (null)) t(a)")
+    assert ours.to_pylist() == theirs.to_pylist()
+    with pytest.raises(SourceError, match="cannot be read by ADBC: the column 'a' is of type"):
+        server.reader("select 17::oid as a").read(RowFilter())
 
 
 def test_a_composite_value_with_nulls_in_it_is_not_null(server: Server) -> None:
@@ -329,6 +334,51 @@ def test_a_connection_that_ends_in_the_middle_commits_nothing_and_the_next_run_r
     assert shop.rows("count(*) as n, count(distinct id) as ids, max(id) as id") == [
         {"n": 200_000, "ids": 200_000, "id": 200_000}
     ]
+
+
+@pytest.mark.slow
+def test_a_kill_anywhere_loses_and_doubles_no_row(
+    spark: SparkSession, postgres: postgres_server.Server, tmp_path: Path
+) -> None:
+    """Around the commit, and while rows are fetched: there the database sleeps until the run is dead."""
+    source = {"table": "trapped", "watermark_columns": ["id"], "parallelism": 2, "fetch_size": 100, "reader": "adbc"}
+    shop = Shop(postgres, tmp_path, ORDERS, source)
+    shop.execute("create table trap as select false as armed")
+    shop.execute(
+        """create view trapped as select id, price, note, case when id % 1000 = 900 and (select armed from trap)
+          then pg_sleep(600) end::text as slept from orders"""
+    )
+    most = 0
+    for place in ("runs.read", "state.commit.before", "state.commit.after", "runs.commit.after"):
+        shop.execute(FILL.format(f"generate_series({most + 1}, {most + 1000})"))
+        most += 1000
+        killed = attached.start_run(spark, shop.config, f"{place}=kill")
+        assert killed.wait() == -signal.SIGKILL, f"the failpoint {place} was not reached: {killed.output}"
+    shop.execute(f"update trap set armed = true; {FILL.format(f'generate_series({most + 1}, {most + 1000})')}")
+    killed = attached.start_run(spark, shop.config)
+    try:
+        end = time.monotonic() + 180
+        while not sleepers(shop):
+            assert killed.poll() is None, killed.output
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    finally:
+        killed.send_signal(signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
+    shop.execute(
+        "update trap set armed = false; select pg_terminate_backend(pid) from pg_stat_activity where " + ASLEEP
+    )
+    assert shop.go() == 1000
+    assert shop.go() == 0
+    assert shop.ids() == list(range(1, most + 1001))
+
+
+ASLEEP = "query like 'COPY%trapped%' and wait_event = 'PgSleep'"
+
+
+def sleepers(shop: Shop) -> list[Any]:
+    with shop.server.connect(shop.database) as connection:
+        return connection.execute(f"select pid from pg_stat_activity where {ASLEEP}".encode()).fetchall()
 
 
 def test_a_refusal_in_the_middle_of_the_rows_is_told_in_the_words_of_the_server(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from decimal import Context, Decimal
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from tidegate.errors import SourceError
 from tidegate.sources.jdbc import (
     LIKE_JDBC,
+    OPTIONS_REFUSED,
     VALUE,
     WITHOUT_MEANING,
     DatabaseAddress,
@@ -39,7 +40,8 @@ SESSION = {
     "extra_float_digits": "3",
     "max_parallel_workers_per_gather": "0",  # a read has as many connections as its parallelism
 }
-"""Set by a statement: a pooler may drop settings of the connection, and the environment may override them."""
+"""Set by a statement in the transaction of the read: what is told while connecting, a pooler may drop and the
+environment may override; and between two transactions it may give the session to somebody else."""
 
 _PLAIN = (pa.bool_(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string())
 WITHOUT = "leave out reader: adbc"
@@ -132,15 +134,27 @@ def _answered(connection: Secret, statement: str) -> Iterator[tuple[pa.Schema, I
     manager, driver = _driver()
     with ExitStack() as opened:
         with _telling(manager):
-            database = opened.enter_context(manager.AdbcDatabase(driver=driver, uri=connection.value))
+            database = opened.enter_context(_database(manager, driver, connection.value))
             session = opened.enter_context(manager.AdbcConnection(database))
             asked = opened.enter_context(manager.AdbcStatement(session))
-            asked.set_sql_query("SELECT " + ", ".join(f"set_config('{n}', '{v}', false)" for n, v in SESSION.items()))
+            session.set_autocommit(False)
+            asked.set_sql_query("SELECT " + ", ".join(f"set_config('{n}', '{v}', true)" for n, v in SESSION.items()))
             asked.execute_update()
             asked.set_sql_query(statement)
             stream, _ = _interruptible(asked, asked.execute_query)
             reader = opened.enter_context(pa.RecordBatchReader._import_from_c(stream.address))
         yield reader.schema, _batches(manager, asked, reader)
+        with suppress(manager.Error):  # where rows are left, or the connection is gone: there is nothing to keep
+            session.commit()
+
+
+def _database(manager: Any, driver: str, uri: str) -> Any:
+    try:
+        return manager.AdbcDatabase(driver=driver, uri=uri)
+    except manager.Error as error:
+        if not OPTIONS_REFUSED.search(str(error)):
+            raise
+    return manager.AdbcDatabase(driver=driver, uri=uri.replace(f" options={_quoted(LIKE_JDBC)} ", " options='' "))
 
 
 def _batches(manager: Any, asked: Any, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:

@@ -63,6 +63,8 @@ _WRITTEN = "CASE WHEN {} IS DISTINCT FROM NULL THEN format('%s', {}) END"
 
 A row with a null inside is neither null nor ``NOT NULL`` there.
 """
+_PADDED = "CASE WHEN {} = '' THEN ' ' WHEN {} IS NOT NULL THEN format('%s', {}) END"
+"""A ``"char"`` of PostgreSQL, which Spark takes for a text of one character and fills with a blank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +104,10 @@ class ColumnTransfer:
 
     @property
     def template_of_adbc(self) -> str:
-        """The expression to select through ADBC, with the same text of a value."""
-        is_written = self.kind == "string" and not self.is_text and self.field.called not in _TEXT_OF_ADBC
-        return _WRITTEN if is_written else self.template
+        """The expression to select by ADBC, which is as careful about the text of a value."""
+        if self.kind != "string" or self.is_text or self.field.called in _TEXT_OF_ADBC:
+            return self.template
+        return _PADDED if self.field.called == "char" else _WRITTEN
 
     def parsed(self, kind: str, timezone: str = "UTC") -> str | None:
         """The type to parse its text as, so that rows have the type ``kind``; empty if it comes as that.
@@ -124,7 +127,7 @@ class ColumnTransfer:
     def parsed_by_adbc(self, kind: str, timezone: str = "UTC") -> str | None:
         """The same for PostgreSQL's C drivers, which return few types as Java has them."""
         called = self.field.called
-        is_given = called != "char" if kind == "string" else called in _AS_ADBC_GIVES_THEM.get(kind, ())
+        is_given = kind == "string" or called in _AS_ADBC_GIVES_THEM.get(kind, ())
         return self.parsed(kind, timezone) if self.is_text or is_given else None
 
 

@@ -27,6 +27,7 @@ from tidegate.sources.adbc import SESSION, AdbcShare, ExactColumn, connection_of
 from tidegate.sources.database_columns import ColumnTransfer, DatabaseColumns, DatabaseField, is_decimal
 from tidegate.sources.jdbc import (
     LIKE_JDBC,
+    OPTIONS_REFUSED,
     VALUE,
     WITHOUT_MEANING,
     DatabaseAddress,
@@ -53,24 +54,34 @@ def connect(address: DatabaseAddress, read: JdbcRead, **more: Any) -> Any:
 
 
 def _connect_postgres(address: DatabaseAddress, read: JdbcRead, **more: Any) -> Any:
-    """Connect; the environment supplies nothing that the JDBC driver would not know."""
+    """A transaction and its settings: a pooler may give the next transaction to another session of the server.
+
+    Nothing is taken from the environment that the JDBC driver would not know.
+    """
     import psycopg
 
-    connection = psycopg.connect(
-        host=address.host,
-        port=address.port or 5432,
-        dbname=address.database,
-        user=read.user,
-        password=None if read.password is None else read.password.value,
-        connect_timeout=CONNECT_SECONDS,
-        autocommit=True,
-        options=LIKE_JDBC,
-        gssencmode="disable",
-        client_encoding="utf-8",
-        **{"sslmode": "prefer", **address.settings},  # type: ignore[arg-type]  # texts, which libpq takes
-    )
-    for name, value in {"TimeZone": "UTC", "DateStyle": "ISO", **more}.items():
-        connection.execute(f"SET {name} = '{value}'".encode())
+    given: dict[str, Any] = {
+        "host": address.host,
+        "port": address.port or 5432,
+        "dbname": address.database,
+        "user": read.user,
+        "password": None if read.password is None else read.password.value,
+        "connect_timeout": CONNECT_SECONDS,
+        "autocommit": True,
+        "gssencmode": "disable",
+        "client_encoding": "utf-8",
+        "sslmode": "prefer",
+        **address.settings,
+    }
+    try:
+        connection = psycopg.connect(options=LIKE_JDBC, **given)
+    except psycopg.OperationalError as error:
+        if not OPTIONS_REFUSED.search(str(error)):
+            raise
+        connection = psycopg.connect(options="", **given)
+    session = {"TimeZone": "UTC", "DateStyle": "ISO", **more}
+    settings = (f"SET LOCAL {name} = '{value}'" for name, value in session.items())
+    connection.execute("; ".join(("BEGIN", *settings)).encode())
     return connection
 
 
@@ -248,7 +259,7 @@ class _Postgres(Database):
 
         with self._telling(psycopg.Error), closing(connect(self._address, self.read, **_SESSION)) as connection:
             cursor = connection.cursor()
-            cursor.execute("BEGIN READ ONLY")
+            cursor.execute("SET TRANSACTION READ ONLY")
             cursor.execute(statement)
             yield cursor
 

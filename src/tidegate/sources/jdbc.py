@@ -310,6 +310,10 @@ class Unsupported(Exception):
 LIKE_JDBC = "-c DateStyle=ISO"
 """The start of PostgreSQL's JDBC driver: months before days, whatever the role has set."""
 
+OPTIONS_REFUSED = re.compile(r"startup parameter|command.line options", re.IGNORECASE)
+"""As PgBouncer and the proxy of Amazon RDS refuse :data:`LIKE_JDBC`. Of the JDBC driver such a pooler takes it, and
+tells the server by a statement: one that begins without, and says ``SET DateStyle = 'ISO'``, is the same there."""
+
 _ENVIRONMENT = re.compile(
     r"PG(HOSTADDR|SERVICE|SSL(?!MODE$).+|REQUIRE(AUTH|PEER)|CHANNELBINDING|TARGETSESSIONATTRS|LOADBALANCEHOSTS|"
     r"MINPROTOCOLVERSION|MAXPROTOCOLVERSION|DATESTYLE)"
