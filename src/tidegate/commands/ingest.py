@@ -121,7 +121,7 @@ def ingest(
     draft = replace(draft, secrets={**draft.secrets, **options.storage_options})
     name = options.name or _name_of(table)
     text = _written(draft, name, table, options, base)
-    project = load(_loaded(text, draft, base))
+    project = load(_load(text, draft, base))
     report = IngestReport(name, draft.found, text, tuple(draft.secrets))
     show(report)
     if not dry_run:
@@ -132,7 +132,7 @@ def ingest(
     return report
 
 
-def _loaded(text: str, draft: PipelineDraft, base: Path) -> ProjectSpec:
+def _load(text: str, draft: PipelineDraft, base: Path) -> ProjectSpec:
     """Load the draft; problems name the key, since nobody has seen the lines of this file."""
     try:
         return load_text(text, env={**os.environ, **draft.secrets}, base=base)

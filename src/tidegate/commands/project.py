@@ -96,18 +96,18 @@ def file_sources(config: Config, pipeline: str, source: str | None = None) -> tu
     from tidegate.runs.bind import is_files
 
     found = sources_of(load(config, pipeline=pipeline), pipeline, source)
-    return tuple(filter(is_files, (_offering(each, "files") for each in found)))
+    return tuple(filter(is_files, (_check_offer(each, "files") for each in found)))
 
 
 def unit_sources(config: Config, pipeline: str, source: str | None = None) -> tuple[UnitBound, ...]:
     """The sources of one pipeline, or the named one; all must have work units."""
     found = sources_of(load(config, pipeline=pipeline), pipeline, source)
-    return tuple(_offering(each, "units") for each in found)
+    return tuple(_check_offer(each, "units") for each in found)
 
 
 def replayed_source(project: ProjectSpec, pipeline: str, source: str | None, offer: Offer) -> AnySource:
     """The source to replay as ``offer`` says; the tracker of another kind explains how to read it again."""
-    return _offering(source_of(project, pipeline, source), offer)
+    return _check_offer(source_of(project, pipeline, source), offer)
 
 
 _INSTEAD = {
@@ -116,7 +116,7 @@ _INSTEAD = {
 }
 
 
-def _offering(source: TrackedSource, offer: Offer) -> TrackedSource:
+def _check_offer(source: TrackedSource, offer: Offer) -> TrackedSource:
     """The source, if it supports ``offer``."""
     tracker = source.tracker
     if offer not in tracker.offers:

@@ -76,11 +76,11 @@ def infer_schema(
     """
     bound = file_sources(config, pipeline, source)[0]
     if update:
-        return _updated(bound, sample, confirm)
+        return _update(bound, sample, confirm)
     return _inference_report(bound, _look(bound, sample), read_remembered(bound))
 
 
-def _updated(bound: FileSource, lines: int, confirm: Callable[[SchemaInference], bool]) -> SchemaInference:
+def _update(bound: FileSource, lines: int, confirm: Callable[[SchemaInference], bool]) -> SchemaInference:
     """Add missing fields to the remembered schema, if ``confirm`` agrees.
 
     Without a table, or if the remembered schema is damaged, the new columns replace the old ones.
@@ -92,7 +92,7 @@ def _updated(bound: FileSource, lines: int, confirm: Callable[[SchemaInference],
         )
     memory = InferredSchema(bound.table_store, bound.pipeline.name)
     found, files = _look(bound, lines)
-    before = _kept(bound, memory)
+    before = _columns_to_extend(bound, memory)
     report = _inference_report(bound, (found, files), before)
     if not report.new and before is not None:
         return report
@@ -107,7 +107,7 @@ def _updated(bound: FileSource, lines: int, confirm: Callable[[SchemaInference],
     return replace(report, applied=True)
 
 
-def _kept(bound: FileSource, memory: InferredSchema) -> Inference | None:
+def _columns_to_extend(bound: FileSource, memory: InferredSchema) -> Inference | None:
     """The columns to add new ones to: the remembered or, if these are lost, the table's."""
     table = bound.positions.table_schema()
     if table is None:

@@ -407,7 +407,7 @@ class Decoder:
             filled = [(number, line, None) for number, line in enumerate(lines) if line]
             batch, kept, rejected = self._read_strictly(filled)
             return Decoded(batch, len(lines), None if len(kept) == len(lines) else np.array(kept), rejected)
-        return self._completed(self._native.read(block), block)
+        return self._complete(self._native.read(block), block)
 
     def read_elements(self, splitter: Any, chunk: bytes, longest: int) -> tuple[Decoded, int, int | None]:
         """The elements of an array that end in ``chunk``, the number of bytes read, and where the array ends.
@@ -416,9 +416,9 @@ class Decoder:
         """
         assert self._native is not None
         found, lines, taken, end = self._native.read_elements(splitter, chunk, longest)
-        return self._completed(found, lines), taken, end
+        return self._complete(found, lines), taken, end
 
-    def _completed(self, found: Block, block: bytes) -> Decoded:
+    def _complete(self, found: Block, block: bytes) -> Decoded:
         """The result of the native reader, completed by the strict one."""
         count, rows, columns, places, odd, unknown = found
         self.unknown.update(dict(unknown))

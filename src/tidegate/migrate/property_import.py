@@ -74,7 +74,7 @@ def import_text(text: str, origin: str) -> PropertiesImport:
         carried=tuple(name for name in given.properties if name in given.used and name not in lost),
         left=tuple(notes),
         not_needed=tuple(sorted(not_needed, key=lambda each: each.line)),
-        variables=tuple(sorted(_used(given, made))),
+        variables=tuple(sorted(_used_variables(given, made))),
         reads_the_same=not any(each.changes_what_is_read for each in notes),
     )
 
@@ -94,7 +94,7 @@ def import_file(path: Path) -> PropertiesImport:
     return import_text(text, str(path))
 
 
-def _used(given: Given, made: str) -> dict[str, Any]:
+def _used_variables(given: Given, made: str) -> dict[str, Any]:
     """The environment variables that the configuration uses."""
     return {name: sample for name, sample in given.samples.items() if f"${{{name}}}" in made}
 

@@ -208,7 +208,7 @@ class Comparison:
         self._catch_up(opened)
         watermarks = self._bound.tracker.watermarks(self._bound.state_of(opened))
         comparing = Comparing(self._bound.source, watermarks, self._ledger.history())
-        piles, out_of_sight = _sorted_out(comparing, self._database)
+        piles, out_of_sight = _sort_files(comparing, self._database)
         different = sum(pile.count for finding, pile in piles.items() if finding is not Finding.INGESTED)
         return Compared(
             opened,
@@ -332,7 +332,7 @@ class _Ledger:
             yield f"the position was moved by hand ({moved}): the files that this skipped are shown as unexplained"
 
 
-def _sorted_out(comparing: Comparing, database: sqlite3.Connection) -> tuple[dict[Finding, FoundFiles], int]:
+def _sort_files(comparing: Comparing, database: sqlite3.Connection) -> tuple[dict[Finding, FoundFiles], int]:
     """Every file that differs from what was committed, by finding, and the number that wait out of sight.
 
     Puts late ones into the database.

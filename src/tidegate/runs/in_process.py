@@ -257,7 +257,7 @@ class IcebergArrowReader:
 
     def greatest(self, rows: RowFilter) -> GreatestValues:
         """The greatest values among the rows that match; rows without any are counted besides."""
-        columns = self._fitted(rows).columns
+        columns = self._fit(rows).columns
         seen = Greatest(columns, rows.mode)
         for batch in self._chosen(replace(rows, nulls=NullWatermark.INCLUDE), columns):
             seen.see(batch)
@@ -281,7 +281,7 @@ class IcebergArrowReader:
         return StreamedRows(
             whole,
             batches,
-            lambda: sum(each.num_rows for each in self._chosen(rows, self._fitted(rows).columns or None)),
+            lambda: sum(each.num_rows for each in self._chosen(rows, self._fit(rows).columns or None)),
         )
 
     @cached_property
@@ -299,15 +299,15 @@ class IcebergArrowReader:
             raise needs_spark(self.source.name, "only Spark understands filter_expression")
         if self.source.watermark_filter is not None:
             return iter(choose_rows(self.source, rows, self._whole, self._filtered).to_batches())
-        return (self._filtered(batch, rows) for batch in self._table.scan(self._fitted(rows), columns))
+        return (self._filtered(batch, rows) for batch in self._table.scan(self._fit(rows), columns))
 
     def _whole(self, rows: RowFilter) -> pa.Table:
-        return pa.Table.from_batches(self._table.scan(self._fitted(rows)), self._table.columns())
+        return pa.Table.from_batches(self._table.scan(self._fit(rows)), self._table.columns())
 
     def _filtered(self, found: Rows, rows: RowFilter) -> Rows:
-        return _matching(found, self._fitted(rows))
+        return _matching(found, self._fit(rows))
 
-    def _fitted(self, rows: RowFilter) -> RowFilter:
+    def _fit(self, rows: RowFilter) -> RowFilter:
         return fit_bounds(rows, self._table.kinds, self.source.source_timezone, self.source.name)
 
 

@@ -83,7 +83,7 @@ def resolve_columns(
         may_grow = may_grow and schema.infer and schema.evolution is not Evolution.STRICT
         columns = columns_of(bound, opened, known)
         return _grown(bound, opened, plan, columns, known, emit) if may_grow else columns
-    found = _sampled(bound, plan)
+    found = _sample_plan(bound, plan)
     columns = columns_of(bound, opened, found.fields)
     if not columns.table.names:
         raise SourceError(
@@ -113,7 +113,7 @@ def _grown(
     with suppress(SourceError, TableError, ConfigError, AccessDenied):
         found = sample(bound, spread(_slices(plan)), SAMPLED_LINES)
         sure = tuple(each for each in found.sure() if each.name != bound.pipeline.schema.rescued)
-        found = replace(found, fields=merged_fields(known, _fitting(bound, opened, sure)))
+        found = replace(found, fields=merged_fields(known, _fitting_fields(bound, opened, sure)))
         if found.fields == known:
             return columns
         grown = columns_of(bound, opened, found.fields)
@@ -128,7 +128,7 @@ def _grown(
     return columns
 
 
-def _fitting(bound: FileSource, opened: Position, sure: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
+def _fitting_fields(bound: FileSource, opened: Position, sure: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
     """The fields of a sample without a conflicting column in the table; one that conflicts excludes no other."""
     existing = opened.schema()
     there = () if existing is None else fields_of_table(bound.pipeline, existing)
@@ -205,7 +205,7 @@ def read_remembered(bound: FileSource) -> Inference | None:
     return InferredSchema(bound.table_store, bound.pipeline.name).read()
 
 
-def _sampled(bound: FileSource, plan: Plan) -> Inference:
+def _sample_plan(bound: FileSource, plan: Plan) -> Inference:
     return check_agreement(sample(bound, spread(_slices(plan)), SAMPLED_LINES))
 
 

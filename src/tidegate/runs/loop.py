@@ -113,7 +113,7 @@ class Loop:
             self._shared.clear()
             began = time.monotonic()
             latest = self._pass(pipeline, source)
-            total[name] = _added(total.get(name), latest)
+            total[name] = _add_pass(total.get(name), latest)
             pause = source.poll_interval_secs + jitter() * self.project.jitter_of(source.poll_interval_secs)
             due[name] = (began if latest.error is None else time.monotonic()) + pause
         return _report(list(total.values()), started, complete=True)
@@ -266,7 +266,7 @@ def _unknown_words(counts: Mapping[str, int], schema: SchemaSpec) -> str:
     return f"{told}; no sampled record showed their type" if schema.infer else told
 
 
-def _added(before: SourceReport | None, latest: SourceReport) -> SourceReport:
+def _add_pass(before: SourceReport | None, latest: SourceReport) -> SourceReport:
     """The latest pass, with the work of all passes so far."""
     if before is None:
         return latest

@@ -65,10 +65,10 @@ def _rows(store: ObjectStore, file: ActiveFile, columns: pa.Schema) -> Iterator[
         if unknown:
             raise TableError(f"data file {file.path} has columns that the table lacks: {', '.join(sorted(unknown))}")
         for batch in parquet.iter_batches(BATCH_ROWS):
-            yield _fitted(batch, columns, file)
+            yield _fit(batch, columns, file)
 
 
-def _fitted(batch: pa.RecordBatch, columns: pa.Schema, file: ActiveFile) -> pa.RecordBatch:
+def _fit(batch: pa.RecordBatch, columns: pa.Schema, file: ActiveFile) -> pa.RecordBatch:
     """The batch with the table's columns: missing ones are null."""
     try:
         arrays = [

@@ -180,7 +180,7 @@ class Reconciling:
             bound.positions.open(read_only=True)
             comparison = Comparison(bound, database, self.emit, self.stop)
             comparison.list_source()
-            return _told(blank, comparison.at(bound.positions.open(read_only=True)))
+            return _report(blank, comparison.at(bound.positions.open(read_only=True)))
         except RunStopped as stopped:
             self.emit(events.Notice(*name, str(stopped)))
             return blank
@@ -213,7 +213,7 @@ class Reconciling:
                 raise
             error = failure
         assert late.compared is not None
-        told = _told(blank, late.compared)
+        told = _report(blank, late.compared)
         return replace(
             told,
             version=told.version if run.position is None else run.position.version,
@@ -283,7 +283,7 @@ class Reconciling:
         return replace(found, notes=(*found.notes, f"{count(removed, 'file')} of old work areas removed"))
 
 
-def _told(blank: SourceComparison, compared: Compared) -> SourceComparison:
+def _report(blank: SourceComparison, compared: Compared) -> SourceComparison:
     piles = compared.piles
     return replace(
         blank,

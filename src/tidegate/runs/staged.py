@@ -193,11 +193,11 @@ class StagedPositions(PositionStore):
                     units = [read_unit(self.site, seq) for seq in above]
                 except ObjectMissing:
                     continue
-                return self._folded(replace(committed, unpaid=False), units)
+                return self._fold(replace(committed, unpaid=False), units)
             deadline.pause()
         raise StateError(
             f"{self.site.key}: units are missing in {self.site.uri}/{pending_of(self.site.key)}: position "
-            f"{committed.version} is committed, and those that wait are {_shown(above)}",
+            f"{committed.version} is committed, and those that wait are {_number_text(above)}",
             "put the missing ones back; or remove those that wait, and the next run reads their rows again",
         )
 
@@ -225,7 +225,7 @@ class StagedPositions(PositionStore):
         self.site.emit(_event(unit, deadline))
         return replace(opened, version=unit.seq, state=change.state, letters=opened.letters + unit.letters)
 
-    def _folded(self, opened: Position, units: Sequence[StagedUnit]) -> Position:
+    def _fold(self, opened: Position, units: Sequence[StagedUnit]) -> Position:
         state = fold_units(self._bound, self._bound.state_of(opened), units)
         if not units:
             return opened
@@ -339,6 +339,6 @@ def _too_late(unit: StagedUnit, path: str, deadline: Deadline, problem: Exceptio
     )
 
 
-def _shown(numbers: list[int]) -> str:
+def _number_text(numbers: list[int]) -> str:
     more = f" and {len(numbers) - 10} more" if len(numbers) > 10 else ""
     return ", ".join(map(str, numbers[:10])) + more

@@ -203,7 +203,7 @@ class UnitWalk:
         """Count and report failures; this run does not retry them."""
         totals = self._run.totals
         for work, reason in outcomes.failed:
-            totals.failed_units.append(FailedUnit(work.unit, _shown(work.start), reason, work.failures + 1))
+            totals.failed_units.append(FailedUnit(work.unit, _moment_text(work.start), reason, work.failures + 1))
             self._failing.add(work.unit)
             self._tell_fallen(work, "failed", reason, work.failures + 1)
             self._breaker.note(failed=True)
@@ -231,7 +231,9 @@ class UnitWalk:
 
     def _tell_fallen(self, work: WorkUnit, outcome: str, reason: str, failures: int) -> None:
         self._tried.add(_identity(work))
-        self._run.emit(events.WorkUnitFailed(*self._names, work.unit, _shown(work.start), outcome, reason, failures))
+        self._run.emit(
+            events.WorkUnitFailed(*self._names, work.unit, _moment_text(work.start), outcome, reason, failures)
+        )
 
     def _tell_broken(self, left: int) -> None:
         """Report that too many failures in a row stopped the rest."""
@@ -267,7 +269,7 @@ def _identity(work: WorkUnit) -> tuple[str, int]:
     return work.unit, failure_start(work.start, work.nominal_end)
 
 
-def _shown(moment: int) -> str:
+def _moment_text(moment: int) -> str:
     return datetime.fromtimestamp(moment / 1000, UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -489,7 +491,7 @@ class UnitChange:
                 schema=columns if files or opened.table_id is None else None,
                 partition_columns=group.partition_columns,
             )
-        return self._framed(group, files, rows, columns, replaced, state)
+        return self._frame_change(group, files, rows, columns, replaced, state)
 
     def _bare(self) -> pa.Schema | None:
         """The columns of a table without rows that gets others with the first; None if it cannot."""
@@ -500,7 +502,7 @@ class UnitChange:
         own = own_columns(self._source.source, ()) if grows else []
         return pa.schema(own) if own else None
 
-    def _framed(
+    def _frame_change(
         self,
         group: UnitGroup,
         files: Sequence[DataFile],

@@ -87,10 +87,10 @@ def _batches(store: ObjectStore, files: Sequence[DataFile], columns: pa.Schema) 
     for file in files:
         content = pq.ParquetFile(pa.BufferReader(store.get(file.path)))
         for batch in content.iter_batches(_ROWS):
-            yield _fitted(batch, file, columns)
+            yield _fit_file(batch, file, columns)
 
 
-def _fitted(batch: pa.RecordBatch, file: DataFile, columns: pa.Schema) -> pa.RecordBatch:
+def _fit_file(batch: pa.RecordBatch, file: DataFile, columns: pa.Schema) -> pa.RecordBatch:
     known = [*batch.schema.names, *file.partition_values]
     unknown = [name for name in known if name not in columns.names]
     if unknown:
@@ -314,7 +314,7 @@ def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritt
     later = 0
     with closing(RollingWriter(open_store(task.place), task.writer)) as writer:
         for batch in batches:
-            fitted = _fitted_row_task(batch, task.columns)
+            fitted = _fit_rows(batch, task.columns)
             rows = _due(fitted, task)
             later += fitted.num_rows - rows.num_rows
             known = seen.see(rows)
@@ -363,7 +363,7 @@ def _like(kind: pa.DataType, task: RowTask) -> Value:
     return local if pa.types.is_timestamp(kind) else local.date()
 
 
-def _fitted_row_task(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
+def _fit_rows(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
     """The rows with exactly these columns and types; ``RowsRefused`` if a required value is missing."""
     for each in columns:
         if not each.nullable and batch.column(each.name).null_count:

@@ -329,16 +329,16 @@ def _of_files(format: FileFormat | None, schema: SchemaSpec, told: Told) -> tupl
 def kept_types(fields: tuple[FieldSpec, ...], table: pa.Schema | None) -> tuple[FieldSpec, ...]:
     """``fields`` with the types of ``table``; new fields of a struct stay."""
     known = {each.name: each.type for each in table or ()}
-    return tuple(_kept(each, plain(known[each.name])) if each.name in known else each for each in fields)
+    return tuple(_keep_type(each, plain(known[each.name])) if each.name in known else each for each in fields)
 
 
-def _kept(found: FieldSpec, table: pa.DataType) -> FieldSpec:
+def _keep_type(found: FieldSpec, table: pa.DataType) -> FieldSpec:
     if arrow_type(found) == table:
         return found
     if found.type == "struct" and pa.types.is_struct(table):
         return replace(found, fields=kept_types(found.fields, pa.schema(list(table))))
     if found.items is not None and pa.types.is_list(table):
-        return replace(found, items=_kept(found.items, plain(table.value_type)))
+        return replace(found, items=_keep_type(found.items, plain(table.value_type)))
     return next(iter(_declared(pa.field(found.name, table))), found)
 
 

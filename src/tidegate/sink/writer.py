@@ -448,9 +448,9 @@ class RollingWriter:
         self._outputs -= 1
         del self._open[file.partition]
         self._rolled.append(finished)
-        self._uploads.append(self._submitted(file))
+        self._uploads.append(self._submit_upload(file))
 
-    def _submitted(self, file: GrowingFile) -> Future[None]:
+    def _submit_upload(self, file: GrowingFile) -> Future[None]:
         """Start the upload of a sealed file; waits while ``max_concurrent_uploads`` are under way."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._settings.uploads, thread_name_prefix="upload")

@@ -120,7 +120,7 @@ def _driver() -> Any:
 
 
 @contextmanager
-def _telling(manager: Any) -> Iterator[None]:
+def _map_errors(manager: Any) -> Iterator[None]:
     """Turn errors of the driver into :class:`SourceError`; no error of our own may happen inside."""
     try:
         yield
@@ -129,11 +129,11 @@ def _telling(manager: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _answered(connection: Secret, statement: str) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+def _open_answer(connection: Secret, statement: str) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """The columns and batches of the answer; :class:`SourceError` in the words of the database, whenever it refuses."""
     manager, driver = _driver()
     with ExitStack() as opened:
-        with _telling(manager):
+        with _map_errors(manager):
             database = opened.enter_context(_database(manager, driver, connection.value))
             session = opened.enter_context(manager.AdbcConnection(database))
             asked = opened.enter_context(manager.AdbcStatement(session))
@@ -159,7 +159,7 @@ def _database(manager: Any, driver: str, uri: str) -> Any:
 
 def _batches(manager: Any, asked: Any, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     while True:
-        with _telling(manager):
+        with _map_errors(manager):
             try:
                 batch = _interruptible(asked, reader.read_next_batch)
             except StopIteration:
@@ -187,7 +187,7 @@ def _problem(text: str) -> SourceError:
 
 def answer(connection: Secret, statement: str) -> list[dict[str, Any]]:
     """The answer to a statement of a few rows; :class:`SourceError` if a value may differ from JDBC's."""
-    with _answered(connection, statement) as (schema, batches):
+    with _open_answer(connection, statement) as (schema, batches):
         for each in schema:
             if each.type not in _PLAIN:
                 raise impossible(f"the answer {each.name!r} comes as {each.type}")
@@ -196,7 +196,7 @@ def answer(connection: Secret, statement: str) -> list[dict[str, Any]]:
 
 def check_share(share: AdbcShare) -> None:
     """Read no row of the share; :class:`SourceError` if a column has an unexpected type."""
-    with _answered(share.connection, f"{share.statement} LIMIT 0") as (schema, _):
+    with _open_answer(share.connection, f"{share.statement} LIMIT 0") as (schema, _):
         for found, column in _others(schema, share):
             raise impossible(f"the column {column.name!r} comes as {found}")
 
@@ -210,7 +210,7 @@ def _others(schema: pa.Schema, share: AdbcShare) -> Iterator[tuple[pa.DataType, 
 def share_rows(share: AdbcShare) -> Iterator[pa.RecordBatch]:
     """The rows of a share; :class:`SourceError` names the column and the value that fits no type."""
     names = [each.name for each in share.columns]
-    with _answered(share.connection, share.statement) as (schema, batches):
+    with _open_answer(share.connection, share.statement) as (schema, batches):
         for found, column in _others(schema, share):
             problem = f"the column {column.name!r} changed while it was read: it comes as {found}"
             raise SourceError(problem, "nothing was committed; run again")
@@ -224,7 +224,7 @@ def exact(found: pa.Array, column: ExactColumn) -> pa.Array:
     kind = column.kind
     if not column.called:
         return _as_it_is(found, column)
-    quick, parse = _ways(kind)
+    quick, parse = _parsers(kind)
     try:
         return quick(found, kind)
     except pa.ArrowInvalid:
@@ -243,7 +243,7 @@ def _as_it_is(found: pa.Array, column: ExactColumn) -> pa.Array:
 Parse = Callable[[str, pa.DataType], Any]
 
 
-def _ways(kind: pa.DataType) -> tuple[Callable[[pa.Array, pa.DataType], pa.Array], Parse]:
+def _parsers(kind: pa.DataType) -> tuple[Callable[[pa.Array, pa.DataType], pa.Array], Parse]:
     """How to parse a column of texts at once, and one text if that does not know them all."""
     if pa.types.is_decimal(kind):
         return _decimals, _decimal

@@ -186,7 +186,7 @@ class Database(ABC):
         return [row for block in self.blocks(statement) for row in block]
 
     @contextmanager
-    def _telling(self, kind: type[Exception]) -> Iterator[None]:
+    def _map_errors(self, kind: type[Exception]) -> Iterator[None]:
         """Turn errors of the driver into one of this source, without secrets."""
         try:
             yield
@@ -257,7 +257,7 @@ class _Postgres(Database):
         """A cursor of a read-only transaction, after the statement."""
         import psycopg
 
-        with self._telling(psycopg.Error), closing(connect(self._address, self.read, **_SESSION)) as connection:
+        with self._map_errors(psycopg.Error), closing(connect(self._address, self.read, **_SESSION)) as connection:
             cursor = connection.cursor()
             cursor.execute("SET TRANSACTION READ ONLY")
             cursor.execute(statement)
@@ -341,7 +341,7 @@ class _Mysql(Database):
         from pymysql.cursors import SSCursor
 
         with (
-            self._telling(pymysql.MySQLError),
+            self._map_errors(pymysql.MySQLError),
             closing(connect(self._address, self.read, conv={}, cursorclass=SSCursor)) as connection,
         ):
             connection.query("SET SESSION TRANSACTION READ ONLY")
@@ -383,7 +383,7 @@ class DatabaseReader:
 
     def greatest(self, rows: RowFilter) -> GreatestValues:
         """The greatest values in the database now, and how many rows have null in every watermark column."""
-        wanted = self._fitted(rows)
+        wanted = self._fit(rows)
         if not wanted.ranges:
             return GreatestValues()
         ask, statements = self._database.answer, self._database.selected(self._columns)
@@ -403,7 +403,7 @@ class DatabaseReader:
 
     def read(self, rows: RowFilter) -> StreamedRows:
         """The matching rows."""
-        wanted, database = self._fitted(rows), self._database
+        wanted, database = self._fit(rows), self._database
         if database.read.partition_column is not None:
             column_named(database.read.partition_column, list(self._columns.ways), self._source.name)
         statements = database.selected(self._columns)
@@ -418,7 +418,7 @@ class DatabaseReader:
     def _columns(self) -> DatabaseColumns:
         return self._database.columns(self._database.read)
 
-    def _fitted(self, rows: RowFilter) -> RowFilter:
+    def _fit(self, rows: RowFilter) -> RowFilter:
         wanted = fit_bounds(rows, self._columns.kinds, self._source.source_timezone, self._source.name)
         for column in wanted.columns:
             self._columns.check_followed(column, self._source.name)

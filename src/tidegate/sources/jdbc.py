@@ -231,7 +231,7 @@ class JdbcStatements:
         name, key = quote(column, self.dialect), self._key(column)
         numbered = f"SELECT {key} AS bound, NTILE({parts}) OVER (ORDER BY {key}) AS part"
         shares = f"{numbered} FROM ({self._select(['*'], rows, percent)}) tidegate_rows WHERE {name} IS NOT NULL"
-        least = self._shown(column, "MIN(bound)")
+        least = self._select_by_key(column, "MIN(bound)")
         return f"SELECT {least} AS bound FROM ({shares}) tidegate_parts GROUP BY part"
 
     def part_conditions(self, bounds: Sequence[Value]) -> tuple[str, ...]:
@@ -263,13 +263,13 @@ class JdbcStatements:
         name = quote(column, self.dialect)
         return text_key(name, self.dialect) if self._column(column).is_text else name
 
-    def _shown(self, column: str, key: str) -> str:
+    def _select_by_key(self, column: str, key: str) -> str:
         """A value picked by its key, fetched like the column."""
         found = self._column(column)
         return text_of_key(key, self.dialect) if found.is_text else found.of(key)
 
     def _brought(self, column: str, key: str, index: int) -> str:
-        return f"{self._shown(column, key)} AS greatest_{index}"
+        return f"{self._select_by_key(column, key)} AS greatest_{index}"
 
     def _selected(self, column: FetchedColumns) -> str:
         name = quote(column.name, self.dialect)

@@ -235,7 +235,7 @@ def fit_bounds(rows: RowFilter, kinds: Mapping[str, str], timezone: str, source:
     ranges = []
     for each in rows.ranges:
         name = column_named(each.column, list(kinds), source)
-        ranges.append(_fitted_range(replace(each, column=name), kinds[name], ZoneInfo(timezone), source))
+        ranges.append(_fit_range(replace(each, column=name), kinds[name], ZoneInfo(timezone), source))
     return replace(rows, ranges=tuple(ranges))
 
 
@@ -248,7 +248,7 @@ def kinds_of_times(columns: Sequence[str], kinds: Mapping[str, str], source: str
     return {column: kind for column, kind in found.items() if kind is not None}
 
 
-def _fitted_range(wanted: ColumnRange, kind: str, zone: ZoneInfo, source: str) -> ColumnRange:
+def _fit_range(wanted: ColumnRange, kind: str, zone: ZoneInfo, source: str) -> ColumnRange:
     if kind == "date":
         wanted = replace(wanted, lower=_as_day(wanted.lower, zone), upper=_as_day(wanted.upper, zone, is_upper=True))
     elif kind in _TIMES:

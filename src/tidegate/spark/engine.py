@@ -198,7 +198,7 @@ class SparkEngine:
     def _apart_from_what_ended(self, task: ReadTask, group: FileGroup, ended: WorkerEnded) -> Iterator[GroupResult]:
         """The files of a job that ended a worker, in ever smaller jobs; only a file that was alone is to blame."""
         if group.files == 1:
-            yield from self._blamed(task, group, ended)
+            yield from self._blame(task, group, ended)
             return
         for half in _halves(group):
             try:
@@ -206,7 +206,7 @@ class SparkEngine:
             except WorkerEnded as again:
                 yield from self._apart_from_what_ended(task, half, again)
 
-    def _blamed(self, task: ReadTask, group: FileGroup, ended: WorkerEnded) -> Iterable[GroupResult]:
+    def _blame(self, task: ReadTask, group: FileGroup, ended: WorkerEnded) -> Iterable[GroupResult]:
         """The result of a group whose only file ended a worker, if it does so again: once may be chance."""
         try:
             return self._group(task, group)
@@ -274,7 +274,7 @@ class SparkEngine:
         """Write the rows of a frame, once, each partition by its own task."""
         session = self.session()
         try:
-            with self._watching(session):
+            with self._cancel_when_stopped(session):
                 return write_rows(frame, task)
         except TidegateError as error:
             if self._stop.is_set():
@@ -288,7 +288,7 @@ class SparkEngine:
     def carry_out(self, wave: UnitWave) -> WaveResult:
         """Read and write the work units of a wave; one that fails does not stop the others."""
         session = self.session()
-        with self._watching(session):
+        with self._cancel_when_stopped(session):
             return carry_out(session, wave, self._stop.is_set)
 
     def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> SparkFrame:
@@ -315,7 +315,7 @@ class SparkEngine:
         self._session = None
 
     @contextlib.contextmanager
-    def _watching(self, session: SparkSession) -> Iterator[None]:
+    def _cancel_when_stopped(self, session: SparkSession) -> Iterator[None]:
         """While inside: cancel the job if the run was told to stop and grace is over."""
         finished = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(session, finished), daemon=True)

@@ -54,13 +54,13 @@ def write_rows(rows: DataFrame | AdbcRows, task: RowTask) -> RowsWritten:
     """
     if isinstance(rows, AdbcRows):
         slots = slot_frame(rows.frame.sparkSession, len(rows.shares))
-        return joined(task, _received(slots, task, _write_shares, rows.shares))
+        return joined(task, _collect_results(slots, task, _write_shares, rows.shares))
     numbered = rows.select(*(named(name).alias(f"c{n}") for n, name in enumerate(task.names)))
     put(rows.sparkSession, {COLUMNAR_INPUT: "false"})
-    return joined(task, _received(numbered, task, _write_partition))
+    return joined(task, _collect_results(numbered, task, _write_partition))
 
 
-def _received(frame: DataFrame, task: RowTask, work: Callable[..., Iterator[Any]], *needs: object) -> list[Any]:
+def _collect_results(frame: DataFrame, task: RowTask, work: Callable[..., Iterator[Any]], *needs: object) -> list[Any]:
     """The results of the tasks; raises an error among them."""
     try:
         received = run_tasks(frame, work, task, *needs)

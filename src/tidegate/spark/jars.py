@@ -114,7 +114,7 @@ def spark_home(env: Mapping[str, str] | None = None) -> Path:
     named = (os.environ if env is None else env).get("SPARK_HOME")
     if named and not _same(Path(named), own):
         raise EnvironmentProblem(
-            f"SPARK_HOME is {named}, which is {_described(Path(named))}; pyspark brings {_described(own)}",
+            f"SPARK_HOME is {named}, which is {_version_text(Path(named))}; pyspark brings {_version_text(own)}",
             "unset SPARK_HOME: Tidegate runs the Spark that comes with pyspark",
         )
     if not (own / "bin" / "spark-submit").is_file():
@@ -124,10 +124,10 @@ def spark_home(env: Mapping[str, str] | None = None) -> Path:
 
 def _same(one: Path, other: Path) -> bool:
     """Whether both are the same version of Spark, complete with its programs."""
-    return (one / "bin" / "spark-submit").is_file() and _described(one) == _described(other)
+    return (one / "bin" / "spark-submit").is_file() and _version_text(one) == _version_text(other)
 
 
-def _described(home: Path) -> str:
+def _version_text(home: Path) -> str:
     """The version of the Spark in ``home``, by the name of its main jar."""
     found = next(iter(sorted(home.glob("jars/spark-core_*.jar"))), None)
     return "no Spark" if found is None else f"Spark {found.stem.rpartition('-')[2]}"
@@ -179,7 +179,7 @@ def fetch(coordinate: str = DELTA) -> tuple[Path, ...]:
         return (Path(coordinate),)
     present = fetched(coordinate)
     if present:
-        return _checked(coordinate, present)
+        return _check_digests(coordinate, present)
     folder = _folder(coordinate)
     folder.mkdir(parents=True, exist_ok=True)
     script = folder / "resolved.py"
@@ -215,7 +215,7 @@ def fetch(coordinate: str = DELTA) -> tuple[Path, ...]:
             "check that Maven Central or your mirror of it is reachable, and run `tidegate setup` again (Ivy settings:"
             " spark.jars.ivySettings)",
         )
-    _checked(coordinate, tuple(sorted(folder.glob("jars/*.jar"))))
+    _check_digests(coordinate, tuple(sorted(folder.glob("jars/*.jar"))))
     (folder / "complete").touch()
     return fetched(coordinate)
 
@@ -230,7 +230,7 @@ def pinned() -> dict[str, dict[str, str]]:
     return found
 
 
-def _checked(coordinate: str, jars: tuple[Path, ...]) -> tuple[Path, ...]:
+def _check_digests(coordinate: str, jars: tuple[Path, ...]) -> tuple[Path, ...]:
     """``jars``, if they are those pinned for ``coordinate``, or none are pinned."""
     wanted = pinned().get(coordinate)
     if wanted is None:
@@ -257,7 +257,7 @@ def archive_path(java: Path, spark: Path) -> Path:
     """The path of the archive of Spark's classes for this Java and this Spark."""
     release = java / "release"
     told = release.read_text() if release.is_file() else str(java.resolve())
-    digest = hashlib.sha256(f"{told}\n{spark.resolve()}\n{_described(spark)}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{told}\n{spark.resolve()}\n{_version_text(spark)}".encode()).hexdigest()[:16]
     return cache_folder() / "classes" / f"{digest}.jsa"
 
 

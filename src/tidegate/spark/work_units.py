@@ -203,7 +203,7 @@ def carry_out_frames(wave: UnitWave, frames: Frames, stopped: Callable[[], bool]
     for number, work in enumerate(wave.works):
         each = ready[number] = job.prepare(work, columns)
         if isinstance(each, _UnitFrames):
-            columns = _unified(columns, each.columns)
+            columns = _merge_schemas(columns, each.columns)
     return write_wave(wave, ready, job.plan, job.write_all)
 
 
@@ -224,8 +224,8 @@ class _FrameJob:
             for each in segments:
                 found = with_own(columns_of(each.rows, f"{wave.source.name}: unit {work.unit!r}"), wave.source)
                 row_task(wave.pipeline, wave.source.rows, found, wave.table)
-                own = _unified(own, found)
-            _unified(others, own)
+                own = _merge_schemas(own, found)
+            _merge_schemas(others, own)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             return UnitFailure(
                 f"unit {work.unit!r} has other columns than the units before it: {error}",
@@ -242,7 +242,7 @@ class _FrameJob:
         wave = self.wave
         columns: pa.Schema | None = None
         for each in ready.values():
-            columns = _unified(columns, each.columns)
+            columns = _merge_schemas(columns, each.columns)
         rows = None
         if columns is not None:
             table = wave.table if wave.place is None else None
@@ -278,7 +278,7 @@ class _FrameJob:
 
     def _write(self, task: RowTask, ready: Mapping[int, _UnitFrames]) -> dict[int, UnitWritten | UnitFailure]:
         """One job for these work units; evaluated once."""
-        frames = [self._numbered(task, number, each) for number, unit in ready.items() for each in unit.segments]
+        frames = [self._number_columns(task, number, each) for number, unit in ready.items() for each in unit.segments]
         found: dict[int, list[_UnitPart]] = defaultdict(list)
         if frames:
             rows = united(frames)
@@ -287,7 +287,7 @@ class _FrameJob:
                 found[part.number].append(part)
         return {number: _outcome(task, found[number]) for number in ready}
 
-    def _numbered(self, task: RowTask, number: int, segment: FrameSegment) -> DataFrame:
+    def _number_columns(self, task: RowTask, number: int, segment: FrameSegment) -> DataFrame:
         """The rows of a segment, with columns named by numbers: Spark splits a name with a dot in two."""
         source, unit = self.wave.source, self.wave.works[number].unit
         known = {name: quote(name) for name in segment.rows.columns}
@@ -311,7 +311,7 @@ def _with_nulls(rows: DataFrame, task: RowTask, missing: Sequence[str]) -> DataF
     return rows
 
 
-def _unified(one: pa.Schema | None, other: pa.Schema | None) -> pa.Schema | None:
+def _merge_schemas(one: pa.Schema | None, other: pa.Schema | None) -> pa.Schema | None:
     """The columns of both; raises if they contradict each other."""
     import pyarrow as pa
 
@@ -436,7 +436,7 @@ class Jobs:
             return self._job(work, needs, _in_rows(items, shares))
         except Exception as error:
             self._raise_if_stopped(error)
-            problem, ended = _given_up(error)
+            problem, ended = _why_given_up(error)
         if ended:
             self._check_workers(work, needs)
         if len(items) == 1 and ended:
@@ -448,7 +448,7 @@ class Jobs:
                 found |= self._job(work, needs, [[item]])
             except Exception as error:
                 self._raise_if_stopped(error)
-                problem, ended = _given_up(error)
+                problem, ended = _why_given_up(error)
                 found[item[0]] = failure_of(problem)
                 lost += not ended
         if lost == len(found):
@@ -461,7 +461,7 @@ class Jobs:
             self._job(work, needs, [[]])
         except Exception as error:
             self._raise_if_stopped(error)
-            problem, _ = _given_up(error)
+            problem, _ = _why_given_up(error)
             raise problem from error
 
     def _job(self, work: Work, needs: object, shares: list[list[Item]]) -> dict[int, Any]:
@@ -489,7 +489,7 @@ def _in_rows(items: Sequence[Item], shares: int) -> list[list[Item]]:
     return [list(items[start:end]) for start, end in pairwise(ends)]
 
 
-def _given_up(error: Exception) -> tuple[TidegateError, bool]:
+def _why_given_up(error: Exception) -> tuple[TidegateError, bool]:
     """Why Spark gave up, and whether a worker ended."""
     ended = worker_ended(error)
     remedy = "this work unit was discarded; it runs again next time"

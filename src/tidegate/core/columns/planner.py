@@ -236,7 +236,7 @@ def fix_bounds(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> 
         reached[each] = reached[each] if cap is None else cap
     with errors_of(f"{plan.pipeline}/{plan.source}, "):
         after = before.advanced_cursor(columns, reached, plan.now) if is_cursor else before.advanced(reached, plan.now)
-    rows = _capped(plan.reads, after)
+    rows = _cap_rows(plan.reads, after)
     is_empty = bool(columns) and all(value is None for value in reached.values())
     return ReadBounds(
         rows,
@@ -454,7 +454,7 @@ def _before_jump(low: Value, zone: str) -> Value:
     return low if jump is None else jump.low
 
 
-def _capped(rows: RowFilter, after: ColumnState) -> RowFilter:
+def _cap_rows(rows: RowFilter, after: ColumnState) -> RowFilter:
     """The rows up to the new watermark, without those that the next read begins with.
 
     If the next read is inclusive, this one ends before the value; a column without a value must be null. Otherwise rows

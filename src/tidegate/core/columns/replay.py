@@ -354,11 +354,11 @@ def fit_bounds(replay: ReplayConfig, kind: str, source_timezone: str) -> ReplayC
     A date among times with a zone means its midnight in UTC, among times without one their own midnight. A time without
     a zone among moments is in ``source_timezone``, and vice versa if that is a unique time.
     """
-    start, end = (_fitted_bound(each, kind, source_timezone) for each in (replay.start, replay.end))
+    start, end = (_fit_bound(each, kind, source_timezone) for each in (replay.start, replay.end))
     return replay if (start, end) == (replay.start, replay.end) else replace(replay, start=start, end=end)
 
 
-def _fitted_bound(value: Value, kind: str, source_timezone: str) -> Value:
+def _fit_bound(value: Value, kind: str, source_timezone: str) -> Value:
     if type(value) is date and kind in ("datetime", "datetime_naive"):
         return datetime.combine(value, time(), UTC if kind == "datetime" else None)
     if kind_of(value) == "datetime_naive" and kind == "datetime" and isinstance(value, datetime):

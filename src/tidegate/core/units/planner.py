@@ -139,7 +139,7 @@ class UnitDecisions:
         nominal, end = partition.nominal_end, partition.end
         own = covered if nominal is None or covered < nominal else nominal
         cutoff = self._cutoff(own)
-        settled = self._settled(entry)
+        settled = self._settled_below(entry)
         if settled is not None:
             self._check_not_divided(partition, settled, own)
             cutoff = max(cutoff, min(own, settled))
@@ -168,7 +168,7 @@ class UnitDecisions:
             return None
         return first_above(self.cut.bound, self.cut.rounding, cutoff, self.zone)
 
-    def _settled(self, entry: UnitEntry) -> int | None:
+    def _settled_below(self, entry: UnitEntry) -> int | None:
         """Below this, rows cannot be replaced: they were read in other partitions."""
         return entry.settled if self._tells_rows_by_partition else None
 
@@ -189,7 +189,7 @@ class UnitDecisions:
         low = max(partition.start, self.before_grace(own))
         if self._has_segments and (low < own or interval_at(entry.left, own) is not None):
             low = self._segment_start(partition, low, entry)
-        settled = self._settled(entry)
+        settled = self._settled_below(entry)
         return low if settled is None else max(low, min(own, settled))
 
     def _segment_start(self, partition: TimePartition, low: int, entry: UnitEntry) -> int:
@@ -210,7 +210,7 @@ class UnitDecisions:
         """Where reading ends: never below what was read before, which is replaced; before settled rows."""
         if not entry.coverage or entry.coverage[-1][1] <= low:
             return partition.end
-        inside, settled = clip(entry.coverage, low, partition.nominal_end), self._settled(entry)
+        inside, settled = clip(entry.coverage, low, partition.nominal_end), self._settled_below(entry)
         if settled is not None:
             ahead = next((begin for begin, _ in inside if low < begin < settled), None)
             if ahead is not None:
@@ -297,7 +297,7 @@ def plan_units(
     histories = _histories(known, units)
     deciding = UnitDecisions(source, zone, pieces)
     deciding.see(entry for entry, _ in histories)
-    found, skips = _decided(deciding, histories)
+    found, skips = _decide(deciding, histories)
     retired = tuple(unit for unit in units.values if unit in known.retired)
     if retired and pieces.partitions:
         skips.append((Skip(WhySkipped.RETIRED, 0, len(pieces.partitions) - 1), retired))
@@ -359,7 +359,7 @@ def _histories(state: UnitState, units: Units) -> dict[History, list[str]]:
     return histories
 
 
-def _decided(
+def _decide(
     deciding: UnitDecisions, histories: Mapping[History, Sequence[str]]
 ) -> tuple[Sequence[Found], list[tuple[Skip, tuple[str, ...]]]]:
     """What would run, and what would not, for each history."""

@@ -68,7 +68,7 @@ class HttpReader(FrameReader):
         slots = slot_frame(self._session, fetch.slots)
         if self._schema.fields:
             return self._typed(slots, fetch, asked, self._schema.fields)
-        kept = self._kept(slots.mapInArrow(Packed(_keep, fetch), _BLOCKS))
+        kept = self._evaluate_once(slots.mapInArrow(Packed(_keep, fetch), _BLOCKS))
         return self._typed(kept, None, asked, self._inferred(kept, rows))
 
     def _typed(
@@ -83,9 +83,9 @@ class HttpReader(FrameReader):
         row = pa.struct(list(arrow_schema(fields)))
         wanted = from_arrow_schema(pa.schema([("error", pa.string()), ("row", row)]))
         decoded = Packed(_decode, fetch, fields, self._schema, asked, self._source.uri)
-        return self._kept(frame.mapInArrow(decoded, wanted)).where("error is null").select("row.*")
+        return self._evaluate_once(frame.mapInArrow(decoded, wanted)).where("error is null").select("row.*")
 
-    def _kept(self, frame: DataFrame) -> DataFrame:
+    def _evaluate_once(self, frame: DataFrame) -> DataFrame:
         """``frame``, evaluated once; raises the error of a failed task."""
         from pyspark import StorageLevel
 

@@ -202,7 +202,7 @@ class JdbcReader:
 
     def greatest(self, rows: RowFilter) -> GreatestValues:
         """The greatest values in the database now; the answer also counts the rows up to those."""
-        wanted = self._fitted(rows)
+        wanted = self._fit(rows)
         if not wanted.ranges:
             return GreatestValues()
         statements = self._statements
@@ -227,7 +227,7 @@ class JdbcReader:
 
     def read(self, rows: RowFilter) -> DataFrame | AdbcRows:
         """The matching rows, over as many connections as pay off."""
-        wanted = self._fitted(rows)
+        wanted = self._fit(rows)
         conditions = self._conditions(wanted)
         divided_by = self._partition_column(wanted) if len(conditions) > 1 else None
         statement = JdbcStatements(self._read, self._columns.selected()).rows(wanted, divided_by=divided_by)
@@ -249,7 +249,7 @@ class JdbcReader:
         everything = JdbcStatements(self._read).rows(RowFilter())
         return JdbcColumns(self._connection.frame(everything).schema, self._connection.dialect)
 
-    def _fitted(self, rows: RowFilter) -> RowFilter:
+    def _fit(self, rows: RowFilter) -> RowFilter:
         wanted = fitted(rows, self._columns.schema, self._source.source_timezone, self._source.name)
         for column in wanted.columns:
             self._columns.check_followed(column, self._source.name)

@@ -22,7 +22,7 @@ class JdbcColumns(DatabaseColumns):
     def __init__(self, schema: StructType, dialect: SqlDialect) -> None:
         from pyspark.sql.types import StructField, StructType
 
-        super().__init__(map(_told, schema), dialect)
+        super().__init__(map(_database_field, schema), dialect)
         self._types = {field.name: field.dataType for field in schema}
         self.schema = StructType(
             [StructField(each.name, self._type(each.name, self.kinds[each.name]), each.nullable) for each in schema]
@@ -72,7 +72,7 @@ class JdbcColumns(DatabaseColumns):
         return own if own.simpleString() == kind else others[kind]
 
 
-def _told(field: StructField) -> DatabaseField:
+def _database_field(field: StructField) -> DatabaseField:
     """Spark's description of a column."""
     told = field.metadata
     return DatabaseField(

@@ -52,7 +52,7 @@ class FrameReader(ABC):
         """The greatest values of the matching rows, and how many rows have null in every watermark column."""
         with reading(self._source.name, self._remedy, self._mask):
             frame = self._chosen(with_nulls(rows), self._frame_with_nulls)
-            wanted = self._fitted(rows, frame.schema)
+            wanted = self._fit(rows, frame.schema)
             seen = greatest_of(frame, wanted.columns, wanted.mode)
         return GreatestValues(dict(zip(rows.columns, seen.values.values(), strict=True)), seen.nulls)
 
@@ -74,10 +74,10 @@ class FrameReader(ABC):
         return self._filtered(frame_of(rows), rows)
 
     def _filtered(self, frame: DataFrame, rows: RowFilter) -> DataFrame:
-        wanted = self._fitted(rows, frame.schema)
+        wanted = self._fit(rows, frame.schema)
         return apply_watermark_filter(frame, wanted.watermark, wanted.operator, rows=wanted)
 
-    def _fitted(self, rows: RowFilter, schema: StructType) -> RowFilter:
+    def _fit(self, rows: RowFilter, schema: StructType) -> RowFilter:
         return fitted(rows, schema, self._source.source_timezone, self._source.name)
 
 

@@ -201,7 +201,7 @@ class IcebergReader(TableReader):
     """Reads one Iceberg table, pinned to the newest snapshot at the first question."""
 
     def _frame(self, rows: RowFilter) -> DataFrame:
-        planned = self._table.plan_files(self._fitted(rows, self._whole.schema))
+        planned = self._table.plan_files(self._fit(rows, self._whole.schema))
         roots = {each.root: spark_path(self._session, each.root, self._source.name) for each in planned}
         return self._scan([roots[each.root] + _GLOB.sub(r"\\\1", each.path) for each in planned])
 
