@@ -168,10 +168,12 @@ fn finish_bytes(data: &mut Bytes) -> [Option<Vec<u8>>; 2] {
     [take_offsets(&mut data.offsets), Some(taken(&mut data.data))]
 }
 
-/// What a column held, and as much room in its place: the next block is mostly alike.
+/// What a column held, and some more room in its place: the next block is mostly alike.
 fn taken(bytes: &mut Vec<u8>) -> Vec<u8> {
-    let room = Vec::with_capacity(bytes.len());
-    std::mem::replace(bytes, room)
+    let room = Vec::with_capacity(bytes.len() + bytes.len() / 8);
+    let mut taken = std::mem::replace(bytes, room);
+    taken.shrink_to_fit();
+    taken
 }
 
 fn take_offsets(offsets: &mut Vec<i32>) -> Option<Vec<u8>> {

@@ -31,8 +31,8 @@ pub struct Cursor<'a> {
     deepest: usize,
 }
 
-const ONES: u64 = 0x0101_0101_0101_0101;
-const HIGHS: u64 = 0x8080_8080_8080_8080;
+pub const ONES: u64 = 0x0101_0101_0101_0101;
+pub const HIGHS: u64 = 0x8080_8080_8080_8080;
 
 /// A word whose lowest high bit marks the first quote, backslash or control character.
 fn ends_of_plain_text(word: u64) -> u64 {
@@ -180,7 +180,23 @@ impl<'a> Cursor<'a> {
 
     /// Write the value here, at `depth`, without blanks and with every text escaped in one way; numbers as written.
     pub fn compact(&mut self, depth: usize, out: &mut Vec<u8>) -> Read<()> {
-        let mut output = Compact { out, start: self.at, end: self.at };
+        self.compact_from(self.at, depth, out)
+    }
+
+    /// Write a key without escapes, and so the value behind it, which is here.
+    pub fn compact_pair(&mut self, key: Text, depth: usize, out: &mut Vec<u8>) -> Read<()> {
+        let (start, end) = (key.start - 1, key.end + 1);
+        if end + 1 == self.at {
+            return self.compact_from(start, depth, out); // nothing but the colon lies in between
+        }
+        out.extend_from_slice(&self.bytes[start..end]);
+        out.push(b':');
+        self.compact(depth, out)
+    }
+
+    /// The same for a value, with what lies before it from `start` on.
+    fn compact_from(&mut self, start: usize, depth: usize, out: &mut Vec<u8>) -> Read<()> {
+        let mut output = Compact { out, start, end: self.at };
         self.walk(depth, &mut output)?;
         output.copy(self.bytes);
         Ok(())

@@ -15,7 +15,10 @@ mod record;
 mod sample;
 mod texts;
 
+use std::ffi::c_int;
+
 use pyo3::exceptions::PyValueError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
@@ -189,7 +192,9 @@ impl LineReader {
         let rows = std::mem::take(&mut records.rows);
         let mut columns: Vec<_> = records.root.children.iter_mut().map(|column| column.finish(rows)).collect();
         if let Some(rescued) = &mut records.rescued {
+            records.context.swap_left(rescued);
             columns.insert(self.rescued_place, rescued.finish(rows));
+            records.context.swap_left(rescued);
         }
         columns
     }
@@ -212,10 +217,34 @@ fn is_text_line(cursor: Cursor) -> bool {
     std::str::from_utf8(&cursor.bytes[cursor.at..end.at]).is_ok()
 }
 
+/// Bytes that Python reads where they lie.
+#[pyclass(frozen)]
+struct Buffer(Vec<u8>);
+
+#[pymethods]
+impl Buffer {
+    /// Lend the bytes, read-only.
+    ///
+    /// # Safety
+    ///
+    /// Python calls this with a view to be filled. The view has a reference to this object from then on, so the bytes are
+    /// not freed before it is released; and nothing changes or moves them, as the class is frozen and has no other method.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let bytes = &slf.get().0;
+        let length = ffi::Py_ssize_t::try_from(bytes.len())?;
+        // SAFETY: as above; the last but one argument says that nothing may be written
+        match unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), bytes.as_ptr().cast_mut().cast(), length, 1, flags) }
+        {
+            0 => Ok(()),
+            _ => Err(PyErr::fetch(slf.py())),
+        }
+    }
+}
+
 /// A column as `(length, nulls, buffers, children)`.
 fn to_python(py: Python<'_>, column: Finished) -> PyResult<Bound<'_, PyTuple>> {
-    let buffers = column.buffers.iter().map(|buffer| buffer.as_ref().map(|bytes| PyBytes::new(py, bytes)));
-    let buffers = PyList::new(py, buffers.collect::<Vec<_>>())?;
+    let buffers = column.buffers.into_iter().map(|buffer| buffer.map(Buffer));
+    let buffers = PyList::new(py, buffers.map(|buffer| buffer.into_pyobject(py)).collect::<PyResult<Vec<_>>>()?)?;
     let children = column.children.into_iter().map(|child| to_python(py, child)).collect::<PyResult<Vec<_>>>()?;
     (column.length, column.nulls, buffers, children).into_pyobject(py)
 }

@@ -23,8 +23,9 @@ pub struct Options {
 pub struct Context {
     pub options: Options,
     pub tally: Tally,
-    /// What fits no column, as members of a JSON object.
+    /// What fits no column: a JSON object for each record that has something left, the last one under way.
     pub left: Vec<u8>,
+    left_before: usize,
     /// Where the value under way stands; kept only if values are rescued, or the reason of a misfit is wanted.
     pub path: Vec<u8>,
     pub key: Vec<u8>,
@@ -34,7 +35,7 @@ pub struct Context {
 impl Context {
     pub fn new(options: Options) -> Self {
         let (left, path, key) = Default::default();
-        Context { options, tally: Tally::default(), left, path, key, reason: Reason::default() }
+        Context { options, tally: Tally::default(), left, left_before: 0, path, key, reason: Reason::default() }
     }
 
     pub fn keeps_path(&self) -> bool {
@@ -48,13 +49,39 @@ impl Context {
         self.path.truncate(before);
     }
 
-    pub fn leave(&mut self, cursor: &mut Cursor, depth: usize) -> Read<()> {
-        if !self.left.is_empty() {
-            self.left.push(b',');
+    /// End a record; what was left of it is kept only if it was one.
+    pub fn end_record(&mut self, is_good: bool) {
+        self.tally.end_record(is_good);
+        self.path.clear();
+        if !is_good {
+            self.left.truncate(self.left_before);
         }
+        self.left_before = self.left.len();
+    }
+
+    pub fn has_left(&self) -> bool {
+        self.left.len() > self.left_before
+    }
+
+    /// Begin the next member of what is left of the record under way.
+    pub fn next_left(&mut self) -> &mut Vec<u8> {
+        self.left.push(if self.has_left() { b',' } else { b'{' });
+        &mut self.left
+    }
+
+    pub fn leave(&mut self, cursor: &mut Cursor, depth: usize) -> Read<()> {
+        self.next_left();
         quote(&self.path, &mut self.left);
         self.left.push(b':');
         cursor.compact(depth, &mut self.left)
+    }
+
+    /// Give all that was left to its column, or take the room for more of it back.
+    pub fn swap_left(&mut self, column: &mut Column) {
+        if let Data::Text(data) = &mut column.data {
+            std::mem::swap(&mut self.left, &mut data.data);
+        }
+        self.left_before = self.left.len();
     }
 
     /// Leave the value of a column that it does not fit; it counts as one of an undeclared field does.
@@ -72,6 +99,19 @@ impl Context {
     /// Go on to a column; the items of a list and the values of a map are there already.
     pub fn descend_to(&mut self, name: &Option<String>) -> usize {
         name.as_ref().map_or(self.path.len(), |name| self.descend(name.as_bytes()))
+    }
+
+    /// Go on to an item of a list.
+    pub fn descend_to_item(&mut self, number: usize) {
+        if !self.keeps_path() {
+            return;
+        }
+        self.path.push(b'[');
+        match u8::try_from(number) {
+            Ok(digit @ ..10) => self.path.push(b'0' + digit),
+            _ => self.path.extend_from_slice(number.to_string().as_bytes()),
+        }
+        self.path.push(b']');
     }
 
     /// Go on to a field of a struct or a value of a map; how long the path was before.

@@ -1,4 +1,4 @@
-//! From the keys of an object to the fields of its struct: mostly by guessing that they come as they came before.
+//! From the keys of an object to the fields of its struct: mostly by eight of their bytes.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -17,8 +17,6 @@ struct Entry {
     digest: u64,
     start: u64,
     slot: Slot,
-    /// The entry that followed this one the last time.
-    next: u32,
 }
 
 impl Entry {
@@ -57,33 +55,48 @@ fn digest(name: &[u8]) -> u64 {
 pub struct Names {
     place: String,
     entries: Vec<Entry>,
+    /// Numbers of entries, each in one of the [`NEAR`] places from that of its digest on, where one of them was free.
+    table: Vec<u32>,
     index: HashMap<Box<[u8]>, u32, Seed>,
-    first: u32,
 }
 
-/// Where an object stands in its keys: at the entry of the last one.
-pub type Step = Option<u32>;
-
-/// So many entries behind the last one are looked at, as records leave out fields but keep their order.
-const AHEAD: usize = 4;
+const FREE: u32 = u32::MAX;
+const NEAR: usize = 4;
+/// There are at least so many times as many places as names, so that most names stand in the first of theirs.
+const PLACES: usize = 8;
 
 impl Names {
     /// `place` is where the struct stands: names from the record on, with a dot behind each.
     pub fn new(place: String) -> Self {
-        Names { place, entries: Vec::new(), index: HashMap::with_hasher(Seed::new()), first: 0 }
+        let index = HashMap::with_hasher(Seed::new());
+        Names { place, entries: Vec::new(), table: vec![FREE; PLACES], index }
     }
 
-    pub fn insert(&mut self, name: &[u8], slot: Slot) -> u32 {
+    pub fn insert(&mut self, name: &[u8], slot: Slot) {
         let number = self.entries.len() as u32;
-        self.entries.push(Entry {
-            name: name.into(),
-            digest: digest(name),
-            start: start(name),
-            slot,
-            next: number + 1,
-        });
+        self.entries.push(Entry { name: name.into(), digest: digest(name), start: start(name), slot });
         self.index.insert(name.into(), number);
-        number
+        if self.entries.len() * PLACES <= self.table.len() {
+            return self.put(number);
+        }
+        self.table = vec![FREE; self.table.len() * 2];
+        (0..=number).for_each(|number| self.put(number));
+    }
+
+    fn put(&mut self, number: u32) {
+        let digest = self.entries[number as usize].digest;
+        if let Some(place) = self.near(digest).find(|&place| self.table[place] == FREE) {
+            self.table[place] = number;
+        }
+    }
+
+    /// The places of the table in which a name with this digest may stand.
+    #[inline(always)]
+    fn near(&self, digest: u64) -> impl Iterator<Item = usize> + use<> {
+        let last = self.table.len() - 1;
+        // the highest bits of the product are those that every bit of the digest has a part in
+        let first = (digest.wrapping_mul(MULTIPLIER) >> (last.leading_zeros())) as usize;
+        (first..first + NEAR).map(move |place| place & last)
     }
 
     /// The full name of an undeclared field.
@@ -91,35 +104,17 @@ impl Names {
         format!("{}{}", self.place, String::from_utf8_lossy(name))
     }
 
-    /// The entry and what stands behind it; none for a name that is new.
+    /// What stands behind a name; none for one that is new.
     #[inline(always)]
-    pub fn find(&mut self, step: Step, name: &[u8]) -> Option<(u32, Slot)> {
-        let guess = match step {
-            None => self.first,
-            Some(last) => self.entries[last as usize].next,
-        };
+    pub fn find(&self, name: &[u8]) -> Option<Slot> {
         let digest = digest(name);
-        if let Some(entry) = self.entries.get(guess as usize)
-            && entry.is_named(name, digest)
-        {
-            return Some((guess, entry.slot));
-        }
-        let number = self.look_up(guess, name, digest)?;
-        match step {
-            None => self.first = number,
-            Some(last) => self.entries[last as usize].next = number,
-        }
-        Some((number, self.entries[number as usize].slot))
-    }
-
-    fn look_up(&self, guess: u32, name: &[u8], digest: u64) -> Option<u32> {
-        let ahead = self.entries.iter().enumerate().skip(guess as usize + 1).take(AHEAD);
-        for (number, entry) in ahead {
+        for place in self.near(digest) {
+            let entry = self.entries.get(self.table[place] as usize)?;
             if entry.is_named(name, digest) {
-                return Some(number as u32);
+                return Some(entry.slot);
             }
         }
-        self.index.get(name).copied()
+        self.index.get(name).map(|&number| self.entries[number as usize].slot)
     }
 }
 

@@ -4,7 +4,7 @@
 //! becomes infinite, or 0 without being 0. `lenient` cuts and rounds instead. What has more digits than 128 bits hold,
 //! or an exponent of many digits, is odd: the strict line reader has numbers without bounds.
 
-use crate::cursor::{Read, Stop};
+use crate::cursor::{HIGHS, ONES, Read, Stop};
 
 /// A number as it was written; `mantissa` has its digits if they are at most 19.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,64 @@ const POWERS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
     1e21, 1e22,
 ];
+
+fn digit(bytes: &[u8], at: usize) -> Option<u8> {
+    bytes.get(at).map(|byte| byte.wrapping_sub(b'0')).filter(|&digit| digit < 10)
+}
+
+/// Where the digits end that stand from `at` on, and the number that they continue, as far as 64 bits hold it.
+#[inline(always)]
+fn scan_digits(bytes: &[u8], mut at: usize, mut number: u64) -> (usize, u64) {
+    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        let word = u64::from_le_bytes(*chunk) ^ (ONES * u64::from(b'0'));
+        // the lowest high bit marks the first byte beyond 9; what a sum carries reaches only bytes behind that one
+        let others = (word.wrapping_add(ONES * 0x76) | word) & HIGHS;
+        if others == 0 {
+            number = number.wrapping_mul(100_000_000).wrapping_add(eight_digits(word));
+            at += 8;
+            continue;
+        }
+        let count = others.trailing_zeros() as usize / 8;
+        let before = (word << (56 - 8 * count)) << 8; // with zeros in front
+        return (at + count, number.wrapping_mul(TENS[count]).wrapping_add(eight_digits(before)));
+    }
+    while let Some(found) = digit(bytes, at) {
+        number = number.wrapping_mul(10).wrapping_add(u64::from(found));
+        at += 1;
+    }
+    (at, number)
+}
+
+/// The number of eight digits, the first in the lowest byte: pairs of neighbours become one, three times.
+fn eight_digits(word: u64) -> u64 {
+    let pairs = (word.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs.wrapping_mul(100 << 16 | 1) >> 16) & 0x0000_ffff_0000_ffff;
+    fours.wrapping_mul(10_000 << 32 | 1) >> 32
+}
+
+/// The powers of ten.
+const TENS: [u64; 20] = {
+    let mut tens = [1; 20];
+    let mut power = 1;
+    while power < tens.len() {
+        tens[power] = tens[power - 1] * 10;
+        power += 1;
+    }
+    tens
+};
+
+/// The float that is nearest to the quotient of two numbers, the first of at least 2^53.
+///
+/// The first is taken 2^65 times, and the second is less than 2^64, so the quotient `q` lies at or above an even whole number
+/// of at least 55 bits, and below the next even one. `sum` is that number if `q` is, else the odd one behind it. Floats of
+/// that size, and what lies half-way between two of them, are even whole numbers: `sum` is on the same side of each as `q`
+/// is, so both have the same nearest float. The last division, by a power of two, is exact.
+fn quotient(number: u64, divisor: u64) -> f64 {
+    let (number, divisor) = (u128::from(number) << 64, u128::from(divisor));
+    let whole = number / divisor;
+    let sum = whole << 1 | u128::from(whole * divisor != number);
+    sum as f64 / (1u128 << 65) as f64
+}
 
 impl<'a> Number<'a> {
     /// The number that `bytes` begin with, by the grammar of JSON.
@@ -53,13 +111,7 @@ impl<'a> Number<'a> {
 
     #[inline(always)]
     fn scan(bytes: &'a [u8], start: usize, is_negative: bool) -> Option<Self> {
-        let mut at = start;
-        let mut mantissa: u64 = 0;
-        let digit = |at: usize| bytes.get(at).map(|byte| byte.wrapping_sub(b'0')).filter(|&digit| digit < 10);
-        while let Some(found) = digit(at) {
-            mantissa = mantissa.wrapping_mul(10).wrapping_add(u64::from(found));
-            at += 1;
-        }
+        let (mut at, mut mantissa) = scan_digits(bytes, start, 0);
         let mut digits = at - start;
         let mut fraction = 0;
         let mut exponent = 0;
@@ -68,10 +120,7 @@ impl<'a> Number<'a> {
             is_whole = false;
             at += 1;
             let point = at;
-            while let Some(found) = digit(at) {
-                mantissa = mantissa.wrapping_mul(10).wrapping_add(u64::from(found));
-                at += 1;
-            }
+            (at, mantissa) = scan_digits(bytes, point, mantissa);
             fraction = at - point;
             digits += fraction;
         }
@@ -80,8 +129,8 @@ impl<'a> Number<'a> {
             at += 1;
             let sign = bytes.get(at).copied().filter(|byte| matches!(byte, b'+' | b'-'));
             at += usize::from(sign.is_some());
-            digit(at)?;
-            while let Some(found) = digit(at) {
+            digit(bytes, at)?;
+            while let Some(found) = digit(bytes, at) {
                 exponent = (exponent * 10 + i64::from(found)).min(LARGEST_EXPONENT);
                 at += 1;
             }
@@ -179,6 +228,10 @@ impl<'a> Number<'a> {
         if self.is_short() && self.mantissa <= 1 << 53 && (-22..=22).contains(&power) {
             let whole = self.mantissa as f64;
             let value = if power < 0 { whole / POWERS[-power as usize] } else { whole * POWERS[power as usize] };
+            return Ok(if self.is_negative { -value } else { value });
+        }
+        if self.is_short() && (-19..0).contains(&power) {
+            let value = quotient(self.mantissa, TENS[-power as usize]);
             return Ok(if self.is_negative { -value } else { value });
         }
         let value: f64 = self.nearest()?;

@@ -3,7 +3,7 @@
 use crate::columns::{Bytes, Column, Data, Struct, end_of};
 use crate::cursor::{Cursor, Read, Stop, Text};
 use crate::misfits::{Context, each_pair, misfit, repeated_key};
-use crate::names::{Names, Slot, Step};
+use crate::names::{Names, Slot};
 use crate::numbers::Number;
 use crate::texts;
 
@@ -51,9 +51,7 @@ impl Records {
     }
 
     fn end_record(&mut self, is_good: bool) {
-        self.context.tally.end_record(is_good);
-        self.context.left.clear();
-        self.context.path.clear();
+        self.context.end_record(is_good);
         if is_good {
             self.rows += 1;
             return;
@@ -110,14 +108,13 @@ impl Records {
             }
         }
         if let Some(column) = &mut self.rescued
-            && !context.left.is_empty()
+            && context.has_left()
         {
             column.pad(row);
             let Data::Text(data) = &mut column.data else { return Err(Stop::Odd) };
-            data.data.push(b'{');
-            data.data.extend_from_slice(&context.left);
-            data.data.push(b'}');
-            close(data, &mut column.valid)?;
+            context.left.push(b'}');
+            data.offsets.push(i32::try_from(context.left.len()).map_err(|_| Stop::Odd)?);
+            column.valid.push(1);
         }
         Ok(())
     }
@@ -140,11 +137,9 @@ fn read_fields(cursor: &mut Cursor, data: &mut Struct, row: usize, context: &mut
     if cursor.next_byte() == b'}' {
         cursor.at += 1;
     } else {
-        let mut step: Step = None;
         loop {
             let key = cursor.key()?;
-            let (number, slot) = find(cursor, key, &mut data.names, step, context);
-            step = Some(number);
+            let slot = find(cursor, key, &mut data.names, context);
             let is_null = cursor.next_byte() == b'n';
             match slot {
                 Slot::Forbidden if is_null => cursor.word(b"null")?,
@@ -191,7 +186,7 @@ fn read_fields(cursor: &mut Cursor, data: &mut Struct, row: usize, context: &mut
 }
 
 #[inline(always)]
-fn find(cursor: &Cursor, key: Text, names: &mut Names, step: Step, context: &mut Context) -> (u32, Slot) {
+fn find(cursor: &Cursor, key: Text, names: &mut Names, context: &mut Context) -> Slot {
     let name = if key.is_escaped {
         context.key.clear();
         cursor.unescape(key, &mut context.key);
@@ -199,15 +194,19 @@ fn find(cursor: &Cursor, key: Text, names: &mut Names, step: Step, context: &mut
     } else {
         cursor.raw(key)
     };
-    names.find(step, name).unwrap_or_else(|| {
+    names.find(name).unwrap_or_else(|| {
         let slot = Slot::Undeclared(context.tally.id(names.full_name(name)));
-        (names.insert(name, slot), slot)
+        names.insert(name, slot);
+        slot
     })
 }
 
 fn leave_out(cursor: &mut Cursor, key: Text, context: &mut Context, depth: usize) -> Read<()> {
     if !context.options.rescues {
         return cursor.skip(depth);
+    }
+    if context.path.is_empty() && !key.is_escaped {
+        return cursor.compact_pair(key, depth, context.next_left());
     }
     let before = if key.is_escaped {
         let mut name = Vec::new();
@@ -396,14 +395,12 @@ fn read_items(
         if cursor.next_byte() == b'n' {
             cursor.word(b"null")?;
             if !items.is_nullable {
-                context.path.extend_from_slice(format!("[{}]", place - start).as_bytes());
+                context.descend_to_item(place - start);
                 context.reason.say(&context.path, |path| Some(format!("required value {path} is null")));
                 return Err(Stop::Misfit);
             }
         } else {
-            if context.keeps_path() {
-                context.path.extend_from_slice(format!("[{}]", place - start).as_bytes());
-            }
+            context.descend_to_item(place - start);
             read_forgiving(cursor, items, place, context, depth)?;
             context.path.truncate(before);
         }

@@ -52,7 +52,7 @@ def blocks(chunks: Iterable[bytes], *, block_bytes: int = BLOCK_BYTES) -> Iterat
 
     Raises :class:`LineTooLong` after the lines before that one, so that memory stays bounded.
     """
-    held: list[bytes] = []
+    held: list[bytes | memoryview] = []
     size = open_size = 0
     for chunk in chunks:
         held.append(chunk)
@@ -62,7 +62,7 @@ def blocks(chunks: Iterable[bytes], *, block_bytes: int = BLOCK_BYTES) -> Iterat
         if open_size > LONGEST_LINE:
             yield from _short_lines(b"".join(held))
         if end and size >= block_bytes:
-            held[-1] = chunk[:end]
+            held[-1] = memoryview(chunk)[:end]
             yield from _short_lines(b"".join(held))
             held, size = [chunk[end:]], open_size
     last = b"".join(held)

@@ -453,11 +453,12 @@ class GrowingFile:
 def by_itself(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
     """A batch to keep, and its Arrow bytes; a small part of something larger is copied.
 
-    The part would keep all of it in memory. Few rows are always copied: that costs less than checking.
+    The part would keep all of it in memory. What is small is always copied: that costs less than checking.
     """
-    if batch.num_rows >= _SMALL_ROWS:
+    whole = batch.get_total_buffer_size()
+    if batch.num_rows >= _SMALL_ROWS or whole >= _SMALL_BYTES:
         size = int(batch.nbytes)
-        if batch.get_total_buffer_size() <= 2 * size + _SLACK:
+        if whole <= 2 * size + _SLACK:
             return batch, size
     copy = pa.concat_batches([batch])
     return copy, int(copy.get_total_buffer_size())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -257,6 +258,19 @@ def test_unknown_fields_are_named_and_counted() -> None:
     lenient = Decoder(RecordRules(FIELDS, numbers=Numbers.LENIENT))
     lenient.decode(line * 640)
     assert lenient.unknown == {"more": 640, "u.mail": 640, "gone": 640}
+
+
+def test_columns_stay_as_they_are_while_further_blocks_are_read() -> None:
+    decoder = Decoder(RecordRules((*MAPPED, FieldSpec("left", "string")), rescued="left"))
+    line = FULL[:-1] + b',"m":{"a":1},"more":%d}\n'
+    kept = [decoder.decode(line % number * 500).batch for number in range(4)]
+    decoder.decode(b"{}\n" * 5000)
+    del decoder
+    gc.collect()
+    for number, batch in enumerate(kept):
+        batch.validate(full=True)
+        assert batch.column("left").to_pylist() == [f'{{"more":{number}}}'] * 500
+        assert batch.column("k").to_pylist() == [[{"v": 1}, {"v": 2}]] * 500
 
 
 def test_a_repeated_key_is_found_among_unknown_fields() -> None:

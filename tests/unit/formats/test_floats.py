@@ -100,6 +100,21 @@ def test_other_numbers_are_the_nearest_there_is(column: str, text: str, neighbou
     assert rows[0][column] == expected
 
 
+@settings(max_examples=examples(3000, 300))
+@given(
+    st.integers(2**53 - 4, 10**19 - 1) | st.integers(2**52, 2**53).map(lambda whole: 10 * whole + 5),
+    st.integers(0, 22),
+    st.sampled_from(["", "-"]),
+    st.integers(-3, 3),
+)
+def test_fractions_of_many_digits_are_the_nearest_there_is(digits: int, behind: int, sign: str, power: int) -> None:
+    padded = str(digits).zfill(behind + 1)
+    text = f"{sign}{padded[: len(padded) - behind]}.{padded[len(padded) - behind :] or 0}e{power}"
+    for one in (text, text.removesuffix("e0")):
+        rows, reasons = decoded(f'{{"f":{one}}}', "alone")
+        assert (reasons, rows[0]["f"]) == ([], float(one))
+
+
 @pytest.mark.parametrize("text", ["9007199254740993", "1e-400"])
 def test_the_same_holds_inside_lists_and_beside_values_to_rescue(text: str) -> None:
     assert "l[1]" in decoded(f'{{"l":[0,{text}]}}', "good")[1][0]

@@ -178,3 +178,17 @@ def test_no_key_hides_a_value_that_does_not_fit(rest: str, value: str) -> None:
             assert len(decoder.decode(good * 3).rejected) == 0
             assert len(decoder.decode(bad * 2).rejected) == 2
             assert len(decoder.decode(good + bad).rejected) == 1
+
+
+@pytest.mark.parametrize("length", [3, 8, 9, 16, 17, 40])
+def test_names_that_begin_and_end_alike_are_told_apart(length: int) -> None:
+    begin, end = "begin---"[: length // 2], "----end"[: length - length // 2 - 1]
+    names = [f"{begin}{chr(0x41 + number)}{end}".ljust(length, "_") for number in range(20)]
+    names += [f"first---{number:03d}---last" for number in range(300)] if length == 40 else []
+    decoder = Decoder(RecordRules(tuple(FieldSpec(name, "int64") for name in names[::2])))
+    record = {name: number for number, name in enumerate(names)}
+    for chosen in (names, names[::-1], names[3:], names[1::3]):
+        line = json.dumps({name: record[name] for name in chosen}).encode() + b"\n"
+        expected = {name: record[name] if name in chosen else None for name in names[::2]}
+        assert decoder.decode(line * 2).batch.to_pylist() == [expected] * 2
+    assert decoder.unknown == {name: 2 * (2 + (name in names[3:]) + (name in names[1::3])) for name in names[1::2]}

@@ -21,7 +21,7 @@ from tidegate.errors import StorageError
 from tidegate.failpoints import InjectedFailure
 from tidegate.protocol.change import RecordRange
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.parquet_file import RowOrigin
+from tidegate.sink.parquet_file import RowOrigin, by_itself
 from tidegate.sink.partitions import Partition
 from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.sink.task import read_group, read_unit
@@ -305,6 +305,14 @@ def test_memory_counts_what_many_small_pieces_take(store: ObjectStore) -> None:
         assert sum(file.memory for file in writer._open.values()) == writer._memory < 256 * KILOBYTE
     assert sum(file.record_count for file in writer.cut()) == 1000
     writer.close()
+
+
+def test_few_long_rows_are_not_copied_unless_they_are_a_part_of_more() -> None:
+    batch = pa.record_batch({"text": ["x" * 1000] * 2000})
+    assert by_itself(batch)[0].column(0).buffers()[2].address == batch.column(0).buffers()[2].address
+    part, size = by_itself(batch.slice(10, 20))
+    assert (part.to_pylist(), size) == (batch.slice(10, 20).to_pylist(), part.get_total_buffer_size())
+    assert size < 30_000
 
 
 def test_rows_keep_their_order_whatever_the_size_of_their_batches(store: ObjectStore, tmp_path: Path) -> None:
