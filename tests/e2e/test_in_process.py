@@ -6,6 +6,7 @@ import gc
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,11 @@ from tidegate.protocol.delta import query
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Pass
-from tidegate.specs.project import FieldSpec
+from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
+from tidegate.specs.columns import FunctionRead
+from tidegate.specs.locations import Location, Secret
+from tidegate.specs.project import FieldSpec, PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.specs.units import UnitSource
 
 NUMBERS: list[int] = []
 """What the function gives."""
@@ -74,6 +79,38 @@ def test_a_function_that_needs_a_session_fails_with_its_name(tmp_path: Path) -> 
     (source,) = run(made).sources
     assert source.error is not None
     assert "needs_spark failed without a Spark session" in source.error
+
+
+def visits(session: object, request: Any) -> pa.Table:
+    """Rows before, in and after a segment of a work unit, and one without a time."""
+    assert session is None
+    if request.unit == "bad":
+        raise ValueError(f"no such unit, {request.secrets['key'].value}")
+    times = pa.array([request.low - timedelta(hours=1), request.low, request.high, None], pa.timestamp("us", "UTC"))
+    rows = pa.table({"id": pa.array(range(4), pa.int64()), "at": times})
+    return rows.append_column("more", pa.array(["x"] * 4)) if request.unit == "b" else rows
+
+
+def test_a_function_is_asked_for_each_segment_of_a_work_unit(tmp_path: Path) -> None:
+    source = UnitSource("calls", FunctionRead(f"{__name__}:visits"), time_column="at")
+    table = Location((tmp_path / "table").as_uri())
+    pipeline = PipelineSpec("p", (source,), SchemaSpec(infer=True), SinkSpec(table))
+    works = [
+        UnitWork(unit, 0, ((0, 1000), (1000, 2000)), secrets={"key": Secret("canary")}) for unit in ("a", "b", "bad")
+    ]
+    wave = UnitWave(pipeline, source, tuple(works), table, datetime(2026, 3, 5, tzinfo=UTC))
+    result = InProcessEngine().carry_out(wave)
+    one, other, bad = result.results
+    assert isinstance(one, UnitWritten)
+    assert isinstance(other, UnitWritten)
+    assert isinstance(bad, UnitFailure)
+    assert (one.rows, one.left_out, other.rows) == (2, 6, 2)
+    found = [pq.read_table(tmp_path / "table" / each.path).to_pylist() for each in one.data_files]
+    assert [(row["_tidegate_unit"], row["id"], row["more"]) for rows in found for row in rows] == [("a", 1, None)] * 2
+    assert result.columns is not None
+    assert result.columns.names == ["_tidegate_unit", "_tidegate_segment", "id", "at", "more"]
+    assert "no such unit" in bad.problem
+    assert "canary" not in str(result)
 
 
 def test_an_api(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_rows_that_come_up_to_three_days_late_are_read(
 ) -> None:
     config = copied("work_units/warehouse.yml", tmp_path)
     with warehouse(postgres, monkeypatch) as database:
-        lane = DatabaseLane(database)
+        lane = DatabaseLane()
         example = ExampleRuns(config, lane=lane)
         assert example.ran("sales", "2026-01-15").rows == 2 * 14
         lane.asked.clear()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from servers import postgres as postgres_server
+from tidegate.runs.in_process import InProcessEngine
 from tidegate.sources.reader import UnitRequest
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten, WaveResult
 from tidegate.spark.work_units import carry_out
@@ -63,6 +65,15 @@ def rows(folder: Path, result: UnitWritten | UnitFailure) -> list[dict[str, Any]
     return sorted(found, key=lambda row: row["id"])
 
 
+CarryOut = Callable[[UnitWave], WaveResult]
+
+
+@pytest.fixture(params=["spark", "in process"])
+def carry_out_wave(spark: SparkSession, request: pytest.FixtureRequest) -> CarryOut:
+    """By Spark, and by the engine of this process, which leaves the same."""
+    return InProcessEngine().carry_out if request.param != "spark" else partial(carry_out, spark, stopped=lambda: False)
+
+
 @pytest.fixture(scope="module")
 def database(postgres: postgres_server.Server) -> JdbcRead:
     name = postgres.new_database()
@@ -72,7 +83,7 @@ def database(postgres: postgres_server.Server) -> JdbcRead:
 
 
 def test_a_query_has_values_and_only_the_bad_unit_fails(
-    spark: SparkSession, database: JdbcRead, postgres: postgres_server.Server, tmp_path: Path
+    carry_out_wave: CarryOut, database: JdbcRead, postgres: postgres_server.Server, tmp_path: Path
 ) -> None:
     """Segments are read by themselves; rows that come late are there next time."""
     query = (
@@ -81,8 +92,11 @@ def test_a_query_has_values_and_only_the_bad_unit_fails(
     params = (RangeParam("from", Bounding.LOW, "datetime"), RangeParam("to", Bounding.HIGH, "datetime"))
     source = UnitSource("db", replace(database, query=query), params=params)
     works = (work("a", 1, 2, 3), work("bad", 1, 3), work(HOSTILE, 1, 3), work("b", 1, 3))
+    database_name = database.url.rpartition("/")[2]
+    with postgres.connect(database_name) as connection:
+        connection.execute("delete from answers where id = 6")
     before = len(postgres.statements())
-    result = carry_out(spark, wave(tmp_path, source, *works), lambda: False)
+    result = carry_out_wave(wave(tmp_path, source, *works))
     first, bad, none, last = result.results
     assert [(row["id"], row["_tidegate_segment"].day, row["share"]) for row in rows(tmp_path, first)] == [
         (1, 1, 10),
@@ -98,15 +112,14 @@ def test_a_query_has_values_and_only_the_bad_unit_fails(
     asked = postgres.statements()[before:]
     assert any("survey = E'a''; DROP TABLE answers; --\\\\'" in each for each in asked)
     assert postgres_server.PASSWORD not in str(result)
-    database_name = database.url.rpartition("/")[2]
     with postgres.connect(database_name) as connection:
         connection.execute("insert into answers values ('b', 6, '2026-03-02 10:00', 1)")
-    (again,) = carry_out(spark, wave(tmp_path, source, work("b", 1, 3)), lambda: False).results
+    (again,) = carry_out_wave(wave(tmp_path, source, work("b", 1, 3))).results
     assert [row["id"] for row in rows(tmp_path, again)] == [5, 6]
 
 
 def test_a_table_is_asked_for_the_range_in_the_zone_of_the_source(
-    spark: SparkSession, database: JdbcRead, postgres: postgres_server.Server, tmp_path: Path
+    carry_out_wave: CarryOut, database: JdbcRead, postgres: postgres_server.Server, tmp_path: Path
 ) -> None:
     time = TimeWatermark("system", TimeRange("2026-03-01"))
     source = UnitSource(
@@ -118,7 +131,7 @@ def test_a_table_is_asked_for_the_range_in_the_zone_of_the_source(
         timezone="Asia/Tokyo",
     )
     before = len(postgres.statements())
-    result = carry_out(spark, wave(tmp_path, source, work("", 1, 2)), lambda: False)
+    result = carry_out_wave(wave(tmp_path, source, work("", 1, 2)))
     (written,) = result.results
     assert isinstance(written, UnitWritten)
     (file,) = written.data_files
@@ -131,14 +144,14 @@ def test_a_table_is_asked_for_the_range_in_the_zone_of_the_source(
 
 
 def test_a_local_time_that_clocks_show_twice_belongs_to_one_range(
-    spark: SparkSession, database: JdbcRead, tmp_path: Path
+    carry_out_wave: CarryOut, database: JdbcRead, tmp_path: Path
 ) -> None:
     """Half past two of that night is read as the first one, in the hour that has it, and in no other."""
     read = replace(database, query="select 9 as id, timestamp '2026-10-25 02:30:00' as at")
     source = UnitSource("db", read, time_column="at", timezone="Europe/Berlin")
     hours = [ms(datetime(2026, 10, 25, hour, tzinfo=UTC)) for hour in (0, 1, 2)]
     works = [UnitWork("", low, ((low, high),)) for low, high in pairwise(hours)]
-    first, second = carry_out(spark, wave(tmp_path, source, *works), lambda: False).results
+    first, second = carry_out_wave(wave(tmp_path, source, *works)).results
     assert [row["at"] for row in rows(tmp_path, first)] == [datetime(2026, 10, 25, 0, 30, tzinfo=UTC)]
     assert second == UnitWritten()
 

@@ -27,16 +27,11 @@ from support.unit_lake import InProcessUnitEngine, day
 from tidegate import SourceReport, load
 from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
-from tidegate.core.columns.predicates import SqlDialect
 from tidegate.observe.events import Event
 from tidegate.protocol.delta import query
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Engine
-from tidegate.schema.types import arrow_schema
-from tidegate.sink.row_task import row_task, write_batches
-from tidegate.sink.unit_task import own_columns, with_own
-from tidegate.sources.units.work import UnitWave, UnitWork, UnitWritten, WaveResult, fill_query, values_of
-from tidegate.specs.columns import JdbcRead
+from tidegate.sources.units.work import UnitWave, WaveResult
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute
 
@@ -150,34 +145,15 @@ def warehouse(
             others.execute("drop role if exists reader")
 
 
-@dataclass
 class DatabaseLane(InProcessUnitEngine):
-    """Asks the database what Spark would ask it, one statement per segment, and notes the ranges."""
+    """Notes the ranges that the database is asked for."""
 
-    connection: psycopg.Connection[Any]
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
         self.asked: list[str] = []
 
     def carry_out(self, wave: UnitWave) -> WaveResult:
-        records = arrow_schema(wave.pipeline.schema.fields)
-        columns = pa.schema([*own_columns(wave.source, records.names), *records])
-        task = row_task(wave.pipeline, wave.source.rows, columns, wave.table, work=wave.place)
-        results = []
         for work in wave.works:
-            batches = [self._rows(wave, work, segment, records) for segment in work.segments]
-            written = write_batches(task, batches)
-            results.append(UnitWritten(written.data_files, written.rows))
-        return WaveResult(tuple(results), task.written, task.partition_columns)
-
-    def _rows(self, wave: UnitWave, work: UnitWork, segment: tuple[int, int], records: pa.Schema) -> pa.RecordBatch:
-        read = wave.source.read
-        assert isinstance(read, JdbcRead)
-        assert read.query is not None
-        low, high = (f"{datetime.fromtimestamp(each / 1000, UTC):%Y-%m-%d}" for each in segment)
-        self.asked.append(f"{work.unit} {low} {high}")
-        statement = fill_query(read.query, values_of(wave.source, work, segment), SqlDialect.POSTGRESQL)
-        found = self.connection.execute(statement.encode()).fetchall()
-        values = [dict(zip(records.names, each, strict=True)) for each in found]
-        units, lows = pa.array([work.unit] * len(values), pa.string()), pa.array([segment[0]] * len(values), pa.int64())
-        return with_own(pa.RecordBatch.from_pylist(values, records), wave.source, units, lows)
+            for segment in work.segments:
+                low, high = (f"{datetime.fromtimestamp(each / 1000, UTC):%Y-%m-%d}" for each in segment)
+                self.asked.append(f"{work.unit} {low} {high}")
+        return super().carry_out(wave)

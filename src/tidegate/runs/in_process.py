@@ -1,7 +1,7 @@
 """The engine inside this process: no Spark, one thing after the other.
 
 Column sources are read once, and filtered here: CSV, JSON and Parquet files, Delta and Iceberg tables, HTTP APIs and
-Python functions. Databases filter themselves.
+Python functions. Databases filter themselves. What would differ from Spark's result is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, cached_property
 from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,6 +44,7 @@ from tidegate.sink.read_task import (
 from tidegate.sink.row_task import Batch, Greatest, RowsWritten, RowTask, WorkRows, write_batches
 from tidegate.sink.task import read_group
 from tidegate.sink.unit_columns import RecordBlocks
+from tidegate.sink.unit_segments import DatabaseSegments, carry_out_segments
 from tidegate.sink.unit_share import carry_out_here
 from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.sources.databases import DatabaseReader, instants
@@ -51,12 +55,13 @@ from tidegate.sources.reader import (
     GreatestValues,
     Reader,
     StreamedRows,
+    UnitRequest,
     choose_rows,
     fit_bounds,
     kinds_of_times,
     needs_spark,
 )
-from tidegate.sources.units.work import UnitWave, WaveResult
+from tidegate.sources.units.work import UnitWave, UnitWork, WaveResult, moment_of
 from tidegate.specs.columns import (
     ColumnSource,
     FunctionRead,
@@ -123,10 +128,15 @@ class InProcessEngine:
         raise needs_spark(batch.pipeline.name, f"load_type {batch.pipeline.sink.load.type} is Spark's")
 
     def carry_out(self, wave: UnitWave) -> WaveResult:
-        """Read and write the work units here; databases and functions need Spark."""
-        if isinstance(wave.source.read, JdbcRead | FunctionRead):
-            raise needs_spark(wave.pipeline.name, "only Spark reads databases and Python functions")
-        return carry_out_here(wave)
+        """Read and write the work units here."""
+        match wave.source.read:
+            case JdbcRead() as read:
+                return carry_out_segments(wave, DatabaseSegments(wave, read))
+            case FunctionRead() as function:
+                with TemporaryDirectory() as folder:
+                    return carry_out_segments(wave, FunctionSegments(wave, function, Path(folder)))
+            case _:
+                return carry_out_here(wave)
 
     def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> WaitingFrame:
         """Not without Spark."""
@@ -362,20 +372,55 @@ class FunctionArrowReader(_BatchReader):
 
     def batch(self, rows: RowFilter) -> pa.Table:
         """The result of the function; its session is None."""
-        said = f"{self.source.name}: function {self.function.function}"
-        call, mask = load_function(self.function.function, said), Mask.around(self.function)
         text = predicate(rows, SqlDialect.SPARK)
         request = FunctionRequest(rows.columns, rows, text, self.now, dict(self.function.options))
-        try:
-            returned: Any = call(None, request)
-        except Exception as error:
-            problem = f"{said} failed without a Spark session ({mask(str(error)):.200})"
-            raise SourceError(problem, "correct the function, or use `tidegate run`") from mask.cause(error)
-        if hasattr(returned, "to_dict") and hasattr(returned, "columns"):
-            returned = pa.Table.from_pandas(returned, preserve_index=False)
-        if isinstance(returned, pa.Table):
-            return _checked(self.source, returned)
-        raise SourceError(f"{said} returned {mask(repr(returned)):.80}", "return an Arrow table or a pandas DataFrame")
+        return _called(self.source, self.function, request, Mask.around(self.function))
+
+
+class FunctionSegments:
+    """The result of a Python function per segment of a work unit; rows wait on the disk until all have come."""
+
+    counts = True
+
+    def __init__(self, wave: UnitWave, function: FunctionRead, folder: Path) -> None:
+        if wave.pipeline.schema.fields:
+            raise needs_spark(wave.source.name, "its values must be converted to declared columns")
+        self._wave = wave
+        self._function = function
+        self._folder = folder
+
+    def rows(self, work: UnitWork, low: int, high: int) -> StreamedRows:
+        """What the function returns for a segment."""
+        bounds, options = (moment_of(low), moment_of(high)), dict(self._function.options)
+        request = UnitRequest(work.unit, dict(work.variables), *bounds, self._wave.now, options, dict(work.secrets))
+        mask = Mask.around(self._function, dict(work.secrets))
+        found = _called(self._wave.source.rows, self._function, request, mask)
+        path = str(self._folder / f"{uuid4()}.arrow")
+        with pa.OSFile(path, "wb") as output, pa.ipc.new_file(output, found.schema) as writer:
+            writer.write_table(found, max_chunksize=8192)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with pa.memory_map(path) as kept:
+                content = pa.ipc.open_file(kept)
+                yield from map(content.get_batch, range(content.num_record_batches))
+
+        return StreamedRows(found.schema, batches, lambda: 0)
+
+
+def _called(source: ColumnSource, function: FunctionRead, request: object, mask: Mask) -> pa.Table:
+    """The rows that a function returns; its session is None."""
+    said = f"{source.name}: function {function.function}"
+    call = load_function(function.function, said)
+    try:
+        returned: Any = call(None, request)
+    except Exception as error:
+        problem = f"{said} failed without a Spark session ({mask(str(error)):.200})"
+        raise SourceError(problem, "correct the function, or use `tidegate run`") from mask.cause(error)
+    if hasattr(returned, "to_dict") and hasattr(returned, "columns"):
+        returned = pa.Table.from_pandas(returned, preserve_index=False)
+    if isinstance(returned, pa.Table):
+        return _checked(source, returned)
+    raise SourceError(f"{said} returned {mask(repr(returned)):.80}", "return an Arrow table or a pandas DataFrame")
 
 
 def _checked(source: ColumnSource, rows: pa.Table) -> pa.Table:

@@ -216,7 +216,7 @@ _POSTGRES_KINDS = {
     "timestamptz": "timestamp",
 }
 _TYPES = "SELECT oid, typname, typcategory, typtype FROM pg_catalog.pg_type WHERE oid IN ({})"
-_ONLY_JAVA = frozenset(("oid", "char", "refcursor"))
+_ONLY_JAVA = frozenset(("oid", "refcursor"))
 _MOST_DIGITS = 38
 _SESSION = {**SESSION, "cursor_tuple_fraction": "1"}
 """The database plans for all rows of a cursor, not for the first."""

@@ -13,12 +13,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, Protocol
-from zoneinfo import ZoneInfo
 
-from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, literal, predicate
+from tidegate.core.columns.predicates import RowFilter, SqlDialect, literal, predicate
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.sink.row_task import RowsWritten, RowTask, joined, row_task, write_batches
 from tidegate.sink.unit_share import (
@@ -43,7 +41,9 @@ from tidegate.sources.units.work import (
     failure_of,
     fill_query,
     moment_of,
+    time_range,
     values_of,
+    widened_range,
 )
 from tidegate.spark.filters import filtered, fitted
 from tidegate.spark.frames import columns_of
@@ -68,8 +68,6 @@ from tidegate.specs.units import Replace, UnitSource
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-_DAY = timedelta(days=1)
 
 
 class JdbcUnits:
@@ -97,12 +95,12 @@ class JdbcUnits:
         if self._columns is None:
             found = self._connection.frame(asked.rows(RowFilter())).schema
             self._columns = JdbcColumns(found, self._connection.dialect)
-        pushed = fitted(_widened(source, low, high), self._columns.schema, source.timezone, source.name)
+        pushed = fitted(widened_range(source, low, high), self._columns.schema, source.timezone, source.name)
         statement = replace(asked, columns=self._columns.selected()).rows(pushed)
         fetched = self._connection.frame(statement, self._columns.fetched())
         frame = self._columns.restored(fetched, declared(self._wave.pipeline.schema))
         timed = with_instants(frame, source.timezone)
-        inside = fitted(_range(source, moment_of(low), moment_of(high)), timed.schema, source.timezone, source.name)
+        inside = fitted(time_range(source, moment_of(low), moment_of(high)), timed.schema, source.timezone, source.name)
         return given(filtered(timed, inside), self._wave.pipeline.schema, source.timezone, source.name)
 
     def _asked(self, work: UnitWork, low: int, high: int) -> JdbcRead:
@@ -131,7 +129,9 @@ class FunctionUnits:
         found = []
         for low, high in work.segments:
             rows = given(self._returned(work, low, high), self._wave.pipeline.schema, source.timezone, source.name)
-            inside = fitted(_range(source, moment_of(low), moment_of(high)), rows.schema, source.timezone, source.name)
+            inside = fitted(
+                time_range(source, moment_of(low), moment_of(high)), rows.schema, source.timezone, source.name
+            )
             found.append(FrameSegment(low, rows, predicate(inside, SqlDialect.SPARK)))
         return found
 
@@ -143,26 +143,6 @@ class FunctionUnits:
         bounds, options = (moment_of(low), moment_of(high)), dict(self._read.options)
         request = UnitRequest(work.unit, dict(work.variables), *bounds, self._wave.now, options, dict(work.secrets))
         return call_function(self._session, self._read, request, self._said, self._mask)
-
-
-def _range(source: UnitSource, low: datetime, high: datetime) -> RowFilter:
-    """The rows from ``low`` up to ``high``; all of them without a time column."""
-    if source.time_column is None:
-        return RowFilter()
-    return RowFilter((ColumnRange(source.time_column, Bound(low, inclusive=True), Bound(high)),))
-
-
-def _widened(source: UnitSource, low: int, high: int) -> RowFilter:
-    """The same, wider near a clock change, where local times have no order; the surplus is removed."""
-    return _range(
-        source, moment_of(low) - _slack(low, source.timezone), moment_of(high) + _slack(high, source.timezone)
-    )
-
-
-def _slack(milliseconds: int, zone: str) -> timedelta:
-    near = moment_of(milliseconds)
-    offsets = {(near + step).astimezone(ZoneInfo(zone)).utcoffset() for step in (-_DAY, timedelta(0), _DAY)}
-    return _DAY if len(offsets) > 1 else timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)

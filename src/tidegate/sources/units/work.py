@@ -17,7 +17,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from tidegate.core.columns.predicates import SqlDialect, literal
+from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, literal
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError, TidegateError
 from tidegate.protocol.change import DataFile
@@ -184,6 +184,26 @@ def range_text(source: UnitSource, param: RangeParam, segment: Segment) -> str |
 def moment_of(milliseconds: int) -> datetime:
     """The moment that many milliseconds after 1970-01-01."""
     return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def time_range(source: UnitSource, low: datetime, high: datetime) -> RowFilter:
+    """The rows from ``low`` up to ``high``; all of them without a time column."""
+    if source.time_column is None:
+        return RowFilter()
+    return RowFilter((ColumnRange(source.time_column, Bound(low, inclusive=True), Bound(high)),))
+
+
+def widened_range(source: UnitSource, low: int, high: int) -> RowFilter:
+    """The same, wider near a clock change, where local times have no order; the surplus is removed."""
+    return time_range(
+        source, moment_of(low) - _slack(low, source.timezone), moment_of(high) + _slack(high, source.timezone)
+    )
+
+
+def _slack(milliseconds: int, zone: str) -> timedelta:
+    near, day = moment_of(milliseconds), timedelta(days=1)
+    offsets = {(near + step).astimezone(ZoneInfo(zone)).utcoffset() for step in (-day, timedelta(0), day)}
+    return day if len(offsets) > 1 else timedelta(0)
 
 
 def names_in(value: object) -> Iterator[str]:
