@@ -107,7 +107,9 @@ class SchemaModel(Model):
     infer: v.Flag = entry("Infers the columns from samples; the default without fields.", False)
     coerce_conflicts_to_utf8: v.Flag = entry("Keeps values that do not fit a string column as JSON text.", False)
     numbers: Numbers = entry(
-        "strict: values that would lose digits are bad records; lenient: their surplus digits are cut.", Numbers.STRICT
+        "strict: values that would lose digits are bad records; lenient: whole numbers and decimals are cut, floats"
+        " rounded, to infinity or 0 if they must be.",
+        Numbers.STRICT,
     )
     rescued: RescuedColumn | None = entry(
         "The text column for fields and values that fit no other column, as JSON: a name, or true for _rescued.", None

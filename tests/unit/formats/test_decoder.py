@@ -6,6 +6,7 @@ import gc
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from math import inf
 from typing import Any
 
 import pyarrow as pa
@@ -329,6 +330,25 @@ def test_lenient_numbers_are_bent() -> None:
         "s": "a",
     }
     assert decode_one(b'{"i":12.7,"i":13}', numbers=Numbers.LENIENT) == {"i": 13}
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "value"),
+    [
+        ("int32", "-12.7", -12),
+        ("int32", "3000000000", None),
+        ("decimal(6,2)", "-1.239", Decimal("-1.23")),
+        ("decimal(6,2)", "12345.6", None),
+        ("float32", "16777219", 16777220.0),
+        ("float64", "9007199254740995", 9007199254740996.0),
+        ("float64", "1e400", inf),
+        ("float64", "1e-400", 0.0),
+    ],
+)
+def test_lenient_cuts_whole_numbers_and_decimals_and_rounds_floats(kind: str, written: str, value: Any) -> None:
+    rules = RecordRules((FieldSpec("v", kind),), numbers=Numbers.LENIENT)
+    found = Decoder(rules).decode(f'{{"v":{written}}}\n'.encode())
+    assert found.batch.to_pylist() == ([] if value is None else [{"v": value}])
 
 
 def test_names_with_punctuation_are_read() -> None:
