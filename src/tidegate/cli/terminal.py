@@ -53,16 +53,28 @@ def draw(page: Page, console: Console) -> None:
             case Facts():
                 _print_indented(console, _facts(block, console.width // 3))
             case Table():
-                table, widths = _fit(block, console.width - INDENT)
-                _print_indented(console, _table(table, widths))
-                if table.footnote:
-                    _print_indented(console, Text(visible(table.footnote), style="dim"))
+                _draw_table(block, console)
             case Line():
                 _print_indented(console, _line(block))
             case Gap():
                 console.print()
             case _:
                 assert_never(block)
+
+
+def _draw_table(table: Table, console: Console) -> None:
+    """Print a table; each row as facts of its own if the columns that must stay whole do not fit the width."""
+    fitted, widths = _fit(table, console.width - INDENT)
+    if sum(widths) + GUTTER * (len(widths) - 1) <= console.width - INDENT:
+        _print_indented(console, _table(fitted, widths))
+    else:
+        fitted, titles = table, [each.title for each in table.columns]
+        for number, row in enumerate(table.rows):
+            if number:
+                console.print()
+            _print_indented(console, _facts(Facts(tuple(zip(titles, row, strict=True))), console.width // 3))
+    if fitted.footnote:
+        _print_indented(console, Text(visible(fitted.footnote), style="dim"))
 
 
 def _print_indented(console: Console, shown: RenderableType) -> None:

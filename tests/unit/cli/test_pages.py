@@ -96,6 +96,23 @@ def test_paths_are_shortened_in_the_middle_and_ids_stay_whole(width: int) -> Non
     assert text.replace("\n", " ").split().count("y") == 60
 
 
+def test_a_row_that_is_too_wide_for_a_table_is_shown_as_facts_and_ids_stay_whole() -> None:
+    letters = [(f"0190e6b8{number:08x}", "asia", PATH.format(number), 7, "not a number") for number in range(2)]
+    page = (tabulate(("id", "?source", "~file", ">line", "=reason"), letters, "… and more"),)
+    shown = drawn(page, 40)
+    assert max(map(len, shown.splitlines())) <= 40
+    assert [line.split() for line in shown.splitlines()][:6] == [
+        ["id", "0190e6b800000000"],
+        ["source", "asia"],
+        ["file", PATH.format(0)[:30]],
+        [PATH.format(0)[30:]],
+        ["line", "7"],
+        ["reason", "not", "a", "number"],
+    ]
+    assert "0190e6b800000001" in shown
+    assert shown.splitlines()[-1].strip() == "… and more"
+
+
 def test_wide_shows_everything_whatever_the_terminal_is() -> None:
     page = (tabulate(("~file", "?action"), [(PATH.format(1), "run")]), Line(Cell("a b " * 40)))
     stream = io.StringIO()
