@@ -58,7 +58,7 @@ DEFERRING = {
     "commands.run",
     "commands.project",
     "commands.status",
-    "config.loading",
+    "config",
     "protocol.store",
     "protocol.table_checks",
     "runs.checks",
@@ -74,9 +74,8 @@ DEFERRING = {
 """Modules that import others inside functions, so that look-only commands start without their libraries."""
 COULD_MOVE_UP: dict[str, set[str]] = {
     "cli.invocation": {"observe.logs", "observe.progress"},
-    "commands.project": {"runs.bind", "runs.tracker", "spark.jars", "spark.session"},
+    "commands.project": {"runs.bind", "spark.jars", "spark.session"},
     "runs.bind": {"runs.columns", "runs.units"},
-    "sources.units.inputs": {"protocol.delta"},
 }
 """Imports inside functions that load no other library: they could stand at the top. The list only becomes shorter."""
 

@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 import tidegate
-from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import Command, with_json
+from tidegate.cli.invocation import Command, Invocation, with_json
 from tidegate.cli.pages import Block, Cell, Fact, Gap, Row, Style, after_gap, facts, line, page, tabulate
 from tidegate.observe.wording import count, duration
 from tidegate.reports.run import ChaosProgress, ChaosReport, PlaceFailures

@@ -9,8 +9,16 @@ from pathlib import Path
 import click
 
 import tidegate
-from tidegate.cli.invocation import Confirmation, Invocation, exit_code
-from tidegate.cli.options import Command, confirm_options, mode_of, target, with_json
+from tidegate.cli.invocation import (
+    Command,
+    Confirmation,
+    Invocation,
+    confirm_options,
+    exit_code,
+    mode_of,
+    target,
+    with_json,
+)
 from tidegate.cli.pages import Block, Cell, Gap, Heading, Line, Style, cell, facts, line, page, source_name, tabulate
 from tidegate.observe.wording import count, duration, size
 from tidegate.reports.table import CommitReport, FileAdoption, TableCommit

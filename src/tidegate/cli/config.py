@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import tidegate
-from tidegate.cli.invocation import Invocation, print_json
-from tidegate.cli.options import Group, config_argument, with_json
+from tidegate.cli.invocation import Group, Invocation, config_argument, print_json, with_json
 from tidegate.cli.pages import Block, Cell, Gap, Style, after_gap, line, page, tabulate
 from tidegate.errors import ConfigError
 from tidegate.observe.wording import count

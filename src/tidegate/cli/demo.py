@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 
 import tidegate
-from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import Command, with_json
+from tidegate.cli.invocation import Command, Invocation, with_json
 from tidegate.cli.pages import Block, Cell, Column, Fit, Gap, Heading, Style, facts, line, page, tabulate
 from tidegate.observe.wording import duration
 from tidegate.reports.run import DemoReport, DemoStep

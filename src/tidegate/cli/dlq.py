@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import tidegate
-from tidegate.cli.invocation import Confirmation, Invocation, print_json
-from tidegate.cli.options import Group, confirm_options, target, with_json
+from tidegate.cli.invocation import Confirmation, Group, Invocation, confirm_options, print_json, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 import tidegate
-from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import Command, target, with_json
+from tidegate.cli.invocation import Command, Invocation, target, with_json
 from tidegate.cli.pages import Block, Cell, Gap, Line, Style, line, page, tabulate
 from tidegate.observe.wording import count
 from tidegate.reports.run import Check

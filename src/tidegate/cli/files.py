@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 import tidegate
-from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import Command, Moment, limit_option, target, with_json
+from tidegate.cli.invocation import Command, Invocation, Moment, limit_option, target, with_json
 from tidegate.cli.pages import Block, Cell, Gap, Page, Row, Style, Table, cell, line, page, source_name, tabulate
 from tidegate.observe.wording import count, size
 from tidegate.reports.table import FileRange, FilesReport, IngestedFile, LedgerCompaction, LedgerExport, LedgerGap

@@ -11,8 +11,7 @@ from shlex import quote
 import click
 
 import tidegate
-from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import Command, with_json
+from tidegate.cli.invocation import Command, Invocation, with_json
 from tidegate.cli.pages import Block, Gap, Heading, Style, facts, line, page
 from tidegate.cli.run import code_of, render_run
 from tidegate.reports.run import IngestReport

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 import tidegate
-from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import Command, with_json
+from tidegate.cli.invocation import Command, Invocation, with_json
 from tidegate.cli.pages import Block, Gap, Heading, Style, line, page
 from tidegate.reports.run import InitReport
 

@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from tidegate.cli.invocation import Invocation, print_json, report
-from tidegate.cli.options import Command, Group, with_json
+from tidegate.cli.invocation import Command, Group, Invocation, print_json, report, with_json
 from tidegate.cli.pages import facts
 from tidegate.schema.literals import describe_reader
 from tidegate.specs.masking import remembering

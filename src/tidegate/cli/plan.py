@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 import tidegate
-from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import Command, at_option, target, with_json
+from tidegate.cli.invocation import Command, Invocation, at_option, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,

@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 import tidegate
-from tidegate.cli.invocation import Invocation, exit_code
-from tidegate.cli.options import Age, Command, target, with_json
+from tidegate.cli.invocation import Age, Command, Invocation, exit_code, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,

@@ -12,8 +12,7 @@ from typing import Any
 import click
 
 import tidegate
-from tidegate.cli.invocation import Confirmation, Invocation
-from tidegate.cli.options import Command, Decorated, confirm_options, target, with_json
+from tidegate.cli.invocation import Command, Confirmation, Decorated, Invocation, confirm_options, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,

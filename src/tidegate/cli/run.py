@@ -12,8 +12,7 @@ from shlex import quote
 import click
 
 import tidegate
-from tidegate.cli.invocation import Invocation, exit_code
-from tidegate.cli.options import Command, at_option, mode_of, target, with_json
+from tidegate.cli.invocation import Command, Invocation, at_option, exit_code, mode_of, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,

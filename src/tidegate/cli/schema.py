@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 import tidegate
-from tidegate.cli.invocation import Confirmation, Invocation
-from tidegate.cli.options import Group, confirm_options, target, with_json
+from tidegate.cli.invocation import Confirmation, Group, Invocation, confirm_options, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,

@@ -9,8 +9,7 @@ import click
 
 import tidegate
 from tidegate.cli.doctor import render_checks
-from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import Command, with_json
+from tidegate.cli.invocation import Command, Invocation, with_json
 from tidegate.errors import EnvironmentProblem
 
 

@@ -10,8 +10,7 @@ from shlex import quote
 import click
 
 import tidegate
-from tidegate.cli.invocation import Invocation
-from tidegate.cli.options import Command, target, with_json
+from tidegate.cli.invocation import Command, Invocation, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,

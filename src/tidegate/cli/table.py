@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 import tidegate
-from tidegate.cli.invocation import Confirmation, Invocation
-from tidegate.cli.options import Group, confirm_options, target, with_json
+from tidegate.cli.invocation import Confirmation, Group, Invocation, confirm_options, target, with_json
 from tidegate.cli.pages import Page, Style, line
 from tidegate.cli.schema import render_rewrite, render_rewrite_end
 from tidegate.observe.wording import count, duration, size

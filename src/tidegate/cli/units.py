@@ -9,8 +9,16 @@ from typing import Any
 import click
 
 import tidegate
-from tidegate.cli.invocation import Confirmation, Invocation
-from tidegate.cli.options import Group, at_option, confirm_options, limit_option, target, with_json
+from tidegate.cli.invocation import (
+    Confirmation,
+    Group,
+    Invocation,
+    at_option,
+    confirm_options,
+    limit_option,
+    target,
+    with_json,
+)
 from tidegate.cli.pages import (
     Block,
     Cell,

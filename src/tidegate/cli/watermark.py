@@ -10,8 +10,7 @@ import click
 
 import tidegate
 from tidegate.cli.files import action_cell
-from tidegate.cli.invocation import Confirmation, Invocation
-from tidegate.cli.options import Group, confirm_options, limit_option, target, with_json
+from tidegate.cli.invocation import Confirmation, Group, Invocation, confirm_options, limit_option, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from tidegate.config import load as load_file
 from tidegate.config.document import nearest, sentence
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Config = str | Path | ProjectSpec
 Mode = Literal["once", "continuous"]
+BoundT = TypeVar("BoundT", bound="AnySource")
 
 
 def agree(planned: object) -> bool:
@@ -58,23 +59,39 @@ def sources_of(
     project: ProjectSpec, name: str | None, source: str | None = None, emit: Emit = ignore
 ) -> tuple[TrackedSource, ...]:
     """The sources of one pipeline, or of all, bound to their tables; an unknown name raises."""
-    from tidegate.runs.tracker import sources_named
-
     return sources_named(_bound(project, name, emit), source)
 
 
 def source_of(config: Config, pipeline: str, source: str | None) -> TrackedSource:
     """The source with that name; without a name, the only one of the pipeline."""
-    from tidegate.runs.tracker import source_named
-
     return source_named(_bound(load(config, pipeline=pipeline), pipeline), source)
 
 
 def bound_files(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[FileSource, ...]:
     """Only the file sources: another source that cannot be bound does not stop them."""
-    from tidegate.runs.bind import is_files
+    return _files(_bound(project, name, emit, lambda each: each.read is None))
 
-    return tuple(filter(is_files, _bound(project, name, emit, lambda each: each.read is None)))
+
+def source_named(sources: Sequence[BoundT], source: str | None) -> BoundT:
+    """The source with that name; without a name, the only one."""
+    chosen = sources_named(sources, source)
+    if len(chosen) > 1:
+        known = ", ".join(each.source.name for each in chosen)
+        raise ConfigError((f"pipeline {chosen[0].pipeline.name!r} has several sources; name one of them: {known}",))
+    return chosen[0]
+
+
+def sources_named(sources: Sequence[BoundT], source: str | None) -> tuple[BoundT, ...]:
+    """The sources with that name, or all; an unknown name is an error that lists the known ones."""
+    chosen = tuple(each for each in sources if source in (None, each.source.name))
+    if not chosen:
+        known = list(dict.fromkeys(each.source.name for each in sources))
+        within = ", ".join(dict.fromkeys(repr(each.pipeline.name) for each in sources))
+        told = sentence(
+            f"no source {source!r} in {within}", f"allowed: {', '.join(known)}", nearest(source or "", known)
+        )
+        raise ConfigError((told,))
+    return chosen
 
 
 def _bound(
@@ -93,10 +110,14 @@ def _bound(
 
 def file_sources(config: Config, pipeline: str, source: str | None = None) -> tuple[FileSource, ...]:
     """The sources of one pipeline, or the named one; all must be files."""
+    found = sources_of(load(config, pipeline=pipeline), pipeline, source)
+    return _files(_check_offer(each, "files") for each in found)
+
+
+def _files(sources: Iterable[TrackedSource]) -> tuple[FileSource, ...]:
     from tidegate.runs.bind import is_files
 
-    found = sources_of(load(config, pipeline=pipeline), pipeline, source)
-    return tuple(filter(is_files, (_check_offer(each, "files") for each in found)))
+    return tuple(filter(is_files, sources))
 
 
 def unit_sources(config: Config, pipeline: str, source: str | None = None) -> tuple[UnitBound, ...]:

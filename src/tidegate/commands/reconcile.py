@@ -6,13 +6,12 @@ import contextlib
 import threading
 from datetime import timedelta
 
-from tidegate.commands.project import Config, load, pipelines_of, sources_of, spark_engine
+from tidegate.commands.project import Config, load, pipelines_of, sources_named, sources_of, spark_engine
 from tidegate.observe.events import Emit, ignore
 from tidegate.reports.correction import ReconcileReport
 from tidegate.runs.bind import is_files
 from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.reconcile import ReconcileOptions, Reconciling, checked_age
-from tidegate.runs.tracker import sources_named
 
 
 def reconcile(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from tidegate.commands.project import Config, agree, unit_sources
+from tidegate.commands.project import Config, agree, source_named, unit_sources
 from tidegate.config.document import nearest
 from tidegate.core.units.plan import TimePartition, UnitPlan, WhySkipped, WorkUnit
 from tidegate.core.units.planner import failure_start
@@ -21,7 +21,7 @@ from tidegate.observe.wording import count
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
-from tidegate.runs.tracker import UnitBound, source_named
+from tidegate.runs.tracker import UnitBound
 from tidegate.runs.units import OPEN_REASONS, UnitLook, look, maybe_utc, spans, starting_at, utc
 from tidegate.specs.units import Replace
 

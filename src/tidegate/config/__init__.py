@@ -1,10 +1,137 @@
-"""The configuration: YAML in, checked :class:`tidegate.specs.project.ProjectSpec` out, and every problem at once.
+"""The configuration: YAML in, checked :class:`~tidegate.specs.project.ProjectSpec` out, and every problem at once.
 
 The walk: text → tree with line numbers (``document``), short forms and old names spelled out (``normal_form``), then
 the sections, from ``project`` down. Each section of the file has one module with the models of its blocks, what their
 keys mean together, how they become specs, and how ``config show`` writes them.
+
+The sections with their models are imported when a file is loaded, not before: they are half of the time that a short
+command takes to start.
 """
 
-from tidegate.config.loading import json_schema, load, show
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tidegate.config.document import Problem, nearest, parse, sentence
+from tidegate.config.normal_form import normal_form, set_types
+from tidegate.errors import ConfigError
+from tidegate.specs.project import ProjectSpec
+from tidegate.storage.options import absolute
 
 __all__ = ["json_schema", "load", "show"]
+
+MAX_BYTES = 4_000_000
+IN_MEMORY = "<text>"
+
+
+def load(
+    config: str | os.PathLike[str],
+    *,
+    env: Mapping[str, str],
+    pipelines: Sequence[str] = (),
+    base: Path | None = None,
+) -> ProjectSpec:
+    """The specs of a configuration file, or of YAML text (a ``str`` with a line break in it).
+
+    ``pipelines`` keeps only those named; the whole file is checked all the same. Relative paths start at the
+    file's directory, for text at ``base`` (the working directory). Raises :class:`ConfigError` with all that
+    is wrong.
+    """
+    if isinstance(config, str) and "\n" in config:
+        found = _load(config, IN_MEMORY, "default", base or Path.cwd(), env)
+    else:
+        path = Path(config)
+        found = _load(_read(path), str(path), path.stem, base or path.absolute().parent, env)
+    return _select(found, pipelines) if pipelines else found
+
+
+def show(project: ProjectSpec) -> str:
+    """The canonical YAML of ``project``: every default, and no secret.
+
+    It loads to the same specs, except for the secrets, which are masked.
+    """
+    from tidegate.config.project import ProjectModel
+
+    return _dump(ProjectModel.show(project))
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a configuration file, for editors."""
+    from tidegate.config.keys import editor_schema
+
+    return editor_schema()
+
+
+def _dump(data: dict[str, Any]) -> str:
+    """``data`` as YAML: by libyaml, which is much faster than PyYAML, unless it escapes what people can read."""
+    options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 100}
+    made: str = yaml.dump(data, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), **options)
+    return yaml.safe_dump(data, **options) if "\\U" in made or "\\N" in made else made
+
+
+def _read(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError((f"{path}: no such file; give the path of a YAML file",)) from None
+    except OSError as exc:
+        raise ConfigError((f"{path}: cannot be read: {exc.strerror}",)) from None
+    if len(data) > MAX_BYTES:
+        raise ConfigError((f"{path}: larger than {MAX_BYTES:,} bytes; this is no configuration",))
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        line = data[: exc.start].count(b"\n") + 1
+        raise ConfigError((f"{path}:{line}: not UTF-8 text; save the file as UTF-8",)) from None
+
+
+def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str]) -> ProjectSpec:
+    def resolve(uri: str) -> str:
+        return absolute(uri, base)
+
+    written, problems = parse(text, env)
+    if written is None:
+        raise _error(origin, problems)
+    from pydantic import ValidationError
+
+    from tidegate.config.project import ProjectModel, project_problems, take_notes
+    from tidegate.config.work_units import MS_KEYS
+
+    root, more = normal_form(written, stem, MS_KEYS)
+    kinds = list(set_types(root))
+    notes = take_notes(root, [where for where, _ in kinds])
+    problems += [*more, *(each for _, each in kinds), *notes.problems]
+    problems += project_problems(root, resolve, notes.covers)
+    try:
+        model = ProjectModel.model_validate(root)
+    except ValidationError as exc:
+        from tidegate.config.keys import describe
+
+        problems += [problem for loc, problem in describe(exc, root) if not notes.covers(loc)]
+        raise _error(origin, problems) from None
+    if problems:
+        raise _error(origin, problems)
+    return model.project(origin, resolve, tuple(notes.notices))
+
+
+def _error(origin: str, problems: list[Problem]) -> ConfigError:
+    ordered = dict.fromkeys(problem.at(origin) for problem in sorted(problems))
+    return ConfigError(tuple(ordered) or (f"{origin}: cannot be used",))
+
+
+def _select(project: ProjectSpec, names: Sequence[str]) -> ProjectSpec:
+    known = [pipeline.name for pipeline in project.pipelines]
+    wrong = [
+        sentence(f"{project.origin}: no pipeline {name!r}", f"allowed: {', '.join(known)}", nearest(name, known))
+        for name in names
+        if name not in known
+    ]
+    if wrong:
+        raise ConfigError(tuple(wrong))
+    return replace(project, pipelines=tuple(each for each in project.pipelines if each.name in names))

@@ -25,7 +25,7 @@ HEAVY = (
     "pyarrow.compute",
     "pyarrow.pandas_compat",
     "pyarrow.parquet",
-    "tidegate.config.loading",
+    "tidegate.config",
     "tidegate.config.project",
     "tidegate.runs.loop",
     "tidegate.protocol.delta",

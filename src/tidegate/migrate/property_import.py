@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from tidegate.config.loading import load
+from tidegate.config import load
 from tidegate.errors import ConfigError
 from tidegate.migrate.properties import Given, as_list, is_secret, properties
 from tidegate.migrate.property_sections import (

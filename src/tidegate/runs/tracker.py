@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, Union
 
-from tidegate.config.document import nearest, sentence
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.json_shape import is_newer
-from tidegate.errors import ColumnsChanged, CommitLost, ConfigError, StateError, StorageError, TidegateError
+from tidegate.errors import ColumnsChanged, CommitLost, StateError, StorageError, TidegateError
 from tidegate.protocol.change import Coverage, Identity, SourceKey, State
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.documents import Mirror, read_recorded
@@ -373,8 +372,6 @@ ColumnBound = BoundSource[ColumnSource, StateKind]
 UnitBound = BoundSource[UnitSource, StateKind]
 """Sources of one kind, for modules of that kind; :data:`FileSource` is in ``runs.file_source``."""
 
-BoundT = TypeVar("BoundT", bound=AnySource)
-
 
 Clock = Callable[[], datetime]
 
@@ -392,25 +389,3 @@ def named_position(position: Position) -> Iterator[None]:
             " written",
             way_out(position.key),
         ) from error
-
-
-def source_named(sources: Sequence[BoundT], source: str | None) -> BoundT:
-    """The source with that name; without a name, the only one."""
-    chosen = sources_named(sources, source)
-    if len(chosen) > 1:
-        known = ", ".join(each.source.name for each in chosen)
-        raise ConfigError((f"pipeline {chosen[0].pipeline.name!r} has several sources; name one of them: {known}",))
-    return chosen[0]
-
-
-def sources_named(sources: Sequence[BoundT], source: str | None) -> tuple[BoundT, ...]:
-    """The sources with that name, or all; an unknown name is an error that lists the known ones."""
-    chosen = tuple(each for each in sources if source in (None, each.source.name))
-    if not chosen:
-        known = list(dict.fromkeys(each.source.name for each in sources))
-        within = ", ".join(dict.fromkeys(repr(each.pipeline.name) for each in sources))
-        told = sentence(
-            f"no source {source!r} in {within}", f"allowed: {', '.join(known)}", nearest(source or "", known)
-        )
-        raise ConfigError((told,))
-    return chosen

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tidegate.config import load
-from tidegate.config.loading import _dump
+from tidegate.config import _dump, load
 from tidegate.errors import ConfigError
 from tidegate.specs.project import (
     Compression,

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from tidegate.core.units.state import ANONYMOUS, Units
 from tidegate.errors import SourceError, TableError
+from tidegate.protocol.delta import DeltaSnapshot, pin_table
 from tidegate.specs.locations import Secret
 from tidegate.specs.units import InputFormat, SecondaryInput, UnitSource, filter_expression
 
 if TYPE_CHECKING:
-    from tidegate.protocol.delta import DeltaSnapshot
     from tidegate.sources.units.input_files import Columns
 
 _CACHED = 65536
@@ -181,7 +181,6 @@ def _check_alike(inputs: Sequence[SecondaryInput]) -> None:
 
 def _open(input: SecondaryInput) -> tuple[str, Iterator[Columns]]:
     """The version of an input, and its rows with every needed field."""
-    from tidegate.protocol.delta import pin_table
     from tidegate.sources.units.input_files import input_files, rows_of
 
     fields = tuple(dict.fromkeys((*input.fields, *input.filters, *input.auth_fields)))
