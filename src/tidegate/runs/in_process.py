@@ -256,9 +256,9 @@ class ArrowReader(_BatchReader):
 
 @dataclass
 class IcebergArrowReader:
-    """The rows of an Iceberg table, pinned to the newest snapshot at the first question, a batch at a time.
+    """The rows of an Iceberg table, pinned to the newest snapshot on first use, a batch at a time.
 
-    A filter of the user's own gets them all at once.
+    The user's own filter gets them all at once.
     """
 
     source: ColumnSource
@@ -266,7 +266,7 @@ class IcebergArrowReader:
     fixed_first: bool = True
 
     def greatest(self, rows: RowFilter) -> GreatestValues:
-        """The greatest values among the rows that match; rows without any are counted besides."""
+        """The greatest values among the matching rows; counts rows without any."""
         columns = self._fit(rows).columns
         seen = Greatest(columns, rows.mode)
         for batch in self._chosen(replace(rows, nulls=NullWatermark.INCLUDE), columns):
@@ -274,11 +274,11 @@ class IcebergArrowReader:
         return GreatestValues(dict(zip(rows.columns, seen.values.values(), strict=True)), seen.nulls)
 
     def kinds(self, columns: Sequence[str]) -> dict[str, str]:
-        """Which columns hold times."""
+        """The columns with times."""
         return kinds_of_times(columns, self._table.kinds, self.source.name)
 
     def read(self, rows: RowFilter) -> StreamedRows:
-        """The rows that match; times without a zone become instants."""
+        """The matching rows; times without a zone become instants."""
         columns, zone = self._table.columns(), self.source.source_timezone
         local = [n for n, each in enumerate(columns) if each.type == pa.timestamp("us")]
         whole = pa.schema([pa.field(each.name, TIMESTAMP) if n in local else each for n, each in enumerate(columns)])
@@ -304,7 +304,7 @@ class IcebergArrowReader:
         return IcebergTable(self.location, self.source.name)
 
     def _chosen(self, rows: RowFilter, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows that match, by our filter or by the user's own."""
+        """The matching rows, by our filter or the user's own."""
         if rows.extra is not None:
             raise needs_spark(self.source.name, "only Spark understands filter_expression")
         if self.source.watermark_filter is not None:
@@ -378,7 +378,7 @@ class FunctionArrowReader(_BatchReader):
 
 
 class FunctionSegments:
-    """The result of a Python function per segment of a work unit; rows wait on the disk until all have come."""
+    """The result of a Python function per segment of a work unit; rows wait on disk until all have come."""
 
     counts = True
 
@@ -390,7 +390,7 @@ class FunctionSegments:
         self._folder = folder
 
     def rows(self, work: UnitWork, low: int, high: int) -> StreamedRows:
-        """What the function returns for a segment."""
+        """The function's result for a segment."""
         bounds, options = (moment_of(low), moment_of(high)), dict(self._function.options)
         request = UnitRequest(work.unit, dict(work.variables), *bounds, self._wave.now, options, dict(work.secrets))
         mask = Mask.around(self._function, dict(work.secrets))

@@ -1,4 +1,4 @@
-"""What a task must know to read a group of files, what it gives back, and when a commit of that is due.
+"""The input of a task that reads a group of files, its result, and the limits after which a commit is due.
 
 Column sources that are files are scanned in full, with the same readers.
 """

@@ -1,7 +1,7 @@
 """Work units of databases and functions, read and written in this process, one after the other.
 
-A work unit counts as a whole or not at all, and one that fails keeps no other from being done. Where columns are not
-declared, those of all work units of a wave are told before the first row is written.
+A work unit counts as a whole or not at all, and one that fails does not stop the others. Columns that are not declared
+are collected from all work units of a wave before the first row is written.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tidegate.specs.project import SchemaSpec
 
 
 class UnitSegments(Protocol):
-    """Who reads the segments of work units; rows outside of a segment are left out, and counted if they ``count``."""
+    """Reads the segments of work units; rows outside a segment are left out, and counted if they ``count``."""
 
     counts: bool
 
@@ -44,7 +44,7 @@ class UnitSegments(Protocol):
 
 
 class DatabaseSegments:
-    """A table or query of a database; the range is in the statement where there is a time column."""
+    """A table or query of a database; with a time column the range is in the statement."""
 
     counts = False
 
@@ -54,7 +54,7 @@ class DatabaseSegments:
         self._columns: DatabaseColumns | None = None
 
     def rows(self, work: UnitWork, low: int, high: int) -> StreamedRows:
-        """One statement, asked when the rows are taken."""
+        """One statement, sent when the rows are read."""
         source, database = self._wave.source, self._database
         read = database.read
         if read.query is not None:
@@ -94,7 +94,7 @@ class _SegmentJob:
         return found
 
     def plan(self, ready: Mapping[int, Prepared]) -> WriteTask:
-        """How these are written; only their columns count."""
+        """How to write these; only their columns count."""
         schemas = [self._columns(rows.schema) for each in ready.values() for _, _, rows in each]
         task = self._task(reduce(_unified, schemas)) if schemas else None
         return WriteTask(self.wave.source, self.wave.pipeline.schema, rows=task)
@@ -104,7 +104,7 @@ class _SegmentJob:
         return {number: self._written(task.rows, number, each) for number, each in ready.items()}
 
     def _written(self, task: RowTask | None, number: int, unit: Prepared) -> UnitWritten | UnitFailure:
-        """Each segment has files of its own."""
+        """Write one work unit; each segment has its own files."""
         if task is None:
             return UnitWritten()
         name, left_out = self.wave.works[number].unit, Counter[str]()
@@ -129,7 +129,7 @@ class _SegmentJob:
             yield _filled(with_own(kept, source, units, lows), task.columns)
 
     def _columns(self, schema: pa.Schema) -> pa.Schema:
-        """The columns of the table: those that are declared, or all, after those of the work unit."""
+        """The columns of the table: the declared ones, or all, after those of the work unit."""
         fields = self.wave.pipeline.schema.fields
         kept = [schema.field(column_named(each.name, schema.names, self.wave.source.name)) for each in fields]
         records = pa.schema(kept) if fields else schema

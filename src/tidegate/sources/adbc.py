@@ -38,10 +38,11 @@ SESSION = {
     "TimeZone": "UTC",
     "DateStyle": "ISO",
     "extra_float_digits": "3",
-    "max_parallel_workers_per_gather": "0",  # a read has as many connections as its parallelism
+    "max_parallel_workers_per_gather": "0",  # the connections of a read are its only parallelism
 }
-"""Set by a statement in the transaction of the read: what is told while connecting, a pooler may drop and the
-environment may override; and between two transactions it may give the session to somebody else."""
+"""Set by a statement in the transaction of the read: a pooler may drop settings of the connection, the environment may
+override them, and between two transactions the pooler may give the session to somebody else.
+"""
 
 _PLAIN = (pa.bool_(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string())
 WITHOUT = "leave out reader: adbc"

@@ -54,9 +54,9 @@ def connect(address: DatabaseAddress, read: JdbcRead, **more: Any) -> Any:
 
 
 def _connect_postgres(address: DatabaseAddress, read: JdbcRead, **more: Any) -> Any:
-    """A transaction and its settings: a pooler may give the next transaction to another session of the server.
+    """Begin a transaction with its settings: a pooler may give the next transaction to another session of the server.
 
-    Nothing is taken from the environment that the JDBC driver would not know.
+    The environment supplies nothing that the JDBC driver would not know.
     """
     import psycopg
 

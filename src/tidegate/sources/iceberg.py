@@ -1,11 +1,11 @@
-"""Iceberg tables without a catalog: the newest state of a folder, and which of its data files can hold wanted rows.
+"""Iceberg tables without a catalog: the newest state of a folder, and the data files that may have wanted rows.
 
-Everything is read by our own stores, with the storage options of the source. The state is pinned when the table is
-opened. Files are passed over by the statistics and partitions in its manifests; what is left may hold more than the
-wanted rows, never less. This is the only module that knows the library ``pyiceberg``.
+Everything is read through our own stores, with the storage options of the source. The state is pinned when the table is
+opened. Statistics and partitions in its manifests exclude files; the rest may have more than the wanted rows, never
+less. This is the only module that knows the library ``pyiceberg``.
 
-Spark reads the files that were planned, or they are read here as Arrow columns. Either finds columns by Iceberg's field
-ids, whatever a file calls them, and takes for null what a file does not have.
+Spark reads the planned files, or this module reads them as Arrow columns. Both find columns by Iceberg's field ids,
+whatever their names in a file; a column that a file lacks is null.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _KINDS = {
     "string": ("string", pa.string()),
     **dict.fromkeys(("uuid", "fixed", "binary"), ("binary", pa.binary())),
 }
-"""By the name of a type: Spark's word for it, and Arrow's type."""
+"""By name of a type: Spark's name and Arrow's type."""
 
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 _ID = b"PARQUET:field_id"
@@ -98,7 +98,7 @@ class PlannedFile:
 
 
 class IcebergTable:
-    """The state that the table in the folder ``location`` has when it is opened."""
+    """The state of the table in the folder ``location``, pinned when it is opened."""
 
     def __init__(self, location: Location, source: str) -> None:
         self._source = source
@@ -125,16 +125,16 @@ class IcebergTable:
 
     @property
     def kinds(self) -> dict[str, str]:
-        """The types of the columns in Spark's words; UUIDs are text."""
+        """The Spark types of the columns; UUIDs are text."""
         return {each["name"]: "string" if each["type"] == "uuid" else _kind(each["type"]) for each in self.fields}
 
     def columns(self, names: Sequence[str] | None = None) -> pa.Schema:
-        """All columns, or those with these ``names``, as :meth:`scan` gives them."""
+        """All columns, or those with these ``names``, as :meth:`scan` returns them."""
         wanted = [each for each in self.fields if names is None or each["name"] in names]
         return pa.schema([self._column(each) for each in wanted])
 
     def scan(self, rows: RowFilter, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Rows among which those that match are, in all columns or those with these ``names``."""
+        """A superset of the matching rows, in all columns or those with these ``names``."""
         columns = self.columns(names)
         numbers = {each["name"]: each for each in self.fields}
         for file in self.plan_files(rows):
@@ -149,7 +149,7 @@ class IcebergTable:
                 raise SourceError(problem, "use `tidegate run`: Spark may read it") from error
 
     def _column(self, described: Mapping[str, Any]) -> pa.Field:
-        """A column of the rows; :class:`SourceError` for what neither Spark nor a table has."""
+        """A column of the rows; :class:`SourceError` for a type that neither Spark nor a table has."""
         if described["type"] == "uuid":
             return pa.field(described["name"], pa.string())
         return pa.field(described["name"], self._type(described, described["name"]))
@@ -201,7 +201,7 @@ class IcebergTable:
 
 
 def refuse_default(described: Mapping[str, Any], path: str, source: str) -> None:
-    """:class:`SourceError` for a column that rows have a value of which no file holds."""
+    """:class:`SourceError` for a column with a default value, which no file has."""
     if described.get("initial-default") is not None:
         raise SourceError(
             f"{source}: column {path!r} has a default for older rows, which Tidegate does not read",
@@ -215,7 +215,7 @@ def no_type(described: Any, path: str, source: str) -> SourceError:
 
 
 def _kind(described: Any) -> str:
-    """Spark's word for a type; that of a nested one says no more than that."""
+    """Spark's name of a type; only the outer kind for a nested one."""
     if not isinstance(described, str):
         return str(described["type"])
     name = described.partition("[")[0]
@@ -223,7 +223,7 @@ def _kind(described: Any) -> str:
 
 
 def _read(file: PlannedFile, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, in those of these columns that it has; one group of rows at most is in memory."""
+    """The rows of a file, in those of these columns that it has; at most one row group is in memory."""
     raw = BufferedReader(SeekableInput(open_store(file.root), file.path), 1024 * 1024)
     with pq.ParquetFile(raw) as parquet:
         there = {_number(each): each.name for each in parquet.schema_arrow}
@@ -235,7 +235,7 @@ def _read(file: PlannedFile, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]
 
 
 def _number(field: pa.Field) -> int | None:
-    """The number of a column in a file."""
+    """The field id of a column in a file."""
     found = (field.metadata or {}).get(_ID)
     return None if found is None else int(found)
 
@@ -243,13 +243,13 @@ def _number(field: pa.Field) -> int | None:
 def _projected(
     found: Mapping[int | None, pa.Array], described: Mapping[str, Any], kind: pa.DataType, rows: int
 ) -> pa.Array:
-    """The column with a number, of ``kind``; nulls where a file has none with it."""
+    """The column with a field id, of ``kind``; nulls if a file has none."""
     array = found.get(described["id"])
     return pa.nulls(rows, kind) if array is None else _as(array, described["type"], kind)
 
 
 def _as(array: pa.Array, described: Any, kind: pa.DataType) -> pa.Array:
-    """A column of a file as one of the table: fields inside it are found by their numbers, too."""
+    """A column of a file as one of the table; nested fields are found by their ids, too."""
     match described:
         case {"type": "struct", "fields": fields}:
             inside = {_number(field): part for field, part in zip(array.type, array.flatten(), strict=True)}
@@ -271,7 +271,7 @@ def _as(array: pa.Array, described: Any, kind: pa.DataType) -> pa.Array:
 
 
 def _offsets(array: pa.Array) -> pa.Array:
-    """Where the values of each list begin among those that are there."""
+    """The start of each list's values among those that are there."""
     ends = pc.cumulative_sum(pc.fill_null(pc.list_value_length(array), 0).cast(pa.int32()))
     return pa.concat_arrays([pa.array([0], pa.int32()), ends])
 

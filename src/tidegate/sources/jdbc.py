@@ -311,8 +311,11 @@ LIKE_JDBC = "-c DateStyle=ISO"
 """The start of PostgreSQL's JDBC driver: months before days, whatever the role has set."""
 
 OPTIONS_REFUSED = re.compile(r"startup parameter|command.line options", re.IGNORECASE)
-"""As PgBouncer and the proxy of Amazon RDS refuse :data:`LIKE_JDBC`. Of the JDBC driver such a pooler takes it, and
-tells the server by a statement: one that begins without, and says ``SET DateStyle = 'ISO'``, is the same there."""
+"""How PgBouncer and the proxy of Amazon RDS refuse :data:`LIKE_JDBC`.
+
+Such a pooler accepts it from the JDBC driver, and sends it to the server as a statement. A session that begins without
+it and runs ``SET DateStyle = 'ISO'`` is the same there.
+"""
 
 _ENVIRONMENT = re.compile(
     r"PG(HOSTADDR|SERVICE|SSL(?!MODE$).+|REQUIRE(AUTH|PEER)|CHANNELBINDING|TARGETSESSIONATTRS|LOADBALANCEHOSTS|"

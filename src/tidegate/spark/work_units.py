@@ -86,7 +86,7 @@ class JdbcUnits:
         return [FrameSegment(low, self._rows(work, low, high)) for low, high in work.segments]
 
     def problem(self, error: Exception) -> TidegateError:
-        """What the database told."""
+        """The database's error."""
         return self._connection.problem(error)
 
     def _rows(self, work: UnitWork, low: int, high: int) -> DataFrame:

@@ -50,7 +50,7 @@ class Strategy(Protocol):
     """How rows get into a table."""
 
     looks_twice: bool
-    """Whether the rows are evaluated more than once, so that they must be kept where a transform made them."""
+    """Whether the rows are evaluated more than once, so that the result of a transform must be kept."""
 
     reads_table: bool
     """Whether what it writes is computed from the table, too, which is done once and kept."""
@@ -311,7 +311,7 @@ class LoadFrame(SparkFrame):
 
     @property
     def _gathered(self) -> int | None:
-        """How many rows the statement must find in the work area; None where a transform runs inside it."""
+        """How many rows the statement must find in the work area; None if a transform runs inside it."""
         is_read_as_is = self._pipeline.transform is None or self._work is not self._given
         return self._work.rows if is_read_as_is else None
 

@@ -122,7 +122,7 @@ class Keys:
         return KeySurvey(found[0] or 0, found[1] or 0, bool(found[2]), found[3] or 0)
 
     def latest(self, rows: DataFrame) -> DataFrame:
-        """One row per key; raises ``RowsRefused`` where nothing decides between two different rows."""
+        """One row per key; raises ``RowsRefused`` if nothing decides between two different rows."""
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
@@ -236,7 +236,7 @@ class TableWindow:
         return predicate(replace(rows, ranges=ranges), SqlDialect.SPARK) or "true"
 
     def later(self, columns: pa.Schema) -> str | None:
-        """SQL for rows above the window; None where the table lacks its columns."""
+        """SQL for rows above the window; None if the table lacks its columns."""
         ranges = tuple(
             ColumnRange(each.column, Bound(each.upper.value, inclusive=not each.upper.inclusive))
             for each in self.rows.ranges
@@ -258,7 +258,7 @@ class TableWindow:
         return replace(each, lower=self._moment(each.lower), upper=self._moment(self._behind_jump(each.upper)))
 
     def _behind_jump(self, bound: Bound | None) -> Bound | None:
-        """An upper bound inside a change of clocks, moved behind it: lower local times may be later instants."""
+        """An upper bound inside a clock change, moved after it: lower local times may be later instants."""
         is_local = bound is not None and isinstance(bound.value, datetime) and bound.value.tzinfo is None
         jump = jump_around(bound.value, self.zone) if is_local else None  # type: ignore[union-attr, arg-type]  # a time
         return bound if jump is None else Bound(jump.until)

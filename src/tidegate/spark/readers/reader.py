@@ -131,12 +131,12 @@ def utc_session(session: SparkSession) -> SparkSession:
 
 
 def task_count(session: Any) -> int:
-    """How many tasks run at once; a default where a Spark Connect server does not say."""
+    """How many tasks run at once; a default if a Spark Connect server does not say."""
     return int(session.sparkContext.defaultParallelism) if hasattr(session, "newSession") else DEFAULT_PARALLELISM
 
 
 def declared(schema: SchemaSpec) -> StructType | None:
-    """The declared columns as a Spark schema; None where the source's own count."""
+    """The declared columns as a Spark schema; None to use the source's own."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(arrow_schema(schema.fields)) if schema.fields else None
