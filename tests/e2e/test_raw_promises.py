@@ -256,3 +256,4 @@ def test_the_position_in_the_log_is_a_transaction_that_other_readers_see(tmp_pat
     (txn,) = [each["txn"] for each in actions if "txn" in each]
     assert (txn["appId"], txn["version"], len(str(txn["lastUpdated"]))) == ("tidegate/events/default", 3, 13)
     assert len([each for each in actions if "add" in each]) == 1
+    lake.assert_exactly_once()

@@ -62,7 +62,7 @@ def test_a_commit_returns_the_position_to_go_on_from(lake: Lake) -> None:
     opened = positions.open()
     for start in range(4):
         opened = positions.commit(opened, lake.change(start, start + 1))
-    assert (opened.version, opened.table_version) == (4, 3)
+    assert (opened.version, opened.table_version, opened.state) == (4, 3, {"next": 4})
     assert lake.ids() == [0, 1, 2, 3]
     reopened = lake.positions().open()
     assert (reopened.version, reopened.state, reopened.parent) == (4, {"next": 4}, opened.parent)
