@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import socketserver
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -364,3 +366,25 @@ def test_work_units_are_read_in_their_ranges_and_only_the_bad_one_fails(database
     (failed,) = InProcessEngine().carry_out(UnitWave(pipeline, bad, (works[0],), table, MARCH)).results
     assert isinstance(failed, UnitFailure)
     assert "no_such" in failed.problem
+
+
+def test_a_way_to_log_in_that_the_driver_lacks_is_an_error_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As MySQL 8 asks for it without TLS: the driver would need a package that is not installed."""
+    monkeypatch.setattr("pymysql._auth._have_cryptography", False)
+    needs = (1 << 9 | 1 << 15 | 1 << 19).to_bytes(4, "little")
+    greeting = b"\x0a8.0.0\0" + bytes(4) + b"s" * 8 + b"\0" + needs[:2] + bytes(3) + needs[2:] + b"\x15" + bytes(10)
+    greeting += b"s" * 12 + b"\0caching_sha2_password\0"
+
+    class Server(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            for number, packet in ((0, greeting), (2, b"\x01\x04"), (4, b"\x01key")):
+                self.request.sendall(len(packet).to_bytes(3, "little") + bytes([number]) + packet)
+                self.request.recv(4096)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        url = f"jdbc:mysql://127.0.0.1:{server.server_address[1]}/shop"
+        read = JdbcRead(url, user="me", password=Secret("canary"), table="orders")
+        with pytest.raises(SourceError, match="'cryptography' package is required") as told:
+            DatabaseReader(ColumnSource("s", read, ()), read, SchemaSpec()).read(RowFilter())
+    assert "canary" not in str(told.value)

@@ -192,7 +192,7 @@ class Database(ABC):
             yield
         except UnicodeDecodeError as error:
             raise SourceError(f"{self.source}: a text of the database is no Unicode: {error.reason}", VALUE) from None
-        except (kind, OSError) as error:
+        except (kind, OSError, RuntimeError) as error:  # the last: PyMySQL lacks a package to log in by
             told = getattr(getattr(error, "diag", None), "message_primary", None) or (error.args or (error,))[-1]
             refused = refusal(str(told), str(told).strip().partition("\n")[0])
             raise SourceError(f"{self.source}: {self._mask(refused.problem)}", refused.remedy) from None
