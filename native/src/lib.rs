@@ -1,4 +1,4 @@
-//! Lines of JSON to Arrow columns, for `tidegate.formats.json_decoder`.
+//! Lines of JSON to Arrow columns, for `tidegate.formats.json`.
 //!
 //! A line is read here if it surely is a record of the schema. Every other one, bad or only odd, is handed back, with the
 //! reason if that is known. Else the strict line reader of Tidegate reads it, and says why it is no record.
