@@ -17,7 +17,7 @@ from servers import mariadb as mariadb_server
 from servers import postgres as postgres_server
 from servers import s3 as s3_server
 from support import canary
-from support.long_runs import examples
+from support.long_runs import LONG, examples
 from tidegate.schema.literals import SWITCH, find_native
 from tidegate.spark.jars import S3, TESTED
 from tidegate.spark.session import open_session
@@ -35,6 +35,8 @@ What Spark generates and compiles does not fit into the 48 MB that go with the f
 """
 SMALL = {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "1"}
 """For tables of a few rows: Spark generates code anew for each task that reads the log of a table."""
+INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
+"""For statements over a few rows: a quarter of the time went into code that ran once. Long runs do generate it."""
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_START)
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_START)
@@ -140,6 +142,7 @@ def spark() -> Iterator[SparkSession]:
     process asks for this one.
     """
     canary.plant()
-    session = open_session(SparkSpec(master="local[2]", config=Options(SMALL)), delta=True, packages=(S3, *TESTED))
+    config = Options(SMALL if LONG else SMALL | INTERPRETED)
+    session = open_session(SparkSpec(master="local[2]", config=config), delta=True, packages=(S3, *TESTED))
     yield session
     session.stop()
