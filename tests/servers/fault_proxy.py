@@ -295,10 +295,12 @@ class _Forwarding(BaseHTTPRequestHandler):
                 self._leave()
                 self.wfile.write(answer.head(len(half) if body else None) + half)
             case Fault.SLOW:
-                self.wfile.write(answer.head() + half)
+                whole = answer.head() + body
+                sent = len(whole) - (len(body) - len(half) or 1)  # an answer without a body lacks its last character
+                self.wfile.write(whole[:sent])
                 time.sleep(SLOW_SECONDS)
                 self._leave()
-                self.wfile.write(body[len(half) :])
+                self.wfile.write(whole[sent:])
             case _:
                 self._send(answer)
 
