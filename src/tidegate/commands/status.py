@@ -48,7 +48,7 @@ def serve(
     The numbers are those of ``status``, at most ``every`` seconds old. ``address`` defaults to the configuration's;
     ``started`` gets it once the server answers.
     """
-    from tidegate.observe.pages import standing
+    from tidegate.observe.pages import serve_status
     from tidegate.runs.loop import stops_on_signals
 
     flag = stop or threading.Event()
@@ -56,7 +56,7 @@ def serve(
     where, legacy = address or project.metrics.address, project.metrics.legacy_names
     with (
         stops_on_signals(flag),
-        standing(lambda: status(project, pipeline), where, every, legacy_names=legacy) as found,
+        serve_status(lambda: status(project, pipeline), where, every, legacy_names=legacy) as found,
     ):
         started(found)
         flag.wait()

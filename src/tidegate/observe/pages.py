@@ -213,7 +213,7 @@ def _health(status: SourceStatus) -> SourceHealth:
 
 
 @contextmanager
-def standing(look: Look, address: str, every: float, *, legacy_names: bool) -> Iterator[str]:
+def serve_status(look: Look, address: str, every: float, *, legacy_names: bool) -> Iterator[str]:
     """Serve the results of ``look`` while inside; yields the address."""
     seen = RecordedPages(look, every)
 

@@ -226,7 +226,7 @@ class TableScan:
         for path, size, modified in self._database.execute(_NOT_NAMED):
             yield FoundDataFile(path, size, datetime.fromtimestamp(modified, UTC))
 
-    def sorted_out(self, now: datetime, older_than: timedelta) -> tuple[FoundDataFiles, FoundDataFiles, FoundDataFiles]:
+    def sort_files(self, now: datetime, older_than: timedelta) -> tuple[FoundDataFiles, FoundDataFiles, FoundDataFiles]:
         """Orphans old enough to be certain, younger ones, and those that Tidegate did not write."""
         old, young, foreign = _DataFilePile(), _DataFilePile(), _DataFilePile()
         for file in self.unnamed():

@@ -258,7 +258,7 @@ class Reconciling:
             return replace(blank, error=str(error), exit_code=error.exit_code)
 
     def _sort_out(self, blank: TableComparison, scan: TableScan) -> TableComparison:
-        orphans, young, foreign = scan.sorted_out(self.clock(), self.wanted.older_than)
+        orphans, young, foreign = scan.sort_files(self.clock(), self.wanted.older_than)
         notes: tuple[str, ...] = ()
         if foreign.count:
             notes = (

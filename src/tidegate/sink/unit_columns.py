@@ -73,7 +73,7 @@ def file_format(read: UnitRead, schema: SchemaSpec, fields: tuple[FieldSpec, ...
     return open_format(task, Partitioning(None, arrow_schema(fields)))
 
 
-def told_of(error: SourceError | LineTooLong, file: FetchedFile) -> SourceError:
+def name_file(error: SourceError | LineTooLong, file: FetchedFile) -> SourceError:
     """The same error, with the file name that people know."""
     if isinstance(error, LineTooLong):
         return SourceError(f"{file.where}: a record is longer than {LONGEST_LINE // 2**20} MiB", "write the file again")
@@ -147,7 +147,7 @@ class UnitColumnReport:
                 case FileFormat.PARQUET | FileFormat.AVRO:
                     return self._new(_schema(self._read, file).serialize().to_pybytes())
         except (SourceError, LineTooLong) as error:
-            raise told_of(error, file) from error
+            raise name_file(error, file) from error
 
     def _new(self, told: bytes) -> list[bytes]:
         is_new = told not in self._seen

@@ -23,7 +23,7 @@ from tidegate.schema.literals import escape_halves
 from tidegate.schema.names import spell
 from tidegate.schema.types import TIMESTAMP, arrow_schema
 from tidegate.sink.row_task import RowTask, row_task, write_batches
-from tidegate.sink.unit_columns import UnitColumnReport, conflict, file_format, opened, told_of, wave_columns
+from tidegate.sink.unit_columns import UnitColumnReport, conflict, file_format, name_file, opened, wave_columns
 from tidegate.sources.units.fetch import Senders, fetch_unit
 from tidegate.sources.units.work import (
     Fetched,
@@ -170,7 +170,7 @@ class UnitRows:
                     before += decoded.lines
                     yield decoded.batch
         except (SourceError, LineTooLong) as error:
-            raise told_of(error, file) from error
+            raise name_file(error, file) from error
         self.unknown.update({escape_halves(name): count for name, count in format.unknown.items() if count})
 
 

@@ -27,7 +27,7 @@ from tidegate.spark.readers.jdbc import AdbcRows, JdbcReader, frame_of
 from tidegate.spark.readers.reader import FunctionReader
 from tidegate.spark.readers.tables import FilesReader, IcebergReader, TableReader
 from tidegate.spark.reports import ReportAddress, ReportListener
-from tidegate.spark.session import active_session, open_session, stop_session, told_by_log
+from tidegate.spark.session import active_session, log_excerpt, open_session, stop_session
 from tidegate.spark.tasks import (
     POLL_SECONDS,
     JobTag,
@@ -300,7 +300,7 @@ class SparkEngine:
         each: BaseException | None = error
         while each is not None and self._session is not None:
             if type(each).__module__.partition(".")[0] in ("pyspark", "py4j"):
-                return told_by_log(mask)
+                return log_excerpt(mask)
             each = each.__cause__ or each.__context__
         return ""
 

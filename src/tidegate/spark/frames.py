@@ -117,7 +117,7 @@ class SparkFrame:
         self._table = reach(own, rows.pipeline.sink.table)
         read = read_rows(own, rows)
         transform = rows.pipeline.transform
-        self._frame = read if transform is None else transformed(read, transform, rows.pipeline.name, self._mask)
+        self._frame = read if transform is None else apply_transform(read, transform, rows.pipeline.name, self._mask)
         self._columns = rows.columns if transform is None else self._computed()
 
     def columns(self, table: pa.Schema | None) -> pa.Schema:
@@ -217,7 +217,7 @@ def columns_of(frame: DataFrame, made_by: str) -> pa.Schema:
     return columns
 
 
-def transformed(read: DataFrame, transform: TransformSpec, pipeline: str, mask: Mask | None = None) -> DataFrame:
+def apply_transform(read: DataFrame, transform: TransformSpec, pipeline: str, mask: Mask | None = None) -> DataFrame:
     """The result of the transform; an error names pipeline and transform, masked by ``mask``."""
     from pyspark.sql import DataFrame
 

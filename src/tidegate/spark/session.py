@@ -359,7 +359,7 @@ def _not_started(where: str, log: Path, error: Exception, mask: Mask) -> Environ
     return problem
 
 
-def told_by_log(mask: Mask) -> str:
+def log_excerpt(mask: Mask) -> str:
     """Where the log of this process's Spark is kept, and its last lines; empty if it has none."""
     if not _held:
         return ""

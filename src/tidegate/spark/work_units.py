@@ -261,7 +261,7 @@ class _FrameJob:
         frames = [self._number_columns(task, number, each) for number, unit in ready.items() for each in unit.segments]
         found: dict[int, list[_UnitPart]] = defaultdict(list)
         if frames:
-            rows = united(frames)
+            rows = union_all(frames)
             put(rows.sparkSession, {COLUMNAR_INPUT: "false"})
             for part in run_tasks(rows, _write_units, task):
                 found[part.number].append(part)
@@ -300,12 +300,12 @@ def _merge_schemas(one: pa.Schema | None, other: pa.Schema | None) -> pa.Schema 
     return pa.unify_schemas([one, other])
 
 
-def united(frames: Sequence[DataFrame]) -> DataFrame:
+def union_all(frames: Sequence[DataFrame]) -> DataFrame:
     """All rows of ``frames``, by nested unions: Spark analyses each again with every further one."""
     if len(frames) == 1:
         return frames[0]
     half = len(frames) // 2
-    return united(frames[:half]).union(united(frames[half:]))
+    return union_all(frames[:half]).union(union_all(frames[half:]))
 
 
 def with_own(columns: pa.Schema, source: UnitSource) -> pa.Schema:

@@ -89,7 +89,7 @@ class Versions:
         undated = dated.where(f.col(VALID_FROM).isNull()).select(*self.keys.columns()).head()
         if undated is not None:
             raise RowsRefused(
-                f"{self.keys.owner}: the row with the key {self.keys.told(undated)} has no time at which it begins",
+                f"{self.keys.owner}: the row with the key {self.keys.key_text(undated)} has no time at which it begins",
                 "nothing was committed; leave such rows out, or name another column: sink.scd2_effective_column",
             )
         each = replace(self.keys, names=(*self.keys.names, VALID_FROM))

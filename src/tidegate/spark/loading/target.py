@@ -133,8 +133,8 @@ class Keys:
         found = unclear.drop(_PLACE).head()
         if found is not None:
             raise RowsRefused(
-                f"{self.owner}: several rows of the batch have the key {self.told(found)}, and nothing shows which is "
-                "the latest",
+                f"{self.owner}: several rows of the batch have the key {self.key_text(found)}, and nothing shows which "
+                "is the latest",
                 f"nothing was committed; set sink.tie_break to a column that is greatest in the row to keep"
                 f"{self._given()}",
             )
@@ -149,7 +149,7 @@ class Keys:
         order = [each.desc_nulls_last() for each in (*watermarks, *map(named, self.tie_break))]
         return order or [f.lit(0).asc()]
 
-    def told(self, found: Sequence[object]) -> str:
+    def key_text(self, found: Sequence[object]) -> str:
         """The values of a key, for a message."""
         return ", ".join(f"{name} = {value!r:.80}" for name, value in zip(self.names, found, strict=True))
 
