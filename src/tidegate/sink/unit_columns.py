@@ -279,11 +279,13 @@ def _of_records(schema: SchemaSpec, told: Told) -> tuple[Inference | None, dict[
 
     Work units with a field that then has no column are refused; a value that does not fit refuses its unit when read.
     """
-    readable = {index: records for index, records in told.items() if _look(schema, [records])}
-    refused = {
-        index: f"{_NO_OBJECT}{why_unreadable(records)}" for index, records in told.items() if index not in readable
-    }
-    found = _look(schema, readable.values())
+    readable, refused = dict(told), dict[int, str]()
+    found = _look(schema, told.values())
+    if found is None or found.records < sum(map(len, told.values())):  # some are no objects
+        readable = {index: records for index, records in told.items() if _look(schema, [records])}
+        others = {index: records for index, records in told.items() if index not in readable}
+        refused = {index: f"{_NO_OBJECT}{why_unreadable(records)}" for index, records in others.items()}
+        found = _look(schema, readable.values())
     if found is None or not found.problems:
         return found, refused
     most = _look(replace(schema, rescued=schema.rescued or "rescued"), readable.values())
