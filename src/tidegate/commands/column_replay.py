@@ -18,7 +18,7 @@ from datetime import time as clock_time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.commands.project import Config, agree, load, replayed_source, spark_engine
+from tidegate.commands.project import Config, agree, load, replayed_source, spark_engine, without_secrets
 from tidegate.commands.replay import Replay
 from tidegate.core.columns.look_back import as_moment
 from tidegate.core.columns.planner import ColumnPlan, ReadBounds, fix_bounds, plan_columns
@@ -108,7 +108,8 @@ def replay_range(
     own = bound.pipeline.sink.table
     table = own if into is None else replace(own, uri=absolute(into, Path.cwd()))
     written = replace(bound.pipeline, sink=replace(bound.pipeline.sink, table=table))
-    with spark_engine(project, emit, flag, columns=(written,)) as engine, stops_on_signals(flag):
+    told = without_secrets(emit, project)
+    with spark_engine(project, told, flag, columns=(written,)) as engine, stops_on_signals(flag):
         replay = ColumnReplay(
             bound,
             engine,
@@ -119,7 +120,7 @@ def replay_range(
             fresh=fresh,
             again=again,
             max_workers=max_workers,
-            emit=emit,
+            emit=told,
             stop=flag,
         )
         return replay.run(confirm)

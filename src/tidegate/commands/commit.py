@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from tidegate.commands.project import Config, Mode, agree, bound_files, load, pipelines_of
+from tidegate.commands.project import Config, Mode, agree, bound_files, listening, load, pipelines_of, without_secrets
 from tidegate.errors import CommitLost, ConfigError, ObjectChanged, StateError, TableError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
@@ -68,13 +68,10 @@ def commit(
     flag = stop or threading.Event()
     project = load(config)
     chosen = _staged_pipelines(project, pipeline)
-    with stops_on_signals(flag):
-        if mode == "once":
-            return Committing(project, emit, flag).once(chosen)
-        from tidegate.observe.pages import watched
-
-        with watched(project, chosen, emit, lambda each: poll_interval(project, each.sink.table.uri)) as told:
-            return Committing(project, told, flag).continuously(chosen)
+    intervals = lambda each: poll_interval(project, each.sink.table.uri)  # noqa: E731
+    with stops_on_signals(flag), listening(project, chosen, mode, emit, intervals) as told:
+        committing = Committing(project, told, flag)
+        return committing.once(chosen) if mode == "once" else committing.continuously(chosen)
 
 
 def adopt_files(
@@ -87,11 +84,12 @@ def adopt_files(
 ) -> FileAdoption:
     """Add the Parquet files below ``prefix`` that the table's log does not name, if ``confirm`` agrees to the list."""
     project = load(config)
+    told = without_secrets(emit, project)
     tables = {each.sink.table.uri for each in _staged_pipelines(project, pipeline)}
     if len(tables) > 1:
         raise ConfigError((f"{project.origin}: it has {len(tables)} tables; name a pipeline of the one you mean",))
-    sources = tuple(each for each in bound_files(project, None, emit) if each.table_uri in tables)
-    return FileAdopting(sources, emit).run(prefix, confirm)
+    sources = tuple(each for each in bound_files(project, None, told) if each.table_uri in tables)
+    return FileAdopting(sources, told).run(prefix, confirm)
 
 
 def _staged_pipelines(project: ProjectSpec, pipeline: str | None) -> tuple[PipelineSpec, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, islice
 
-from tidegate.commands.project import Config, file_sources, load, spark_engine
+from tidegate.commands.project import Config, file_sources, load, spark_engine, without_secrets
 from tidegate.core.files.paths import SourceFile, same_content
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan, Stage
 from tidegate.core.files.state import Covered, Refused
@@ -75,8 +75,9 @@ def retry_letters(
     project = load(config, pipeline=pipeline)
     choice = DeadLetterSelection(tuple(ids), file, reason)
     sources = file_sources(project, pipeline, source)
-    with spark_engine(project, emit, threading.Event(), lambda: sources) as engine:
-        return tuple(retry(bound, choice, lambda: engine, emit) for bound in sources)
+    told = without_secrets(emit, project)
+    with spark_engine(project, told, threading.Event(), lambda: sources) as engine:
+        return tuple(retry(bound, choice, lambda: engine, told) for bound in sources)
 
 
 def discard_letters(

@@ -17,6 +17,7 @@ from tidegate.config import load as load_file
 from tidegate.config.document import nearest, sentence
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, SessionStarting, ignore
+from tidegate.observe.logs import mask_events
 from tidegate.specs.masking import Mask, remember
 from tidegate.specs.project import PipelineSpec, ProjectSpec, SourceSpec
 
@@ -43,6 +44,29 @@ def load(config: Config, *, pipeline: str | None = None) -> ProjectSpec:
         project = load_file(config, env=os.environ, pipelines=() if pipeline is None else (pipeline,))
     remember(Mask.around(project))
     return project
+
+
+def without_secrets(emit: Emit, project: ProjectSpec) -> Emit:
+    """What every part of a command emits to, so that no event has a secret of the project, whoever emits it."""
+    return mask_events(emit, Mask.around(project))
+
+
+@contextlib.contextmanager
+def listening(
+    project: ProjectSpec,
+    pipelines: Sequence[PipelineSpec],
+    mode: Mode,
+    emit: Emit,
+    interval: Callable[[PipelineSpec], float] | None = None,
+) -> Iterator[Emit]:
+    """An emitter without secrets that in continuous runs, and loaded for them only, also serves metrics and health."""
+    if mode == "once":
+        yield without_secrets(emit, project)
+        return
+    from tidegate.observe.pages import watched
+
+    with watched(project, pipelines, emit, interval) as told:
+        yield without_secrets(told, project)
 
 
 def pipelines_of(project: ProjectSpec, name: str | None) -> tuple[PipelineSpec, ...]:

@@ -6,7 +6,15 @@ import contextlib
 import threading
 from datetime import timedelta
 
-from tidegate.commands.project import Config, load, pipelines_of, sources_named, sources_of, spark_engine
+from tidegate.commands.project import (
+    Config,
+    load,
+    pipelines_of,
+    sources_named,
+    sources_of,
+    spark_engine,
+    without_secrets,
+)
 from tidegate.observe.events import Emit, ignore
 from tidegate.reports.correction import ReconcileReport
 from tidegate.runs.bind import is_files
@@ -34,11 +42,12 @@ def reconcile(
     flag = stop or threading.Event()
     age = checked_age(older_than, force=force) if clean else older_than
     project = load(config)
+    told = without_secrets(emit, project)
     names = {each.name for each in pipelines_of(project, pipeline)}
-    every = sources_of(project, None, emit=emit)
+    every = sources_of(project, None, emit=told)
     sources = sources_named([each for each in every if each.pipeline.name in names], source)
     files = tuple(filter(is_files, sources))
-    spark = spark_engine(project, emit, flag, lambda: files) if ingest else contextlib.nullcontext()
+    spark = spark_engine(project, told, flag, lambda: files) if ingest else contextlib.nullcontext()
     with spark as engine, stops_on_signals(flag):
         options = ReconcileOptions(engine, clean, age)
-        return Reconciling(sources, every, options, emit, flag).all()
+        return Reconciling(sources, every, options, told, flag).all()

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from tidegate.commands.project import Config, agree, load, replayed_source, spark_engine
+from tidegate.commands.project import Config, agree, load, replayed_source, spark_engine, without_secrets
 from tidegate.core.files.discovery import EXAMPLES, Skipped, accepts, is_behind
 from tidegate.core.files.edit import Selection
 from tidegate.core.files.paths import SourceFile, sort_key
@@ -79,10 +79,11 @@ def replay(
     selection = Selection(files, None if partition is None else partition.strip("/"))
     flag = stop or threading.Event()
     project = load(config)
+    told = without_secrets(emit, project)
     bound = replayed_source(project, pipeline, source, "replay")
-    with spark_engine(project, emit, flag) as engine, stops_on_signals(flag):
+    with spark_engine(project, told, flag) as engine, stops_on_signals(flag):
         others = other_locations(project, bound)
-        made = FileReplay(bound, engine, selection, drop_missing=drop_missing, others=others, emit=emit, stop=flag)
+        made = FileReplay(bound, engine, selection, drop_missing=drop_missing, others=others, emit=told, stop=flag)
         return made.run(confirm)
 
 

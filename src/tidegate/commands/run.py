@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from datetime import UTC, datetime
 
-from tidegate.commands.project import Config, Mode, bound_files, load, pipelines_of, spark_engine
+from tidegate.commands.project import Config, Mode, bound_files, listening, load, pipelines_of, spark_engine
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, Notice, ignore
 from tidegate.protocol.position import utc_now
@@ -37,11 +36,10 @@ def run(
     _check_moment(now, mode)
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)
-    columns = [
-        each for each in pipelines_of(project, pipeline) if any(source.read is not None for source in each.sources)
-    ]
+    chosen = pipelines_of(project, pipeline)
+    columns = [each for each in chosen if any(source.read is not None for source in each.sources)]
     with (
-        _watch(project, pipeline, mode, emit) as told,
+        listening(project, chosen, mode, emit) as told,
         spark_engine(project, told, flag, lambda: bound_files(project, pipeline), columns) as engine,
     ):
         return run_on(project, pipeline, mode, told, flag, engine, accept_new_partitions=accept_new_partitions, now=now)
@@ -58,17 +56,6 @@ def _check_moment(now: datetime | None, mode: Mode) -> None:
             f"a run cannot be at {now.isoformat()}, which is in the future: what arrives until then would count as read"
         )
         raise ConfigError((f"{problem}; give a time in the past (`tidegate plan --at` takes any)",))
-
-
-def _watch(
-    project: ProjectSpec, pipeline: str | None, mode: Mode, emit: Emit
-) -> contextlib.AbstractContextManager[Emit]:
-    """An emitter that also serves metrics, loaded for continuous runs only."""
-    if mode == "once":
-        return contextlib.nullcontext(emit)
-    from tidegate.observe.pages import watched
-
-    return watched(project, pipelines_of(project, pipeline), emit)
 
 
 def run_on(

@@ -43,7 +43,7 @@ from tidegate.config.work_units import unit_notices
 from tidegate.errors import StorageError
 from tidegate.specs.columns import ProviderKind, StateSpec
 from tidegate.specs.locations import Options, Secret, looks_secret
-from tidegate.specs.masking import MASK, SHORTEST
+from tidegate.specs.masking import MASK, SHORTEST, Mask
 from tidegate.specs.project import Lateness, MetricsSpec, ProjectSpec, ReconcileSpec, SparkSpec
 from tidegate.storage.options import split_uri
 from tidegate.storage.stores import TablePlaces
@@ -136,7 +136,7 @@ class SparkModel(Model):
     @classmethod
     def show(cls, spec: SparkSpec) -> dict[str, Any]:
         """Where tasks run; settings and addresses without secrets."""
-        remote = mask(spec.remote) if spec.remote is not None else None
+        remote = Mask.around(SparkSpec(remote=spec.remote))(mask(spec.remote)) if spec.remote is not None else None
         return dump(cls, spec, given={"remote": remote, "config": _settings(spec.config)})
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
-from tidegate.observe.logs import mask_events
 from tidegate.protocol.change import SourceKey
 from tidegate.protocol.documents import read_mirror
 from tidegate.protocol.position import Pace, utc_now
@@ -78,9 +77,6 @@ class Loop:
     _shared: dict[str, Any] = field(default_factory=dict)
     _told_native: bool = False
     _traced: str = ""
-
-    def __post_init__(self) -> None:
-        self.emit = mask_events(self.emit, Mask.around(self.project))
 
     def once(self, pipelines: Sequence[PipelineSpec]) -> RunReport:
         """One pass over every source; a source that fails does not stop the others."""

@@ -339,7 +339,8 @@ def open_session(
             session = _start_with(archive, spec, chosen)
         except Exception as error:
             known = Mask.around(spec) | (mask or Mask())
-            raise _not_started(spec.remote or spec.master or "local[*]", log, error, known) from error
+            problem = _not_started(spec.remote or spec.master or "local[*]", log, error, known)
+            raise problem from known.cause(error)
     _check_zone(session)
     return session
 
@@ -352,7 +353,7 @@ def _not_started(where: str, log: Path, error: Exception, mask: Mask) -> Environ
     found = machine_problem(error)
     why = told.strip().removeprefix("Error: ") if found is None else found.problem
     problem = EnvironmentProblem(
-        f"Spark did not start ({where}): {shorten(why, 300)}",
+        f"Spark did not start ({mask(where)}): {shorten(mask(why), 300)}",
         f"{'correct this' if found is None else found.remedy} and run again; Spark's own log is {kept}",
     )
     problem.add_note(_ending(kept, said))

@@ -51,6 +51,9 @@ _BYTES = re.compile(r"(?:\\x[0-9a-fA-F]{2}|\\[0-3][0-7]{2})+")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,10});")
 _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _PLAIN_HEADERS = frozenset({"accept", "accept-encoding", "accept-language", "content-type", "user-agent"})
+_PLAIN_PARAMETERS = frozenset({"grpc_max_message_size", "session_id", "use_ssl", "user_agent", "user_id"})
+"""What a Spark Connect address says openly."""
+
 _IN_ADDRESS = re.compile(r"//[^/@\s:]*:(.*)@")
 _ASSIGNED = re.compile(r"(?i)(?:passw\w{0,40}|secret\w{0,40}|token|sig|key)\s{0,20}=\s{0,20}([^&;\s]+)")
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -149,7 +152,7 @@ def _of_field(holder: object, name: str) -> Iterator[str]:
         case "arguments", Options():
             yield from _handed(value)
         case "remote", str():
-            yield from _in_address(value)
+            yield from _of_remote(value)
         case _:
             yield from secrets_in(value)
 
@@ -175,8 +178,18 @@ def _of_names(value: Mapping[Any, Any]) -> Iterator[str]:
             yield from texts_in(each)
         elif isinstance(each, str):
             yield from (text for text in texts_in(each) if looks_random(text))
+            yield from (secret for part in {each, *each.split(","), *each.split()} for secret in _in_address(part))
         else:
             yield from secrets_in(each)
+
+
+def _of_remote(url: str) -> Iterator[str]:
+    """The secrets of a Spark Connect address: parameters that Spark does not know go as headers with every call."""
+    yield from _in_address(url)
+    for name, _, value in (each.partition("=") for each in url.split(";")[1:]):
+        if name.strip().lower() not in _PLAIN_PARAMETERS:
+            yield value
+            yield unquote(value)
 
 
 def _in_address(url: str) -> Iterator[str]:
