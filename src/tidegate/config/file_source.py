@@ -133,7 +133,8 @@ class CsvModel(Model):
     delimiter: Character | None = entry("The separator between cells; unset: a comma, in .tsv files a tab.", None)
     quote: CharacterOrNone = entry("The character around quoted cells; none: no cell is quoted.", '"')
     escape: Character | None = entry(
-        "The character before a quote inside quotes; unset: such quotes are doubled.", None
+        "The character before a quote inside quotes; unset: such quotes are doubled. Doubled ones are read either way.",
+        None,
     )
     header: v.Flag = entry("Whether the first record of each file names its columns.", True)
     columns: v.Texts = entry("The columns of files without a header, in order; unset: the declared columns.", ())

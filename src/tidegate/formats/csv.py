@@ -366,21 +366,28 @@ _NEWLINE = 10
 
 
 class CsvDialect:
-    """The delimiter, quote and escape of cells."""
+    """The delimiter, quote and escape of cells.
+
+    A doubled quote inside quotes is one, with an escape too: otherwise records would depend on how a file is divided.
+    An escape that is the quote means just that.
+    """
 
     def __init__(self, delimiter: str, quote: str | None, escape: str | None) -> None:
+        escape = None if escape == quote else escape
         self.delimiter, self.quote, self.escape = delimiter, quote, escape
         between, around, escaping = (re.escape((each or "").encode()) for each in (delimiter, quote, escape))
         escaped = b"|%b." % escaping if escape else b""
         plain = b"(?:[^%b\n%b]%b)*+" % (between, escaping, escaped)
-        inside = b"(?:[^%b%b]%b)*+" % (around, escaping, escaped or b"|" + 2 * around)
+        inside = b"(?:[^%b%b]%b)*+" % (around, escaping, escaped + b"|" + 2 * around)
         # quoted (1) and what wrongly follows it (2), or plain (3)
         cell = b"(?:%b(%b)%b(%b)|(?!%b)(%b))" % (around, inside, around, plain, around, plain)
         if not quote:
             cell = b"(?:()()(?!)|(%b))" % plain
         self._cell = re.compile(cell, re.DOTALL)
         self._record = re.compile(b"%b(?:%b%b)*+\n" % (cell, between, cell), re.DOTALL)
-        self._unescape = re.compile(escaping + b"(.)", re.DOTALL) if escape else None
+        # before the byte that is meant stands an escape, inside quotes also a quote
+        self._outside = re.compile(escaping + b"(.)", re.DOTALL) if escape else None
+        self._inside = re.compile(b"[%b%b](.)" % (escaping, around), re.DOTALL) if escape else None
 
     def records(self, text: bytes) -> RecordBlock:
         """The whole records of ``text``."""
@@ -456,11 +463,11 @@ class CsvDialect:
     def _content(self, quoted: bytes | None, plain: bytes | None) -> tuple[bytes, bool]:
         if quoted is None and b"\r" in (plain or b""):
             raise BadLine("a carriage return outside quotes")
-        text = (plain or b"") if quoted is None else quoted
-        if quoted is not None and self.quote and not self.escape:
+        text, escapes = (plain or b"", self._outside) if quoted is None else (quoted, self._inside)
+        if escapes is not None:
+            text = escapes.sub(rb"\1", text)
+        elif quoted is not None and self.quote:
             text = text.replace(2 * self.quote.encode(), self.quote.encode())
-        if self._unescape is not None:
-            text = self._unescape.sub(rb"\1", text)
         return text, quoted is not None
 
 

@@ -19,8 +19,8 @@ from tidegate.specs.locations import Location, Options, Secret, former_identity,
 class CsvOptions:
     """How CSV files are written; without a ``delimiter`` it is a comma, and a tab in ``.tsv`` files.
 
-    Without an ``escape`` a quote inside quotes is doubled. ``columns`` name the cells of files without a header. An
-    unquoted cell that is one of ``null_values`` is null. ``skip_rows`` lines before the header are passed over.
+    A quote inside quotes is doubled, or ``escape`` is before it. ``columns`` name the cells of files without a header.
+    An unquoted cell that is one of ``null_values`` is null. ``skip_rows`` lines before the header are passed over.
     """
 
     delimiter: str | None = None

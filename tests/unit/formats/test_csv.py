@@ -63,6 +63,26 @@ def test_escaped_quotes_are_read(table: list[list[str]], step: int) -> None:
     assert [[cell.decode() for cell, _ in cells] for cells in found] == table
 
 
+@pytest.mark.parametrize("beside", ["", "2,x\\y\n"])
+@pytest.mark.parametrize(
+    ("written", "cell"),
+    [('"a""\nb"', 'a"\nb'), ('"a\\"b"', 'a"b'), ('"a\\""', 'a"'), ('"""a\\\\"', '"a\\'), ('""', "")],
+)
+def test_with_an_escape_doubled_quotes_are_read_as_the_standard_library_does(
+    written: str, cell: str, beside: str
+) -> None:
+    dialect, text = CsvDialect(",", '"', "\\"), f"1,{written}\n{beside}"
+    expected = list(csv.reader(io.StringIO(text, newline=""), escapechar="\\"))
+    assert expected[0] == ["1", cell]
+    found = [dialect.cells(record) for record in records(text.encode(), dialect)]
+    assert [[each.decode() for each, _ in cells] for cells in found] == expected
+
+
+def test_an_escape_that_is_the_quote_means_that_quotes_are_doubled() -> None:
+    dialect = CsvDialect(",", '"', '"')
+    assert dialect.cells(b'1,"a""b",c') == COMMA.cells(b'1,"a""b",c')
+
+
 @settings(deadline=None)
 @given(st.text(st.sampled_from('a,"\n'), max_size=20), st.integers(1, 5))
 @example('a,b"c\n"d\ne",f\n', 3)
@@ -155,7 +175,17 @@ class Pieces(io.BytesIO):
         return super().read(self._sizes.pop(0) if len(self._sizes) > 1 else self._sizes[0])
 
 
-def outcome(content: bytes, sizes: list[int], block_bytes: int, longest: int, start: int = 0) -> Any:
+PLAIN = CsvOptions(header=False)
+DIALECTS = [
+    CsvOptions(header=False, delimiter=",", quote=quote, escape=escape)
+    for quote in ('"', None)
+    for escape in (None, "\\")
+]
+
+
+def outcome(
+    content: bytes, sizes: list[int], block_bytes: int, longest: int, start: int = 0, options: CsvOptions = PLAIN
+) -> Any:
     """What comes of a file: rows and bad records by their numbers, how many records, and whether one is too long."""
     rules = RecordRules((FieldSpec("i", "int64"), FieldSpec("s", "string")))
     rows: list[Any] = []
@@ -164,7 +194,7 @@ def outcome(content: bytes, sizes: list[int], block_bytes: int, longest: int, st
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tidegate.formats.csv.LONGEST_LINE", longest)
         patch.setattr("tidegate.formats.csv.record_blocks", partial(record_blocks, block_bytes=block_bytes))
-        format = CsvFormat(rules, CsvOptions(header=False), Compression.NONE)
+        format = CsvFormat(rules, options, Compression.NONE)
         try:
             for each in format.read(Pieces(content, [*sizes]), FileSlice("a.csv", len(content), start_record=start)):
                 offsets = range(each.lines) if each.offsets is None else each.offsets.tolist()
@@ -179,34 +209,39 @@ def outcome(content: bytes, sizes: list[int], block_bytes: int, longest: int, st
 @settings(max_examples=examples(5000, 150))
 @given(
     content=st.lists(
-        st.sampled_from([b"1,a", b"x,a", b"1,", b'2,"a\n,b"', b'3,"', b'"', b"\n", b"\n", b"\r\n", b"\r", b"1,\xff"])
+        st.sampled_from(
+            [b"1,a", b"x,a", b"1,", b'2,"a\n,b"', b'3,"', b'"', b"\n", b"\n", b"\r\n", b"\r", b"1,\xff", b"\\"]
+        )
         | st.integers(0, 30).map(lambda size: b"4," + b"y" * size),
         max_size=12,
     ).map(b"".join),
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=5),
     block_bytes=st.integers(1, 60),
     longest=st.integers(1, 30),
+    options=st.sampled_from(DIALECTS),
 )
-@example(content=b"1,a\n4,yyyyyyyyyy\n1,a\n", sizes=[5, 1], block_bytes=4, longest=11)
-@example(content=b"1,a\n4,yyyyyyyyyy\n1,a\n", sizes=[5, 1], block_bytes=4, longest=12)
-@example(content=b'1,a\n3,"yyyyyyyyy\n', sizes=[40], block_bytes=60, longest=12)
-@example(content=b'1,a\n3,"yyyyyyyyy\n', sizes=[1], block_bytes=1, longest=11)
+@example(content=b"1,a\n4,yyyyyyyyyy\n1,a\n", sizes=[5, 1], block_bytes=4, longest=11, options=PLAIN)
+@example(content=b"1,a\n4,yyyyyyyyyy\n1,a\n", sizes=[5, 1], block_bytes=4, longest=12, options=PLAIN)
+@example(content=b'1,a\n3,"yyyyyyyyy\n', sizes=[40], block_bytes=60, longest=12, options=PLAIN)
+@example(content=b'1,a\n3,"yyyyyyyyy\n', sizes=[1], block_bytes=1, longest=11, options=PLAIN)
+@example(content=b'1,"a""\nb"\n2,x\\y\n', sizes=[12, 40], block_bytes=4, longest=30, options=DIALECTS[1])
 def test_a_record_is_too_long_by_its_own_length_however_its_file_arrives(
-    content: bytes, sizes: list[int], block_bytes: int, longest: int
+    content: bytes, sizes: list[int], block_bytes: int, longest: int, options: CsvOptions
 ) -> None:
-    whole = [len(record) for record in _with_returns(content)]
+    whole = [len(record) for record in _with_returns(content, options)]
     first = next((number for number, length in enumerate(whole) if length > longest), None)
-    expected = outcome(content, [len(content) + 1], 1 << 20, longest)
+    expected = outcome(content, [len(content) + 1], 1 << 20, longest, options=options)
     rows, bad, count, is_too_long = expected
     assert (count, is_too_long) == ((len(whole), False) if first is None else (first, True))
-    assert outcome(content, sizes, block_bytes, longest) == expected
+    assert outcome(content, sizes, block_bytes, longest, options=options) == expected
     for start in range(1, count + 1):
         tail = [[each for each in some if each[0] >= start] for some in (rows, bad)]
-        assert outcome(content, sizes, block_bytes, longest, start) == (*tail, count, is_too_long)
+        assert outcome(content, sizes, block_bytes, longest, start, options) == (*tail, count, is_too_long)
 
 
-def _with_returns(content: bytes) -> list[bytes]:
+def _with_returns(content: bytes, options: CsvOptions) -> list[bytes]:
     """The records without their line ends, a carriage return before one included."""
-    (block,) = list(record_blocks([content], COMMA)) or [RecordBlock(b"", np.empty(0, np.int64), True)]
+    dialect = CsvDialect(",", options.quote, options.escape)
+    (block,) = list(record_blocks([content], dialect)) or [RecordBlock(b"", np.empty(0, np.int64), True)]
     bounds = itertools.pairwise([0, *block.ends.tolist()])
     return [block.text[start : end - 1] for start, end in bounds]
