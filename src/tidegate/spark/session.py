@@ -393,7 +393,7 @@ def _kept(log: Path, name: str, mask: Mask) -> tuple[Path, list[str]]:
         with log.open("rb") as content:
             if content.seek(max(0, log.stat().st_size - _KEPT_BYTES)):
                 content.readline()  # its beginning is cut off: no mask knows half a secret
-            end = mask(content.read().decode(errors="replace"))
+            end = mask(content.read().decode(errors="replace"), cut=True)  # Spark may be writing just then
     except OSError:
         return log, []
     kept = cache_folder() / name

@@ -46,7 +46,7 @@ _ESCAPE = re.compile(
 )
 _DOUBLED = re.compile(r"''|\"\"")
 _SEPARATED = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}[: -]){5,}[0-9A-Fa-f]{2}(?![0-9A-Fa-f])")
-_WRAPPED = re.compile(r"(?<=[\w+/-]{40})\r?\n[ \t]*(?=[\w+/=-])")
+_WRAPPED = re.compile(r"(?<=\S)\r?\n[ \t]*(?=\S)")
 _BYTES = re.compile(r"(?:\\x[0-9a-fA-F]{2}|\\[0-3][0-7]{2})+")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,10});")
 _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}

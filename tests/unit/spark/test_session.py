@@ -154,6 +154,23 @@ def test_the_kept_log_has_no_secret_not_even_half_of_one(tmp_path: Path, monkeyp
     assert kept.stat().st_mode & 0o077 == 0
 
 
+def test_the_kept_log_has_no_piece_of_a_secret_that_is_broken_over_lines_or_cut_off_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path / "home"))
+    secret, log = "horse+battery+staple+42", tmp_path / "spark.log"
+    for at in range(6, len(secret)):
+        for text, expected in (
+            (f"key={secret[:at]}", "key=***"),
+            (f"key={secret[:at]}\n{secret[at:]}\n", "key=***\n"),
+            (f"key={secret[:at]}\r\n  {secret[at:]}, refused\n", "key=***, refused\n"),
+        ):
+            log.write_bytes(f"started\n{text}".encode())
+            kept, said = _kept(log, "spark-run.log", Mask.of(secret))
+            assert kept.read_text() == f"started\n{expected}"
+            assert said == ["started", expected.rstrip()]
+
+
 def test_a_start_that_failed_leaves_a_log_without_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path / "home"))
     log = tmp_path / "spark.log"
