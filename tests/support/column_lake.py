@@ -13,6 +13,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from support.lake import write_config
 from tidegate import ProjectSpec, RunReport, load
 from tidegate.commands.column_replay import ColumnReplay
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate
@@ -104,8 +105,7 @@ class ColumnLake:
         path = self.root / "tidegate.yml"
         source = {"type": "parquet", "source_uri": "data", "watermark_columns": ["id"], **self.source_settings}
         pipeline = {"source": source, "sink": {"table_uri": "lake/orders", **self.sink_settings}}
-        path.write_text(json.dumps({"pipelines": {"orders": pipeline}, **self.settings}))
-        return path
+        return write_config(path, {"pipelines": {"orders": pipeline}, **self.settings})
 
     @property
     def project(self) -> ProjectSpec:

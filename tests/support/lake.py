@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,13 @@ FIELDS = [
     {"name": "ts", "type": "timestamp"},
     {"name": "event", "type": "string"},
 ]
+
+
+def write_config(path: Path, body: Mapping[str, Any]) -> Path:
+    """Write a configuration file whole: processes that were started together read it while others write it."""
+    written = path.with_name(f"{path.name}.{os.getpid()}")
+    written.write_text(json.dumps(body))
+    return written.replace(path)
 
 
 @dataclass
@@ -51,8 +59,7 @@ class Lake:
             "sink": {"table_uri": "lake/events", **self.sink_settings},
             **self.pipeline_settings,
         }
-        path.write_text(json.dumps({"pipelines": {"events": pipeline}, **self.settings}))
-        return path
+        return write_config(path, {"pipelines": {"events": pipeline}, **self.settings})
 
     @property
     def project(self) -> ProjectSpec:

@@ -10,7 +10,7 @@ from typing import Any
 
 from servers.fault_proxy import FaultProxy, Faults
 from servers.s3 import Server
-from support.lake import FIELDS, assert_same
+from support.lake import FIELDS, assert_same, write_config
 from tidegate import RunReport, load
 from tidegate.observe.events import Event
 from tidegate.protocol.change import SourceKey
@@ -57,10 +57,8 @@ class S3Lake:
             "sink": {"table_uri": self.table.uri, "storage_options": options, **self.sink_settings},
         }
         path = self.folder / "s3.yml"
-        path.write_text(
-            json.dumps({"pipelines": {"events": pipeline}, "global": {"commit_deadline_secs": self.deadline_secs}})
-        )
-        return path
+        body = {"pipelines": {"events": pipeline}, "global": {"commit_deadline_secs": self.deadline_secs}}
+        return write_config(path, body)
 
     def arrive(self, path: str, records: int = 5, **extra: object) -> None:
         """A file of ``records`` records; ids are counted up over all files."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 from servers import api as servers
 from servers.api import Answer, Api, Asked
 from support.column_lake import InProcessColumnEngine
+from support.lake import write_config
 from tidegate import ProjectSpec, RunReport, SourceReport, load
 from tidegate.observe.events import Event
 from tidegate.protocol.delta import DeltaLakeTable, query
@@ -153,8 +153,7 @@ class SurveyLake:
             },
             **self.settings,
         }
-        path.write_text(json.dumps(body))
-        return path
+        return write_config(path, body)
 
     @property
     def project(self) -> ProjectSpec:
