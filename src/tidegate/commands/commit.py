@@ -68,8 +68,11 @@ def commit(
     flag = stop or threading.Event()
     project = load(config)
     chosen = _staged_pipelines(project, pipeline)
-    intervals = lambda each: poll_interval(project, each.sink.table.uri)  # noqa: E731
-    with stops_on_signals(flag), listening(project, chosen, mode, emit, intervals) as told:
+
+    def interval(of: PipelineSpec) -> float:
+        return poll_interval(project, of.sink.table.uri)
+
+    with stops_on_signals(flag), listening(project, chosen, mode, emit, interval) as told:
         committing = Committing(project, told, flag)
         return committing.once(chosen) if mode == "once" else committing.continuously(chosen)
 
