@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -25,12 +25,13 @@ from support import scripts
 from support.database_types import MARIADB, MARIADB_UNFIT, POSTGRESQL, POSTGRESQL_UNFIT, Typed
 from tidegate import ProjectSpec, SourceReport, load, show_watermarks
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
-from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
+from tidegate.errors import ConfigError, EnvironmentProblem, SourceError, TidegateError
 from tidegate.observe.events import Event
 from tidegate.protocol.delta import query
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
-from tidegate.sources.databases import DatabaseReader
+from tidegate.sources.databases import DatabaseReader, instants
+from tidegate.sources.idle import NoAnswer, nulls_if_idle
 from tidegate.sources.reader import GreatestValues
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
 from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader, WatermarkMode
@@ -224,6 +225,27 @@ def test_rows_come_in_blocks_and_the_connection_changes_nothing(database: Databa
         database.execute("drop sequence numbers")
 
 
+def test_wide_rows_come_in_smaller_blocks(database: Database) -> None:
+    add(database, *((number, NOON) for number in range(100)))
+    wide = "select id, repeat('x', 1000000) as wide from orders"
+    batches = list(database.reader(wide).read(RowFilter()).to_batches())
+    assert max(batch.nbytes for batch in batches) < 32 * 1024 * 1024
+    assert sorted(row["id"] for batch in batches for row in batch.select(["id"]).to_pylist()) == list(range(100))
+
+
+@needs_mariadb
+@pytest.mark.parametrize("scheme", ["mysql", "mariadb"])
+def test_values_of_expressions_of_mysql_are_those_of_its_columns(in_mariadb: Database, scheme: str) -> None:
+    here = replace(in_mariadb, read=replace(in_mariadb.read, url=in_mariadb.read.url.replace("mariadb", scheme, 1)))
+    in_mariadb.execute("create or replace table odd (id int, j bit(1), f float(7,3))")
+    in_mariadb.execute("insert into odd values (1, 0, 1.1), (2, 1, 2.2)")
+    assert [row["j"] for row in here.rows("select coalesce(j, j) as j from odd order by id")] == [False, True]
+    assert here.rows("select sum(f) as f from odd") == [{"f": 3.3000000715255737}]
+    for below, greatest in ((3, True), (2, False)):
+        found = here.reader(f"select * from odd where id < {below}", "j").greatest(RowFilter((ColumnRange("j"),)))
+        assert found.values == {"j": greatest}
+
+
 def test_a_read_that_is_given_up_leaves_the_rest_unread(database: Database) -> None:
     add(database, *((number, NOON) for number in range(1000)))
     wide = "select a.id as id, b.id as other from orders a cross join orders b cross join orders c"
@@ -251,7 +273,7 @@ def check(database: Database, types: list[Typed], unfit: Any) -> None:
     for number, each in enumerate(unfit):
         with pytest.raises(SourceError) as refused:
             database.rows(f"unfit_{number}")
-        assert each.told in str(refused.value)
+        assert f"s: {each.told}" in str(refused.value)
         texts = database.rows(f"unfit_{number}", schema=SchemaSpec((FieldSpec("c", "string"),)))
         assert each.told.startswith(f"column 'c' holds {texts[0]['c']}, which")
 
@@ -263,8 +285,15 @@ def test_every_type_of_postgresql_comes_as_the_page_says_or_is_refused(in_postgr
             in_postgres.rows(f"select null::{sql} as a")
     with pytest.raises(SourceError, match="gives the column 'a' twice"):
         in_postgres.rows('select 1 as a, 2 as "A"')
+    with pytest.raises(SourceError, match=r"s: the column 'a' is of type money\[\], for which Spark has no type"):
+        in_postgres.rows("select null::money[] as a")
+    in_postgres.execute("create table nothing ()")
+    with pytest.raises(SourceError, match="s has no column"):
+        in_postgres.rows("nothing")
     by_adbc = {"reader": RowReader.ADBC}
     assert in_postgres.rows("select * from fit", **by_adbc) == in_postgres.rows("fit")  # type: ignore[arg-type]
+    with pytest.raises(SourceError, match=r"^s: column 'c' holds infinity"):
+        in_postgres.rows("unfit_0", **by_adbc)  # type: ignore[arg-type]
 
 
 @needs_mariadb
@@ -272,6 +301,12 @@ def test_every_type_of_mariadb_comes_as_the_page_says_or_is_refused(in_mariadb: 
     check(in_mariadb, list(MARIADB), MARIADB_UNFIT)
     with pytest.raises(EnvironmentProblem, match="the column 'a' is of type number 255 of MySQL's protocol"):
         in_mariadb.rows("select point(1, 1) as a")
+    in_mariadb.execute("create table ids (u uuid, c char(36), b char(36) character set ascii collate ascii_bin)")
+    with pytest.raises(SourceError, match="s: the column 'u' is of type uuid, for which Spark has no type"):
+        in_mariadb.rows("ids")
+    assert in_mariadb.rows("select c, b, cast(u as char) as u from ids") == []
+    by_mysql = replace(in_mariadb.read, url=in_mariadb.read.url.replace("mariadb", "mysql", 1))
+    assert replace(in_mariadb, read=by_mysql).rows("ids") == []
 
 
 def test_declared_columns_are_read_where_they_need_no_other_conversion(database: Database) -> None:
@@ -295,6 +330,23 @@ def test_times_without_a_zone_are_instants_of_the_zone_of_the_source(database: D
     selected = " union all ".join(f"select cast('{each}' as {kind}) as t" for each in texts)
     found = database.rows(f"{selected} union all select null", zone="America/New_York")
     assert [row["t"] and row["t"].astimezone(UTC).isoformat() for row in found] == [*texts.values(), None]
+
+
+def test_the_last_rule_of_a_zone_holds_for_all_later_years() -> None:
+    """Java does the same; clocks of these zones were once changed in summer, or no more."""
+    start = datetime(1970, 1, 1)
+    given = {
+        "Europe/Istanbul": [("9999-12-31T23:59:59", 3), ("2370-07-01T00:00:00", 3)],
+        "America/Sao_Paulo": [("9999-12-31T23:59:59", -3), ("2400-01-15T00:00:00", -3)],
+        "America/New_York": [("2380-03-20T12:00:00", -4), ("2370-01-01T00:00:00", -5), ("9999-07-01T00:00:00", -4)],
+    }
+    for zone, expected in given.items():
+        for text, hours in expected:
+            micros = (datetime.fromisoformat(text) - start) // timedelta(microseconds=1)
+            years = 146_097 * 86_400_000_000
+            times = [micros, *([micros + years] if text.startswith("9999") else [])]
+            found = instants(pa.array(times, pa.int64()).view(pa.timestamp("us")), zone).cast(pa.int64()).to_pylist()
+            assert found == [each - hours * 3_600_000_000 for each in times], (zone, text)
 
 
 @pytest.mark.parametrize(
@@ -368,23 +420,87 @@ def test_work_units_are_read_in_their_ranges_and_only_the_bad_one_fails(database
     assert "no_such" in failed.problem
 
 
-def test_a_way_to_log_in_that_the_driver_lacks_is_an_error_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As MySQL 8 asks for it without TLS: the driver would need a package that is not installed."""
+def greeting(plugin: bytes) -> bytes:
+    """The first packet of a server of MySQL 8 without TLS."""
+    can = (1 << 9 | 1 << 15 | 1 << 19).to_bytes(4, "little")
+    first = b"\x0a8.0.0\0" + bytes(4) + b"s" * 8 + b"\0" + can[:2] + bytes(3) + can[2:] + b"\x15" + bytes(10)
+    return first + b"s" * 12 + b"\0" + plugin + b"\0"
+
+
+CUT, NATIVE, SHA2 = b"\x0aabc\0", greeting(b"mysql_native_password"), greeting(b"caching_sha2_password")
+SWITCH = b"\xfe%s\0" + b"a" * 32 + b"\0"
+
+
+@pytest.mark.parametrize(
+    ("packets", "told", "remedy"),
+    [
+        ((SHA2, b"\x01\x04", b"\x01key"), "'cryptography' package is required", "install PyMySQL[rsa]"),
+        ((NATIVE, SWITCH % b"client_ed25519"), "'pynacl' package is required", "install PyMySQL[ed25519]"),
+        ((NATIVE, SWITCH % b"mysql_clear_password"), "asks for the password in cleartext", "let the server offer TLS"),
+        ((NATIVE, b"\xfedialog\0\x04Password: "), "asks for the password in cleartext", "let the server offer TLS"),
+        ((CUT,), "error in its driver: unpack requires", "check host and port"),
+        ((), "Lost connection", "check host and port"),
+    ],
+)
+@pytest.mark.parametrize("scheme", ["mysql", "mariadb"])
+def test_a_login_that_fails_is_an_error_of_its_source_and_gives_no_password_away(
+    scheme: str, packets: tuple[bytes, ...], told: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pymysql._auth._have_cryptography", False)
-    needs = (1 << 9 | 1 << 15 | 1 << 19).to_bytes(4, "little")
-    greeting = b"\x0a8.0.0\0" + bytes(4) + b"s" * 8 + b"\0" + needs[:2] + bytes(3) + needs[2:] + b"\x15" + bytes(10)
-    greeting += b"s" * 12 + b"\0caching_sha2_password\0"
+    monkeypatch.setitem(sys.modules, "nacl", None)
+    received: list[bytes] = []
 
     class Server(socketserver.BaseRequestHandler):
         def handle(self) -> None:
-            for number, packet in ((0, greeting), (2, b"\x01\x04"), (4, b"\x01key")):
-                self.request.sendall(len(packet).to_bytes(3, "little") + bytes([number]) + packet)
-                self.request.recv(4096)
+            for number, packet in enumerate(packets):
+                self.request.sendall(len(packet).to_bytes(3, "little") + bytes([2 * number]) + packet)
+                received.append(self.request.recv(4096))
 
     with socketserver.TCPServer(("127.0.0.1", 0), Server) as server:
-        threading.Thread(target=server.handle_request, daemon=True).start()
-        url = f"jdbc:mysql://127.0.0.1:{server.server_address[1]}/shop"
-        read = JdbcRead(url, user="me", password=Secret("canary"), table="orders")
-        with pytest.raises(SourceError, match="'cryptography' package is required") as told:
+        serving = threading.Thread(target=lambda: [server.handle_request() for _ in range(2)], daemon=True)
+        serving.start()
+        read = JdbcRead(f"jdbc:{scheme}://127.0.0.1:{server.server_address[1]}/shop", user="me", table="orders")
+        read = replace(read, password=Secret("canary"))
+        with pytest.raises(SourceError, match=told) as refused:
             DatabaseReader(ColumnSource("s", read, ()), read, SchemaSpec()).read(RowFilter())
-    assert "canary" not in str(told.value)
+        above = RowFilter((ColumnRange("id", Bound(1)),))
+        with pytest.raises(NoAnswer):
+            nulls_if_idle(ColumnSource("s", read, ("id",)), above)
+        serving.join(60)
+    assert remedy in refused.value.remedy
+    assert "canary" not in str(refused.value)
+    assert b"canary" not in b"".join(received)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("jdbc:mysql://a..b:3306/x", "'idna' codec"),
+        ("jdbc:postgresql://a..b:5432/x", "'idna' codec"),
+        ("jdbc:mariadb://no-such-host.invalid/x", "Can't connect to MySQL server"),
+        ("jdbc:postgresql://no-such-host.invalid/x", "failed to resolve host"),
+    ],
+)
+def test_a_host_that_is_none_is_an_error_of_its_source(url: str, told: str) -> None:
+    read = JdbcRead(url, user="me", password=Secret("canary"), table="orders")
+    with pytest.raises(SourceError, match=f"s: the database refused: .*{told}") as refused:
+        DatabaseReader(ColumnSource("s", read, ()), read, SchemaSpec()).read(RowFilter())
+    assert "check host and port of the connection's url" in refused.value.remedy
+
+
+def test_what_cannot_be_a_number_of_a_port_or_of_rows_is_refused() -> None:
+    read = JdbcRead("jdbc:mysql://localhost:99999/x", user="me", table="orders")
+    with pytest.raises(SourceError, match=r"^s: there is no port 99999 - correct the port"):
+        DatabaseReader(ColumnSource("s", read, ()), read, SchemaSpec())
+    with pytest.raises(ConfigError, match="fetch_size is 0, and must be at least 1"):
+        replace(read, fetch_size=0)
+
+
+@needs_mariadb
+def test_no_setting_of_the_server_cuts_the_rows(in_mariadb: Database, mariadb: mariadb_server.Server) -> None:
+    in_mariadb.execute("create table many (id int); insert into many values (1), (2), (3)")
+    mariadb.execute("set global sql_select_limit = 1, autocommit = 0")
+    try:
+        assert [row["id"] for row in in_mariadb.rows("many")] == [1, 2, 3]
+    finally:
+        mariadb.execute("set global sql_select_limit = default, autocommit = 1")

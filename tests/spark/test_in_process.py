@@ -91,6 +91,7 @@ def test_postgresql(spark: SparkSession, postgres: postgres_server.Server, tmp_p
             connection.execute(rows(types, next(numbers)).encode())
 
     odd = [Typed("timestamp", "'294246-12-31 23:59:59.5'", "", 0), Typed("timestamp", "'2026-03-08 02:30:00'", "", 0)]
+    odd.append(Typed("timestamp", "'2380-03-20 12:00:00'", "", 0))
     types = [*(each for each in POSTGRESQL if each.sql not in ONLY_SPARK), *odd]
     connection = {"type": "jdbc", "url": postgres.jdbc_url(database)}
     connection |= {"user": postgres_server.USER, "password": postgres_server.PASSWORD}
@@ -109,7 +110,11 @@ def test_mariadb(spark: SparkSession, mariadb: mariadb_server.Server, tmp_path: 
     connection = {"type": "jdbc", "url": mariadb.jdbc_url(database)}
     connection |= {"user": mariadb_server.USER, "password": mariadb_server.PASSWORD}
     source = {"connection": "shop", "table": "fit", "watermark_columns": ["at", "id"], "watermark_mode": "tuple"}
-    both(tmp_path, {**source, "source_timezone": "America/New_York"}, {"shop": connection}, arrive)
+    mariadb.execute("set global sql_select_limit = 1")
+    try:
+        both(tmp_path, {**source, "source_timezone": "America/New_York"}, {"shop": connection}, arrive)
+    finally:
+        mariadb.execute("set global sql_select_limit = default")
 
 
 def test_iceberg(spark: SparkSession, tmp_path: Path) -> None:

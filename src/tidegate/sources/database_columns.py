@@ -38,9 +38,16 @@ _UNSORTED = {SqlDialect.POSTGRESQL: ("timetz", "interval", "money"), SqlDialect.
 
 _NUMBERS: dict[SqlDialect, dict[str, str]] = {
     SqlDialect.POSTGRESQL: {},
-    SqlDialect.MYSQL: {"float": "({} + 0E0)", "float unsigned": "({} + 0E0)"},
+    SqlDialect.MYSQL: {
+        **dict.fromkeys(("float", "float unsigned"), "({} + 0E0)"),
+        **dict.fromkeys(("double", "double unsigned"), "({} * 1E0)"),
+        "bit": "({} + 0)",
+    },
 }
-"""MySQL shows at most six digits of a ``float``."""
+"""MySQL shows at most six digits of a ``float``, and of a sum over ``float(7,3)`` those that one value has.
+
+A ``bit(1)`` comes as a byte, or in an expression as text; other bits are :data:`_BITS`.
+"""
 
 _ARRAYS_AS_THEY_ARE = frozenset(
     ("_int2", "_int4", "_int8", "_oid", "_float4", "_float8", "_bool", "_bytea", "_text", "_varchar", "_bpchar")
@@ -224,5 +231,7 @@ def _value_of(text: str, kind: str) -> Value:
             return int(text)
         case "float" | "double":
             return float(text)
+        case "boolean":
+            return text != "0"
         case _:
             return text

@@ -2,18 +2,21 @@
 
 The statements, bounds, types, values and refusals are those of Spark's reader, so that either continues where the other
 ended. The database describes the types of its columns; Spark's type for each is listed here, and any other type is
-refused. One connection reads the rows, ``fetch_size`` at a time. It changes nothing, and its session is in UTC.
+refused. One connection reads the rows: at most ``fetch_size`` at a time, and fewer if they are wide. It changes
+nothing, and its session is in UTC.
 """
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import chain
+from sys import getsizeof
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -21,12 +24,13 @@ import pyarrow as pa
 
 from tidegate.core.columns.predicates import RowFilter, dialect_of
 from tidegate.core.columns.predicates import quote as quote_name
-from tidegate.errors import EnvironmentProblem, SourceError
+from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
 from tidegate.schema.types import TIMESTAMP, arrow_schema, type_name
 from tidegate.sources.adbc import SESSION, AdbcShare, ExactColumn, connection_of, exact, share_rows
 from tidegate.sources.database_columns import ColumnTransfer, DatabaseColumns, DatabaseField, is_decimal
 from tidegate.sources.jdbc import (
     LIKE_JDBC,
+    MYSQL_SESSION,
     OPTIONS_REFUSED,
     VALUE,
     WITHOUT_MEANING,
@@ -101,10 +105,28 @@ def _connect_mysql(address: DatabaseAddress, read: JdbcRead, **more: Any) -> Any
         connect_timeout=CONNECT_SECONDS,
         charset="utf8mb4",
         autocommit=True,
-        init_command="SET time_zone = '+00:00'",
+        init_command=MYSQL_SESSION,
         ssl_disabled=address.scheme == "mariadb",
+        auth_plugin_map=dict.fromkeys(("mysql_clear_password", "dialog"), _PlainSecret),
         **more,
     )
+
+
+class _PlainSecret:
+    """Logs in by the password itself if a server asks for it: like JDBC drivers, over an encrypted connection only."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def authenticate(self, _: Any) -> Any:
+        if not self._connection._secure:
+            from pymysql.err import OperationalError
+
+            raise OperationalError("the server asks for the password in cleartext, and the connection has no TLS")
+        self._connection.write_packet(self._connection.password + b"\0")
+        answer = self._connection._read_packet()
+        answer.check_error()
+        return answer
 
 
 _ARROW = {
@@ -127,6 +149,17 @@ _KINDS = {kind: word for word, kind in _ARROW.items()}
 Block = Sequence[Sequence[Any]]
 """Rows as a driver returns them."""
 
+BLOCK_BYTES = 16 * 1024 * 1024
+_FIRST_ROWS = 16
+"""PostgreSQL is asked for so many rows first, and then for more, as long as their size allows it."""
+
+_STRIDE = 13
+"""One of so many rows is measured: to measure every row takes a quarter of the time of the read."""
+
+
+def _size(values: Iterable[Any]) -> int:
+    return sum(map(getsizeof, values))
+
 
 class Database(ABC):
     """One database; each statement has its own connection, which only reads."""
@@ -145,7 +178,7 @@ class Database(ABC):
 
     @abstractmethod
     def blocks(self, statement: str) -> Iterator[Block]:
-        """The rows of a statement, at most ``fetch_size`` at a time."""
+        """The rows of a statement, at most ``fetch_size`` and about :data:`BLOCK_BYTES` at a time."""
 
     @abstractmethod
     def selected(self, columns: DatabaseColumns) -> JdbcStatements:
@@ -162,6 +195,8 @@ class Database(ABC):
     def columns(self, read: JdbcRead) -> DatabaseColumns:
         """The columns of a table or a query; no two may differ in case alone."""
         fields = self.fields(f"SELECT * FROM ({JdbcStatements(read).rows(RowFilter())}) tidegate_read WHERE 1 = 0")
+        if not fields:
+            raise SourceError(f"{self.source} has no column", "name a table or a query with columns")
         names = [each.name.lower() for each in fields]
         twice = [name for name in names if names.count(name) > 1]
         if twice:
@@ -179,11 +214,22 @@ class Database(ABC):
     def arrays(self, statement: str, columns: Sequence[ExactColumn]) -> Iterator[list[pa.Array]]:
         """The rows of a statement by columns, a block at a time."""
         for block in self.blocks(statement):
-            yield [self.array(values, each) for values, each in zip(zip(*block, strict=True), columns, strict=True)]
+            with self._named():
+                pairs = zip(zip(*block, strict=True), columns, strict=True)
+                found = [self.array(values, each) for values, each in pairs]
+            yield found
 
     def answer(self, statement: str) -> list[Sequence[Any]]:
         """The answer to a statement that returns a few rows."""
         return [row for block in self.blocks(statement) for row in block]
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Give an error about a value the name of this source, and take secrets out."""
+        try:
+            yield
+        except SourceError as error:
+            raise SourceError(f"{self.source}: {self._mask(error.problem)}", error.remedy) from None
 
     @contextmanager
     def _map_errors(self, kind: type[Exception]) -> Iterator[None]:
@@ -192,10 +238,18 @@ class Database(ABC):
             yield
         except UnicodeDecodeError as error:
             raise SourceError(f"{self.source}: a text of the database is no Unicode: {error.reason}", VALUE) from None
-        except (kind, OSError, RuntimeError) as error:  # the last: PyMySQL lacks a package to log in by
+        except TidegateError:
+            raise
+        except Exception as error:  # drivers raise what is no error of theirs, such as struct.error for a cut greeting
             told = getattr(getattr(error, "diag", None), "message_primary", None) or (error.args or (error,))[-1]
+            if not isinstance(error, (kind, OSError)):
+                told = f"{type(error).__name__} in its driver: {told}"
             refused = refusal(str(told), str(told).strip().partition("\n")[0])
             raise SourceError(f"{self.source}: {self._mask(refused.problem)}", refused.remedy) from None
+
+    def _unknown_to_spark(self, name: str, called: str, text: str) -> SourceError:
+        problem = f"{self.source}: the column {name!r} is of type {called}, for which Spark has no type"
+        return SourceError(problem, f"use a query that casts it, such as cast({name} as {text})")
 
     def no_type(self, name: str, called: str) -> EnvironmentProblem:
         """The error for a column whose type only Spark may know."""
@@ -226,7 +280,7 @@ class _Postgres(Database):
     def fields(self, statement: str) -> list[DatabaseField]:
         with self._asked(statement) as cursor:
             told = [(each.name, each.type_code, cursor.pgresult.fmod(n)) for n, each in enumerate(cursor.description)]
-            cursor.execute(_TYPES.format(", ".join(str(oid) for _, oid, _ in told)))
+            cursor.execute(_TYPES.format(", ".join(str(oid) for _, oid, _ in told) or "NULL"))
             types = {row[0]: row[1:] for row in cursor.fetchall()}
         return [self._field(name, modifier, *types[oid]) for name, oid, modifier in told]
 
@@ -237,6 +291,8 @@ class _Postgres(Database):
                 raise self.no_type(name, f"numeric({digits},{scale})")
             kind, scale = (_decimal(digits, scale), scale) if modifier >= 0 else ("decimal(38,18)", 0)
             return DatabaseField(name, kind, called, scale)
+        if called == "_money":
+            raise self._unknown_to_spark(name, "money[]", "text")
         if called in _ONLY_JAVA or type_ == "p" or (called == "bit" and modifier == 1):
             raise self.no_type(name, called)
         return DatabaseField(
@@ -245,11 +301,15 @@ class _Postgres(Database):
 
     def blocks(self, statement: str) -> Iterator[Block]:
         with self._asked(f"DECLARE tidegate NO SCROLL CURSOR FOR {statement}") as cursor:
+            wanted = _FIRST_ROWS
             while True:
-                cursor.execute(f"FETCH FORWARD {self.read.fetch_size} FROM tidegate", binary=True, prepare=False)
+                wanted = min(wanted, self.read.fetch_size)
+                cursor.execute(f"FETCH FORWARD {wanted} FROM tidegate", binary=True, prepare=False)
                 block = cursor.fetchall()
                 if not block:
                     return
+                sample = block[::_STRIDE]
+                wanted = min(4 * wanted, max(1, BLOCK_BYTES * len(sample) // _size(chain.from_iterable(sample))))
                 yield block
 
     @contextmanager
@@ -271,9 +331,11 @@ class _Postgres(Database):
 
     def arrays(self, statement: str, columns: Sequence[ExactColumn]) -> Iterator[list[pa.Array]]:
         if self.read.reader is not RowReader.ADBC:
-            return super().arrays(statement, columns)
-        share = AdbcShare(connection_of(self.read), statement, tuple(columns))
-        return (batch.columns for batch in share_rows(share))
+            yield from super().arrays(statement, columns)
+            return
+        with self._named():
+            for batch in share_rows(AdbcShare(connection_of(self.read), statement, tuple(columns))):
+                yield batch.columns
 
     def array(self, values: Sequence[Any], column: ExactColumn) -> pa.Array:
         return exact(pa.array(values, column.comes_as), column)
@@ -292,7 +354,7 @@ _MYSQL_KINDS = {
     9: ("mediumint", "int", "int"),
     3: ("int", "int", "bigint"),
     8: ("bigint", "bigint", "decimal(20,0)"),
-    4: ("float", "float", "float"),
+    4: ("float", "float", "double"),
     5: ("double", "double", "double"),
     13: ("year", "int", "int"),
     7: ("timestamp", "timestamp", "timestamp"),
@@ -304,9 +366,15 @@ _MYSQL_KINDS = {
 """By the protocol's number of a type: its name, and Spark's types with a sign and without."""
 
 _TEXTS = {15: "varchar", 253: "varchar", 254: "char", **dict.fromkeys((249, 250, 251, 252), "text")}
-_UNSIGNED, _ENUM_OR_SET = 32, 256 | 2048
+_UNSIGNED = 32
+_UUID = 254, True, 36 * 4
+"""What tells MariaDB's ``uuid`` from other text: 36 characters of up to four bytes, and no sign."""
+
 _BYTES = 63
 """The character set of values that are not text."""
+
+_AS_TEXT = {bool: lambda value, _: str(int(value))}
+"""What the driver converts: its own setting of ``autocommit``, and no value of a row."""
 
 
 class _Mysql(Database):
@@ -324,6 +392,8 @@ class _Mysql(Database):
             return DatabaseField(told.name, other if unsigned else signed, called)
         if number == 16:
             return DatabaseField(told.name, "boolean" if told.length == 1 else "bigint", "bit")
+        if (number, unsigned, told.length) == _UUID and self._address.scheme == "mariadb":
+            raise self._unknown_to_spark(told.name, "uuid", "char")
         if number in _TEXTS:
             is_bytes = told.charsetnr == _BYTES
             return DatabaseField(told.name, *(("binary", "blob") if is_bytes else ("string", _TEXTS[number])))
@@ -331,7 +401,15 @@ class _Mysql(Database):
 
     def blocks(self, statement: str) -> Iterator[Block]:
         with self._asked(statement) as cursor:
-            while block := cursor.fetchmany(self.read.fetch_size):
+            block: list[Sequence[Any]] = []
+            size = 0
+            while rows := cursor.fetchmany(min(_STRIDE, self.read.fetch_size - len(block))):
+                block += rows
+                size += len(rows) * _size(rows[0])
+                if size >= BLOCK_BYTES or len(block) == self.read.fetch_size:
+                    yield block
+                    block, size = [], 0
+            if block:
                 yield block
 
     @contextmanager
@@ -342,7 +420,7 @@ class _Mysql(Database):
 
         with (
             self._map_errors(pymysql.MySQLError),
-            closing(connect(self._address, self.read, conv={}, cursorclass=SSCursor)) as connection,
+            closing(connect(self._address, self.read, conv=_AS_TEXT, cursorclass=SSCursor)) as connection,
         ):
             connection.query("SET SESSION TRANSACTION READ ONLY")
             with closing(connection.cursor()) as cursor:
@@ -362,7 +440,7 @@ class _Mysql(Database):
     def array(self, values: Sequence[Any], column: ExactColumn) -> pa.Array:
         kind = column.kind
         if pa.types.is_boolean(kind):
-            return pa.array([None if each is None else each != b"\0" for each in values], kind)
+            return pa.array([None if each is None else each != "0" for each in values], kind)
         if pa.types.is_binary(kind) or pa.types.is_string(kind):
             return pa.array(values, kind)
         texts = pa.array(values, pa.string())
@@ -462,8 +540,9 @@ def stream(
 
 
 _START = datetime(1970, 1, 1)
+_FIRST, _LAST = ((each - _START) // timedelta(microseconds=1) for each in (datetime.min, datetime.max))
 _CYCLE = 146_097 * 86_400_000_000
-"""Microseconds after which the calendar, weekdays included, repeats."""
+"""Microseconds after which the calendar, weekdays included, repeats: Python's years end at 9999."""
 
 
 def instants(times: pa.Array, timezone: str) -> pa.Array:
@@ -478,8 +557,9 @@ def instants(times: pa.Array, timezone: str) -> pa.Array:
     def instant(micros: int | None) -> int | None:
         if micros is None:
             return None
-        near = _START + timedelta(microseconds=micros % _CYCLE if micros >= _CYCLE else micros)
-        offset = near.replace(tzinfo=zone).utcoffset() or timedelta(0)
+        near = _LAST - (_LAST - micros) % _CYCLE if micros > _LAST else micros
+        near = _FIRST + (micros - _FIRST) % _CYCLE if micros < _FIRST else near
+        offset = (_START + timedelta(microseconds=near)).replace(tzinfo=zone).utcoffset() or timedelta(0)
         return micros - (offset.days * 86_400 + offset.seconds) * 1_000_000
 
     return pa.array([instant(each) for each in times.view(pa.int64()).to_pylist()], pa.int64()).view(TIMESTAMP)
@@ -496,6 +576,8 @@ def open_database(read: JdbcRead, source: str) -> Database:
         __import__("psycopg" if scheme == "postgresql" else "pymysql")
     except Unsupported as told:
         raise needs_spark(source, told.reason) from None
+    except SourceError as error:
+        raise SourceError(f"{source}: {error.problem}", error.remedy) from None
     except ImportError:
         problem = "the database cannot be read in this process: its driver is not installed"
         raise needs_spark(source, problem, f"install '{EXTRAS[scheme]}', or ") from None

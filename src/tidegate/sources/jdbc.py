@@ -28,6 +28,7 @@ from tidegate.core.columns.predicates import (
     text_key,
     text_of_key,
 )
+from tidegate.errors import SourceError
 from tidegate.specs.columns import JdbcRead, NullWatermark, Value
 
 REFUSED = "tidegate refused: "
@@ -62,6 +63,16 @@ CAUSES = (
         r"SQLInvalidAuthorizationSpecException|role \S+ does not exist",
         "correct user and password of the connection, or allow this account to connect from this machine",
     ),
+    _cause(r"no password supplied", "name the password of the connection"),
+    _cause(
+        r"'cryptography' package is required",
+        "let the server offer TLS and use a jdbc:mysql address, or install PyMySQL[rsa]",
+    ),
+    _cause(
+        r"asks for the password in cleartext",
+        "let the server offer TLS and use a jdbc:mysql address, or give the account another way to log in",
+    ),
+    _cause(r"'pynacl' package is required", "install PyMySQL[ed25519], or give the account another way to log in"),
     _cause(
         r"database \S+ does not exist|Unknown database|Cannot open database|ORA-12514",
         "correct the name of the database in the connection's url",
@@ -70,7 +81,9 @@ CAUSES = (
         r"Connection (to \S+ )?refused|Communications link failure|fail(ed)? to connect|Could not connect|UnknownHost|"
         r"connection attempt failed|The TCP/IP connection to the host|ORA-1254\d|SQLNonTransientConnectionException|"
         r"SQLTransientConnectionException|Connection reset|terminating connection|An I/O error occurred|"
-        r"server closed the connection|could not receive data from server",
+        r"server closed the connection|could not receive data from server|Lost connection|server has gone away|"
+        r"Can't connect to MySQL|failed to resolve host|could not translate host name|'idna' codec|"
+        r"connection timeout expired|Packet sequence number wrong|invalid response to SSL|unpack requires a buffer",
         "check host and port of the connection's url and that the server runs; nothing is lost, run again",
     ),
     _cause(
@@ -307,6 +320,9 @@ class Unsupported(Exception):
         self.reason = reason
 
 
+MYSQL_SESSION = f"SET time_zone = '+00:00', sql_select_limit = {2**64 - 1}"
+"""The start of every session of MySQL: times are in UTC, and no setting of the server cuts the rows."""
+
 LIKE_JDBC = "-c DateStyle=ISO"
 """The start of PostgreSQL's JDBC driver: months before days, whatever the role has set."""
 
@@ -350,6 +366,8 @@ class DatabaseAddress:
         if found is None or "+" in found[4]:  # Java reads a plus as a blank there
             raise Unsupported("only its JDBC driver understands its address")
         scheme, host, port, database, query = found.groups()
+        if int(port or 0) > 65_535:
+            raise SourceError(f"there is no port {port}", "correct the port in the connection's url")
         if scheme == "postgresql":
             check_environment()
         given = dict(part.partition("=")[::2] for part in (query or "").split("&") if part)

@@ -12,6 +12,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
+from tidegate.errors import ConfigError
 from tidegate.specs.locations import Location, Options, Secret, former_identity, hosts_of, identity_of
 
 
@@ -106,6 +107,10 @@ class JdbcRead:
     fetch_size: int = 10_000
     properties: Options = field(default_factory=Options)
     reader: RowReader | None = None
+
+    def __post_init__(self) -> None:
+        if self.fetch_size < 1:
+            raise ConfigError((f"fetch_size is {self.fetch_size}, and must be at least 1",))
 
 
 class TableFormat(StrEnum):

@@ -21,7 +21,7 @@ from tidegate.core.columns.predicates import quote as quote_name
 from tidegate.core.columns.state import is_finite
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
 from tidegate.sources.adbc import WITHOUT, AdbcShare, answer, check_share, connection_of
-from tidegate.sources.jdbc import JdbcStatements, Refusal, innermost_cause, refusal
+from tidegate.sources.jdbc import MYSQL_SESSION, JdbcStatements, Refusal, innermost_cause, refusal
 from tidegate.sources.reader import GreatestValues, column_named, kinds_of_times
 from tidegate.spark.filters import collected, count_in, fitted
 from tidegate.spark.jars import driver_of
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _ZONE = {
     SqlDialect.POSTGRESQL: "SET TIME ZONE 'UTC'",
-    SqlDialect.MYSQL: "SET time_zone = '+00:00'",
+    SqlDialect.MYSQL: MYSQL_SESSION,
     SqlDialect.ORACLE: "ALTER SESSION SET TIME_ZONE = 'UTC'",
 }
 """Settings that give times of MySQL, and configured conditions, the same meaning everywhere."""
