@@ -1,6 +1,6 @@
 """Metadata providers: other keepers of watermarks, as text that they never look inside.
 
-The log stays the position; ``provider_copy`` gives providers their copies of it.
+The log stays the position; :mod:`tidegate.protocol.store` gives providers their copies of it.
 
 What cannot be read is an error. Only a store that answers, and does not know a dataflow, says that it has no watermark:
 mistaking a failure for a first run would read everything again.
