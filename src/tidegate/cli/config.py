@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import tidegate
-from tidegate.cli.invocation import Group, Invocation, config_argument, print_json, with_json
+from tidegate.cli.invocation import Group, Invocation, config_argument, print_json, print_text, with_json
 from tidegate.cli.pages import Block, Cell, Gap, Style, after_gap, line, page, tabulate
 from tidegate.errors import ConfigError
 from tidegate.observe.wording import count
@@ -53,7 +53,7 @@ def show_config(invocation: Invocation, config: Path) -> None:
     text = canonical(tidegate.load(config))
     if invocation.as_json:
         return print_json(yaml.safe_load(text))
-    return click.echo(text.rstrip("\n"))
+    return print_text(text)
 
 
 @config.command(examples=["tidegate config schema > tidegate.schema.json"])
@@ -94,9 +94,9 @@ def import_properties(invocation: Invocation, file: Path, out: Path | None, stri
         print_json(report.to_json())
     else:
         if out is None:
-            click.echo(report.yaml, nl=False)
+            print_text(report.yaml)
         for text in _remarks(report):
-            click.echo(text, err=True)
+            print_text(text, to_stderr=True)
     return int(not report.reads_the_same or (strict and bool(report.left)))
 
 

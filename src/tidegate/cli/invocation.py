@@ -26,7 +26,7 @@ import tidegate
 from tidegate.cli.pages import UNBOUNDED, Page, plain
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.observe.wording import broken, count, visible
-from tidegate.specs.masking import Mask
+from tidegate.specs.masking import known_mask, masked_text
 
 if TYPE_CHECKING:
     from tidegate.observe.events import Emit, Event
@@ -80,6 +80,7 @@ class Invocation:
 
     def show(self, page: Page) -> None:
         """Print a page on standard output: drawn on a terminal, as aligned lines elsewhere."""
+        page = known_mask().deep(page)
         with self._view.aside() if self._view else nullcontext():
             if is_terminal(sys.stdout):
                 from tidegate.cli.terminal import console_for, draw
@@ -110,7 +111,9 @@ class Invocation:
         log = JsonLog if self.log_format == "json" else as_text
         with _own_stderr() as stream, self._progress(stream) as view:
             self._view = view
-            lines: Emit = log(view.write, self.effective_level(), traces=self.debug)
+            # Tasks emit in their own threads, where nothing is remembered: the mask is bound here.
+            mask = masked_text()
+            lines: Emit = log(lambda text: view.write(mask(text)), self.effective_level(), traces=self.debug)
             held = DeferredErrors if self._sees_both() else ErrorsOnce
             is_told_each = not result_follows or log is JsonLog
             try:
@@ -229,9 +232,17 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """One JSON object on standard output."""
-    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
+    """One JSON object on standard output, without secrets."""
+    sys.stdout.write(json.dumps(known_mask().deep(value), indent=2, default=str) + "\n")
     sys.stdout.flush()
+
+
+def print_text(text: str, *, to_stderr: bool = False) -> None:
+    """A text as it is, line by line without secrets: YAML, and remarks beside a result."""
+    mask = known_mask()
+    stream = sys.stderr if to_stderr else sys.stdout
+    stream.writelines(f"{mask(line)}\n" for line in text.splitlines())
+    stream.flush()
 
 
 UNEXPECTED = 70
@@ -310,9 +321,9 @@ def exit_code(*, ok: bool, codes: set[int], stopped: bool) -> int:
     return codes.pop() if len(codes) == 1 else 1
 
 
-def report(error: BaseException, invocation: Invocation, mask: Mask | None = None) -> int:
-    """Print an error, with secrets masked by ``mask``, and return the exit code."""
-    mask = mask or Mask()
+def report(error: BaseException, invocation: Invocation) -> int:
+    """Print an error without secrets, and return the exit code."""
+    mask = known_mask()
     problem = mask.deep(understand(error))
     if invocation.debug and not isinstance(error, click.ClickException):
         import traceback

@@ -71,26 +71,27 @@ class Program(Group):
         extra.setdefault("obj", Invocation())
         invocation: Invocation = extra["obj"]
         invocation.as_json = "--json" in arguments
-        try:
-            code = super().main(arguments, *rest, **extra)
-        except click.Abort:
-            code = report(KeyboardInterrupt(), invocation)
-        except click.exceptions.NoArgsIsHelpError as error:
-            click.echo(error.format_message(), err=True)
-            code = error.exit_code
-        except click.ClickException as error:
-            code = report(error, invocation)
+        # Everything that a command shows, and every error, goes through the mask of what it has learnt by then.
+        with remembering():
+            try:
+                code = super().main(arguments, *rest, **extra)
+            except click.Abort:
+                code = report(KeyboardInterrupt(), invocation)
+            except click.exceptions.NoArgsIsHelpError as error:
+                click.echo(error.format_message(), err=True)
+                code = error.exit_code
+            except click.ClickException as error:
+                code = report(error, invocation)
         sys.exit(code or 0)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command and report any error."""
-        with remembering() as mask:
-            try:
-                return super().invoke(ctx)
-            except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
-                raise
-            except (Exception, KeyboardInterrupt) as error:
-                return report(error, ctx.ensure_object(Invocation), mask())
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            return report(error, ctx.ensure_object(Invocation))
 
 
 @click.group(

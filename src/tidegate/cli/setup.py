@@ -9,7 +9,7 @@ import click
 
 import tidegate
 from tidegate.cli.doctor import render_checks
-from tidegate.cli.invocation import Command, Invocation, with_json
+from tidegate.cli.invocation import Command, Invocation, print_text, with_json
 from tidegate.errors import EnvironmentProblem
 
 
@@ -36,7 +36,7 @@ def setup(invocation: Invocation, config: Path | None, yes: bool) -> int:
 
     def tell(text: str) -> None:
         if not invocation.quiet:
-            click.echo(f"{text} …", err=True)
+            print_text(f"{text} …", to_stderr=True)
 
     checks = tidegate.set_up(config, ask=ask, tell=tell)
     ok = all(each.verdict != "fail" for each in checks)

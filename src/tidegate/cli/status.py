@@ -10,7 +10,7 @@ from shlex import quote
 import click
 
 import tidegate
-from tidegate.cli.invocation import Command, Invocation, target, with_json
+from tidegate.cli.invocation import Command, Invocation, print_text, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
@@ -82,7 +82,7 @@ def serve(invocation: Invocation, config: Path, pipeline: str | None, address: s
 
     def started(where: str) -> None:
         if not invocation.quiet:
-            click.echo(f"serving http://{where}/metrics, /health and /ready", err=True)
+            print_text(f"serving http://{where}/metrics, /health and /ready", to_stderr=True)
 
     tidegate.serve(config, pipeline, address=address, every=every, started=started, stop=threading.Event())
 

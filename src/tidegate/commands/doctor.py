@@ -16,6 +16,7 @@ from tidegate.runs.checks import collect_checks, space, writable
 from tidegate.runs.tracker import TrackedSource
 from tidegate.schema.literals import describe_reader, find_native
 from tidegate.spark.jars import S3, fetched, find_java, java_version
+from tidegate.specs.masking import Mask
 from tidegate.specs.project import ProjectSpec
 
 PACKAGES = ("pyspark", "deltalake", "obstore", "pyarrow", "pandas")
@@ -34,14 +35,14 @@ def doctor(config: Config | None = None) -> tuple[Check, ...]:
 
 
 def examine_project(project: ProjectSpec, sources: Sequence[TrackedSource]) -> tuple[Check, ...]:
-    """Notices of the configuration, then each source and its table."""
+    """Notices of the configuration, then each source and its table; without secrets."""
     found = [Check("configuration", "ok", f"{project.origin}: {count(len(sources), 'source')}")]
     found += [Check("configuration", "warn", notice) for notice in project.notices]
     for bound in sources:
         found += bound.tracker.source_checks(bound)
         found += _table(bound)
         found += _provider(bound)
-    return tuple(found)
+    return Mask.around(project).deep(tuple(found))
 
 
 def _python() -> Check:

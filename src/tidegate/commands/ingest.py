@@ -1,7 +1,7 @@
 """Ingest without a configuration: detects what a source is, drafts a configuration, loads and runs it.
 
 The draft is text and is loaded like any configuration file. A saved draft continues from the same position: the
-pipeline has the same name, the source the same address. Passwords in addresses become environment variables.
+pipeline has the same name, the source the same address. Credentials in addresses become environment variables.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ import yaml
 from tidegate.commands.project import load
 from tidegate.commands.run import run
 from tidegate.config import load as load_text
+from tidegate.config.document import mask_address
 from tidegate.core.files.discovery import ending_of, format_of
-from tidegate.errors import ConfigError
+from tidegate.errors import ConfigError, TidegateError
 from tidegate.observe.events import Emit, ignore
 from tidegate.observe.wording import count
 from tidegate.reports.run import IngestReport
 from tidegate.sources.file_discovery import SAMPLE, Order, names_sort_in_time, sample_files
-from tidegate.specs.locations import Location, Options, looks_secret
+from tidegate.specs.credentials import credentials_in_address, is_credential, looks_random
+from tidegate.specs.locations import Location, Options
+from tidegate.specs.masking import Mask, remember
 from tidegate.specs.project import Format, ProjectSpec
 from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectInfo, ObjectStore
@@ -111,11 +114,31 @@ def ingest(
     """Read a folder, a bucket, a database, a Delta or Iceberg table or an API into a Delta table, and draft the YAML.
 
     ``show`` gets the findings before the run begins. A second call continues from the position of the first, and so
-    does a run of the configuration saved as ``save``, which must be a new file. ``dry_run`` runs nothing.
+    does a run of the configuration saved as ``save``, which must be a new file and is written only if the run
+    succeeded. ``dry_run`` runs nothing.
     """
     options = options or IngestOptions()
     if save is not None and save.exists():
         raise ConfigError((f"{save}: already exists; give --save another file, or remove it",))
+    # Before anything else: whatever is said about the addresses, also by an error, must not repeat their credentials.
+    mask = Mask.of(*credentials_in_address(source), *credentials_in_address(table))
+    remember(mask)
+    try:
+        return _ingest(source, table, options, save, dry_run, emit, stop, show)
+    except TidegateError as error:
+        raise mask.error(error) from mask.cause(error.__cause__)
+
+
+def _ingest(
+    source: str,
+    table: str,
+    options: IngestOptions,
+    save: Path | None,
+    dry_run: bool,
+    emit: Emit,
+    stop: threading.Event | None,
+    show: Callable[[IngestReport], None],
+) -> IngestReport:
     base = Path.cwd() if save is None else save.absolute().parent
     draft = draft_pipeline(source, table, options, base)
     draft = replace(draft, secrets={**draft.secrets, **options.storage_options})
@@ -126,7 +149,7 @@ def ingest(
     show(report)
     if not dry_run:
         report = replace(report, run=run(project, emit=emit, stop=stop))
-    if save is not None:
+    if save is not None and (report.run is None or report.run.ok):
         save.write_text(text, encoding="utf-8")
         report = replace(report, saved=str(save))
     return report
@@ -156,6 +179,10 @@ def draft_pipeline(source: str, table: str, options: IngestOptions, base: Path) 
     ):
         if given:
             raise ConfigError((f"{option} is for {where}, but {source} has files; leave it out",))
+    for place in (source, table):
+        if any(credentials_in_address(place)):
+            remedy = "give them as --storage-option NAME=VALUE, or as environment variables"
+            raise ConfigError((f"{mask_address(place)}: contains credentials; {remedy}",))
     return _draft_place(source, table, options, base)
 
 
@@ -237,23 +264,28 @@ def _draft_database(source: str, options: IngestOptions) -> PipelineDraft:
     if not options.table:
         raise ConfigError(("name the table of the database with --table, such as --table public.orders",))
     address = source.removeprefix("jdbc:") if re.match(r"jdbc:\w+://", source) else source
-    parts = urlsplit(address)
+    parts = _split(address)
     if parts.scheme.lower() not in DATABASES or ";" in source:
         connection: dict[str, Any] = {"type": "jdbc", "url": source}
         return _database_draft(connection, {}, "a database", options)
     kind = DATABASES[parts.scheme.lower()]
+    where = parts.path.strip("/") or kind
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     user = unquote(parts.username) if parts.username else query.pop("user", None)
     password = unquote(parts.password) if parts.password else query.pop("password", None)
+    secret = {name: query.pop(name) for name in list(query) if name == "options" or is_credential(name, query[name])}
     more = f"?{urlencode(query, quote_via=quote)}" if query else ""
     connection = {"type": "jdbc", "url": f"jdbc:{kind}://{_host(parts)}{parts.path}{more}"}
     secrets = {}
     if user:
         connection["user"] = user
     if password:
-        variable = _variable(parts.path.strip("/") or kind, "PASSWORD")
+        variable = _variable(where, "PASSWORD")
         connection["password"] = f"${{{variable}}}"
         secrets[variable] = password
+    for name, value in secret.items():
+        secrets[_variable(where, name)] = value
+        connection.setdefault("properties", {})[name] = f"${{{_variable(where, name)}}}"
     return _database_draft(connection, secrets, f"{kind} at {_host(parts)}{parts.path}", options)
 
 
@@ -268,30 +300,81 @@ def _database_draft(
 def _draft_api(source: str, options: IngestOptions) -> PipelineDraft:
     if options.table or options.format:
         raise ConfigError(("--table and --format have no effect with an API; leave them out",))
-    parts = urlsplit(source)
+    parts = _split(source)
     connection: dict[str, Any] = {"type": "http", "url": f"{parts.scheme}://{_host(parts)}"}
-    host = _variable(parts.hostname or "api")
-    secrets: dict[str, str] = {}
-    params = dict(parse_qsl(parts.query, keep_blank_values=True))
-    keys = [name for name in params if looks_secret(name)]
-    if len(keys) + bool(parts.password) > 1:
-        raise ConfigError(("the address has more than one secret; write a configuration: `tidegate init --api`",))
+    found_in = _AddressSecrets(_variable(parts.hostname or "api"))
     if parts.password:
-        secrets[f"{host}_PASSWORD"] = unquote(parts.password)
         connection["auth"] = {
             "type": "basic",
             "user": unquote(parts.username or ""),
-            "password": f"${{{host}_PASSWORD}}",
+            "password": found_in.keep("PASSWORD", unquote(parts.password)),
         }
-    for name in keys:
-        secrets[f"{host}_KEY"] = params.pop(name)
-        connection["auth"] = {"type": "api_key", "place": "params", "name": name, "token": f"${{{host}_KEY}}"}
-    read: dict[str, Any] = {"connection": "api", "path": parts.path or "/"}
+    elif parts.username:
+        raise ConfigError(("the address has a user without a password; write user:password@ before the host",))
+    path = _without_key(parts.path or "/", connection, found_in)
+    params = {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if not is_credential(name, value):
+            params[name] = value
+        elif "auth" in connection:
+            params[name] = found_in.keep(name, value)
+        else:
+            token = found_in.keep(name, value)
+            connection["auth"] = {"type": "api_key", "place": "params", "name": name, "token": token}
+    secrets = found_in.values
+    read: dict[str, Any] = {"connection": "api", "path": path}
     read |= {"params": params} if params else {}
     read |= {"records": options.records} if options.records else {}
     records = f"records in {options.records!r}" if options.records else "the answer is the list of records"
-    found = (("source", f"an API at {_host(parts)}{parts.path}"), ("records", records), *_words(options))
+    found = (("source", f"an API at {_host(parts)}{path}"), ("records", records), *_words(options))
     return PipelineDraft({**read, **_followed(options)}, found, connection, secrets=secrets)
+
+
+@dataclass(frozen=True, slots=True)
+class _AddressSecrets:
+    """The credentials of an address, by the environment variables that take their place."""
+
+    prefix: str
+    values: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def keep(self, name: str, value: str) -> str:
+        """The variable for a credential, as a configuration refers to it."""
+        variable = _variable(self.prefix, name)
+        self.values[variable] = value
+        return f"${{{variable}}}"
+
+
+def _without_key(path: str, connection: dict[str, Any], secrets: _AddressSecrets) -> str:
+    """The path with its part that looks like a key, as in ``/bot123:AAH…/messages``, moved into ``auth``."""
+    steps = path.split("/")
+    keys = [at for at, step in enumerate(steps) if looks_random(unquote(step))]
+    if not keys:
+        return path
+    if len(keys) > 1 or "auth" in connection:
+        raise ConfigError(("the address has more than one secret; write a configuration: `tidegate init --api`",))
+    step = unquote(steps[keys[0]])
+    # Only the random part: the word before it, such as "bot", says what the path is.
+    begin = re.match(r"[a-z]{2,12}(?=[0-9])", step)
+    word = begin[0] if begin else ""
+    token = secrets.keep("token", step.removeprefix(word))
+    connection["auth"] = {"type": "api_key", "place": "path", "name": "token", "token": token}
+    steps[keys[0]] = f"{word}{{{{token}}}}"
+    return "/".join(steps)
+
+
+def _split(address: str) -> SplitResult:
+    """The parts of an address; one that cannot be parsed is an error that does not repeat it."""
+    try:
+        parts = urlsplit(address)
+        is_whole = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        scheme = address.partition(":")[0]
+        raise ConfigError(
+            (f"{scheme}: the address cannot be parsed; write it like {scheme}://user:password@host/path",)
+        )
+    return parts
 
 
 def _followed(options: IngestOptions) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from tidegate.protocol.documents import Mirror
 from tidegate.reports.run import SourceStatus, shown_state
 from tidegate.runs.presence import attempts_note, who_is_at_work
 from tidegate.runs.tracker import AnyPlan, Backlog, Summary, TrackedSource
+from tidegate.specs.masking import Mask
 from tidegate.specs.project import OnConflict
 
 
@@ -31,7 +32,9 @@ def plan(
 def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, ...]:
     """State, watermark, lag and backlog of every source; from mirror or documents, without Spark."""
     now = datetime.now(UTC)
-    return tuple(status_of(each, now) for each in sources_of(load(config, pipeline=pipeline), pipeline))
+    project = load(config, pipeline=pipeline)
+    # Errors of drivers and servers may repeat what they were given, and `serve` shows them to anybody.
+    return Mask.around(project).deep(tuple(status_of(each, now) for each in sources_of(project, pipeline)))
 
 
 def serve(

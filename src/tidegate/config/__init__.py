@@ -20,7 +20,9 @@ import yaml
 
 from tidegate.config.document import Problem, nearest, parse, sentence
 from tidegate.config.normal_form import normal_form, set_types
+from tidegate.config.secrets import declared_secrets, interpolated, with_variables
 from tidegate.errors import ConfigError
+from tidegate.specs.masking import Mask, remember
 from tidegate.specs.project import ProjectSpec
 from tidegate.storage.options import absolute
 
@@ -54,11 +56,13 @@ def load(
 def show(project: ProjectSpec) -> str:
     """The canonical YAML of ``project``: every default, and no secret.
 
-    It loads to the same specs, except for the secrets, which are masked.
+    What came from an environment variable is that variable again; other secrets are masked. In the same environment it
+    loads to the same specs, except for the masked secrets.
     """
     from tidegate.config.project import ProjectModel
 
-    return _dump(ProjectModel.show(project))
+    data = with_variables(ProjectModel.show(project), project)
+    return _dump(Mask.around(project).deep(data))
 
 
 def json_schema() -> dict[str, Any]:
@@ -98,6 +102,8 @@ def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str])
     written, problems = parse(text, env)
     if written is None:
         raise _error(origin, problems)
+    # Before anything is said about the file, and whether it loads or not.
+    remember(Mask.around(*interpolated(written)) | Mask.of(*declared_secrets(written)))
     from pydantic import ValidationError
 
     from tidegate.config.project import ProjectModel, project_problems, take_notes
@@ -117,7 +123,8 @@ def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str])
         raise _error(origin, problems) from None
     if problems:
         raise _error(origin, problems)
-    return model.project(origin, resolve, tuple(notes.notices))
+    project = model.project(origin, resolve, tuple(notes.notices))
+    return replace(project, interpolated=tuple(interpolated(root)))
 
 
 def _error(origin: str, problems: list[Problem]) -> ConfigError:

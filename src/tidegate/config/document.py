@@ -49,16 +49,29 @@ _YES = ("true", "yes", "on")
 class Scalar(str):
     """One value as text, with variables replaced; ``raw`` is the text of the file, the only form ever shown."""
 
-    __slots__ = ("broken", "line", "quoted", "raw")
+    __slots__ = ("broken", "line", "quoted", "raw", "variables")
     raw: str
     line: int
     broken: bool
     quoted: bool
+    variables: tuple[tuple[str, str], ...]
 
-    def __new__(cls, value: str, raw: str, line: int, *, broken: bool = False, quoted: bool = False) -> Self:
-        """``broken``: a variable is missing and already reported; the value is meaningless."""
+    def __new__(
+        cls,
+        value: str,
+        raw: str,
+        line: int,
+        *,
+        broken: bool = False,
+        quoted: bool = False,
+        variables: tuple[tuple[str, str], ...] = (),
+    ) -> Self:
+        """``broken``: a variable is missing and already reported; the value is meaningless.
+
+        ``variables`` are those in ``raw`` that are set, with their values.
+        """
         made = super().__new__(cls, value)
-        made.raw, made.line, made.broken, made.quoted = raw, line, broken, quoted
+        made.raw, made.line, made.broken, made.quoted, made.variables = raw, line, broken, quoted, variables
         return made
 
 
@@ -374,7 +387,8 @@ class _Builder:
             wrong.append("the variable's value is not valid UTF-8; set it to text")
         line = _line(event)
         self.problems += [Problem(line, _joined(self.path), text) for text in wrong]
-        return Scalar(value, event.value, line, broken=bool(wrong), quoted=bool(event.style))
+        used = variables_in(event.value, self.env)
+        return Scalar(value, event.value, line, broken=bool(wrong), quoted=bool(event.style), variables=used)
 
     def _items(self, events: Iterator[ev.Event], line: int) -> Items:
         items = Items(line)
@@ -460,6 +474,12 @@ def put_in(text: str, env: Mapping[str, str]) -> tuple[str, list[str]]:
         return ""
 
     return _FORM.sub(replacement, text), problems
+
+
+def variables_in(text: str, env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The variables that ``text`` names, with their values; without those that are not set."""
+    names = dict.fromkeys(found[1] for found in _FORM.finditer(text) if found[1] and env.get(found[1]))
+    return tuple((name, env[name]) for name in names)
 
 
 _IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")

@@ -28,6 +28,7 @@ from tidegate.specs.locations import refusal as origin_refusal
 from tidegate.specs.masking import MASK
 
 _PATH = re.compile(r"[^.\s]+(?:\.[^.\s]+)*")
+_VARIABLES = re.compile(r"\{\{\s*(.*?)\s*\}\}")
 _WORDS = {"true": True, "false": False}
 _PAGED = ("offset", "page", "cursor", "next_link")
 
@@ -67,8 +68,6 @@ def origins(value: object) -> tuple[str, ...]:
 def http_path(value: object) -> str:
     """What follows the address of an API."""
     path = text(value).strip()
-    if "{{" in path:
-        raise refusal("contains '{{…}}'", "only units have variables; give 'watermark', or a plain path")
     if "://" in path or "?" in path or "#" in path:
         raise refusal("is not a path", "write it like /orders; put parameters into params")
     return "/" + path.lstrip("/")
@@ -83,11 +82,12 @@ def place(value: object) -> str:
 
 
 def params(value: object) -> dict[str, str]:
-    """Parameters of a request; secrets belong in ``auth`` instead."""
+    """Parameters of a request; secrets belong in ``auth`` instead, further ones into environment variables."""
     found = names_to_texts(value)
-    for name in found:
-        if looks_secret(name):
-            raise refusal(f"contains {name!r}", "put it into the connection's auth: {type: api_key, place: params, …}")
+    for name, below in value.items() if isinstance(value, Block) else ():
+        if looks_secret(name) and not (isinstance(below, Scalar) and below.variables):
+            remedy = "put it into the connection's auth: {type: api_key, place: params, …}, or into a variable"
+            raise refusal(f"contains {name!r}", remedy)
     return found
 
 
@@ -151,8 +151,10 @@ class AuthModel(Model):
     token: v.SecretText | None = entry("The token, or the API key; never shown.", None, needed=("bearer", "api_key"))
     user: v.Text | None = entry("The user, for basic.", None, needed=("basic",))
     password: v.SecretText | None = entry("The password, for basic; never shown.", None, needed=("basic",))
-    name: v.Text = entry("The header or parameter for an API key.", "X-API-Key", kinds=("api_key",))
-    place: Literal["header", "params"] = entry("Where an API key goes.", "header", kinds=("api_key",))
+    name: v.Text = entry("The header, parameter or part of the path for an API key.", "X-API-Key", kinds=("api_key",))
+    place: Literal["header", "params", "path"] = entry(
+        "Where an API key goes; path: where the source's path has {{name}}.", "header", kinds=("api_key",)
+    )
     token_url: HttpUrl | None = entry("The address that issues OAuth2 tokens.", None, needed=("oauth2",))
     client_id: v.Text | None = entry("The client id, for OAuth2.", None, needed=("oauth2",))
     client_secret: v.SecretText | None = entry("The client's secret; never shown.", None, needed=("oauth2",))
@@ -354,6 +356,35 @@ def connection_problems(connection: Spot) -> Iterator[Problem]:
         if refused is not None:
             text = f"{refused[0]}; allowed: another server, by https where the connection's url has it"
             yield connection.problem(text, "allowed_origins")
+
+
+def key_in_path(source: Spot) -> str | None:
+    """The name that stands for the API key in the path of a source; None where it goes elsewhere."""
+    above = Spot(source.root, ("connections",), source.root.block("connections"))
+    auth = above.below(str(source.text("connection") or "")).below("auth")
+    if auth.text("type") != "api_key" or auth.text("place") != "path":
+        return None
+    return str(auth.text("name") or "X-API-Key")
+
+
+def key_problems(source: Spot) -> Iterator[Problem]:
+    """An API key that goes into the path, and a path that has no place for it."""
+    name = key_in_path(source)
+    if name is not None and name not in _VARIABLES.findall(str(source.text("path") or "")):
+        yield source.problem(f"lacks {{{{{name}}}}}, where the connection's API key goes (place: path)", "path")
+
+
+def path_problems(source: Spot) -> Iterator[Problem]:
+    """Variables in the path of a column source: only the API key has one."""
+    yield from key_problems(source)
+    for name in _VARIABLES.findall(str(source.text("path") or "")):
+        if name != key_in_path(source):
+            auth = f"{{type: api_key, place: path, name: {name}, token: …}}"
+            yield source.problem(
+                f"contains '{{{{{name}}}}}', and only work units have variables; give 'watermark' or a plain path or, "
+                f"for a secret, the connection's auth: {auth}",
+                "path",
+            )
 
 
 def request_problems(source: Spot) -> Iterator[Problem]:

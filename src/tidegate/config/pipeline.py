@@ -20,7 +20,13 @@ from tidegate.config.column_source import (
 )
 from tidegate.config.document import Absolute, Loc, Problem, Spot
 from tidegate.config.file_source import SourceModel, format_problems
-from tidegate.config.http import HttpConnectionModel, HttpSourceModel, declared_problems, request_problems
+from tidegate.config.http import (
+    HttpConnectionModel,
+    HttpSourceModel,
+    declared_problems,
+    path_problems,
+    request_problems,
+)
 from tidegate.config.models import Context, Model, OfKind, dump, entry, fill, section
 from tidegate.config.normal_form import DOWNLOAD, is_column_source, is_file_source, tag_of_source
 from tidegate.config.schema import SchemaModel, declared_types, schema_problems
@@ -253,6 +259,7 @@ def _row_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Probl
             yield from table_or_query_problems(source)
             yield from reader_problems(source)
         if source.text("type") == "http":
+            yield from path_problems(source)
             yield from request_problems(source)
             yield from declared_problems(source, declared)
     yield from rows_problems(pipeline)

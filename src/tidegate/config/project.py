@@ -17,7 +17,6 @@ from tidegate.config.document import (
     Loc,
     Notes,
     Problem,
-    Scalar,
     Spot,
     mask,
     mask_address,
@@ -37,13 +36,14 @@ from tidegate.config.normal_form import (
 )
 from tidegate.config.overlaps import in_order, order_problems, overlap_problems, table_problems
 from tidegate.config.pipeline import PipelineModel, name_connections, pipeline_problems, show_connections
+from tidegate.config.secrets import note_short_secrets, recorded_problems
 from tidegate.config.sink import STRATEGY_KEYS, WHOLE
 from tidegate.config.values import refusal, text
 from tidegate.config.work_units import unit_notices
 from tidegate.errors import StorageError
 from tidegate.specs.columns import ProviderKind, StateSpec
 from tidegate.specs.locations import Options, Secret, looks_secret
-from tidegate.specs.masking import MASK, SHORTEST, Mask
+from tidegate.specs.masking import MASK, Mask
 from tidegate.specs.project import Lateness, MetricsSpec, ProjectSpec, ReconcileSpec, SparkSpec
 from tidegate.storage.options import split_uri
 from tidegate.storage.stores import TablePlaces
@@ -251,6 +251,7 @@ def project_problems(root: Block, absolute: Absolute, covers: Callable[[Loc], bo
     for _, connection in top.each("connections"):
         if tag_of_connection(connection.block) == "http":
             yield from connection_problems(connection)
+    yield from recorded_problems(root)
     yield from _state_problems(top.below("state"))
     for _, pipeline in top.each("pipelines"):
         yield from pipeline_problems(pipeline, absolute, covers)
@@ -339,7 +340,6 @@ NOT_FOR_FILES: dict[str, dict[str, str]] = {
 }
 """Keys of column sources, and of their tables."""
 
-_SECRET_BLOCKS = ("auth", "headers", "properties", "options", "storage_options", "body")
 MEANINGLESS = {("global", "connection_pooling"): "Tidegate always pools connections"}
 
 
@@ -352,12 +352,12 @@ def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
     top = Spot(root, (), root)
     for _, connection in top.each("connections"):
         note_short_forms(connection.below("configure"), notes)
-        _note_short_secrets(connection, notes)
+        note_short_secrets(connection, notes)
     for _, pipeline in top.each("pipelines"):
         sink = pipeline.below("sink")
         known = {name: source for name, source in pipeline.each("sources") if not notes.covers(source.loc)}
         for name, source in pipeline.each("sources"):
-            _note_short_secrets(source, notes)
+            note_short_secrets(source, notes)
             if name in known:
                 _take_source(source, notes)
             if sink.text("load_type") in WHOLE and (found := backward(source)).keys:
@@ -393,22 +393,6 @@ def _take_source(source: Spot, notes: Notes) -> None:
             notes.settled.append(source.loc)
         elif not kinds:
             note_files(source, notes)
-
-
-def _note_short_secrets(holder: Spot, notes: Notes) -> None:
-    """Secrets too short to be masked reliably: they occur inside ordinary words."""
-    for key, value in holder.block.items():
-        if isinstance(value, Block) and key in _SECRET_BLOCKS:
-            _note_short_secrets(holder.below(key), notes)
-        elif isinstance(value, Scalar) and looks_secret(str(key)) and _is_short(value):
-            notes.notices.append(
-                f"{holder.path(key)} has fewer than {SHORTEST} characters, so Tidegate cannot tell it "
-                "from ordinary words in what servers say, and it may show; use a longer secret"
-            )
-
-
-def _is_short(secret: Scalar) -> bool:
-    return not secret.broken and secret != MASK and 0 < len(secret) < SHORTEST
 
 
 def _drop_meaningless(root: Block, notes: Notes) -> None:

@@ -16,6 +16,7 @@ from pydantic_core import PydanticCustomError
 from tidegate.config import values as v
 from tidegate.config.document import Block, Items, Node, Problem, Scalar, Spot, find, nearest, problem, sentence, words
 from tidegate.config.file_source import CsvModel
+from tidegate.config.http import key_in_path, key_problems
 from tidegate.config.models import Context, Model, dump, entry, fields, fill, section, short_for
 from tidegate.config.values import choose, flag, number, options, refusal, text
 from tidegate.core.calendar import zone_named
@@ -290,29 +291,33 @@ def param_problems(source: Spot) -> Iterator[Problem]:
         if plain and not sent:
             yield source.problem("goes to no server; allowed: {watermark: …, bound: low | high}", *at)
         if plain and looks_secret(name) and not _is_variable(value, secret_variables(source)):
-            text = "put it into the connection's auth: {type: api_key, place: params, …}"
+            text = "put it into the connection's auth: {type: api_key, place: params, …}, or into a variable"
             yield source.problem(f"looks like a secret; {text}", *at)
         if name in taken and not plain:
             yield source.problem(f"{{{{{name}}}}} is also a variable of the units; use another name", *at)
 
 
 def _is_variable(text: Node, secrets: Collection[str]) -> bool:
-    """Whether a text is a variable as a whole, or has one of ``secrets`` in it, so that the file holds no secret."""
+    """Whether a text comes from a variable, or has one of ``secrets`` in it, so that the file holds no secret."""
     if not isinstance(text, Scalar) or text.broken:
         return False
+    if text.variables:
+        return True
     return VARIABLE.fullmatch(text) is not None or any(name in secrets for name in VARIABLE.findall(text))
 
 
 def variable_problems(source: Spot) -> Iterator[Problem]:
     """Variables that nothing defines, and braces that are none."""
     known = (*unit_variables(source), *secret_variables(source), *range_params(source))
+    in_path = key_in_path(source)
+    yield from key_problems(source)
     above = ("connections", str(source.text("connection") or ""), "headers")
     for use in (*uses(source), *uses_below(above, find(source.root, above))):
         if use.broken:
             yield problem(source.root, use.loc, "has braces without a name; write {{name}}")
             continue
         for name in use.names:
-            if name not in known:
+            if name not in known and not (name == in_path and use.loc[-1] == "path"):
                 allowed = f"allowed: {', '.join(known)}" if known else "give units, or params with 'watermark'"
                 text = sentence(f"nothing defines {{{{{name}}}}}", nearest(name, known) or allowed)
                 yield problem(source.root, use.loc, text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 from tidegate.config.work_units import MS_KEYS
 from tidegate.core.json_shape import load_json
 from tidegate.reports.table import PropertyNote
+from tidegate.specs.credentials import credentials_in_address, is_credential
 from tidegate.specs.locations import looks_secret
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -198,7 +200,33 @@ def as_mapping(value: object) -> dict[str, Any]:
 
 def is_secret(name: str, value: str) -> bool:
     """Whether a value must not be written into the configuration."""
-    return looks_secret(name) or name.lower() in ("authorization", "cookie") or bool(_ENCRYPTED.fullmatch(value))
+    return is_credential(name, value) or looks_secret(name) or bool(_ENCRYPTED.fullmatch(value))
+
+
+def secrets_of(found: Iterable[Property]) -> Iterator[str]:
+    """The texts of a properties file that must not show, not even in an error about it."""
+    for each in found:
+        if is_secret(each.name, each.value) and "{{" not in each.value:
+            yield each.value
+        yield from credentials_in_address(each.value)
+        if each.value.lstrip().startswith(("{", "[")):
+            with suppress(ValueError, RecursionError):
+                yield from _secrets_below(load_json(each.value))
+
+
+def _secrets_below(value: object) -> Iterator[str]:
+    """Those of a JSON value: by their names, or by the name beside them, as parameters and headers have it."""
+    match value:
+        case list():
+            yield from (secret for each in value for secret in _secrets_below(each))
+        case dict():
+            named = {str(value["name"]): value.get("value")} if "name" in value else {}
+            for name, each in {**value, **named}.items():
+                if isinstance(each, str) and is_secret(name, each) and "{{" not in each:
+                    yield each
+                elif isinstance(each, str):
+                    yield from credentials_in_address(each)
+                yield from _secrets_below(each)
 
 
 CARRIED: dict[str, str] = {

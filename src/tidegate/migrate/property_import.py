@@ -11,7 +11,7 @@ import yaml
 
 from tidegate.config import load
 from tidegate.errors import ConfigError
-from tidegate.migrate.properties import Given, as_list, is_secret, properties
+from tidegate.migrate.properties import Given, Property, as_list, is_secret, properties, secrets_of
 from tidegate.migrate.property_sections import (
     PAGES,
     Address,
@@ -29,6 +29,7 @@ from tidegate.migrate.property_sections import (
     watermarks,
 )
 from tidegate.reports.table import PropertiesImport, PropertyNote
+from tidegate.specs.masking import Mask, remember
 
 _PAGES = re.compile(
     r"\s+limit\s+(?:\{\{[^{}]*\}\}|\d+)(?:\s*,\s*\{\{[^{}]*\}\}|\s+offset\s+\{\{[^{}]*\}\})?\s*;?\s*$", re.IGNORECASE
@@ -56,6 +57,15 @@ def import_text(text: str, origin: str) -> PropertiesImport:
     It contains no secret, only environment variables, and loads once they are set.
     """
     found = tuple(properties(text))
+    mask = Mask.of(*secrets_of(found))
+    remember(mask)
+    try:
+        return mask.deep(_import(found, origin))
+    except ConfigError as error:
+        raise mask.error(error) from None
+
+
+def _import(found: tuple[Property, ...], origin: str) -> PropertiesImport:
     if not any(each.value for each in found):
         raise ConfigError((f"{origin}: holds no properties; allowed: lines of the form name=value",))
     given = Given.of(origin, found)

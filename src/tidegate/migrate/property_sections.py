@@ -17,6 +17,8 @@ from tidegate.core.json_shape import load_json
 from tidegate.core.units.time_range import parse_bound
 from tidegate.errors import WatermarkError
 from tidegate.migrate.properties import Given, as_list, as_mapping, is_secret
+from tidegate.specs.credentials import is_plain_word
+from tidegate.specs.masking import PLAIN_HEADERS
 from tidegate.specs.units import PartitionKind
 
 _TYPES = {
@@ -379,7 +381,7 @@ def _headers(given: Given, server: dict[str, Any], known: dict[str, Parameter]) 
     """Headers of the source; secret ones become environment variables of the connection."""
     found = {str(name): str(value) for name, value in given.data("ms.http.request.headers", dict).items()}
     given.leave_form(found.get("Content-Type", ""))
-    secret = {name: value for name, value in found.items() if is_secret(name, value) and "{{" not in value}
+    secret = [name for name, value in found.items() if _is_secret_header(name, value) and "{{" not in value]
     for name in secret:
         server.setdefault("headers", {})[name] = given.secret(name)
     headers = {name: fill_in(value, known) for name, value in found.items() if name not in secret}
@@ -389,6 +391,11 @@ def _headers(given: Given, server: dict[str, Any], known: dict[str, Parameter]) 
         word = {"bearer": "Bearer ", "oauth": "OAuth ", "basic": "Basic "}.get(method, "")
         headers[str(token.get("header", "Authorization"))] = word + str(token["token"])
     return headers
+
+
+def _is_secret_header(name: str, value: str) -> bool:
+    """Whether a header may hold a secret: any but the usual ones, and plain words such as ``X-Tenant: acme``."""
+    return name.lower() not in PLAIN_HEADERS and (is_secret(name, value) or not is_plain_word(name, value))
 
 
 def _params(given: Given, pairs: Pairs, known: dict[str, Parameter], server: dict[str, Any]) -> dict[str, Any]:
@@ -408,8 +415,7 @@ def _params(given: Given, pairs: Pairs, known: dict[str, Parameter], server: dic
         ):
             made[key] = fill_in(value, known)
         elif "auth" in server:
-            text = f"the parameter {key!r} is a second secret; put it into headers of the connection"
-            given.leave("ms.source.uri", text)
+            made[key] = given.secret(key)
         else:
             server["auth"] = {"type": "api_key", "place": "params", "name": key, "token": given.secret(key)}
     return made
@@ -514,10 +520,25 @@ def _parameter(
         return Parameter(name, kind)
     value = each.get("value")
     if kind in STRUCTURED:
-        return Parameter(name, kind, _object(value) if kind == "object" else value)
+        return Parameter(name, kind, _without_secrets(given, _object(value) if kind == "object" else value))
     if is_secret(name, str(value)):
         return Parameter(name, "secret", given.secret(name))
     return Parameter(name, "list", str(value) if not isinstance(value, bool) else str(value).lower())
+
+
+def _without_secrets(given: Given, value: Any) -> Any:
+    """A JSON value with variables in place of the secrets inside it."""
+    match value:
+        case dict():
+            return {
+                name: given.secret(str(name)) if isinstance(each, str) and is_secret(str(name), each) else inner
+                for name, each in value.items()
+                for inner in (_without_secrets(given, each),)
+            }
+        case list():
+            return [_without_secrets(given, each) for each in value]
+        case _:
+            return value
 
 
 def _object(value: Any) -> Any:

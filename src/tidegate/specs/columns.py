@@ -158,7 +158,11 @@ class AuthKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HttpAuth:
-    """Credentials; ``name`` and ``place`` (``header`` or ``params``) are for API keys, the URL and scope for OAuth2."""
+    """Credentials; ``name`` and ``place`` are for API keys, the URL and scope for OAuth2.
+
+    With the place ``path``, a path has ``{{name}}`` where the key goes: identities, messages and state know it by that
+    name only. Other places are ``header`` and ``params``.
+    """
 
     kind: AuthKind = AuthKind.NONE
     token: Secret | None = None
@@ -170,6 +174,11 @@ class HttpAuth:
     client_id: str | None = None
     client_secret: Secret | None = None
     scope: str | None = None
+
+    @property
+    def path_variable(self) -> str | None:
+        """The name that stands for the key in paths; None where it goes elsewhere."""
+        return self.name if self.kind is AuthKind.API_KEY and self.place == "path" else None
 
 
 class PaginationKind(StrEnum):

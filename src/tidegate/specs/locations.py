@@ -248,9 +248,8 @@ _FILE = re.compile(r"[\w.$~ /\\:+@!,-]*")
 _ORACLE = re.compile(r"[a-z0-9]+:[^@]*@(.*)", re.DOTALL | re.IGNORECASE)
 _PAIR = re.compile(r"(?:^|[?&;,(:/\s])\s*([A-Za-z][\w .%-]*?)\s*=\s*([^?&;,()]*)")
 _PARAMETER = re.compile(r"(?<![\w.%-])([A-Za-z][\w .%-]*?)[\"']?\s*=")
-_USERS = frozenset(
-    {"user", "username", "usr", "userid", "uid", "login", "logon", "pwd", "pass", "pw", "logdata", "passcode"}
-)
+_USER_NAMES = frozenset({"user", "username", "usr", "userid", "uid", "login", "logon"})
+_USERS = _USER_NAMES | {"pwd", "pass", "pw", "logdata", "passcode"}
 _KEY_FILES = frozenset({"sslkey"})
 _NAMES = ("databasename", "database", "initialcatalog", "dbname", "db")
 _OF_FILES = frozenset({"sqlite", "duckdb", "derby", "h2", "hsqldb", "ucanaccess"})
@@ -341,10 +340,32 @@ def holds_credentials(url: str) -> bool:
     return any(_holds(each) for each in _unfolded(url))
 
 
+def jdbc_credentials(url: str) -> Iterator[str]:
+    """The passwords and keys inside a JDBC address, in the forms in which it may be repeated.
+
+    ``options`` of PostgreSQL carries settings of any name, so that all of it counts.
+
+    >>> sorted(jdbc_credentials("jdbc:postgresql://db/shop?user=me&password=a%2Fb"))
+    ['a%2Fb', 'a/b']
+    """
+    found = _JDBC.fullmatch(url.strip())
+    kind, rest = (found[1].lower(), found[2]) if found else ("", url)
+    before = re.search(r"//[^/@:]*:(.*)@", rest) or (
+        re.match(r"[a-z0-9]*:[^/@]*/(.*?)@", rest) if kind == "oracle" else None
+    )
+    if before:
+        yield from {before[1], unquote(before[1])}
+    for name, value in _pairs(rest):
+        if value and (name == "options" or (_is_credential(name) and name not in _USER_NAMES)):
+            yield from {value, unquote(value), unquote(value.replace("+", " "))}
+            yield from (each for each in re.findall(r"=([^\s,;&]+)", unquote(value)) if len(each) > 3)
+
+
 def public_address(url: str) -> str:
     """An address for people: whole if it was parsed and holds no credentials, otherwise its kind alone."""
     if jdbc_address_of(url) is not None and not holds_credentials(url):
-        return url
+        # PostgreSQL's options are settings of any name, with any value.
+        return re.sub(r"(?i)(?<=[?&])(options=)[^&]*", r"\1***", url)
     kind = _JDBC.match(url)
     return f"jdbc:{kind[1].lower()}:***" if kind else "***"
 

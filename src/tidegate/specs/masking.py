@@ -7,6 +7,10 @@ The middle of a text longer than two times :data:`KEPT` is left out, so a server
 
 A value of fewer than :data:`SHORTEST` characters cannot be taken out reliably: it would be found inside ordinary words,
 and show itself by that. It is masked where it stands as a word of its own, or where the text gives it as a password.
+So is a password that everybody tries first, such as ``postgres``.
+
+State is never masked: documents and log entries hold identities and paths that must stay exact. A configuration that
+would put a secret there is refused instead.
 """
 
 from __future__ import annotations
@@ -20,10 +24,11 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 from urllib.parse import unquote
 
-from tidegate.specs.locations import Location, Options, Secret, looks_secret
+from tidegate.specs.credentials import Interpolated, credentials_in_address, is_credential, is_plain_word
+from tidegate.specs.locations import Location, Options, Secret, jdbc_credentials, looks_secret
 
 MASK = "***"
 SHORTEST = 6
@@ -36,7 +41,7 @@ LEFT_OUT = " … (the middle is left out) … "
 
 _NAMED = (
     r"(?i:((?:passw\w{0,40}|passphrase|pass|pwd|pw|secret\w{0,40}|token|key|sig|authorization|bearer|basic)"
-    r"[\"'\\]{0,20}(?:\s{0,20}[:=]\s{0,20}|\s{1,20})[\"'\\]{0,20}))"
+    r"[\"'\\]{0,20}(?:\s{0,20}[:=]\s{0,20}|\s{1,20})[\"'\\]{0,20}|//[^/@:\s]{0,80}:))"
 )
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _PLUS = re.compile(r"\+")
@@ -50,11 +55,17 @@ _WRAPPED = re.compile(r"(?<=\S)\r?\n[ \t]*(?=\S)")
 _BYTES = re.compile(r"(?:\\x[0-9a-fA-F]{2}|\\[0-3][0-7]{2})+")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,10});")
 _LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_PLAIN_HEADERS = frozenset({"accept", "accept-encoding", "accept-language", "content-type", "user-agent"})
+PLAIN_HEADERS = frozenset({"accept", "accept-encoding", "accept-language", "content-type", "user-agent"})
 _PLAIN_PARAMETERS = frozenset({"grpc_max_message_size", "session_id", "use_ssl", "user_agent", "user_id"})
 """What a Spark Connect address says openly."""
 
-_IN_ADDRESS = re.compile(r"//[^/@\s:]*:(.*)@")
+_GUESSABLE_TEXT = (
+    "admin administrator changeme default guest minioadmin mysql oracle passw0rd password postgres public "
+    "root secret system tidegate"
+)
+GUESSABLE = frozenset(_GUESSABLE_TEXT.split())
+"""Passwords of test servers that are also ordinary words: hidden where a text gives them as a password."""
+
 _ASSIGNED = re.compile(r"(?i)(?:passw\w{0,40}|secret\w{0,40}|token|sig|key)\s{0,20}=\s{0,20}([^&;\s]+)")
 _URL_SAFE = str.maketrans("+/", "-_")
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
@@ -78,12 +89,6 @@ _WIDEST = 20
 
 Value = TypeVar("Value")
 Span = tuple[int, int]
-
-
-def looks_random(value: str) -> bool:
-    """Whether a value looks like a key, whatever its name."""
-    mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-    return len(value) >= 16 and mixed and not re.search(r"[\s/]", value)
 
 
 def shorten(text: str, longest: int = 500) -> str:
@@ -123,12 +128,16 @@ def secrets_in(value: object) -> Iterator[str]:
     """The secrets of a specification, of a single connection as of a whole project.
 
     Those are secrets by their type, whatever is handed to functions, sent as headers or set as properties of a
-    connection, and what in storage options, settings, parameters and bodies is called or looks like one.
+    connection, and what in storage options, settings, parameters, bodies, addresses and environment variables is
+    called or looks like one.
     """
     match value:
         case Secret():
             yield value.value
             yield from _in_address(value.value)
+        case Interpolated():
+            yield from (held for _, held in value.credentials)
+            yield from (secret for _, held in value.values for secret in _in_address(held))
         case Location():
             yield from _of_names(value.options)
         case Mapping():
@@ -146,29 +155,35 @@ def _of_field(holder: object, name: str) -> Iterator[str]:
     value = getattr(holder, name)
     match name, value:
         case "headers", Mapping():
-            yield from (text for key, text in value.items() if str(key).lower() not in _PLAIN_HEADERS)
+            sent = {key: text for key, text in value.items() if str(key).lower() not in PLAIN_HEADERS}
+            yield from _handed(sent)
         case "options" | "properties", Options() if name == "properties" or hasattr(holder, "function"):
             yield from _handed(value)
         case "arguments", Options():
             yield from _handed(value)
         case "remote", str():
             yield from _of_remote(value)
+        case "url", Secret():
+            # The place of a state provider is shown; only what it holds besides is secret.
+            yield from _in_address(value.value)
+        case "url" | "path", str():
+            yield from jdbc_credentials(value) if value.startswith("jdbc:") else credentials_in_address(value)
         case _:
             yield from secrets_in(value)
 
 
-def _handed(value: object, *, is_named: bool = False) -> Iterator[str]:
-    """Texts of the value at any depth; of numbers only long ones and those with secret names."""
+def _handed(value: object, name: str = "") -> Iterator[str]:
+    """Texts of the value at any depth, without ordinary words and short numbers under ordinary names."""
     match value:
         case Mapping():
             for key, each in value.items():
-                yield from _handed(each, is_named=is_named or looks_secret(str(key)))
+                yield from _handed(each, f"{name}_{key}" if looks_secret(name) else str(key))
         case list() | tuple():
-            yield from (text for each in value for text in _handed(each, is_named=is_named))
-        case int() | float() if not is_named and len(str(value)) < SHORTEST:
+            yield from (text for each in value for text in _handed(each, name))
+        case int() | float() if not looks_secret(name) and len(str(value)) < SHORTEST:
             return
         case _:
-            yield from texts_in(value)
+            yield from (text for text in texts_in(value) if not is_plain_word(name, text))
 
 
 def _of_names(value: Mapping[Any, Any]) -> Iterator[str]:
@@ -177,7 +192,7 @@ def _of_names(value: Mapping[Any, Any]) -> Iterator[str]:
         if looks_secret(str(key)):
             yield from texts_in(each)
         elif isinstance(each, str):
-            yield from (text for text in texts_in(each) if looks_random(text))
+            yield from (text for text in texts_in(each) if is_credential(str(key), text))
             yield from (secret for part in {each, *each.split(","), *each.split()} for secret in _in_address(part))
         else:
             yield from secrets_in(each)
@@ -193,10 +208,18 @@ def _of_remote(url: str) -> Iterator[str]:
 
 
 def _in_address(url: str) -> Iterator[str]:
-    """The passwords inside an address."""
-    for found in (*_IN_ADDRESS.findall(url), *_ASSIGNED.findall(url)):
+    """The passwords inside an address, and of assignments such as ``-Dpassword=…``."""
+    yield from credentials_in_address(url)
+    for found in _ASSIGNED.findall(url):
         yield found
         yield unquote(found)
+
+
+@runtime_checkable
+class NamedSpec(Protocol):
+    """A specification with names that are shown as they are."""
+
+    def shown_names(self) -> Iterator[str]: ...
 
 
 @dataclass(frozen=True)
@@ -208,6 +231,8 @@ class Mask:
     """
 
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    names: frozenset[str] = frozenset()
+    """Texts that are never masked as a whole: names of pipelines, addresses of tables, which hold no secret."""
 
     @classmethod
     def of(cls, *values: object) -> Mask:
@@ -216,19 +241,23 @@ class Mask:
 
     @classmethod
     def around(cls, *specs: object) -> Mask:
-        """A mask of the secrets of these specifications."""
-        return cls.of(*secrets_in(specs))
+        """A mask of the secrets of these specifications, which leaves the names of projects and pipelines alone.
+
+        Else a database called like its password would be ``***`` in every report.
+        """
+        named = (each.shown_names() for each in specs if isinstance(each, NamedSpec))
+        return replace(cls.of(*secrets_in(specs)), names=frozenset(name for names in named for name in names))
 
     def __reduce__(self) -> tuple[type[Mask], tuple[()]]:
         """A mask stays in the process that made it: what is sent to tasks, or kept, holds no secrets of it."""
         return Mask, ()
 
     def __or__(self, other: Mask) -> Mask:
-        return Mask(self.secrets | other.secrets)
+        return Mask(self.secrets | other.secrets, self.names | other.names)
 
     def __call__(self, text: str, *, cut: bool = False) -> str:
         """``text`` without the secrets; with ``cut`` it may end in the middle of one."""
-        if not self.secrets or not text:
+        if not self.secrets or not text or text in self.names:
             return text
         if len(text) <= 2 * KEPT:
             return self._masked(text, self._spans(text, cut=cut))
@@ -272,7 +301,7 @@ class Mask:
             case str():
                 return self(value) if type(value) is str else value
             case Mapping() if type(value) is dict:
-                return {self._deep(name): self._deep(each) for name, each in value.items()}
+                return {self._key(name): self._deep(each) for name, each in value.items()}
             case list():
                 return [self._deep(each) for each in value]
             case tuple() if type(value) is tuple:
@@ -283,6 +312,10 @@ class Mask:
                 return self._copy(value)
             case _:
                 return value
+
+    def _key(self, name: Any) -> Any:
+        """A key of a mapping; those of reports are words of ours, and a password may be one."""
+        return name if isinstance(name, str) and re.fullmatch(r"[a-z_]+", name) else self._deep(name)
 
     def _copy(self, value: Any) -> Any:
         changed = {}
@@ -321,7 +354,7 @@ class Mask:
         """What is looked for, and by how many characters a match reaches further to the left."""
         found: dict[tuple[str, int], None] = {}
         for secret in sorted(self.secrets, key=len, reverse=True):
-            if len(secret) >= SHORTEST:
+            if _is_found_anywhere(secret):
                 found |= dict.fromkeys((text, 0) for text in _misread(secret))
                 found |= dict.fromkeys(each for content in _encoded(secret) for each in _base64(content))
         return tuple(found)
@@ -333,13 +366,13 @@ class Mask:
 
     @cached_property
     def _hexes(self) -> tuple[str, ...]:
-        long = (secret for secret in self.secrets if len(secret) >= SHORTEST)
+        long = filter(_is_found_anywhere, self.secrets)
         return tuple(content.hex() for secret in long for content in _encoded(secret))
 
     @cached_property
     def _short(self) -> tuple[re.Pattern[str], ...]:
-        """Secrets that are too short to be looked for inside words: as words, or where the text says what they are."""
-        short = sorted((each for each in self.secrets if len(each) < SHORTEST), key=len, reverse=True)
+        """Secrets that are not looked for inside words: found as words, or where the text says what they are."""
+        short = sorted((each for each in self.secrets if not _is_found_anywhere(each)), key=len, reverse=True)
         return tuple(
             re.compile((r"()(?<![\w%])" if _is_telling(each) else _NAMED) + re.escape(each) + r"(?!\w)")
             for each in short
@@ -373,19 +406,36 @@ class Mask:
         return spans
 
 
-_KNOWN: ContextVar[list[Mask] | None] = ContextVar("known secrets", default=None)
+class _Remembered:
+    """The masks that were remembered, joined when asked for."""
+
+    def __init__(self) -> None:
+        self._joined = Mask()
+        self._added: list[Mask] = []
+
+    def add(self, mask: Mask) -> None:
+        self._added.append(mask)
+
+    def __call__(self) -> Mask:
+        # A mask compiles its patterns on first use, so it is joined anew only if there is something new.
+        while self._added:
+            self._joined |= self._added.pop()
+        return self._joined
+
+
+_KNOWN: ContextVar[_Remembered | None] = ContextVar("known secrets", default=None)
 
 
 @contextmanager
 def remembering() -> Iterator[Callable[[], Mask]]:
     """While inside, masks given to :func:`remember` are kept; yields a function that joins them into one.
 
-    The command line prints even unexpected errors through it.
+    The command line shows everything through it, unexpected errors included.
     """
-    known: list[Mask] = []
+    known = _Remembered()
     before = _KNOWN.set(known)
     try:
-        yield lambda: Mask(frozenset(secret for each in known for secret in each.secrets))
+        yield known
     finally:
         _KNOWN.reset(before)
 
@@ -394,7 +444,19 @@ def remember(mask: Mask) -> None:
     """Keep a mask for the caller that is :func:`remembering`, if there is one."""
     known = _KNOWN.get()
     if known is not None:
-        known.append(mask)
+        known.add(mask)
+
+
+def known_mask() -> Mask:
+    """The mask of all that was remembered so far; one without secrets where nobody is :func:`remembering`."""
+    known = _KNOWN.get()
+    return known() if known is not None else Mask()
+
+
+def masked_text() -> Callable[[str], str]:
+    """A function that masks with all that is remembered when it is called, in whichever thread that is."""
+    known = _KNOWN.get() or _Remembered()
+    return lambda text: known()(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -544,8 +606,15 @@ def _whole(text: str, start: int, end: int) -> Span:
     return start, end
 
 
+def _is_found_anywhere(secret: str) -> bool:
+    """Whether a secret is looked for also inside words, and encoded."""
+    return len(secret) >= SHORTEST and secret.lower() not in GUESSABLE
+
+
 def _is_telling(short: str) -> bool:
     """Whether a short value on its own is unlikely to be an ordinary word or number."""
+    if short.lower() in GUESSABLE:
+        return False
     return len(short) >= 4 or (len(short) > 1 and not short.isalpha() and not short.isdigit())
 
 

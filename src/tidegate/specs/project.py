@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
 from tidegate.specs.columns import CsvOptions, Load, StateSpec
+from tidegate.specs.credentials import Interpolated
 from tidegate.specs.locations import Location
 
 CONTINUOUS_ROLLOVER_SECS = 300
@@ -374,6 +375,12 @@ class PipelineSpec:
         """The dead-letter table."""
         return self.error_handling.table_of_dead_letters(self.sink.table)
 
+    def shown_names(self) -> Iterator[str]:
+        """The names and addresses by which reports tell pipelines, sources and tables apart."""
+        yield from (self.name, self.sink.table.uri, self.dead_letters.uri)
+        for each in self.sources:
+            yield from (each.name, f"{self.name}/{each.name}", each.uri)
+
     def continuous(self) -> PipelineSpec:
         """The pipeline for a continuous run, which closes idle Parquet files after a while."""
         rollover = self.sink.rollover_timeout_secs or CONTINUOUS_ROLLOVER_SECS
@@ -447,6 +454,13 @@ class ProjectSpec:
     reconcile: ReconcileSpec = field(default_factory=ReconcileSpec)
     notices: tuple[str, ...] = ()
     state: StateSpec = field(default_factory=StateSpec)
+    interpolated: tuple[Interpolated, ...] = field(default=(), repr=False, compare=False)
+    """The values of the file with environment variables in them: some are secrets, and ``config show`` names them."""
+
+    def shown_names(self) -> Iterator[str]:
+        """Those of all pipelines, and the configuration itself."""
+        yield self.origin
+        yield from (name for each in self.pipelines for name in each.shown_names())
 
     def pipeline(self, name: str) -> PipelineSpec:
         """The pipeline of that name."""

@@ -39,6 +39,8 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
 
     monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path / "home"))
     monkeypatch.setattr("tidegate.spark.session._start_with", refuse)
+    # Names are shown even if a secret is called alike; here one that shows betrays an event that passed by the mask.
+    monkeypatch.setattr("tidegate.specs.project.ProjectSpec.shown_names", lambda project: iter(()))
     lake = Lake(tmp_path / "lake", sink_settings={"metadata_columns": ["_source_file"]}, settings={"spark": SPARK})
     lake.arrive("date=2026-01-28/1.ndjson")
     assert lake.run().ok

@@ -57,5 +57,5 @@ def test_the_canonical_form_of_the_corpus_is_yaml_that_means_itself(tmp_path: Pa
     accepted = [case for case in CORPUS["cases"] if "show" in case["outcome"]]
     for case in accepted[::20]:
         text = case["outcome"]["show"]
-        again = outcome({"text": text, "stem": case["stem"], "env": {}}, tmp_path)
+        again = outcome({"text": text, "stem": case["stem"], "env": case["env"]}, tmp_path)
         assert parsed(again["show"]) == parsed(text)

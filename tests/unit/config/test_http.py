@@ -98,10 +98,11 @@ pipelines:
       table_uri: lake/surveys
       load_type: overwrite
 """
-    project = loaded(text, env={"SURVEYS_PORT": "8080", "SURVEYS_TOKEN": "***"})
+    env = {"SURVEYS_PORT": "8080", "SURVEYS_TOKEN": "***"}
+    project = loaded(text, env=env)
     assert read(project).pagination == Pagination(PaginationKind.CURSOR, "after", next="paging.next")
     assert project.pipelines[0].sources[0].watermark_columns == ()
-    again = load(show(project), env={})
+    again = load(show(project), env=env)
     assert (again.pipelines, again.notices) == (project.pipelines, ())
 
 
@@ -193,7 +194,7 @@ def test_a_wrong_address_is_one_problem_without_its_secret(problems: Problems, u
         ("method: POST, body: [a]", "source.body: the value must be a mapping"),
         ("path: 'https://other/x'", "source.path: 'https://other/x' is not a path; write it like /orders"),
         ("path: '/x?a=b'", "source.path: '/x?a=b' is not a path"),
-        ("path: '/x/{{id}}'", "source.path: '/x/{{id}}' contains '{{…}}'; only units have variables; give 'watermark'"),
+        ("path: '/x/{{id}}'", "source.path: contains '{{id}}', and only work units have variables; give 'watermark'"),
         ("records: 'a..b'", "source.records: 'a..b' is not a path of names; write it like data, or paging.next"),
         (
             f"params: {{access_token: {CANARY}}}",

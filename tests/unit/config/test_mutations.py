@@ -155,7 +155,7 @@ def attempt(text: str) -> None:
         for line in found.problems:
             assert re.fullmatch(r"<text>:\d+: \S.*", line), line
     else:
-        load(show(found), env={})
+        load(show(found), env=ENV)
 
 
 def places(node: Any) -> list[tuple[Any, Any]]:

@@ -127,7 +127,7 @@ def test_the_example_of_an_api_loads_word_for_word() -> None:
     )
     assert responses.sink.table == Location(f"file://{EXAMPLES}/lake/responses")
     assert project.notices == ()
-    again = load(show(project), env={})
+    again = load(show(project), env={"SURVEYS_PORT": "8080", "SURVEYS_TOKEN": "***"})
     assert [pipeline.of(UnitSource) for pipeline in again.pipelines] == [
         (),
         (load(EXAMPLES / "api.yml", env={"SURVEYS_PORT": "8080", "SURVEYS_TOKEN": "***"}).pipelines[1].sources[0],),

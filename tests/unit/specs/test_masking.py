@@ -82,7 +82,7 @@ def test_a_secret_is_found_in_every_form(form: str, secret: str) -> None:
 def test_a_secret_is_found_without_the_blanks_around_it(given: str) -> None:
     """Secrets that are mounted as files often end in a line break, which nobody repeats."""
     assert Mask.of(given)("refused:canary-4711!") == "refused:***!"
-    assert Mask.around(StateSpec(url=Secret(given)))("refused:canary-4711!") == "refused:***!"
+    assert Mask.around(HttpAuth(token=Secret(given)))("refused:canary-4711!") == "refused:***!"
     assert Mask.of(given)(f"Basic {b64('me:canary-4711')}") == "Basic bWU6***"
 
 

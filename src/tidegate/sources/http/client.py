@@ -17,6 +17,7 @@ import base64
 import json
 import logging
 import random
+import re
 import ssl
 import threading
 import time
@@ -27,7 +28,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TypeVar
-from urllib.parse import quote_plus, urljoin, urlsplit, urlunsplit
+from urllib.parse import quote, quote_plus, urljoin, urlsplit, urlunsplit
 
 import httpx2
 
@@ -131,11 +132,19 @@ def _put(target: dict[str, object], path: list[str], value: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Headers and parameters of one request, and the OAuth2 token among them; they are never shown."""
+    """Headers, parameters and parts of the path of one request, and the OAuth2 token among them; never shown."""
 
     headers: dict[str, str] = field(default_factory=dict, repr=False)
     params: dict[str, str] = field(default_factory=dict, repr=False)
     token: str | None = field(default=None, repr=False)
+    path: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def in_path(self, url: str) -> str:
+        """The address with every ``{{name}}`` replaced, never by a separator or a step upwards."""
+        for name, value in self.path.items():
+            # Colons stay: some servers compare the path as it was sent, and their tokens hold one.
+            url = quote(value, safe=":").join(re.split(r"\{\{\s*" + re.escape(name) + r"\s*\}\}", url))
+        return url
 
 
 AskToken = Callable[[str, dict[str, str], dict[str, str]], str]
@@ -166,6 +175,8 @@ class Authentication:
                 return Credentials(_basic(auth.user or "", _text(auth.password, "password")))
             case AuthKind.API_KEY:
                 key = {auth.name: _text(auth.token, "token")}
+                if auth.path_variable is not None:
+                    return Credentials(path=key)
                 return Credentials(params=key) if auth.place == "params" else Credentials(key)
             case AuthKind.OAUTH2:
                 with self._lock:
@@ -421,6 +432,8 @@ class Sender:
             own = self._authentication.credentials(self._ask_token) if at_home else Credentials()
             headers = {"Accept": "application/json"} | (dict(self._read.headers) | own.headers if at_home else {})
             check_headers(headers)
+            # After the target was checked: the key goes to its own server only.
+            address = httpx2.URL(own.in_path(url)) if own.path else address
             address = address.copy_merge_params({**params, **own.params})
             built = self._client.build_request(request.method, address, headers=headers, json=request.body)
         except UnicodeError:

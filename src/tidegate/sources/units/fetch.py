@@ -285,7 +285,7 @@ def _fill_read(source: UnitSource, read: HttpRead, variables: Variables) -> Segm
         )
     filled = replace(
         read,
-        path=variables.fill(read.path, _in_path),
+        path=variables.fill(read.path, _in_path, kept=read.auth.path_variable),
         params={name: variables.fill(str(value)) for name, value in read.params.items()},
         headers=Options({name: variables.fill(value) for name, value in read.headers.items()}),
         body=None if read.body is None else cast(Mapping[str, object], variables.fill_deep(read.body)),

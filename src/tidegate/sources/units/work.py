@@ -134,9 +134,9 @@ class Variables:
             "params",
         )
 
-    def fill(self, text: str, write: Callable[[str], str] = str) -> str:
-        """``text`` with every variable replaced; ``write`` formats a value."""
-        return VARIABLE.sub(lambda found: write(str(self.value(found[1]))), text)
+    def fill(self, text: str, write: Callable[[str], str] = str, *, kept: str | None = None) -> str:
+        """``text`` with every variable but ``kept`` replaced; ``write`` formats a value."""
+        return VARIABLE.sub(lambda found: found[0] if found[1] == kept else write(str(self.value(found[1]))), text)
 
     def fill_deep(self, value: object) -> object:
         """A JSON value with every variable in its texts replaced; a text that is one variable may become a number."""

@@ -1,0 +1,146 @@
+"""Secrets of a configuration file: which of its texts are secret, where none may stand, and how they are shown again.
+
+A secret is known by its value. It is in a key that was made for one, it came from an environment variable that looks
+like a credential, or it stands inside an address; :mod:`tidegate.specs.credentials` has the rules. What commands show
+goes through a mask of these values.
+
+State goes through no mask: identities and paths in it must stay exact. So keys whose values become part of them must
+not hold a secret, and the problem says where it can go instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from tidegate.config.document import Block, Items, Node, Notes, Problem, Scalar, Spot, find, problem
+from tidegate.specs.credentials import Interpolated, credentials_in_address
+from tidegate.specs.locations import identity_of, looks_secret
+from tidegate.specs.masking import MASK, SHORTEST
+from tidegate.specs.project import ProjectSpec
+
+SECRET_BLOCKS = ("auth", "headers", "properties", "options", "storage_options", "body")
+_IN_AUTH = "put it into the connection's auth"
+_RECORDED = {
+    "url": f"{_IN_AUTH}, as a header, a parameter or, with place: path, a part of the path",
+    "path": f"{_IN_AUTH} as {{type: api_key, place: path, name: NAME, token: …}}, and write {{{{NAME}}}} here",
+    "source_uri": "put credentials into storage_options",
+    "table_uri": "put credentials into storage_options",
+    "dlq_path": "put credentials into storage_options",
+    "units": "take the units from a secondary_input, with the secret in auth_fields",
+}
+"""Keys whose values become part of identities and paths, and where a secret goes instead."""
+
+_RECORDED_NAMES = (
+    *("pattern", "table", "function", "prefix_template", "name", "fields"),
+    *("watermark_columns", "merge_keys"),
+)
+_NOT_RECORDED = (*SECRET_BLOCKS, "params", "config", "state")
+
+
+def interpolated(node: Node, place: tuple[str | int, ...] = ()) -> Iterator[Interpolated]:
+    """Every value below ``node`` that has variables in it."""
+    match node:
+        case Scalar() if node.variables:
+            yield Interpolated(place, node.raw, node.variables)
+        case Block():
+            for key, below in node.items():
+                yield from interpolated(below, (*place, key))
+        case Items():
+            for at, below in enumerate(node):
+                yield from interpolated(below, (*place, at))
+
+
+def declared_secrets(node: Node, *, is_hidden: bool = False) -> Iterator[str]:
+    """The texts below ``node`` in places made for credentials, and the credentials inside addresses.
+
+    Works on any tree, also on one that no model accepts, so that nothing said about it shows a secret.
+    """
+    match node:
+        case Scalar() if is_hidden:
+            yield str(node)
+        case Scalar():
+            yield from credentials_in_address(node)
+        case Block():
+            for key, below in node.items():
+                yield from declared_secrets(below, is_hidden=is_hidden or looks_secret(key))
+        case Items():
+            for below in node:
+                yield from declared_secrets(below, is_hidden=is_hidden)
+
+
+def recorded_problems(root: Block) -> Iterator[Problem]:
+    """Secrets in places whose values are recorded with the position of a source, or are paths."""
+    for each in interpolated(root):
+        key = next((part for part in reversed(each.place) if isinstance(part, str)), "")
+        if key not in (*_RECORDED, *_RECORDED_NAMES) or any(part in _NOT_RECORDED for part in each.place):
+            continue
+        instead = _RECORDED.get(key, "give it a value that is not secret")
+        if "secondary_input" in each.place:
+            instead = _RECORDED["source_uri"]
+        for name, value in each.credentials:
+            if not _is_left_out(find(root, each.place), value):
+                text = f"holds ${{{name}}}, which looks like a secret, and this value is recorded with the position"
+                plain = "if it is no secret, write it into the file, or rename the variable, such as to TENANT_ID"
+                yield problem(root, each.place, f"{text}; {instead}; {plain}")
+
+
+def _is_left_out(address: Node, value: str) -> bool:
+    """Whether the address of a database holds ``value`` only where it does not identify the source."""
+    return str(address).startswith("jdbc:") and value not in identity_of(str(address))
+
+
+def with_variables(data: dict[str, Any], project: ProjectSpec) -> dict[str, Any]:
+    """``data`` with ``${VAR}`` where the file had it, or where it has its value and that is a secret."""
+    written = {each.place: each for each in project.interpolated}
+    credentials = (each for found in project.interpolated for each in found.credentials)
+    named = {_literal(value): name for name, value in credentials if len(value) >= SHORTEST}
+
+    def place_of(place: tuple[str | int, ...]) -> Interpolated | None:
+        if place in written or place[:1] != ("pipelines",) or place[2:3] != ("sources",) or len(place) < 5:
+            return written.get(place)
+        # Some keys of a connection, such as headers, are shown with its sources.
+        source = data["pipelines"][place[1]]["sources"][place[3]]
+        return written.get(("connections", source.get("connection", ""), *place[4:]))
+
+    def restore(value: Any, place: tuple[str | int, ...]) -> Any:
+        match value:
+            case dict():
+                return {key: restore(below, (*place, key)) for key, below in value.items()}
+            case list():
+                return [restore(below, (*place, at)) for at, below in enumerate(value)]
+        found = place_of(place)
+        if found is not None and (value == MASK or not isinstance(value, str)):
+            is_whole = re.fullmatch(r"\$\{\w+(?::-[^}]*)?\}", found.written.strip()) is not None
+            return found.written.strip() if is_whole else value
+        if isinstance(value, str) and value != MASK:
+            value = _literal(value)
+            held = {_literal(text): name for name, text in found.values} if found is not None else {}
+            for text, name in sorted({**named, **held}.items(), key=lambda each: len(each[0]), reverse=True):
+                value = value.replace(text, f"${{{name}}}")
+        return value
+
+    restored: dict[str, Any] = restore(data, ())
+    return restored
+
+
+def _literal(value: str) -> str:
+    """A value as the file has to write it, so that nothing in it is taken for a variable."""
+    return re.sub(r"\$(?=[${])", "$$", value)
+
+
+def note_short_secrets(holder: Spot, notes: Notes) -> None:
+    """Secrets too short to be masked reliably: they occur inside ordinary words."""
+    for key, value in holder.block.items():
+        if isinstance(value, Block) and key in SECRET_BLOCKS:
+            note_short_secrets(holder.below(key), notes)
+        elif isinstance(value, Scalar) and looks_secret(str(key)) and _is_short(value):
+            notes.notices.append(
+                f"{holder.path(key)} has fewer than {SHORTEST} characters, so Tidegate cannot tell it "
+                "from ordinary words in what servers say, and it may show; use a longer secret"
+            )
+
+
+def _is_short(secret: Scalar) -> bool:
+    return not secret.broken and secret != MASK and 0 < len(secret) < SHORTEST
