@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tidegate.commands.schema import infer_schema as infer_schema
     from tidegate.commands.schema import replace_schema as replace_schema
     from tidegate.commands.schema import show_schema as show_schema
+    from tidegate.commands.secret_search import search_secrets as search_secrets
     from tidegate.commands.setup import set_up as set_up
     from tidegate.commands.status import plan as plan
     from tidegate.commands.status import serve as serve
@@ -218,6 +219,7 @@ _NAMES = {
     "commands.recover": "recover",
     "commands.replay": "replay",
     "commands.run": "run",
+    "commands.secret_search": "search_secrets",
     "commands.schema": "diff_schema infer_schema replace_schema show_schema",
     "commands.project": "load",
     "commands.setup": "set_up",

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pyarrow as pa
 import pytest
@@ -181,6 +182,66 @@ def test_an_api_is_read_and_its_key_is_no_part_of_the_configuration(
     assert report.variables == ("_127_0_0_1_API_KEY",)
     monkeypatch.setenv(report.variables[0], CANARY)
     assert run_saved(Path("p.yml")).sources[0].rows == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "params", "variables"),
+    [
+        ("/orders", "key=AIzaSyD9tSrke72PouQMnMX", ["KEY"]),
+        ("/orders", "sig=abc%2Fdef&page=2", ["SIG"]),
+        ("/orders", "app_key=a1b2c3d4e5f6&app_secret=zzzzzz", ["APP_KEY", "APP_SECRET"]),
+        ("/bot123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw/orders", "", ["TOKEN"]),
+        ("/orders", "code=a1b2c3d4e5f6", ["CODE"]),
+    ],
+)
+def test_every_credential_of_an_address_is_a_variable(
+    server: Api, monkeypatch: pytest.MonkeyPatch, path: str, params: str, variables: list[str]
+) -> None:
+    server.routes[path] = lambda asked: Answer([{"id": 1}])
+    options = IngestOptions(watermark=("id",))
+    report = tidegate.ingest(f"{server.url}{path}?{params}", "lake/t", options, save=Path("p.yml"))
+    assert done(report).sources[0].rows == 1
+    assert report.variables == tuple(f"_127_0_0_1_{each}" for each in variables)
+    sent = dict(parse_qsl(params))
+    assert server.asked[-1].params == sent
+    secrets = [sent[each.lower()] for each in variables if each != "TOKEN"] or ["AAHdq"]
+    shown = f"{report} {Path('p.yml').read_text()}"
+    assert not [each for each in secrets if each in shown], shown
+    for name, value in zip(report.variables, secrets, strict=True):
+        token = "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw"
+        monkeypatch.setenv(name, token if name.endswith("TOKEN") else value)
+    assert run_saved(Path("p.yml")).ok
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "s3://KEY:hunter2canary@b/x",
+        "ftp://me:hunter2canary@h/x",
+        "redis://:hunter2canary@h",
+        "mongodb+srv://me:hunter2canary@h",
+        "azure://x?sig=hunter2canary",
+        "postgres://me:hunter2canary",
+        "postgresql://me:hunter2canary@[::1/db",
+        "https://me:hunter2canary@[::1/db",
+        "https://h/a1b2c3hunter2canary4d5e6f7/z9y8x7w6v5u4",
+        "jdbc:sqlserver://h;user=me;password=hunter2canary",
+    ],
+)
+def test_no_error_repeats_a_credential_of_an_address_and_nothing_is_saved(source: str) -> None:
+    for form in ((), ("--json",), ("--debug",)):
+        result = invoke(source, "lake/t", "--table", "t", "--save", "p.yml", *form)
+        assert result.exit_code not in (0, 70), result.output
+        assert "hunter2canary" not in result.output + result.stderr
+        assert not Path("p.yml").exists()
+
+
+def test_a_run_that_fails_saves_nothing(server: Api) -> None:
+    server.routes["/orders"] = lambda asked: Answer({"error": "no"}, 403)
+    result = invoke(f"{server.url}/orders?token={CANARY}", "lake/t", "--save", "p.yml")
+    assert result.exit_code != 0
+    assert not Path("p.yml").exists()
+    assert CANARY not in result.output + result.stderr
 
 
 DATABASE = """\

@@ -18,16 +18,21 @@ _STYLES = {"ok": Style.GOOD, "warn": Style.WARN, "fail": Style.BAD}
 
 @click.command(
     cls=Command,
-    examples=["tidegate doctor", "tidegate doctor pipelines.yml", "tidegate doctor pipelines.yml --json"],
+    examples=["tidegate doctor", "tidegate doctor pipelines.yml", "tidegate doctor pipelines.yml --secrets"],
 )
 @click.argument("config", type=click.Path(path_type=Path), metavar="[CONFIG]", required=False)
+@click.option("--secrets", is_flag=True, help="Search state, YAML files and kept logs for secrets of CONFIG instead.")
 @with_json
-def doctor(invocation: Invocation, config: Path | None) -> int:
+def doctor(invocation: Invocation, config: Path | None, secrets: bool) -> int:
     """Check this machine and a configuration.
 
     With the YAML file CONFIG, also checks its sources and tables. Exits with 1 if a check fails. Warnings alone exit
     with 0.
     """
+    if secrets and config is None:
+        raise click.UsageError("--secrets needs CONFIG, which has the secrets to search for")
+    if secrets and config is not None:
+        return _give(invocation, tidegate.search_secrets(config))
     return _give(invocation, tidegate.doctor(config))
 
 

@@ -11,7 +11,8 @@ import re
 import threading
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -120,39 +121,32 @@ def ingest(
     options = options or IngestOptions()
     if save is not None and save.exists():
         raise ConfigError((f"{save}: already exists; give --save another file, or remove it",))
-    # Before anything else: whatever is said about the addresses, also by an error, must not repeat their credentials.
-    mask = Mask.of(*credentials_in_address(source), *credentials_in_address(table))
-    remember(mask)
-    try:
-        return _ingest(source, table, options, save, dry_run, emit, stop, show)
-    except TidegateError as error:
-        raise mask.error(error) from mask.cause(error.__cause__)
-
-
-def _ingest(
-    source: str,
-    table: str,
-    options: IngestOptions,
-    save: Path | None,
-    dry_run: bool,
-    emit: Emit,
-    stop: threading.Event | None,
-    show: Callable[[IngestReport], None],
-) -> IngestReport:
     base = Path.cwd() if save is None else save.absolute().parent
-    draft = draft_pipeline(source, table, options, base)
-    draft = replace(draft, secrets={**draft.secrets, **options.storage_options})
-    name = options.name or _name_of(table)
-    text = _written(draft, name, table, options, base)
-    project = load(_load(text, draft, base))
-    report = IngestReport(name, draft.found, text, tuple(draft.secrets))
-    show(report)
-    if not dry_run:
-        report = replace(report, run=run(project, emit=emit, stop=stop))
+    with _without_credentials(source, table):
+        draft = draft_pipeline(source, table, options, base)
+        draft = replace(draft, secrets={**draft.secrets, **options.storage_options})
+        name = options.name or _name_of(table)
+        text = _written(draft, name, table, options, base)
+        project = load(_load(text, draft, base))
+        report = IngestReport(name, draft.found, text, tuple(draft.secrets))
+        show(report)
+        if not dry_run:
+            report = replace(report, run=run(project, emit=emit, stop=stop))
     if save is not None and (report.run is None or report.run.ok):
         save.write_text(text, encoding="utf-8")
         report = replace(report, saved=str(save))
     return report
+
+
+@contextmanager
+def _without_credentials(*addresses: str) -> Iterator[None]:
+    """While inside, nothing that is said about the addresses, also by an error, repeats a credential of theirs."""
+    mask = Mask.of(*(each for address in addresses for each in credentials_in_address(address)))
+    remember(mask)
+    try:
+        yield
+    except TidegateError as error:
+        raise mask.error(error) from mask.cause(error.__cause__)
 
 
 def _load(text: str, draft: PipelineDraft, base: Path) -> ProjectSpec:

@@ -103,7 +103,8 @@ def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str])
     if written is None:
         raise _error(origin, problems)
     # Before anything is said about the file, and whether it loads or not.
-    remember(Mask.around(*interpolated(written)) | Mask.of(*declared_secrets(written)))
+    mask = Mask.around(*interpolated(written)) | Mask.of(*declared_secrets(written))
+    remember(mask)
     from pydantic import ValidationError
 
     from tidegate.config.project import ProjectModel, project_problems, take_notes
@@ -120,9 +121,9 @@ def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str])
         from tidegate.config.keys import describe
 
         problems += [problem for loc, problem in describe(exc, root) if not notes.covers(loc)]
-        raise _error(origin, problems) from None
+        raise mask.error(_error(origin, problems)) from None
     if problems:
-        raise _error(origin, problems)
+        raise mask.error(_error(origin, problems))
     project = model.project(origin, resolve, tuple(notes.notices))
     return replace(project, interpolated=tuple(interpolated(root)))
 

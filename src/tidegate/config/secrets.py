@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from tidegate.config.document import Block, Items, Node, Notes, Problem, Scalar, Spot, find, problem
-from tidegate.specs.credentials import Interpolated, credentials_in_address
+from tidegate.specs.credentials import Interpolated, credentials_in_address, is_plain_word
 from tidegate.specs.locations import identity_of, looks_secret
 from tidegate.specs.masking import MASK, SHORTEST
 from tidegate.specs.project import ProjectSpec
 
 SECRET_BLOCKS = ("auth", "headers", "properties", "options", "storage_options", "body")
+_FREE_FORM = ("headers", "properties", "options", "storage_options")
 _IN_AUTH = "put it into the connection's auth"
 _RECORDED = {
     "url": f"{_IN_AUTH}, as a header, a parameter or, with place: path, a part of the path",
@@ -52,22 +53,25 @@ def interpolated(node: Node, place: tuple[str | int, ...] = ()) -> Iterator[Inte
                 yield from interpolated(below, (*place, at))
 
 
-def declared_secrets(node: Node, *, is_hidden: bool = False) -> Iterator[str]:
+def declared_secrets(node: Node, holder: str = "") -> Iterator[str]:
     """The texts below ``node`` in places made for credentials, and the credentials inside addresses.
 
     Works on any tree, also on one that no model accepts, so that nothing said about it shows a secret.
     """
     match node:
-        case Scalar() if is_hidden:
-            yield str(node)
+        case Scalar() if holder:
+            yield from () if is_plain_word(holder, node) else (str(node),)
         case Scalar():
             yield from credentials_in_address(node)
         case Block():
             for key, below in node.items():
-                yield from declared_secrets(below, is_hidden=is_hidden or looks_secret(key))
+                is_made_for_one = holder or looks_secret(key) or key in _FREE_FORM
+                yield from declared_secrets(
+                    below, f"{holder}_{key}" if looks_secret(holder) else key if is_made_for_one else ""
+                )
         case Items():
             for below in node:
-                yield from declared_secrets(below, is_hidden=is_hidden)
+                yield from declared_secrets(below, holder)
 
 
 def recorded_problems(root: Block) -> Iterator[Problem]:

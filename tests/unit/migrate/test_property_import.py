@@ -147,12 +147,36 @@ def test_a_job_that_is_carried_over_as_a_whole() -> None:
         "ms.source.uri=https://me:hunter2@h/x?access_token=hunter2&password=hunter2",
         "ms.source.uri=jdbc:mysql://me:hunter2@h/d?user=me&password=hunter2&useSSL=true",
         "encrypt.key.loc=hunter2",
+        'ms.http.request.headers={"X-Custom": "hunter2", "Accept": "text/csv"}',
+        'ms.parameters=[{"name": "key", "value": "hunter2hunter2"}]',
+        'ms.parameters=[{"name": "filter", "type": "object", "value": {"deep": [{"token": "hunter2"}]}}]',
+        "ms.source.uri=https://h/x?key=a1B2c3D4hunter2e5F6&sig=hunter2",
     ],
 )
 def test_no_secret_is_copied(line: str) -> None:
     report = imported("job.name=j", "ms.source.uri=https://h/x", RANGE, line)
     assert "hunter2" not in json.dumps(report.to_json())
     pipeline_of(report)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["ms.source.uri=sftp://me:hunter2@h/x"],
+        ["ms.source.uri=https://me:hunter2@<host>/x"],
+        ["ms.source.uri=https://h/x", "ms.http.request.method=DELETE", "source.conn.password=hunter2"],
+    ],
+)
+def test_an_error_repeats_no_secret(lines: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        imported("job.name=j", *lines)
+    assert "hunter2" not in f"{caught.value!r} {caught.value} {caught.value.__cause__!r}"
+
+
+def test_a_second_secret_of_an_address_is_a_variable_too() -> None:
+    report = imported("job.name=j", "ms.source.uri=https://h/x?access_token=hunter2&password=hunter3", RANGE)
+    assert {"J_ACCESS_TOKEN", "J_PASSWORD"} <= set(report.variables)
+    assert not report.left
 
 
 def test_a_database_is_read_without_pages() -> None:

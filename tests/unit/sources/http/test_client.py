@@ -489,3 +489,24 @@ def test_a_token_answer_that_is_none_is_an_error(api: Api, answer: Answer, probl
         fetched(read_of(api, auth=auth))
     assert "nary" not in "".join(traceback.format_exception(raised.value))
     assert not api.to("/items")
+
+
+KEY_IN_PATH = HttpAuth(AuthKind.API_KEY, token=Secret("123:a/canary"), name="bot", place="path")
+
+
+def test_a_key_in_the_path_goes_to_its_own_server_and_is_known_by_its_name_elsewhere(api: Api, other: Api) -> None:
+    api.routes["/bot123:a%2Fcanary/items"] = lambda asked: Answer(b"", 302, {"Location": f"{other.url}/elsewhere"})
+    other.routes["/elsewhere"] = whole(ROWS)
+    read = read_of(api, auth=KEY_IN_PATH, path="/bot{{ bot }}/items", allowed_origins=(other.url,))
+    assert fetched(read) == ROWS
+    assert [each.path for each in api.asked] == ["/bot123:a%2Fcanary/items"]
+    assert not [each for each in other.asked if "canary" in f"{each.path} {each.headers} {each.params}"]
+    assert request_of(read, Part()).url == f"{api.url}/bot{{{{ bot }}}}/items"
+
+
+def test_an_error_about_a_key_in_the_path_does_not_show_it(api: Api) -> None:
+    api.routes["/bot123:a%2Fcanary/items"] = lambda asked: Answer({"error": f"no bot {asked.path}"}, 403)
+    with pytest.raises(SourceError) as caught:
+        fetched(read_of(api, auth=KEY_IN_PATH, path="/bot{{bot}}/items"))
+    assert "/bot***/items" in str(caught.value)
+    assert "canary" not in "".join(traceback.format_exception(caught.value))
