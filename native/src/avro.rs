@@ -29,6 +29,8 @@ enum Kind {
     Bytes,
     Text,
     Uuid,
+    /// A UUID in sixteen bytes, told as text.
+    UuidBytes,
     Words(Vec<String>),
     Fixed(usize),
     Date,
@@ -206,6 +208,7 @@ impl Kind {
                 let text = input.text()?.as_bytes();
                 is_uuid(text).then(|| append(texts, text))??;
             }
+            (Kind::UuidBytes, Data::Text(texts)) => append(texts, &uuid_text(input.array()?))?,
             (Kind::Words(words), Data::Text(texts)) => {
                 let word = words.get(usize::try_from(input.long()?).ok()?)?;
                 (texts.data.len() < MOST_WORDS).then(|| append(texts, word.as_bytes()))??;
@@ -274,6 +277,20 @@ fn is_uuid(text: &[u8]) -> bool {
     text.len() == 36 && text.iter().enumerate().all(fits)
 }
 
+/// A UUID as it is told: small digits, in groups.
+fn uuid_text(bytes: [u8; 16]) -> [u8; 36] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = [b'-'; 36];
+    let mut place = 0;
+    for (number, byte) in bytes.into_iter().enumerate() {
+        place += usize::from(matches!(number, 4 | 6 | 8 | 10));
+        text[place] = DIGITS[usize::from(byte >> 4)];
+        text[place + 1] = DIGITS[usize::from(byte & 15)];
+        place += 2;
+    }
+    text
+}
+
 /// Whether no two keys from `start` to before `end` are the same.
 fn has_own_keys(keys: &Bytes, start: usize, end: usize) -> bool {
     let key = |place: usize| &keys.data[keys.offsets[place] as usize..keys.offsets[place + 1] as usize];
@@ -299,6 +316,7 @@ fn planned(plan: &Bound<'_, PyAny>) -> PyResult<(Value, Column)> {
         "bytes" => (Kind::Bytes, Data::Binary(Bytes::new())),
         "string" => (Kind::Text, Data::Text(Bytes::new())),
         "uuid" => (Kind::Uuid, Data::Text(Bytes::new())),
+        "uuid_bytes" => (Kind::UuidBytes, Data::Text(Bytes::new())),
         "enum" => (Kind::Words(inner.extract()?), Data::Text(Bytes::new())),
         "fixed" => (Kind::Fixed(inner.extract()?), Data::Binary(Bytes::new())),
         "date" => (Kind::Date, Data::Date(Vec::new())),
