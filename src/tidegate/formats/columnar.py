@@ -15,6 +15,7 @@ import base64
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,10 +55,15 @@ class ColumnarFormat:
     def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
         return self._lines.decode(b"".join(content + b"\n" for content in contents))
 
-    def _decode(self, batch: pa.RecordBatch, unknown: Sequence[str]) -> Decoded:
+    def _decode(self, block: Decoded, unknown: Sequence[str]) -> Decoded:
+        """A block with the file's own types, as declared columns."""
         for name in unknown:
-            self.unknown[name] += batch.num_rows
-        return self._rows.decode(BatchRows(batch, self._fields), batch.num_rows)
+            self.unknown[name] += block.lines
+        found = self._rows.decode(BatchRows(block.batch, self._fields), block.lines, block.offsets)
+        if not block.rejected:
+            return found
+        rejected = sorted((*found.rejected, *block.rejected), key=lambda each: each.offset)
+        return replace(found, rejected=tuple(rejected))
 
 
 class BatchRows:

@@ -53,7 +53,7 @@ class ParquetFormat(ColumnarFormat):
                 own: name for own, name in zip(file.schema_arrow.names, schema.names, strict=True) if name in declared
             }
             for batch in _Groups(raw, file, list(wanted), each.path).batches(each.start_record):
-                yield self._decode(_plain(batch, wanted), unknown)
+                yield self._decode(Decoded.of_good(_plain(batch, wanted)), unknown)
         except MemoryError:
             raise
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:

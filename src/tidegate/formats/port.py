@@ -258,6 +258,11 @@ class Decoded:
     rejected: tuple[Rejected, ...] = ()
 
     @classmethod
+    def of_good(cls, batch: pa.RecordBatch) -> Decoded:
+        """A block without bad records."""
+        return cls(batch, batch.num_rows)
+
+    @classmethod
     def join(
         cls, batches: Sequence[pa.RecordBatch], schema: pa.Schema, lines: int, kept: Sequence[int], bad: list[Rejected]
     ) -> Decoded:

@@ -21,7 +21,7 @@ from support.format_files import ENDINGS, written
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Changed, Covered, FileOutcome, Refused
 from tidegate.errors import ObjectChanged
-from tidegate.formats.avro import _NativePlan, _UnknownType
+from tidegate.formats.avro_types import NativePlan, UnknownType
 from tidegate.formats.csv import CsvDialect
 from tidegate.formats.port import Fetcher
 from tidegate.schema.dead_letter import Letter, letter_of
@@ -673,9 +673,9 @@ def test_avro_symbols_that_many_fields_repeat_are_not_copied_for_each() -> None:
     enum = {"type": "enum", "name": "E", "symbols": symbols}
     few = [{"name": f"f{number}", "type": "E" if number else enum} for number in range(50)]
     many = [{"name": f"f{number}", "type": "E" if number else enum} for number in range(150)]
-    plans = [_NativePlan(), _NativePlan()]
+    plans = [NativePlan(), NativePlan()]
     assert plans[0].of({"type": "record", "name": "R", "fields": few})[0] == "record"
-    with pytest.raises(_UnknownType):
+    with pytest.raises(UnknownType):
         plans[1].of({"type": "record", "name": "R", "fields": many})
 
 

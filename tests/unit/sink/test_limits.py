@@ -92,7 +92,7 @@ def text_record(size: int) -> bytes:
 @pytest.mark.parametrize("codec", ["null", *PACKING])
 def test_every_codec_of_avro_is_read(codec: str) -> None:
     file = AvroFile(io.BytesIO(avro(codec, text_record(5) + text_record(7), records=2)), "a.avro")
-    assert [len(text) for batch in file.batches() for text in batch.column(0).to_pylist()] == [5, 7]
+    assert [len(text) for block in file.batches() for text in block.batch.column(0).to_pylist()] == [5, 7]
 
 
 @pytest.mark.parametrize("codec", chosen(PACKING, "deflate", "snappy", "zstandard"))

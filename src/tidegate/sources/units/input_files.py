@@ -27,9 +27,9 @@ import pyarrow.parquet as pq
 
 from tidegate.errors import ObjectMissing, SourceError
 from tidegate.formats.avro import PlainAvro
+from tidegate.formats.avro_types import Nanoseconds, OutOfRange, load_library
 from tidegate.formats.json import LONGEST_LINE, LineTooLong, blocks, element_lines, without_mark
 from tidegate.formats.port import compression_of
-from tidegate.schema.names import avro_library
 from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.specs.locations import Location
 from tidegate.specs.project import Compression
@@ -55,6 +55,8 @@ def plain_text(value: object) -> str | None:
             return value
         case bool():
             return "true" if value else "false"
+        case Nanoseconds():
+            return plain_text(value.truncate())
         case int() | float() | UUID():
             return str(value)
         case Decimal():
@@ -199,7 +201,7 @@ def _rows(
             case InputFormat.CSV:
                 yield from _csv(content, each.path, path, input, fields)
             case InputFormat.AVRO:
-                yield from _from_records(_avro_records(content, path), path, fields)
+                yield from _from_records(_avro_records(content, path, fields), path, fields)
             case _:
                 pieces = iter(lambda: content.read(_CHUNK), b"")
                 yield from _from_records(json_records(pieces, path), path, fields)
@@ -250,10 +252,14 @@ def _names(input: SecondaryInput) -> list[str] | None:
     return None if input.csv.header else list(input.csv.columns)
 
 
-def _avro_records(raw: BinaryIO, path: str) -> Iterator[dict[str, Any]]:
-    library = avro_library()
+def _avro_records(raw: BinaryIO, path: str, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
+    library = load_library()
     try:
-        yield from library.reader(PlainAvro(raw, path))
+        for number, record in enumerate(library.reader(PlainAvro(raw, path)), 1):
+            for field in fields:
+                if isinstance(value := record.get(field), OutOfRange):
+                    raise SourceError(f"{path}: record {number}: {field!r}: {value.reason}", "correct the record")
+            yield record
     except SourceError:
         raise
     except Exception as error:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from servers.api import Answer, Api, running
 from servers.s3 import Server
 from servers.surveys import keep_files, keep_surveys
+from support.avro_files import avro_file, record_of
 from support.format_files import ENDINGS as OF_FILES
 from support.format_files import written
 from support.unit_waves import carried_out, failure, inferred, rows, source, surveys, wave, work
@@ -45,6 +47,7 @@ DAY = (RangeParam("day", Bounding.LOW, "date"),)
 RECORDS = [{"id": 1, "k": "a"}, {"id": 2, "k": "b,\n"}]
 ENDINGS = {**OF_FILES, "excel": ".xlsx"}
 FORMATS = sorted(ENDINGS)
+AVRO_UUID = {"type": "string", "logicalType": "uuid"}
 
 
 def from_server(api: Api, format: str, path: str = "/files/{{day}}.x", **given: Any) -> UnitSource:
@@ -176,6 +179,7 @@ def test_pages_for_people_and_empty_answers(api: Api, tmp_path: Path) -> None:
         ("csv", b"other\n1\n", "has none of the declared columns"),
         ("parquet", b"PAR1 and nothing", "not a whole Parquet file"),
         ("avro", b"Obj", "not a whole Avro file"),
+        ("avro", avro_file(record_of({"id": "long", "k": AVRO_UUID}), [{"id": 1, "k": "x"}]), "record 1: 'k': "),
     ],
 )
 def test_what_does_not_fit_is_named_by_file_and_line(
@@ -194,6 +198,19 @@ def test_what_does_not_fit_is_named_by_file_and_line(
         wave(tmp_path, from_folder(f"{(tmp_path / 'in').as_uri()}/{{{{day}}}}.x", format), [work("", 1, 2)], SCHEMA)
     )
     assert failure(result).problem.startswith(f"{(tmp_path / 'in').as_uri()}/2026-02-01.x")
+
+
+def test_avro_files_of_units_infer_each_use_of_a_named_type(api: Api, tmp_path: Path) -> None:
+    uid = UUID(int=7)
+    fixed = {"type": "fixed", "name": "Id", "size": 16, "logicalType": "uuid"}
+    stray = {"type": "bytes", "logicalType": "uuid"}
+    data = avro_file(
+        record_of({"id": fixed, "k": ["null", "Id"], "b": stray}), [{"id": uid.bytes, "k": uid.bytes, "b": b"\xff"}]
+    )
+    keep_files(api, {"/files/2026-02-01.x": data})
+    (result,) = carried_out(wave(tmp_path, from_server(api, "avro"), [work("", 1, 2)], inferred()))
+    (row,) = rows(tmp_path, result)
+    assert [row[name] for name in ("id", "k", "b")] == [str(uid), str(uid), b"\xff"]
 
 
 @pytest.mark.parametrize(

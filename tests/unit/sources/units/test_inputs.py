@@ -12,6 +12,8 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import fastavro
 import pyarrow as pa
@@ -20,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from support.avro_files import avro_file, record_of
 from tidegate.core.units.state import Units
 from tidegate.errors import SourceError
 from tidegate.sources.units.inputs import read_units
@@ -316,6 +319,25 @@ def test_records_over_many_blocks_are_each_read_once(
 def test_numbers_keep_the_text_they_were_written_with(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"id": 1.50}\n{"id": 123456789012345678901234567890}\n{"id": true}')
     assert units_of(tmp_path / "a.json").values == ("1.50", "123456789012345678901234567890", "true")
+
+
+def test_logical_types_of_avro_give_their_texts(tmp_path: Path) -> None:
+    kinds: dict[str, Any] = {
+        "id": {"type": "fixed", "name": "Id", "size": 16, "logicalType": "uuid"},
+        "again": "Id",
+        "day": {"type": "int", "logicalType": "date"},
+        "at": {"type": "long", "logicalType": "timestamp-nanos"},
+        "wrong": {"type": "long", "logicalType": "time-millis"},
+    }
+    uid = UUID(int=7)
+    rows = [{"id": uid.bytes, "again": uid.bytes, "day": day, "at": 1_000, "wrong": 5} for day in (0, 10**8)]
+    (tmp_path / "a.avro").write_bytes(avro_file(record_of(kinds), rows))
+    found = units_of(tmp_path / "a.avro", InputFormat.AVRO, fields=("id", "again", "at", "wrong"))
+    texts = {"id": str(uid), "again": str(uid), "at": "1970-01-01T00:00:00.000001Z", "wrong": "5"}
+    assert [json.loads(value) for value in found.values] == [texts]
+    with pytest.raises(SourceError) as refused:
+        units_of(tmp_path / "a.avro", InputFormat.AVRO, fields=("day",))
+    assert "a.avro: record 2: 'day': " in refused.value.problem
 
 
 def deletion_vector(*rows: int) -> dict[str, object]:
