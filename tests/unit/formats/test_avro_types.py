@@ -34,7 +34,7 @@ from tidegate.sink.dead_letters import DeadLetterTarget
 from tidegate.sink.read_task import ReadTask
 from tidegate.sink.task import read_unit, reread
 from tidegate.specs.locations import Location
-from tidegate.specs.project import FieldSpec, Format, PathSource
+from tidegate.specs.project import FieldSpec, Format, Numbers, PathSource
 from tidegate.storage.stores import open_store
 
 
@@ -664,6 +664,16 @@ def test_a_dead_letter_is_read_again_when_the_column_takes_it(read: Reading) -> 
     rows, still = read.retry(result, (*(each for each in wider if each.name != "f"),))
     assert rows == [{"id": 1, "v": Decimal("1234.56"), "d": date(1970, 1, 1)}]
     assert len(still) == 1
+
+
+@pytest.mark.parametrize("numbers", list(Numbers))
+@pytest.mark.parametrize("name", [name for name in EDGES if name == "date" or "timestamp" in name])
+def test_a_moment_out_of_range_is_never_read_again_as_another_one(read: Reading, name: str, numbers: Numbers) -> None:
+    edges = EDGES[name]
+    result = read(avro_file(record_of({"v": edges.schema}), [{"v": each} for each in edges.bad]))
+    changed = replace(result, task=replace(result.task, numbers=numbers))
+    assert read.retry(changed, result.fields)[0] == []
+    assert len(read.retry(changed, (FieldSpec("v", "timestamp"),))[1]) == len(edges.bad)
 
 
 def test_nanoseconds_are_kept_to_the_microsecond_or_not_at_all(read: Reading) -> None:
