@@ -32,6 +32,9 @@ _ROWS = 8192
 _LARGEST_BATCH = 1_000_000
 """The most values in the native reader, null or not."""
 
+_MISFIT = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError)
+"""What Arrow raises for a value that is not of its type; running out of memory is something else."""
+
 _MAGIC = b"Obj\x01"
 _CODEC, _SCHEMA = b"avro.codec", b"avro.schema"
 _MOST_EMPTY = 1_000_000
@@ -294,7 +297,7 @@ class AvroFile:
         self._types.problems.clear()
         try:
             batch = self._batch([self._columns_of(record) for record in records])
-        except (pa.ArrowException, OverflowError):
+        except _MISFIT:
             return None
         return None if self._types.problems else Decoded.of_good(batch)
 
@@ -322,7 +325,7 @@ class AvroFile:
         for field in self.schema:
             try:
                 pa.array([columns[field.name]], field.type)
-            except (pa.ArrowException, OverflowError) as error:
+            except _MISFIT as error:
                 columns[field.name] = None
                 yield field.name, f"a value does not fit {field.type} ({error})"
 
