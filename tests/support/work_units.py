@@ -27,7 +27,7 @@ def time_source(start: str = "2020-01-01", end: str = "-", kind: str = "none", *
     """A source that is read for a time range; names of :class:`WorkUnits` among ``changes`` go there."""
     time = TimeWatermark("system", TimeRange(start, end, **_taken(changes, TimeRange)))
     work = WorkUnits(partition=PartitionKind(kind), **_taken(changes, WorkUnits))
-    return UnitSource("surveys", FunctionRead("shop:surveys"), time, work=work, **changes)
+    return UnitSource("surveys", changes.pop("read", FunctionRead("shop:surveys")), time, work=work, **changes)
 
 
 def planned(

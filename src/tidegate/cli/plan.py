@@ -282,20 +282,34 @@ def _unit_facts(plan: UnitSourcePlan, verbose: bool) -> Iterator[Fact]:
     yield "cut-off", cutoff
     if plan.input_version is not None:
         yield "units from", f"the secondary input at {plan.input_version}"
-    yield "replaces by", plan.replace
+    yield "replaces by", _replacement(plan)
     yield from _position(plan.position, verbose)
+
+
+def _replacement(plan: UnitSourcePlan) -> str:
+    """Which rows a unit that is read again replaces."""
+    match plan.replace:
+        case "unit":
+            return "unit: all rows of a unit that is read again"
+        case "none":
+            return "none: every read appends its rows, as history"
+        case "segments" if not plan.requests_by_time:
+            return "nothing: each unit is read once, because its request does not contain the time"
+        case other:
+            return other
 
 
 def _ranges(plan: UnitSourcePlan) -> Table:
     """What a run would read, by partition."""
-    rows = tuple(_range(each, plan.zone) for each in plan.runs[:RANGES_SHOWN])
+    kept = plan.replace == "none"
+    rows = tuple(_range(each, plan.zone, kept=kept) for each in plan.runs[:RANGES_SHOWN])
     left = plan.runs[RANGES_SHOWN:]
     units = count(sum(len(each.units) for each in left), "work unit")
     footnote = more(len(left), "range").replace("and", f"and {units} in", 1)
     return tabulate(("partition", "~units", "from", "to", "=why", "?rows there"), rows, footnote)
 
 
-def _range(each: PlannedUnits, zone: str) -> Row:
+def _range(each: PlannedUnits, zone: str, *, kept: bool) -> Row:
     failed = f", failed {each.failures:,}×" if each.failures else ""
     few = len(each.units) <= NAMES_SHOWN
     return (
@@ -304,7 +318,7 @@ def _range(each: PlannedUnits, zone: str) -> Row:
         local_time(each.low, zone),
         local_time(each.high, zone),
         f"{each.why.replace('_', ' ')}{failed}",
-        Cell("replaced" if each.replaces else "none", Style.DIM),
+        Cell("replaced" if each.replaces else "kept" if kept and each.before else "none", Style.DIM),
     )
 
 

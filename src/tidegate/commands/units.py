@@ -358,10 +358,17 @@ def _remarks(
         yield "nothing changes: nothing is recorded for these work units"
         return
     if action == "units reset":
-        how = "by their keys" if bound.source.replace is Replace.MERGE_KEYS else "and only those"
-        yield f"the next run reads them again; until then their rows stay, then it replaces them, {how}"
+        yield f"the next run reads them again; {_what_happens_to_rows(bound.source.replace)}"
         kept = sum(1 for unit in touched if unit in after.retired)
         if kept:
             yield f"{count(kept, 'unit')} stay retired; `tidegate units retry` brings them back"
     else:
         yield "the next run tries them again; rows that were read stay"
+
+
+def _what_happens_to_rows(replaced: Replace) -> str:
+    """What becomes of the rows in the table when work units are read again."""
+    if replaced is Replace.NONE:
+        return "their rows stay, and it appends what it reads (replace: none)"
+    how = "by their keys" if replaced is Replace.MERGE_KEYS else "and only those"
+    return f"until then their rows stay, then it replaces them, {how}"

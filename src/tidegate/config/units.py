@@ -276,7 +276,7 @@ def param_problems(source: Spot) -> Iterator[Problem]:
     """Each parameter is a text or a bound of the range, and has a name of its own."""
     ranges = [str(each.text("name") or "") for each in watermarks(source, "datetime")]
     taken = (*unit_variables(source), *secret_variables(source))
-    sent = source.has("connection") and source.text("type") != "jdbc"
+    sent = _sends_params(source)
     for name, node in source.below("params").block.items():
         at = ("params", name)
         block = node if isinstance(node, Block) else None
@@ -332,19 +332,28 @@ def unused_units(source: Spot, used: Collection[str]) -> Iterator[str]:
         yield f"{source.path()}: {{{{{names[0]}}}}} is used nowhere, so every unit reads the same"
 
 
-def unused_range(source: Spot, used: Collection[str]) -> Iterator[str]:
-    """Notices about reads that ignore the range, and about bounds that no request uses."""
+def uses_range(source: Spot) -> bool:
+    """Whether requests contain the time range; a function is handed it, and a server is sent every bound."""
+    if source.text("type") == "python":
+        return True
     params = range_params(source)
-    sent = source.has("connection") and source.text("type") != "jdbc"
-    lost = [] if sent else [name for name in params if name not in used]
-    for name in lost:
-        yield f"{source.path('params', name)} has no effect where {{{{{name}}}}} is used nowhere"
-    whole = source.text("replace") == "unit" and source.below("work_unit").text("partition") in (None, "none")
-    if len(lost) == len(params) and not source.has("time_column") and not whole:
-        yield (
-            f"{source.path()}: the range is used nowhere, so every range reads the same; "
-            "give 'time_column', or params with 'watermark'"
-        )
+    return bool(params) if _sends_params(source) else any(name in variables_used(source) for name in params)
+
+
+def variables_used(source: Spot) -> frozenset[str]:
+    """The variables in the texts of a source."""
+    return frozenset(name for use in uses(source) for name in use.names)
+
+
+def _sends_params(source: Spot) -> bool:
+    return source.has("connection") and source.text("type") != "jdbc"
+
+
+def unused_params(source: Spot, used: Collection[str]) -> Iterator[str]:
+    """Notices about bounds of the range that no request uses."""
+    for name in () if _sends_params(source) else range_params(source):
+        if name not in used:
+            yield f"{source.path('params', name)} has no effect where {{{{{name}}}}} is used nowhere"
 
 
 _WORK = WorkUnits()
@@ -562,6 +571,26 @@ class WorkUnitModel(Model):
         keys = [key for key in fields(cls) if key not in last] + [key for key in last if last[key]]
         given = {"partition": parts or work.partition.value, "partial_partition": _PARTIAL[work.partial]}
         return dump(cls, work, keys, given)
+
+
+def is_fixed_end(watermark: Spot) -> bool:
+    """Whether the range of a datetime watermark ends at a date, so that it never moves on."""
+    end = watermark.below("range").text("to")
+    try:
+        return end is not None and not parse_bound(end.strip(), is_end=True).is_relative
+    except WatermarkError:
+        return False
+
+
+def is_period(source: Spot, key: str) -> bool:
+    """Whether ``grace_period`` or ``abstinent_period`` is given, in days or as a duration, and longer than nothing."""
+    days, duration = source.text(f"{key}_days"), source.text(key)
+    if days is not None and days.strip().strip("0"):
+        return True
+    try:
+        return duration is not None and not parse_span(duration.strip()).is_zero
+    except WatermarkError:
+        return False
 
 
 def _is_empty_range(bounds: Spot, timezone: str) -> bool:

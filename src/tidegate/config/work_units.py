@@ -29,11 +29,15 @@ from tidegate.config.units import (
     WorkUnitModel,
     input_problems,
     is_clear,
+    is_fixed_end,
+    is_period,
     param_problems,
-    unused_range,
+    unit_variables,
+    unused_params,
     unused_units,
-    uses,
+    uses_range,
     variable_problems,
+    variables_used,
     watermark_problems,
     watermarks,
 )
@@ -120,8 +124,8 @@ class UnitSourceModel(Model):
     time_column: v.Text | None = entry(
         "The time column: rows outside the range are left out, and rows inside it replaced.", None
     )
-    replace: Literal[Replace.SEGMENTS, Replace.UNIT] | None = entry(
-        "What is replaced when a work unit is read again: its segments, or all of it.", None
+    replace: Literal[Replace.SEGMENTS, Replace.UNIT, Replace.NONE] | None = entry(
+        "What is replaced when a work unit is read again: its segments, all of it, or nothing.", None
     )
     unit_column: Column = entry("The table column for the unit.", UNIT_COLUMN)
     segment_column: Column = entry("The table column for the beginning of the segment.", SEGMENT_COLUMN)
@@ -189,7 +193,7 @@ class UnitSourceModel(Model):
         data["params"] = data.get("params", {}) | bounds
         keys: tuple[str, ...] = ("grace_period", "abstinent_period", "catch_up", "time_column") if source.time else ()
         keys += ("unit_column", "segment_column") if source.replace is not Replace.MERGE_KEYS else ()
-        keys += ("replace",) if source.replace in (Replace.SEGMENTS, Replace.UNIT) else ()
+        keys += ("replace",) if source.replace in (Replace.SEGMENTS, Replace.UNIT, Replace.NONE) else ()
         return data | dump(cls, source, keys)
 
     @classmethod
@@ -302,18 +306,24 @@ def unit_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Probl
         text = f"is not a source of work units, and {next(iter(units))!r} is; give each kind a pipeline of its own"
         yield others[0].problem(text)
     for source in units.values():
-        yield from input_problems(source)
-        for key in _PERIODS:
-            yield from source.both(key, f"{key}_days")
-        yield from _kind_problems(source)
-        if is_clear(source):
-            yield from watermark_problems(source)
-            yield from _range_problems(source, pipeline)
-            yield from param_problems(source)
-            yield from variable_problems(source)
-        yield from _column_problems(source, pipeline)
+        found = list(_source_problems(source, pipeline))
+        # A misspelt variable may be the time that is missing: one problem, not two.
+        yield from found or repeat_problems(source, pipeline)
     if units:
         yield from _pipeline_problems(pipeline)
+
+
+def _source_problems(source: Spot, pipeline: Spot) -> Iterator[Problem]:
+    yield from input_problems(source)
+    for key in _PERIODS:
+        yield from source.both(key, f"{key}_days")
+    yield from _kind_problems(source)
+    if is_clear(source):
+        yield from watermark_problems(source)
+        yield from _range_problems(source, pipeline)
+        yield from param_problems(source)
+        yield from variable_problems(source)
+    yield from _column_problems(source, pipeline)
 
 
 def _range_problems(source: Spot, pipeline: Spot) -> Iterator[Problem]:
@@ -325,9 +335,54 @@ def _range_problems(source: Spot, pipeline: Spot) -> Iterator[Problem]:
         text = "splits a time range, and there is none; give a watermark of type datetime, or remove it"
         yield source.problem(text, "work_unit", "partition")
     if source.text("replace") == "segments" and pipeline.below("sink").text("load_type") != "merge_upsert":
-        yield source.problem("segments are parts of a time range, and there is none; set unit", "replace")
+        text = "segments are parts of a time range, and there is none; allowed: unit, none"
+        yield source.problem(text, "replace")
     if source.text("time_column") is not None:
         yield source.problem("is compared with a time range, and there is none; remove it", "time_column")
+
+
+def _reads_whole(source: Spot, pipeline: Spot) -> bool:
+    """Whether each read of a unit gets the same rows, whatever the range, and nothing tells which are new."""
+    merges = pipeline.below("sink").text("load_type") == "merge_upsert"
+    is_told_apart = merges or source.has("time_column") or uses_range(source)
+    return bool(watermarks(source, "datetime")) and not is_told_apart
+
+
+def _comes_once(source: Spot) -> bool:
+    """Whether a unit is meant to be read a single time: it then abstains, or the range never moves on.
+
+    A run that would read it again all the same stops, so this needs no answer beforehand.
+    """
+    stays = is_period(source, "abstinent_period") or all(map(is_fixed_end, watermarks(source, "datetime")))
+    return stays and not is_period(source, "grace_period")
+
+
+def repeat_problems(source: Spot, pipeline: Spot) -> Iterator[Problem]:
+    """Sources that would append the same rows again and again, and do not say that they should."""
+    if not is_clear(source) or not _reads_whole(source, pipeline) or source.text("replace") == "none":
+        return
+    is_file = source.text("type") == "download"
+    again = "the same file is read again and its rows are" if is_file else "the same rows are read again and"
+    history = "`replace: none` (every read is kept, as history)"
+    by_time = "`time_column: NAME` (only rows of the range are taken)"
+    if source.below("work_unit").get("partition") not in (None, "none"):
+        yield source.problem(
+            f"the request does not contain the time: for each time partition {again} appended once more; write "
+            f"{history} or {by_time}, or remove the partition and write `replace: unit`",
+            "work_unit",
+            "partition",
+        )
+        return
+    if source.text("replace") == "unit" or _comes_once(source):
+        return
+    owner = "unit" if unit_variables(source) else "source"
+    yield source.problem(
+        f"the request does not contain the time: each day the range moves on, {again} appended once more; write "
+        f"`replace: unit` (what is read replaces all rows of its {owner}), {history} or {by_time}. A table that was "
+        f"loaded without it may have doubled rows: unit replaces them at the next read of their {owner}, none leaves "
+        "them as they are, and with either `tidegate plan` counts them",
+        "replace",
+    )
 
 
 def _kind_problems(source: Spot) -> Iterator[Problem]:
@@ -448,7 +503,24 @@ def unit_notices(source: Spot) -> Iterator[str]:
         yield f"{work.path('not_found')} has no effect without an HTTP server"
     if source.text("type") == "python":
         return
-    used = {name for use in uses(source) for name in use.names}
+    used = variables_used(source)
     yield from unused_units(source, used)
     if followed:
-        yield from unused_range(source, used)
+        yield from unused_params(source, used)
+        yield from _whole_read_notices(source, merges=sink.text("load_type") == "merge_upsert")
+
+
+def _whole_read_notices(source: Spot, *, merges: bool) -> Iterator[str]:
+    """Notices about requests without the time, where that is no mistake for sure."""
+    if uses_range(source) or source.has("time_column") or source.text("replace") in ("unit", "none"):
+        return
+    if merges:
+        yield (
+            f"{source.path()}: the range is used nowhere, so every range reads the same; "
+            "give 'time_column', or params with 'watermark'"
+        )
+        return
+    yield (
+        f"{source.path()}: the request does not contain the time, so each unit is read once, and a run that would read "
+        "one again stops; 'replace: unit' or 'replace: none' says what it does instead"
+    )

@@ -355,9 +355,23 @@ def _load(given: Given, source: dict[str, Any]) -> dict[str, Any]:
         given.leave("extract.primary.key.fields", "rows are not merged; set load_type: merge_upsert and merge_keys")
     if not units:
         return {"load_type": "overwrite"}
-    if kind == "SNAPSHOT_ONLY" and any(each["type"] == "datetime" for each in source.get("watermark", ())):
-        source["replace"] = "unit"
+    if any(each["type"] == "datetime" for each in source.get("watermark", ())):
+        _replace_rows(source, snapshot=kind == "SNAPSHOT_ONLY")
     return {}
+
+
+def _replace_rows(source: dict[str, Any], *, snapshot: bool) -> None:
+    """Which rows a work unit replaces, where the rule is not the default.
+
+    Without the time in its requests, each read gets the same rows once more: those of the unit before it give way. Cut
+    into time partitions it gets them once for each, as the job did.
+    """
+    by_time = any(isinstance(each, dict) and "watermark" in each for each in source.get("params", {}).values())
+    is_cut = source.get("work_unit", {}).get("partition", "none") != "none"
+    if not by_time and is_cut:
+        source["replace"] = "none"
+    elif snapshot or not by_time:
+        source["replace"] = "unit"
 
 
 def _leave_conversions(given: Given) -> None:

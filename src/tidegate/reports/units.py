@@ -67,7 +67,8 @@ class UnitSourcePlan(Report):
     counts both. ``job_cutoff`` is the greatest high watermark minus the grace period, None if nothing was read.
     ``grid`` is what the identities of work units depend on, ``stale`` are units that were read but no longer exist.
     ``input_version`` is the version of the secondary inputs; of their rows, ``repeated`` gave a unit again and
-    ``filtered`` gave none.
+    ``filtered`` gave none. ``replace`` is what a unit that is read again replaces; without ``requests_by_time`` the
+    requests do not contain the range, so that each read gets all rows of its unit.
     """
 
     pipeline: str
@@ -94,6 +95,7 @@ class UnitSourcePlan(Report):
     repeated: int = 0
     filtered: int = 0
     notes: tuple[str, ...] = ()
+    requests_by_time: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """The fields, with ``tracking: units``, which distinguishes these plans from others."""

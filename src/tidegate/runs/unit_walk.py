@@ -32,6 +32,7 @@ from tidegate.protocol.position import Position
 from tidegate.reports.run import FailedUnit
 from tidegate.runs.pass_ import ANOTHER_RUN, Engine, Pass
 from tidegate.runs.tracker import UnitBound
+from tidegate.runs.units import check_repeats
 from tidegate.sink.row_task import Batch
 from tidegate.sink.unit_task import ReplacedUnit, own_columns
 from tidegate.sources.units.inputs import read_units
@@ -88,6 +89,7 @@ class UnitWalk:
             run.clock(),
             accept_new_partitions=run.accept_new_partitions,
         )
+        check_repeats(self._source.source, plan)
         for note in plan.notes:
             run.notice(note)
         skipped = Counter[str]()
@@ -262,6 +264,7 @@ def _work_of(work: WorkUnit, units: Units) -> UnitWork:
         segments=work.segments,
         variables=units.variables.get(work.unit, {}),
         secrets={**units.shared, **units.secrets.get(work.unit, {})},
+        follows=work.follows,
     )
 
 

@@ -12,7 +12,7 @@ from tidegate.core.calendar import EPOCH, iso, milliseconds, zone_named
 from tidegate.core.units.plan import RunGroup, SkippedUnits, TimePartition, UnitPlan, WhySkipped
 from tidegate.core.units.planner import plan_units
 from tidegate.core.units.state import Units, UnitState, decode_units, encode_units, unit_watermark_text
-from tidegate.errors import ConfigError, TidegateError
+from tidegate.errors import ConfigError, TidegateError, WatermarkError
 from tidegate.observe.wording import count
 from tidegate.protocol.change import Identity, SourceKey, State
 from tidegate.protocol.documents import Mirror
@@ -125,6 +125,7 @@ class UnitTracker(Tracker):
             grid=plan.grid,
             run=plan.run,
             replace=self.source.replace.value,
+            requests_by_time=self.source.requests_by_time,
             work_units=len(plan.partitions) * len(plan.units),
             would_run=plan.count,
             reasons=_reasons(plan),
@@ -137,7 +138,14 @@ class UnitTracker(Tracker):
             input_version=plan.input_version,
             repeated=units.repeated,
             filtered=units.filtered,
-            notes=(*looked.opened.warnings, *plan.notes, *plan.remarks, *_input_notes(units), *_obstacles(plan)),
+            notes=(
+                *looked.opened.warnings,
+                *plan.notes,
+                *plan.remarks,
+                *_input_notes(units),
+                *_obstacles(plan),
+                *_repeat_notes(self.source, plan, looked.state),
+            ),
         )
 
     def known_state(self, source: UnitBound, recorded: Mirror | None) -> UnitState | None:
@@ -329,6 +337,42 @@ def _obstacles(plan: UnitPlan) -> Iterator[str]:
     if plan.stale:
         stale = count(len(plan.stale), "unit")
         yield f"{stale} read before, now gone; a unit that comes back continues where it stopped"
+
+
+def _repeat_notes(source: UnitSource, plan: UnitPlan, state: UnitState | None) -> Iterator[str]:
+    """What a run would refuse to append once more, and what earlier runs have appended more than once."""
+    if plan.repeats:
+        error = repeated_rows(source, plan.repeats)
+        yield f"a run would stop: {error.problem}; {error.remedy}"
+    by_read = source.replace in (Replace.SEGMENTS, Replace.UNIT, Replace.NONE) and not source.requests_by_time
+    if state is None or source.time is None or not by_read:
+        return
+    doubled = [unit for unit, entry in state.entries.items() if len(entry.starts) > 1]
+    if not doubled:
+        return
+    read = count(len(doubled), "unit was", "units were")
+    then = "" if source.replace is Replace.NONE else "; with replace: unit, the next read of a unit replaces them"
+    yield f"{read} read more than once, and the table may have the rows of each read{then}"
+    gone = len(set(doubled) - set(plan.units))
+    if gone:
+        yield f"{count(gone, 'of them is', 'of them are')} gone from the source: these rows stay as they are"
+
+
+def repeated_rows(source: UnitSource, units: Sequence[str]) -> WatermarkError:
+    """The refusal to read units again whose rows would be in the table once more."""
+    several = f" and {count(len(units) - 1, 'other unit')}" if len(units) > 1 else ""
+    return WatermarkError(
+        f"source {source.name!r}: {units[0]!r}{several} would be read again, but the request does not contain the "
+        "time: the same rows would be appended once more",
+        "set `replace: unit` (what is read replaces all rows of its unit) or `replace: none` (every read is kept, as "
+        "history); until then nothing is read, and no row is deleted",
+    )
+
+
+def check_repeats(source: UnitSource, plan: UnitPlan) -> None:
+    """Raise :class:`WatermarkError` if a run of ``plan`` would append rows that the table has already."""
+    if plan.repeats:
+        raise repeated_rows(source, plan.repeats)
 
 
 def _progress(plan: UnitPlan, state: UnitState | None) -> WorkProgress:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
+from urllib.parse import unquote
 
 from tidegate.specs.columns import ColumnSource, CsvOptions, FunctionRead, HttpRead, JdbcRead
 from tidegate.specs.locations import Location
@@ -237,13 +238,15 @@ class Replace(StrEnum):
     """Which rows of the table a work unit replaces when it is read again.
 
     ``segments``: rows of the segments that are read again, ``time_column``: rows of the unit in the range that is read
-    again, ``merge_keys``: rows with equal keys, ``unit``: the whole work unit, which is then always read as a whole.
+    again, ``merge_keys``: rows with equal keys, ``unit``: the whole work unit, which is then always read as a whole,
+    ``none``: no rows at all; every read is appended, as history.
     """
 
     SEGMENTS = "segments"
     TIME_COLUMN = "time_column"
     MERGE_KEYS = "merge_keys"
     UNIT = "unit"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +293,34 @@ class UnitSource:
         """What is asked of a database or a server, for downloads too; None for files of a storage and functions."""
         read = self.read.http if isinstance(self.read, FileRead) else self.read
         return read if isinstance(read, JdbcRead | HttpRead) else None
+
+    @property
+    def requests_by_time(self) -> bool:
+        """Whether requests contain the time range, so that another range gets other rows.
+
+        A function is handed the range and is trusted to use it. A server is sent every parameter of the range.
+        """
+        match self.read:
+            case FunctionRead():
+                return True
+            case JdbcRead(query=query):
+                return self._has_bound(query or "")
+            case FileRead(location=Location() as location):
+                return self._has_bound(unquote(location.uri))
+            case _:
+                return bool(self.params)
+
+    def _has_bound(self, template: str) -> bool:
+        names = "|".join(re.escape(each.name) for each in self.params)
+        return bool(names) and re.search(rf"\{{\{{\s*(?:{names})\s*\}}\}}", template) is not None
+
+    @property
+    def repeats_rows(self) -> bool:
+        """Whether a unit that is read for another range would have the same rows in the table once more."""
+        if self.time is None or self.time_column is not None or self.requests_by_time:
+            return False
+        is_cut = self.work.partition is not PartitionKind.NONE or bool(self.work.sub_ranges)
+        return self.replace is Replace.SEGMENTS or (self.replace is Replace.UNIT and is_cut)
 
     def name_connection(self, name: str) -> UnitSource:
         """The source with that name for its connection, if it has one without a name."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.config import load
+from tidegate.config import load, show
 from tidegate.specs.project import ProjectSpec
 
 Load = Callable[..., ProjectSpec]
@@ -280,7 +280,10 @@ def test_a_parameter_with_a_secret_variable_in_it_is_no_secret_in_the_file(loade
             FILES | {"csv": "{header: false}"},
             "source.csv: the format of this source is json; set format: csv, or remove it",
         ),
-        (FILES | {"source_uri": "'s3:///{{id}}'"}, "source.source_uri: 's3:///{{id}}' names no bucket"),
+        (
+            FILES | {"source_uri": "'s3:///{{id}}/{{since}}'"},
+            "source.source_uri: 's3:///{{id}}/{{since}}' names no bucket",
+        ),
         (FILES | {"source_uri": "'in/{{id}}/{{day}}'"}, "source.source_uri: nothing defines {{day}}"),
         (
             FILES | {"source_uri": None, "connection": "api", "path": "'{{id}}'", "storage_options": "{a: b}"},
@@ -307,7 +310,10 @@ def test_a_wrong_source_is_one_problem(problems: Problems, source: dict[str, str
             "work_unit.partition: splits a time range, and there is none; give a watermark",
         ),
         ({"time_column": "at"}, "source.time_column: is compared with a time range, and there is none; remove it"),
-        ({"replace": "segments"}, "source.replace: segments are parts of a time range, and there is none; set unit"),
+        (
+            {"replace": "segments"},
+            "source.replace: segments are parts of a time range, and there is none; allowed: unit, none",
+        ),
         ({"params": "{since: {watermark: t}}"}, "'t' is no datetime watermark; give a watermark of type datetime"),
     ],
 )
@@ -464,13 +470,8 @@ def test_all_problems_of_a_file_are_told_at_once(problems: Problems) -> None:
         (INPUT | {"path": "/s"}, "source: {{id}} is used nowhere, so every unit reads the same"),
         ({"path": "/s", "watermark": f"[{TIME}, {{name: id, type: unit, units: 'a, b'}}]"}, "{{id}} is used nowhere"),
         (
-            {"params": None, "replace": "unit", "work_unit": "{partition: daily}"},
-            "source: the range is used nowhere",
-        ),
-        (
-            {"params": None},
-            "source: the range is used nowhere, so every range reads the same; give 'time_column', or params with "
-            "'watermark'",
+            {"params": None, "abstinent_period_days": "7"},
+            "source: the request does not contain the time, so each unit is read once",
         ),
         (
             DATABASE | {"query": "'select {{id}}'", "time_column": "at"},
@@ -504,6 +505,92 @@ def test_what_has_no_effect_is_noticed(loaded: Load, source: dict[str, str | Non
 )
 def test_one_unit_a_time_column_and_a_function_need_no_variables(loaded: Load, source: dict[str, str | None]) -> None:
     assert loaded(file(source)).notices == ()
+
+
+MERGING = ", load_type: merge_upsert, merge_keys: [k]"
+NO_TIME = {"params": None}
+ABSTAINS = {"abstinent_period_days": "7"}
+FIXED = "{name: t, type: datetime, range: {from: '2020-01-01', to: '2020-02-01'}}"
+ONE_FILE = FILES | NO_TIME | {"source_uri": "'in/{{id}}'"}
+ONE_TABLE = {"connection": "db", "path": None, "table": "t", "params": None, "watermark": f"[{TIME}]"}
+
+
+@pytest.mark.parametrize(
+    ("source", "key", "words"),
+    [
+        (NO_TIME, "replace", "each day the range moves on, the same rows are read again and appended once more"),
+        (ONE_FILE, "replace", "the same file is read again and its rows are appended once more; write `replace: unit`"),
+        (ONE_FILE | {"abstinent_period_days": "0"}, "replace", "appended once more"),
+        (ONE_FILE | {"abstinent_period": "P0D"}, "replace", "appended once more"),
+        (ONE_FILE | {"replace": "segments"}, "replace", "appended once more"),
+        (ONE_FILE | ABSTAINS | {"grace_period_days": "7"}, "replace", "appended once more"),
+        (NO_TIME | {"path": "/s", "watermark": f"[{TIME}]"}, "replace", "replaces all rows of its source"),
+        (ONE_TABLE, "replace", "the same rows are read again"),
+        (DATABASE | {"query": "'select {{id}}'"}, "replace", "the same rows are read again"),
+        (FILES | {"source_uri": "'in/{{id}}'"}, "replace", "the same file is read again"),
+        (NO_TIME | {"work_unit": "{partition: daily}"}, "work_unit.partition", "`replace: none`"),
+        (NO_TIME | {"work_unit": "{partition: daily}", "replace": "unit"}, "work_unit.partition", "remove the"),
+        (ONE_FILE | ABSTAINS | {"work_unit": "{partition: daily}"}, "work_unit.partition", "for each time partition"),
+        (
+            NO_TIME | {"work_unit": "{partition: {monthly: ['2020-01-01', '-']}}", "replace": "unit"},
+            "work_unit.partition",
+            "for each time partition the same rows are read again",
+        ),
+    ],
+)
+def test_requests_without_the_time_must_say_what_becomes_of_the_rows(
+    problems: Problems, source: dict[str, str | None], key: str, words: str
+) -> None:
+    (line,) = problems(file(source))
+    assert f": pipelines.p.source.{key}: the request does not contain the time: " in line
+    assert words in line
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "replace"),
+    [
+        (ONE_FILE | {"replace": "unit"}, "", "unit"),
+        (ONE_FILE | {"replace": "none"}, "", "none"),
+        (ONE_FILE | {"replace": "none", "work_unit": "{partition: daily}", "grace_period_days": "3"}, "", "none"),
+        (ONE_FILE | {"time_column": "at"}, "", "time_column"),
+        (ONE_FILE | {"time_column": "at", "work_unit": "{partition: daily}"}, "", "time_column"),
+        (ONE_TABLE | {"time_column": "at"}, "", "time_column"),
+        (ONE_FILE | {"time_column": "at"}, MERGING, "merge_keys"),
+        (ONE_FILE | {"watermark": f"[{UNITS}]"}, "", "unit"),
+        (ONE_FILE | {"watermark": f"[{UNITS}]", "replace": "none"}, "", "none"),
+        ({"body": "{q: '{{since}}'}", "method": "POST"}, "", "segments"),
+    ],
+)
+def test_requests_without_the_time_that_say_it_are_good(
+    loaded: Load, source: dict[str, str | None], sink: str, replace: str
+) -> None:
+    project = loaded(file(source, sink))
+    assert project.notices == ()
+    assert project.pipelines[0].sources[0].replace == replace  # type: ignore[union-attr]
+    assert loaded(show(project)).pipelines[0].sources == project.pipelines[0].sources
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        ONE_FILE | ABSTAINS,
+        ONE_FILE | {"abstinent_period": "P7D", "replace": "segments"},
+        ONE_FILE | {"watermark": f"[{FIXED}, {UNITS}]"},
+        ONE_TABLE | {"watermark": f"[{FIXED}]"},
+    ],
+)
+def test_units_that_are_meant_to_be_read_once_are_good_with_a_notice(
+    loaded: Load, source: dict[str, str | None]
+) -> None:
+    (notice,) = loaded(file(source)).notices
+    assert "each unit is read once, and a run that would read one again stops" in notice
+
+
+def test_a_merge_that_ignores_the_range_is_noticed(loaded: Load) -> None:
+    found = loaded(file(NO_TIME, f"{MERGING}, tie_break: [n]")).notices
+    assert [line.partition(": ")[2] for line in found] == [
+        "the range is used nowhere, so every range reads the same; give 'time_column', or params with 'watermark'"
+    ]
 
 
 def test_a_secret_never_shows_in_a_problem(problems: Problems) -> None:

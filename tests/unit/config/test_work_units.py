@@ -315,7 +315,14 @@ def test_downloads_from_a_server(loaded: Load) -> None:
 
 
 def test_downloads_of_workbooks(loaded: Load, problems: Problems) -> None:
-    given = ("type: download", "connection: api", "path: /{{id}}.xlsx", "sheet: Sales", "timezone: Europe/Berlin")
+    given = (
+        "type: download",
+        "connection: api",
+        "path: /{{id}}.xlsx",
+        "sheet: Sales",
+        "timezone: Europe/Berlin",
+        "replace: unit",
+    )
     server = HttpRead("http://h", "/{{id}}.xlsx", "api")
     project = loaded(file(keys(*given, "format: excel") + BOTH))
     assert only(project).read == FileRead(FileFormat.EXCEL, http=server, sheet="Sales", timezone="Europe/Berlin")
@@ -330,7 +337,11 @@ def test_files_whose_addresses_are_made_of_variables(loaded: Load, tmp_path: Pat
     location = Location(f"file://{tmp_path}/new%20files/{{{{id}}}}/d?-*.json")
     assert found.read == FileRead(FileFormat.NDJSON, location)
     source = keys(
-        "type: download", f'{key}: "s3://bucket/{{{{id}}}}/d?-*.json"', "format: json", "storage_options: {a: b}"
+        "type: download",
+        f'{key}: "s3://bucket/{{{{id}}}}/d?-*.json"',
+        "format: json",
+        "storage_options: {a: b}",
+        "replace: none",
     )
     found = only(loaded(file(source + BOTH)))
     assert found.read == FileRead(FileFormat.JSON, Location("s3://bucket/{{id}}/d?-*.json", Options({"a": "b"})))

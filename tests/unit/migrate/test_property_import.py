@@ -238,6 +238,24 @@ def test_files_of_a_server() -> None:
     assert source.replace is Replace.UNIT
 
 
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([], Replace.UNIT),
+        (["ms.abstinent.period.days=7"], Replace.UNIT),
+        (["extract.table.type=SNAPSHOT_ONLY"], Replace.UNIT),
+        (["ms.work.unit.partition=daily"], Replace.NONE),
+        (["ms.work.unit.partition=daily", "extract.table.type=SNAPSHOT_ONLY"], Replace.NONE),
+        ([f"ms.parameters=[{LOW}]"], Replace.SEGMENTS),
+        (["extract.table.type=SNAPSHOT_APPEND", "extract.primary.key.fields=id"], Replace.MERGE_KEYS),
+    ],
+)
+def test_a_job_whose_requests_lack_the_time_says_what_becomes_of_its_rows(lines: list[str], expected: Replace) -> None:
+    units = RANGE[:-1] + ', {"name": "file", "type": "unit", "units": "a,b"}]'
+    report = imported("ms.source.uri=https://h/{{file}}", "ms.extractor.class=x.CsvExtractor", units, *lines)
+    assert source_of(report).replace is expected
+
+
 def test_a_bucket_that_is_asked_as_a_server() -> None:
     report = imported(
         "ms.source.uri=https://reports.s3.eu-west-1.amazonaws.com/in/{{site}}",

@@ -63,6 +63,7 @@ class WorkUnit(NamedTuple):
 
     ``start`` is its partition's nominal start and, with ``unit``, its identity. ``before`` is its high watermark so
     far. ``segments`` divide the range where the next read will begin. ``replaces``: the table may have rows of it.
+    ``follows`` is the segment before them, whose rows stay.
     """
 
     unit: str
@@ -75,6 +76,7 @@ class WorkUnit(NamedTuple):
     segments: tuple[Range, ...] = ()
     replaces: bool = False
     failures: int = 0
+    follows: Range | None = None
 
 
 class RunGroup(NamedTuple):
@@ -116,7 +118,8 @@ class UnitPlan:
     ``grid`` is what identities depend on (watermark, kind of partition, beginning). ``run`` is the number of a run with
     this plan. ``runs`` are in the order of execution. ``stale`` are units that only the state has. ``job_cutoff`` is
     None if nothing was read so far. ``settles``: partitions differ from before, and what was read in the old ones is
-    not read again. ``notes`` belong to every run, ``remarks`` only explain the plan.
+    not read again. ``notes`` belong to every run, ``remarks`` only explain the plan. ``repeats`` are units whose rows
+    a run would append although the table has them.
     """
 
     pipeline: str
@@ -136,6 +139,7 @@ class UnitPlan:
     notes: tuple[str, ...] = ()
     settles: bool = False
     remarks: tuple[str, ...] = ()
+    repeats: tuple[str, ...] = ()
 
     def works(self) -> Iterator[WorkUnit]:
         """The work units that run, in their order."""

@@ -73,8 +73,10 @@ class UnitDecisions:
         self.ends = [each.end for each in cut.partitions]
         self._has_grace, self._abstains = not source.grace.is_zero, not source.abstinent.is_zero
         self._has_segments = source.replace is Replace.SEGMENTS
-        self._is_whole = source.replace is Replace.UNIT or source.time is None
+        self._appends = source.replace is Replace.NONE
+        self._is_whole = source.replace is Replace.UNIT or (source.time is None and not self._appends)
         self._tells_rows_by_partition = source.replace in (Replace.SEGMENTS, Replace.UNIT)
+        self._replaces_all = source.replace is Replace.UNIT and not source.requests_by_time
 
     def see(self, entries: Iterable[UnitEntry]) -> None:
         """Set the cut-off of the job: the greatest high watermark minus the grace period."""
@@ -101,6 +103,9 @@ class UnitDecisions:
         if entry is NOTHING and not failures:
             yield from enumerate(map(self._new, self.cut.partitions))
             return
+        if self._is_left_behind(entry):
+            yield self._again(0, entry.coverage[-1][1], entry, failures)
+            return
         number = 0
         for low, high in entry.coverage:
             begin, end = bisect_left(self.starts, low, number), bisect_left(self.starts, high, number)
@@ -116,12 +121,24 @@ class UnitDecisions:
         for each in range(number, len(self.starts)):
             yield each, self._first(each, entry, failures)
 
+    def _is_left_behind(self, entry: UnitEntry) -> bool:
+        """Whether a unit was read for a range that has floated on since, by a request that does not contain it.
+
+        It is not new: it may still abstain, and what is read are the rows that are there.
+        """
+        if self.source.requests_by_time or not entry.coverage or len(self.starts) != 1:
+            return False
+        (partition,) = self.cut.partitions
+        is_reset = interval_at(entry.left, partition.start) is not None
+        return partition.nominal_end is None and entry.coverage[-1][1] <= partition.start and not is_reset
+
     def _first(self, number: int, entry: UnitEntry, failures: Mapping[int, Failure]) -> WorkUnit:
         """A partition that was not read at its start, even if later parts of it were."""
         partition = self.cut.partitions[number]
         low = partition.start
         if self._tells_rows_by_partition and interval_at(entry.left, low) is not None:
             low = self._segment_start(partition, low, entry)
+        low = min(low, self._first_row(partition, entry))
         return self._work(partition, low, WhyRun.FIRST, None, entry, failures)
 
     def _new(self, partition: TimePartition) -> WorkUnit:
@@ -170,7 +187,7 @@ class UnitDecisions:
 
     def _settled_below(self, entry: UnitEntry) -> int | None:
         """Below this, rows cannot be replaced: they were read in other partitions."""
-        return entry.settled if self._tells_rows_by_partition else None
+        return entry.settled if self._tells_rows_by_partition or self._appends else None
 
     def _check_not_divided(self, partition: TimePartition, settled: int, read: int) -> None:
         """Refuse to replace a work unit as a whole if part of it was read in partitions of another kind."""
@@ -185,12 +202,22 @@ class UnitDecisions:
     def _low(self, partition: TimePartition, own: int, entry: UnitEntry) -> int:
         """Where to read a partition again: its high watermark minus grace, or further down to where rows divide."""
         if self._is_whole:
-            return self._segment_start(partition, partition.start, entry)
+            return min(self._segment_start(partition, partition.start, entry), self._first_row(partition, entry))
         low = max(partition.start, self.before_grace(own))
         if self._has_segments and (low < own or interval_at(entry.left, own) is not None):
             low = self._segment_start(partition, low, entry)
         settled = self._settled_below(entry)
         return low if settled is None else max(low, min(own, settled))
+
+    def _first_row(self, partition: TimePartition, entry: UnitEntry) -> int:
+        """Where rows of a unit may begin that every read gets whole; it replaces all of them.
+
+        A range that floats leaves its first segments behind, and they hold the same rows.
+        """
+        there = entry.coverage[:1] + entry.left[:1]
+        if not self._replaces_all or partition.nominal_end is not None or entry.settled is not None:
+            return partition.start
+        return min([partition.start, *(begin for begin, _ in there)])
 
     def _segment_start(self, partition: TimePartition, low: int, entry: UnitEntry) -> int:
         """The greatest known start of a segment not above ``low``."""
@@ -229,10 +256,17 @@ class UnitDecisions:
     ) -> WorkUnit:
         start, nominal = partition.start, partition.nominal_end
         high = self._top(partition, low, entry)
-        replaces = bool(clip(entry.coverage + entry.left, low, nominal))
+        replaces = not self._appends and bool(clip(entry.coverage + entry.left, low, nominal))
         failed = failures.get(failure_start(start, nominal)) if failures else None
         count = failed.count if failed else 0
-        return WorkUnit("", start, nominal, low, high, why, before, self._segments(low, high), replaces, count)
+        follows = self._segment_before(partition, low, entry) if before is not None else None
+        return WorkUnit("", start, nominal, low, high, why, before, self._segments(low, high), replaces, count, follows)
+
+    def _segment_before(self, partition: TimePartition, low: int, entry: UnitEntry) -> Range | None:
+        """The segment that ends at ``low``, in this partition; None if rows are not kept by segments."""
+        if not self._has_segments or low <= partition.start:
+            return None
+        return self._segment_start(partition, low - 1, entry), low
 
     def _segments(self, low: int, high: int) -> tuple[Range, ...]:
         """The range, divided where the next read will begin."""
@@ -306,6 +340,7 @@ def plan_units(
         found, left = cap_runs((Candidate(*each) for each in found), cap, run)
         skips.extend((Skip(why, each.number, each.number), each.units) for each, why in left)
     order = {unit: number for number, unit in enumerate(units.values)}
+    groups = _groups(found, order)
     return UnitPlan(
         pipeline=pipeline,
         source=source.name,
@@ -318,12 +353,13 @@ def plan_units(
         units=units.values,
         input_version=units.version,
         job_cutoff=deciding.job_cutoff,
-        runs=_groups(found, order),
+        runs=groups,
         skipped=_ranges(skips, pieces.partitions, order),
         stale=tuple(unit for unit in known.entries if unit not in order),
         notes=tuple(notes),
         settles=settles,
         remarks=tuple(_remarks(source, pieces)),
+        repeats=_repeats(source, known, groups),
     )
 
 
@@ -462,6 +498,21 @@ def _remarks(source: UnitSource, pieces: Cut) -> Iterator[str]:
             "the abstinent period decides only whether a work unit runs again; it is then read from its high watermark "
             "less the grace period on, so that nothing is left out"
         )
+
+
+def _repeats(source: UnitSource, state: UnitState, groups: Iterable[RunGroup]) -> tuple[str, ...]:
+    """The units whose rows would be in the table once more: those of other ranges stay, and are the same."""
+    if not source.repeats_rows:
+        return ()
+    planned: set[str] = set()
+    found: dict[str, None] = {}
+    for units, work in groups:
+        for unit in units:
+            entry = state.entries.get(unit, NOTHING)
+            if unit in planned or remove_range(entry.coverage, work.low, work.high):
+                found[unit] = None
+            planned.add(unit)
+    return tuple(found)
 
 
 NOBODY: Mapping[str, str] = MappingProxyType({})

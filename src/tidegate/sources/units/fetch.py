@@ -230,12 +230,19 @@ class _ScratchFile:
 def _requests(source: UnitSource, work: UnitWork) -> Sequence[SegmentRequest | FileAddress]:
     """The request of each segment; raises if two segments or partitions would get the same rows."""
     found = [_request(source, variables_of(source, work, segment)) for segment in work.segments]
-    if source.time_column is not None or source.replace is Replace.MERGE_KEYS:
+    if source.time_column is not None or source.replace in (Replace.MERGE_KEYS, Replace.NONE):
         return found
     if any(each in found[:place] for place, each in enumerate(found)):
         raise SourceError(
             f"source {source.name!r}: the {len(found)} segments of a work unit would all get the same rows",
             "use the range in the request or the address (params), or set replace: unit, or time_column",
+        )
+    if work.follows is not None and _asks_again(source, work, work.follows, found[0]):
+        raise SourceError(
+            f"source {source.name!r}: the time in the request is coarser than what is read: it is the request of the "
+            "read before, whose rows are in the table and would be appended once more",
+            "set `replace: unit` (the whole work unit is read and replaced), or time_column, or `replace: none` (every "
+            "read is kept, as history)",
         )
     length = _LENGTHS.get(source.work.partition)
     if source.params and length is not None and not source.work.sub_ranges:
@@ -248,6 +255,15 @@ def _requests(source: UnitSource, work: UnitWork) -> Sequence[SegmentRequest | F
                 "write the range in a finer format (params), or set larger partitions, or time_column",
             )
     return found
+
+
+def _asks_again(source: UnitSource, work: UnitWork, before: tuple[int, int], now: SegmentRequest | FileAddress) -> bool:
+    """Whether the request of a segment is that of the one before it, whose rows stay.
+
+    Bounds are rounded down to their formats: with both of them, two equal requests ask for an empty range.
+    """
+    is_open = len({each.bound for each in source.params}) == 1
+    return is_open and _request(source, variables_of(source, work, before)) == now
 
 
 def _request(source: UnitSource, variables: Variables) -> SegmentRequest | FileAddress:

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 class UnitWork:
     """What to read: each of ``segments`` is ``[low, high)`` in milliseconds, read by itself.
 
-    ``variables`` and ``secrets`` are those of the unit and of all units together.
+    ``variables`` and ``secrets`` are those of the unit and of all units together. ``follows`` is the segment that was
+    read before these and is not read again.
     """
 
     unit: str
@@ -44,6 +45,7 @@ class UnitWork:
     segments: tuple[tuple[int, int], ...]
     variables: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, Secret] = field(default_factory=dict, repr=False)
+    follows: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,19 @@ from tidegate.core.units.plan import UnitPlan, WhyRun, WhySkipped
 from tidegate.core.units.planner import advance_units, plan_units
 from tidegate.core.units.state import UnitEntry, Units
 from tidegate.errors import WatermarkError
-from tidegate.specs.units import PartialPartition, Replace, Rounding, Span
+from tidegate.specs.columns import HttpRead, JdbcRead
+from tidegate.specs.locations import Location
+from tidegate.specs.units import (
+    Bounding,
+    FileFormat,
+    FileRead,
+    PartialPartition,
+    RangeParam,
+    Replace,
+    Rounding,
+    Span,
+    UnitSource,
+)
 
 WHOLE_MONTHS = 13
 GRACE = Span(3)
@@ -282,10 +294,72 @@ def test_an_extraction_is_cut_where_the_next_one_will_begin() -> None:
     assert work.segments == ((at("2020-01-01"), at("2020-01-12")), (at("2020-01-12"), at("2020-01-15")))
 
 
-@pytest.mark.parametrize("mode", [Replace.TIME_COLUMN, Replace.MERGE_KEYS, Replace.UNIT])
+@pytest.mark.parametrize("mode", [Replace.TIME_COLUMN, Replace.MERGE_KEYS, Replace.UNIT, Replace.NONE])
 def test_other_ways_to_replace_have_one_segment(mode: Replace) -> None:
     (work,) = planned(time_source("2020-01-01", "P0D", grace=GRACE, replace=mode), "2020-01-15").works()
     assert work.segments == ((work.low, work.high),)
+
+
+def test_what_is_kept_as_history_is_never_replaced() -> None:
+    source = time_source("2020-01-01", "P0D", grace=GRACE, replace=Replace.NONE)
+    state = after(source, "2020-01-15")
+    plan = planned(source, "2020-01-16", state)
+    assert read(plan) == ["[2020-01-12, 2020-01-16)"]
+    reset = planned(source, "2020-01-16", state.without_units(None, None, None))
+    assert read(reset) == ["[2020-01-01, 2020-01-16)"]
+    assert not any(work.replaces for each in (plan, reset) for work in each.works())
+    everything = replace(source, time=None, grace=Span())
+    state = after(everything, "2020-01-15")
+    assert read(planned(everything, "2020-01-16", state)) == ["[2020-01-15, 2020-01-16)"]
+
+
+FILE = FileRead(FileFormat.CSV, Location("file:///in/{{file}}"))
+DAY = RangeParam("d", Bounding.LOW)
+
+
+def test_a_request_without_the_time_replaces_whatever_was_read_of_its_unit() -> None:
+    doubled = time_source("P2D", "P0D", read=FILE)
+    state = after(doubled, "2020-01-15", "2020-01-16", "2020-01-17", "2020-01-18")
+    whole = replace(doubled, replace=Replace.UNIT)
+    for now in ("2020-01-19", "2020-03-01"):
+        (work,) = planned(whole, now, state).works()
+        assert (work.low, work.replaces) == (at("2020-01-13"), True)
+
+
+@pytest.mark.parametrize(
+    ("source", "repeats"),
+    [
+        (time_source(read=FILE), True),
+        (time_source(read=FILE, kind="monthly"), True),
+        (time_source(read=FILE, replace=Replace.UNIT), False),
+        (time_source(read=FILE, replace=Replace.NONE), False),
+        (time_source(read=FILE, replace=Replace.MERGE_KEYS), False),
+        (time_source(read=FILE, time_column="at", replace=Replace.TIME_COLUMN), False),
+        (time_source(), False),
+        (time_source(read=FileRead(FileFormat.CSV, Location("file:///in/{{ d }}/{{file}}")), params=(DAY,)), False),
+        (time_source(read=FILE, params=(DAY,)), True),
+        (time_source(read=JdbcRead("jdbc:x", table="t")), True),
+        (time_source(read=JdbcRead("jdbc:x", query="select {{file}}"), params=(DAY,)), True),
+        (time_source(read=JdbcRead("jdbc:x", query="select {{d}}"), params=(DAY,)), False),
+        (time_source(read=HttpRead("http://h", "/{{file}}")), True),
+        (time_source(read=HttpRead("http://h", "/{{file}}"), params=(DAY,)), False),
+        (time_source(read=FileRead(FileFormat.CSV, http=HttpRead("http://h", "/{{file}}"))), True),
+        (replace(time_source(read=FILE), time=None), False),
+    ],
+)
+def test_units_that_would_be_appended_once_more_are_named(source: UnitSource, repeats: bool) -> None:
+    assert planned(source, "2020-01-02", None, ("A", "B")).repeats == ()
+    state = after(source, "2020-01-02", units=("A",))
+    assert planned(source, "2020-01-03", state, ("A", "B")).repeats == (("A",) if repeats else ())
+    assert planned(source, "2020-01-03", state.without_units(["A"], None, None), ("A", "B")).repeats == ()
+
+
+@pytest.mark.parametrize("mode", [Replace.SEGMENTS, Replace.UNIT])
+def test_two_partitions_that_would_read_the_same_are_named(mode: Replace) -> None:
+    source = time_source("2020-01-01", "-", "monthly", read=FILE, replace=mode)
+    assert planned(source, "2020-01-20", None, ("A", "B")).repeats == ()
+    assert planned(source, "2020-02-20", None, ("A", "B")).repeats == ("A", "B")
+    assert planned(replace(source, replace=Replace.NONE), "2020-02-20", None, ("A", "B")).repeats == ()
 
 
 def test_a_larger_grace_widens_down_to_the_beginning_of_a_segment() -> None:
