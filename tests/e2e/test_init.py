@@ -20,6 +20,7 @@ from tidegate.commands.init import Kind
 from tidegate.config import load
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
+from tidegate.specs.units import Replace, UnitSource
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -48,6 +49,16 @@ def test_every_variable_of_the_configuration_is_in_the_example(kind: Kind, tmp_p
     assert used == {
         line.partition("=")[0] for line in (tmp_path / ".env.example").read_text().splitlines() if line[0] != "#"
     }
+
+
+def test_the_files_of_a_server_are_correct_once_their_comments_are_removed(tmp_path: Path) -> None:
+    tidegate.init(tmp_path, "api")
+    config = tmp_path / "pipelines.yml"
+    config.write_text(re.sub(r"(?m)^  # (?=files:|  )", "  ", config.read_text()))
+    project = tidegate.load(config)
+    (source,) = project.pipeline("files").sources
+    assert isinstance(source, UnitSource)
+    assert (source.replace, source.requests_by_time, project.notices) == (Replace.UNIT, False, ())
 
 
 def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:

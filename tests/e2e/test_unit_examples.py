@@ -88,6 +88,20 @@ def test_of_a_server_that_keeps_seven_files_each_is_read_once(tmp_path: Path, mo
         assert [seen[f"visits-2026-01-{number}.csv"] for number in (18, 19, 25)] == ["stale", "done", "done"]
 
 
+def test_files_that_are_read_every_day_are_there_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = copied("work_units/daily_files.yml", tmp_path)
+    config.write_text(config.read_text().replace("abstinent_period_days: 7", "abstinent_period_days: 0"))
+    with serving(config, monkeypatch) as example:
+        for number in range(15, 19):
+            example.example.today = day(f"2026-01-{number}").date()
+            names = example.example.files()
+            example.save("listing", [{"name": name} for name in names])
+            assert example.ran("visits", f"2026-01-{number}T07:30:00").rows == 24 * 7
+            assert example.asked() == names
+        found = example.rows("visits", "select _tidegate_unit, count(*) from t group by 1 order by 1")
+        assert found == [(f"visits-2026-01-{number:02d}.csv", 24) for number in range(9, 19)]
+
+
 def test_rows_that_come_up_to_three_days_late_are_read(
     postgres: postgres_server.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

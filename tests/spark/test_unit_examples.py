@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tidegate
+from servers import api as servers
 from servers import postgres as postgres_server
+from support.file_server import FileServer
 from support.unit_examples import SERVER, ExampleRuns, copied, serving, warehouse
 from support.unit_lake import day
 from tidegate.spark.engine import SparkEngine
@@ -55,6 +57,14 @@ def test_surveys_and_their_responses_by_the_function_that_users_call(
         assert last - timedelta(days=7) < graced <= last - timedelta(days=3)
         expected = (now - begin).days + 1
         assert example.rows("responses", COUNT) == [("garden", expected, expected)]
+
+
+def test_files_that_are_read_every_day_are_there_once(spark: SparkSession, tmp_path: Path) -> None:
+    with servers.running() as api:
+        engine = SparkEngine(SparkSpec())
+        server = FileServer(tmp_path, api, {"replace": "unit"}, engine=lambda: engine)
+        assert server.live("15", "16", "17", "18") == [2, 4, 6, 8]
+        assert server.rows() == {f"f{date}.csv": 2 for date in ("15", "16", "17", "18")}
 
 
 def test_late_sales_of_the_warehouse_are_read(

@@ -79,6 +79,18 @@ pipelines:
     sink:
       table_uri: lake/orders                          # a Delta table; it is made by the first run
       load_type: append                               # or merge_upsert, with merge_keys
+  # files:                                            # a server of files: each is a unit, named in the address
+  #   source:
+  #     type: download
+  #     connection: api
+  #     path: "/files/{{file}}"
+  #     format: csv
+  #     watermark:
+  #       - {name: system, type: datetime, range: {from: "2026-01-01", to: "-"}}
+  #       - {name: file, type: unit, units: [2026-01-01.csv, 2026-01-02.csv]}
+  #     replace: unit                                 # a file that is read again replaces its own rows
+  #   sink:
+  #     table_uri: lake/files
 """
 _ENVIRONMENT = {
     "files": "# This project needs no variables. Storage options can refer to them: ${NAME}, ${NAME:-default}.\n",
