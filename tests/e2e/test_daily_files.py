@@ -10,9 +10,11 @@ import pytest
 
 from servers import api as servers
 from support.file_server import FileServer
-from tidegate import ConfigError, load
+from tidegate import ConfigError, load, status
 from tidegate.cli.pages import plain
 from tidegate.cli.plan import render_plan
+from tidegate.commands.doctor import examine_project
+from tidegate.commands.project import sources_of
 from tidegate.protocol.delta import query
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.specs.locations import Location
@@ -108,7 +110,12 @@ def test_a_file_that_outlives_its_abstinent_period_stops_the_run_and_asks(server
     for words in ("'f15.csv'", "appended once more", "`replace: unit`", "`replace: none`"):
         assert words in source.error
     assert server.rows() == {"f15.csv": 2, "f16.csv": 2}
-    assert any("'f15.csv'" in note for note in server.planned("18").notes), "and plan says so before"
+    assert any("a run would stop" in note for note in server.planned("18").notes), "and plan says so before"
+    (found,) = status(server.config())
+    assert any("a run would stop" in note for note in found.notes)
+    project = load(server.config())
+    checks = examine_project(project, sources_of(project, None))
+    assert [each.verdict for each in checks if "a run would stop" in each.detail] == ["warn"]
     assert server.run("18", replace="unit").ok
     assert server.rows() == {"f15.csv": 2, "f16.csv": 2, "f18.csv": 2}
 
@@ -137,6 +144,7 @@ def test_replace_none_goes_on_where_an_earlier_version_stopped(
         (("f15.csv", "f16.csv"), "2020-01-16", "2020-01-17", False)
     ]
     assert found.position == 2
+    assert any(line.endswith("kept") for line in plain(render_plan([found], config="t.yml")))
     assert server.run("17", replace="none").ok
     assert server.rows() == {"f15.csv": 6, "f16.csv": 4}
 

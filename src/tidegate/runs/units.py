@@ -144,7 +144,8 @@ class UnitTracker(Tracker):
                 *plan.remarks,
                 *_input_notes(units),
                 *_obstacles(plan),
-                *_repeat_notes(self.source, plan, looked.state),
+                *_stop_notes(self.source, plan),
+                *_doubled_notes(self.source, plan, looked.state),
             ),
         )
 
@@ -168,7 +169,7 @@ class UnitTracker(Tracker):
         """What a run would do now; servers are not asked."""
         plan = plan_units(source.pipeline.name, self.source, state, read_units(self.source), version, now)
         progress = _progress(plan, state)
-        notes = (*plan.notes, *_obstacles(plan))
+        notes = (*plan.notes, *_obstacles(plan), *_stop_notes(self.source, plan))
         return Backlog(complete=True, behind=progress.open > 0, notes=notes, work_units=progress)
 
     def edit(self, source: UnitBound, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
@@ -214,6 +215,10 @@ class UnitTracker(Tracker):
             yield Check(name, "warn", f"{failed} failed at the last try", remedy)
         units = read_units(self.source)
         plan = plan_units(source.pipeline.name, self.source, state, units, position.version, utc_now())
+        if plan.repeats:
+            error = repeated_rows(self.source, plan.repeats)
+            yield Check(name, "warn", f"a run would stop: {error.problem}", error.remedy)
+            return
         yield Check(name, "ok", f"{count(plan.count, 'work unit')} would run now")
 
     @property
@@ -339,11 +344,15 @@ def _obstacles(plan: UnitPlan) -> Iterator[str]:
         yield f"{stale} read before, now gone; a unit that comes back continues where it stopped"
 
 
-def _repeat_notes(source: UnitSource, plan: UnitPlan, state: UnitState | None) -> Iterator[str]:
-    """What a run would refuse to append once more, and what earlier runs have appended more than once."""
+def _stop_notes(source: UnitSource, plan: UnitPlan) -> Iterator[str]:
+    """Why a run of the plan would stop."""
     if plan.repeats:
         error = repeated_rows(source, plan.repeats)
         yield f"a run would stop: {error.problem}; {error.remedy}"
+
+
+def _doubled_notes(source: UnitSource, plan: UnitPlan, state: UnitState | None) -> Iterator[str]:
+    """What runs have appended more than once, because the requests do not contain the time."""
     by_read = source.replace in (Replace.SEGMENTS, Replace.UNIT, Replace.NONE) and not source.requests_by_time
     if state is None or source.time is None or not by_read:
         return

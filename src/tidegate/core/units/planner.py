@@ -76,7 +76,8 @@ class UnitDecisions:
         self._appends = source.replace is Replace.NONE
         self._is_whole = source.replace is Replace.UNIT or (source.time is None and not self._appends)
         self._tells_rows_by_partition = source.replace in (Replace.SEGMENTS, Replace.UNIT)
-        self._replaces_all = source.replace is Replace.UNIT and not source.requests_by_time
+        self._is_by_time = source.requests_by_time
+        self._replaces_all = source.replace is Replace.UNIT and not self._is_by_time
 
     def see(self, entries: Iterable[UnitEntry]) -> None:
         """Set the cut-off of the job: the greatest high watermark minus the grace period."""
@@ -126,7 +127,7 @@ class UnitDecisions:
 
         It is not new: it may still abstain, and what is read are the rows that are there.
         """
-        if self.source.requests_by_time or not entry.coverage or len(self.starts) != 1:
+        if self._is_by_time or not entry.coverage or len(self.starts) != 1:
             return False
         (partition,) = self.cut.partitions
         is_reset = interval_at(entry.left, partition.start) is not None
