@@ -107,7 +107,9 @@ def test_what_lies_in_sealed_folders_is_told_each_time(tmp_path: Path) -> None:
     for day in ("01", "02", "03", "04"):
         lake.arrive(f"date=2026-01-{day}/1.ndjson", 1)
     lake.run()
-    told = "not looked for: late files in folders before 2026-01-03 00:00Z (lateness); `tidegate reconcile` finds them"
+    told = (
+        "not looked for: late files in 2 folders before 2026-01-03 00:00Z (lateness); `tidegate reconcile` finds them"
+    )
     assert tidegate.status(lake.config)[0].notes == (told,)
     assert told in plan_of(lake).plan.remarks
 

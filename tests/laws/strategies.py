@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 
-from tidegate.core.files.discovery import Directories, Reason, Skipped
+from tidegate.core.files.discovery import Directories, FutureSeal, LeftOut, Reason, Skipped
 from tidegate.core.files.paths import SourceFile, join
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.core.files.state import (
@@ -85,6 +85,11 @@ plans = st.builds(
     list_requests=counts,
     listed_keys=counts,
     opens=st.none() | states,
+    future_seals=st.lists(st.builds(FutureSeal, partitions, moments, st.none() | paths), max_size=2).map(tuple),
+    left_out=st.none()
+    | st.builds(
+        LeftOut, moments, counts, counts, st.lists(st.tuples(paths, counts), max_size=2).map(tuple), st.booleans()
+    ),
 )
 
 fates = st.sampled_from(("whole", "whole", "whole", "whole", "part", "fail", "changed", "unreached"))

@@ -46,6 +46,7 @@ from tidegate.reports.run import ColumnSourcePlan, SourcePlan
 from tidegate.reports.units import PartitionLine, PlannedUnits, UnitSourcePlan
 
 if TYPE_CHECKING:
+    from tidegate.core.files.discovery import LeftOut
     from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 
 AnyPlan = SourcePlan | ColumnSourcePlan | UnitSourcePlan
@@ -134,7 +135,10 @@ def _file_blocks(source: SourcePlan, verbose: bool) -> Iterator[Block]:
     if plan.skipped:
         yield Gap()
         yield _skipped(plan)
-    warnings = (line(text, Style.WARN, "note") for text in (*_findings(plan), *plan.notes, *source.notes))
+    if plan.left_out is not None:
+        yield Gap()
+        yield _left_out(plan.left_out)
+    warnings = (line(text, Style.WARN, "note") for text in _warnings(source))
     yield from after_gap((*warnings, *(line(text, Style.DIM, "remark") for text in plan.remarks)))
 
 
@@ -187,6 +191,19 @@ def _skipped(plan: Plan) -> Table:
         (str(entry.reason), entry.count, cell(next(iter(entry.examples), ""), Style.DIM)) for entry in plan.skipped
     )
     return tabulate(("skipped because", ">count", "~for example"), rows)
+
+
+def _left_out(left_out: LeftOut) -> Table:
+    """What a first run leaves out, by folder."""
+    rows = left_out.by_folder[:PARTITIONS_SHOWN]
+    left = count(left_out.folders - len(rows), "more folder")
+    least = "" if left_out.complete else ", not all of them counted"
+    return tabulate(("~left out", ">files"), rows, f"… and {left}{least}" if left_out.folders > len(rows) else "")
+
+
+def _warnings(source: SourcePlan) -> tuple[str, ...]:
+    plan = source.plan
+    return (*plan.findings, *_findings(plan), *plan.notes, *source.notes)
 
 
 def _findings(plan: Plan) -> Iterator[str]:

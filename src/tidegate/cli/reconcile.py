@@ -154,7 +154,7 @@ def _source_lines(source: SourceComparison, name: str) -> Iterator[Line]:
     if source.excluded.count:
         files = count(source.excluded.count, "file")
         yield line(f"{name}: {files} older than the start that partition_filter set", label="note")
-    yield from (line(f"{name}: {note}", Style.WARN, "note") for note in source.notes)
+    yield from (line(f"{name}: {note}", Style.WARN, "note") for note in (*map(str, source.future_seals), *source.notes))
     if source.error:
         yield line(f"{name}: {source.error}", Style.BAD, "error")
 

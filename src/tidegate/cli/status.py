@@ -110,15 +110,22 @@ def _row(status: SourceStatus) -> Row:
     return (
         Cell(source_name(status), Style.STRONG),
         state_cell(status.state),
-        None if status.lag_seconds is None else duration(status.lag_seconds),
+        _lag(status),
         _backlog(status),
         cell(failed, Style.BAD if failed else Style.DIM),
     )
 
 
+def _lag(status: SourceStatus) -> Cell | str | None:
+    if status.future_seals:
+        return Cell("?", Style.WARN)
+    return None if status.lag_seconds is None else duration(status.lag_seconds)
+
+
 def _backlog(status: SourceStatus) -> Cell:
-    if status.error or status.tracking == "columns":
-        return Cell("?", Style.WARN if status.error else Style.DIM)
+    unknown = status.future_seals and not status.backlog_files
+    if status.error or unknown or status.tracking == "columns":
+        return Cell("?", Style.WARN if status.error or unknown else Style.DIM)
     if status.work_units is not None:
         waiting = status.work_units.open
         return Cell(count(waiting, "work unit"), Style.WARN) if waiting else Cell("0", Style.DIM)

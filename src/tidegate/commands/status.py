@@ -129,11 +129,15 @@ def _status(
         work_units=backlog.work_units,
         empty=backlog.empty,
         last_commit_at=committed,
+        future_seals=backlog.future_seals,
+        left_out=backlog.left_out,
     )
 
 
 def _lag(recorded: Mirror | None, last: datetime | None, backlog: Backlog, now: datetime) -> float | None:
-    """Seconds since the ``last`` commit; None if the source has nothing new."""
+    """Seconds since the ``last`` commit; None if the source has nothing new, or nobody knows."""
+    if backlog.future_seals:
+        return None
     if backlog.behind is False:
         return None if recorded is None else 0.0
     return None if last is None else (now - last).total_seconds()

@@ -251,6 +251,14 @@ class ColumnsInferred(Notice, name="columns_inferred"):
     """The columns of a new table, inferred from its files."""
 
 
+class FutureSealFound(Notice, name="future_seal_found", level="warning"):
+    """A clock that was ahead has sealed folders that are not old: their new files are not read."""
+
+    prefix: str
+    below: str
+    folder: str | None
+
+
 class UnitRejected(Event, name="unit_rejected", level="error"):
     """A staged unit, or a meta, cannot be committed; it was put aside, and its source files are read again."""
 

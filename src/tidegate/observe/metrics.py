@@ -167,6 +167,7 @@ class _Source:
     backlog_files: int = 0
     backlog_bytes: int = 0
     failing: bool = False
+    future_seals: bool = False
 
 
 class Metrics:
@@ -193,7 +194,7 @@ class Metrics:
         """Every metric, with the current lag."""
         with self._lock:
             for name, source in self._sources.items():
-                behind = source.backlog_files > 0 or source.failing
+                behind = source.backlog_files > 0 or source.failing or source.future_seals
                 lag = max(self._clock() - source.level_at, 0.0) if behind else 0.0
                 self._series.put("watermark_lag_seconds", name, lag)
                 self._series.put("backlog_files", name, source.backlog_files)
@@ -217,9 +218,12 @@ class Metrics:
                 series.add("files_discovered_total", name, event.new_files)
                 series.add("list_requests_total", name, event.list_requests)
                 series.add("listed_keys_total", name, event.listed_keys)
-                if source.backlog_files == 0:
+                if source.backlog_files == 0 and not source.future_seals:
                     source.level_at = self._clock()
+                source.future_seals = False
                 source.backlog_files, source.backlog_bytes = event.new_files, event.new_bytes
+            case events.FutureSealFound():
+                source.future_seals = True
             case events.LateFilesFound():
                 series.add("late_files_total", name, event.count)
             case events.WaveFinished():
@@ -288,7 +292,7 @@ class Metrics:
 
     def _finish(self, event: events.SourceFinished, name: Name, source: _Source) -> None:
         source.failing = event.failed
-        if not source.backlog_files and not event.failed:
+        if not source.backlog_files and not event.failed and not source.future_seals:
             source.level_at = self._clock()
         if event.state in STATES:
             self._series.put_state(name, event.state)
@@ -298,6 +302,8 @@ class Metrics:
         self._series.put("active_uploads", name, 0)
         self._series.put("active_multipart_parts", name, 0)
 
+
+FUTURE_SEAL = "folders were sealed by a clock that was ahead: their new files are not read"
 
 MISSED_INTERVALS = 3
 PATIENCE_SECS = 300.0
@@ -350,6 +356,7 @@ class _LastPass:
     trouble: str = ""
     busy: bool = False
     empty: bool = False
+    future_seals: bool = False
 
 
 class Health:
@@ -395,12 +402,17 @@ def _note(vital: _LastPass, event: Event) -> None:
     if not isinstance(event, _IN_BETWEEN):
         vital.busy = isinstance(event, events.ReadFixed | events.AnotherRun)
     match event:
+        case events.PollStarted():
+            vital.future_seals = False
+        case events.FutureSealFound():
+            vital.future_seals = True
         case events.SourceFailed(error=error):
             vital.error = vital.trouble = error
         case events.SourceFinished(failed_files=files, failed_units=units, empty=empty):
             vital.empty = empty if not event.failed else vital.empty
             found = [f"{count(files, 'file')} cannot be read"] if files else []
             found += [f"{count(units, 'work unit')} failed"] if units else []
+            found += [FUTURE_SEAL] if vital.future_seals else []
             vital.trouble = vital.error or " and ".join(found)
             vital.error = ""
             vital.ended_at = vital.seen_at

@@ -29,6 +29,7 @@ from tidegate.observe.events import Emit
 from tidegate.observe.logs import fanout
 from tidegate.observe.metrics import (
     BUCKETS,
+    FUTURE_SEAL,
     LEGACY_PREFIX,
     PREFIX,
     Durations,
@@ -188,7 +189,8 @@ class RecordedPages:
             if status.error is not None:
                 continue
             series.put("source_empty", name, float(status.empty))
-            series.put("watermark_lag_seconds", name, status.lag_seconds or 0.0)
+            if not status.future_seals:
+                series.put("watermark_lag_seconds", name, status.lag_seconds or 0.0)
             series.put("backlog_files", name, status.backlog_files)
             series.put("backlog_bytes", name, status.backlog_bytes)
             series.put("source_state_files", name, status.state_files)
@@ -208,6 +210,8 @@ def _health(status: SourceStatus) -> SourceHealth:
     unread = f"{count(len(status.failed), 'file')} cannot be read" if status.failed else ""
     if status.work_units is not None and status.work_units.failed:
         unread = f"{count(status.work_units.failed, 'work unit')} failed"
+    if status.future_seals:
+        unread = " and ".join(filter(None, (unread, FUTURE_SEAL)))
     moment: datetime | None = status.updated
     return SourceHealth(status.pipeline, status.source, status.error or unread, moment, status.empty)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tidegate.reports.run import FailedFile, Report
+
+if TYPE_CHECKING:
+    from tidegate.core.files.discovery import FutureSeal
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +134,8 @@ class SourceComparison(Report):
 
     ``late``, like everything else here, is what is left at the end; ``ingested_files`` and ``ingested_rows`` are what
     ``ingest=True`` read, ``failed`` the late files that it could not read. ``compared`` is false for a column source:
-    its rows are not compared.
+    its rows are not compared. ``future_seals`` are seals that a clock set that was ahead once; ``ingest`` takes them
+    back.
     """
 
     pipeline: str
@@ -156,11 +160,13 @@ class SourceComparison(Report):
     error: str | None = None
     exit_code: int = 0
     compared: bool = True
+    future_seals: tuple[FutureSeal, ...] = ()
 
     @property
     def needs_someone(self) -> bool:
         """Whether there are findings that no run will repair."""
-        return bool(self.error or self.late.count or self.changed.count or self.repaired.count)
+        found = self.late.count or self.changed.count or self.repaired.count
+        return bool(self.error or found or self.future_seals)
 
 
 @dataclass(frozen=True, slots=True)

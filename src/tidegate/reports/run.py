@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from tidegate.core.files.discovery import FutureSeal, LeftOut
     from tidegate.core.files.plan import Plan
 
 Verdict = Literal["ok", "warn", "fail"]
@@ -187,7 +188,8 @@ class SourceStatus(Report):
     the oldest for ``pending_seconds``; they are not part of the backlog. ``state_files`` is the number of files that
     the state names. ``work_units`` is the progress of work units. ``empty``: the location has no file at all, read or
     not. ``updated`` is when the newest state was planned, ``last_commit_at`` when it was committed; ``lag_seconds``
-    counts from there.
+    counts from there. ``future_seals`` are seals that a clock set that was ahead once: backlog and lag are then
+    unknown. ``left_out`` is what ``partition_filter`` leaves out of a first run that is still to come.
     """
 
     pipeline: str
@@ -219,6 +221,8 @@ class SourceStatus(Report):
     work_units: WorkProgress | None = None
     empty: bool = False
     last_commit_at: datetime | None = None
+    future_seals: tuple[FutureSeal, ...] = ()
+    left_out: LeftOut | None = None
 
 
 def shown_state(recorded: str, empty: bool) -> str:

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 
-from tidegate.core.files.comparison import CommittedFile, Comparing, Finding, History, Move
-from tidegate.core.files.discovery import accepts
+from tidegate.core.files.comparison import CommittedFile, Comparing, Finding, History, Move, reopened
+from tidegate.core.files.discovery import accepts, future_seals, seals_taken_back, starts_cold
 from tidegate.core.files.discovery import seal_cold_start as with_cold_start
-from tidegate.core.files.paths import SourceFile
+from tidegate.core.files.paths import SourceFile, split
 from tidegate.core.files.plan import FileSlice
 from tidegate.core.files.state import PathState, decode_paths
 from tidegate.errors import EnvironmentProblem, RunStopped, SourceError
@@ -28,10 +28,12 @@ from tidegate.observe.wording import count
 from tidegate.protocol import documents
 from tidegate.protocol.ledger import entries
 from tidegate.protocol.ledger_blocks import LedgerEntry
-from tidegate.protocol.position import Position
+from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.correction import NAMES, FoundFiles
 from tidegate.runs.file_source import FileSource
+from tidegate.runs.tracker import Clock
 from tidegate.sources.file_discovery import scope_of
+from tidegate.specs.project import PathSource
 
 BATCH = 10_000
 
@@ -114,6 +116,7 @@ ON CONFLICT (path) DO UPDATE SET
     etag = excluded.etag
 """
 _GONE = "FROM ledger WHERE path NOT IN (SELECT path FROM listed)"
+_NOT_LATE = "SELECT path FROM listed UNION SELECT path FROM ledger EXCEPT SELECT path FROM late ORDER BY path"
 
 
 @dataclass(slots=True)
@@ -134,7 +137,7 @@ class _Pile:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The result of a comparison at one position; late files are in ``database``."""
+    """The result of a comparison at one position; late files are in ``database``, ``start`` is a filtered start."""
 
     opened: Position
     database: sqlite3.Connection
@@ -143,6 +146,7 @@ class Compared:
     piles: dict[Finding, FoundFiles]
     gone: FoundFiles
     notes: tuple[str, ...]
+    start: PathState | None = None
 
     def late(self) -> FoundFiles:
         """The late files that are left."""
@@ -157,17 +161,41 @@ class Compared:
         """Count these as no longer late."""
         self.database.executemany("DELETE FROM late WHERE path = ?", [(path,) for path in paths])
 
+    def reopened(self, source: PathSource, state: PathState, now: datetime) -> PathState | None:
+        """The state without seals that a clock ahead of ``now`` has set; None if there are none.
+
+        Every file that the source or the ledger has counts as finished, but those that are still late.
+        """
+        if not future_seals(source, state, now):
+            return None
+        late = [
+            (SourceFile(path, size, etag), records)
+            for path, size, etag, records in self.database.execute("SELECT * FROM late ORDER BY path")
+        ]
+        committed = {split(path)[0] for (path,) in self.database.execute("SELECT path FROM ledger")}
+        finished = committed | state.partition_watermarks.keys()
+        unfinished = {split(file.path)[0] for file, _ in late}
+        seals = seals_taken_back(source, state, self.start, finished, unfinished, now)
+        known = (path for (path,) in self.database.execute(_NOT_LATE))
+        return reopened(source, state, seals, known, late)
+
 
 class Comparison:
     """One source against its ledger: listed once, which is slow, then compared as often as the position moves."""
 
     def __init__(
-        self, bound: FileSource, database: sqlite3.Connection, emit: Emit, stop: threading.Event | None = None
+        self,
+        bound: FileSource,
+        database: sqlite3.Connection,
+        emit: Emit,
+        stop: threading.Event | None = None,
+        clock: Clock = utc_now,
     ) -> None:
         self._bound = bound
         self._database = database
         self._emit = emit
         self._stop = stop
+        self._clock = clock
         self._ledger = _Ledger(bound)
         self._listed: FoundFiles | None = None
         self._scope = scope_of(bound.source)
@@ -206,8 +234,12 @@ class Comparison:
         """
         assert self._listed is not None
         self._catch_up(opened)
+        now = self._clock()
         watermarks = self._bound.tracker.watermarks(self._bound.state_of(opened))
-        comparing = Comparing(self._bound.source, watermarks, self._ledger.history())
+        if self._bound.source.partition_filter is not None and starts_cold(watermarks, now):
+            watermarks = PathState()
+        history = self._ledger.history(now)
+        comparing = Comparing(self._bound.source, watermarks, history)
         piles, out_of_sight = _sort_files(comparing, self._database)
         different = sum(pile.count for finding, pile in piles.items() if finding is not Finding.INGESTED)
         return Compared(
@@ -218,6 +250,7 @@ class Comparison:
             piles,
             _found(self._database, _GONE),
             (*self._ledger.notes(), *self._remarks(out_of_sight)),
+            history.cold_start,
         )
 
     def _remarks(self, out_of_sight: int) -> Iterator[str]:
@@ -297,11 +330,17 @@ class _Ledger:
             self._miss(f"it ends at position {self.next - 1} of {opened.version}")
             self.next = opened.version + 1
 
-    def history(self) -> History:
-        """The history of the position; a start that a person fixed before there was a table is a move, too."""
+    def history(self, now: datetime) -> History:
+        """The history of the position; a start that a person fixed before there was a table is a move, too.
+
+        A start that was fixed while a clock was ahead is the one of ``now``: what lies between was never excluded.
+        """
         fixed = None if self._bound.source.partition_filter else self._bound.positions.cold_start()
         begun = [] if fixed is None else [Move(PathState(), decode_paths(fixed))]
-        return History(self._cold_start(), (*begun, *self._moves), not self._gaps)
+        start = self._cold_start()
+        if start is not None and starts_cold(start, now):
+            start = with_cold_start(self._bound.source, PathState(), now)
+        return History(start, (*begun, *self._moves), not self._gaps)
 
     def _cold_start(self) -> PathState | None:
         """The state fixed by a filtered cold start; None if nothing bounds it now."""

@@ -19,6 +19,7 @@ from datetime import datetime
 from time import monotonic
 from typing import Any
 
+from tidegate.core.files.discovery import Reason
 from tidegate.core.files.plan import FileGroup, FileSlice, GivenUp, Plan
 from tidegate.core.files.state import Changed, Covered, Failed, FileOutcome, NotReached, Refused
 from tidegate.errors import LimitReached, RunStopped, StateError, TidegateError
@@ -183,8 +184,13 @@ class FileWalk:
             example = each.examples[0] if each.examples else ""
             emit(events.FileFiltered(*self.names, each.reason.value, each.count, example))
         self.run.totals.empty = not plan.any_files
-        self.run.totals.skipped = {each.reason.value: each.count for each in plan.skipped}
-        for note in plan.notes:
+        # Only the first plan of a first run counts what it leaves out; the report of the run keeps that.
+        kept = {reason: number for reason, number in self.run.totals.skipped.items() if reason == Reason.BEFORE_START}
+        self.run.totals.skipped = {**kept, **{each.reason.value: each.count for each in plan.skipped}}
+        for seal in plan.future_seals:
+            below = f"{seal.below:%Y-%m-%dT%H:%M:%SZ}"
+            emit(events.FutureSealFound(*self.names, str(seal), seal.prefix, below, seal.folder))
+        for note in (*(() if plan.left_out is None else (str(plan.left_out),)), *plan.notes):
             self.run.notice(note)
         if plan.late:
             emit(events.LateFilesFound(*self.names, len(plan.late), plan.late[0]))

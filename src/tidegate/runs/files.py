@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidegate.core.files.advance import Advance, PathSteps, SetSteps, apply_commits, idle
-from tidegate.core.files.discovery import NOT_IN_TIME, PathListing, Reason
+from tidegate.core.files.discovery import NOT_IN_TIME, PathListing, Reason, future_seals
 from tidegate.core.files.edit import Sorted, sort_by_state
 from tidegate.core.files.paths import SourceFile, join
 from tidegate.core.files.plan import Plan, not_looked_for
@@ -112,19 +112,22 @@ class FileTrackerBase(FileTracker):
         if waiting:
             source, state, known = _with_pending(source, state, version, waiting, now)
         plan = plan_files(source, state, version, now, limit=BACKLOG_LIMIT)
+        ahead = plan.future_seals
         return replace(
             known,
             files=plan.files,
             bytes=plan.bytes,
-            complete=plan.complete,
-            behind=bool(plan.files),
+            complete=plan.complete and not ahead,
+            behind=True if plan.files else None if ahead else False,
             empty=not plan.any_files,
             sealed=next((each.count for each in plan.skipped if each.reason is Reason.SEALED), 0),
-            notes=(*known.notes, *plan.notes),
-            remarks=self._not_looked_for(state),
+            notes=(*known.notes, *plan.findings, *plan.notes),
+            left_out=plan.left_out,
+            future_seals=ahead,
+            remarks=self._not_looked_for(state, plan),
         )
 
-    def _not_looked_for(self, state: Any) -> tuple[str, ...]:
+    def _not_looked_for(self, state: Any, plan: Plan) -> tuple[str, ...]:
         """What polls do not find, reported each time."""
         return ()
 
@@ -219,8 +222,8 @@ class PathTracker(FileTrackerBase):
 
     kind: ClassVar[str] = "path"
 
-    def _not_looked_for(self, state: PathState) -> tuple[str, ...]:
-        return not_looked_for(self.source, state)
+    def _not_looked_for(self, state: PathState, plan: Plan) -> tuple[str, ...]:
+        return not_looked_for(self.source, state, plan.directories)
 
     def decode(self, recorded: State | None) -> PathState:
         return PathState() if recorded is None else decode_paths(recorded)
@@ -243,7 +246,9 @@ class PathTracker(FileTrackerBase):
         return discover_paths(self.store, self.source, state, now, limit=limit, poll_count=polls)
 
     def plan(self, state: PathState, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
-        return plan_paths(self.key.pipeline, self.source, state, version, listing, now, sizing=sizing)
+        plan = plan_paths(self.key.pipeline, self.source, state, version, listing, now, sizing=sizing)
+        # A plan may be made for a time in the past (--at): seals are ahead only if they are ahead of the clock, too.
+        return replace(plan, future_seals=future_seals(self.source, state, max(now, utc_now())))
 
     def steps(self, plan: Plan) -> Steps:
         return PathSteps(self.source, plan.listed, plan.now, complete=plan.complete, directories=plan.directories).after

@@ -19,10 +19,10 @@ from datetime import datetime, timedelta
 
 from tidegate.core.files.advance import Advance
 from tidegate.core.files.comparison import Finding
-from tidegate.core.files.discovery import PathListing
+from tidegate.core.files.discovery import FutureSeal, PathListing, future_seals
 from tidegate.core.files.plan import Plan
 from tidegate.core.files.planner import group_files
-from tidegate.core.files.state import Covered, FileOutcome, Refused
+from tidegate.core.files.state import Covered, FileOutcome, PathState, Refused
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
 from tidegate.observe.wording import count, duration, size
@@ -32,7 +32,7 @@ from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.correction import FoundFiles, ReconcileReport, SourceComparison, TableComparison
 from tidegate.reports.run import FailedFile
 from tidegate.runs.comparison import Compared, Comparison, scratch
-from tidegate.runs.file_source import FILES_PER_PLAN, FileSource, Step, discover_files, sizing_of
+from tidegate.runs.file_source import FILES_PER_PLAN, FileSource, SourceState, Step, discover_files, sizing_of
 from tidegate.runs.file_walk import FileWalk
 from tidegate.runs.lanes import TableColumnsPlan
 from tidegate.runs.orphans import LettersScan, TableScan
@@ -46,7 +46,8 @@ from tidegate.specs.project import ReconcileSpec
 class LateWalk(FileWalk):
     """One pass over the late files of a source.
 
-    ``compared`` is the finding, ``finished`` the number read since, ``refused`` the unreadable ones.
+    ``compared`` is the finding, ``finished`` the number read since, ``refused`` the unreadable ones. ``opened`` are the
+    seals of a wrong clock that were taken back.
     """
 
     def __init__(self, run: Pass, database: sqlite3.Connection) -> None:
@@ -54,7 +55,8 @@ class LateWalk(FileWalk):
         self.compared: Compared | None = None
         self.refused: dict[str, str] = {}
         self.finished = 0
-        self._comparison = Comparison(self.source, database, run.emit, run.stop)
+        self.opened: tuple[FutureSeal, ...] = ()
+        self._comparison = Comparison(self.source, database, run.emit, run.stop, run.clock)
         self._polled = PathListing(())
         self._planned_up_to = ""
 
@@ -68,7 +70,7 @@ class LateWalk(FileWalk):
         self.compared = self._comparison.at(position)
         self._planned_up_to, self.finished = "", 0
         self.refused.clear()
-        return self._recount(super().go(position))
+        return self._open_again(self._recount(super().go(position)))
 
     def plan(self, position: Position, now: datetime) -> Plan:
         """The next late files, by path; the comparison holds as long as nobody else commits."""
@@ -117,6 +119,20 @@ class LateWalk(FileWalk):
         if state is None or self.run.stop.is_set() or self.compared.late().count:
             return position
         return self.commit(position, Advance(state, changed=True), None, (), None)
+
+    def _open_again(self, position: Position) -> Position:
+        """Take back what a wrong clock has sealed, now that the files that were skipped there are read."""
+        assert self.compared is not None
+        state, now = self.run.state, self.run.clock()
+        if self.run.stop.is_set() or position.table_version < 0 or not isinstance(state, PathState):
+            return position
+        ahead = future_seals(self.source.source, state, now)
+        after = self.compared.reopened(self.source.source, state, now)
+        if after is None:
+            return position
+        position = self.commit(position, Advance(after, changed=True), None, (), None)
+        self.opened = ahead
+        return position
 
 
 SAFE_AGE = timedelta(hours=24)
@@ -178,15 +194,22 @@ class Reconciling:
             if self.wanted.engine is not None:
                 return self._ingest(bound, self.wanted.engine, database)
             bound.positions.open(read_only=True)
-            comparison = Comparison(bound, database, self.emit, self.stop)
+            comparison = Comparison(bound, database, self.emit, self.stop, self.clock)
             comparison.list_source()
-            return _report(blank, comparison.at(bound.positions.open(read_only=True)))
+            compared = comparison.at(bound.positions.open(read_only=True))
+            return replace(
+                _report(blank, compared), future_seals=self._future_seals(bound, bound.state_of(compared.opened))
+            )
         except RunStopped as stopped:
             self.emit(events.Notice(*name, str(stopped)))
             return blank
         except TidegateError as error:
             self.emit(events.SourceFailed(*name, without_name(bound.names, error)))
             return replace(blank, error=without_name(bound.names, error), exit_code=error.exit_code)
+
+    def _future_seals(self, bound: FileSource, state: SourceState) -> tuple[FutureSeal, ...]:
+        """What a wrong clock has sealed."""
+        return future_seals(bound.source, state, self.clock()) if isinstance(state, PathState) else ()
 
     def _open_only(self, bound: TrackedSource, note: str) -> SourceComparison:
         """Check only that the position can be opened; the source's contents are not compared."""
@@ -216,12 +239,14 @@ class Reconciling:
         told = _report(blank, late.compared)
         return replace(
             told,
+            future_seals=self._future_seals(bound, run.state),
             version=told.version if run.position is None else run.position.version,
             ingested=told.ingested + late.finished,
             ingested_files=run.totals.files,
             ingested_rows=run.totals.rows,
             commits=run.totals.commits,
             failed=tuple(FailedFile(path, reason, 1) for path, reason in sorted(late.refused.items())),
+            notes=(*told.notes, *map(_opened_words, late.opened)),
             error=None if error is None else without_name(bound.names, error),
             exit_code=0 if error is None else error.exit_code,
         )
@@ -281,6 +306,13 @@ class Reconciling:
         if not removed:
             return found
         return replace(found, notes=(*found.notes, f"{count(removed, 'file')} of old work areas removed"))
+
+
+def _opened_words(seal: FutureSeal) -> str:
+    where = f" in {seal.prefix}" if seal.prefix else ""
+    return (
+        f"folders{where} that were sealed up to {seal.below:%Y-%m-%d %H:%M}Z by a clock that was ahead are open again"
+    )
 
 
 def _report(blank: SourceComparison, compared: Compared) -> SourceComparison:

@@ -63,6 +63,8 @@ def step_json(state: SourceState, plan: Plan, outcomes: Sequence[FileOutcome]) -
         notes=(),
         remarks=(),
         given_up=(),
+        future_seals=(),
+        left_out=None,
         listed=plan.listed if whole else _up_to(plan.listed, outcomes),
         complete=plan.complete and whole,
     )

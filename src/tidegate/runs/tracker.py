@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, Union
 
+from tidegate.core.files.discovery import FutureSeal, LeftOut
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.json_shape import is_newer
 from tidegate.errors import ColumnsChanged, CommitLost, StateError, StorageError, TidegateError
@@ -74,7 +75,8 @@ class Backlog:
 
     Without ``complete`` there may be more. ``sealed`` is the number of old folders or files that were skipped, None if
     unknown. ``notes`` need a person's attention, ``remarks`` say what is not searched. ``pending_units`` are staged and
-    wait for their commit. ``empty``: the source has no file at all.
+    wait for their commit. ``empty``: the source has no file at all. ``future_seals`` is what a wrong clock has
+    sealed: nobody knows what waits there. ``left_out`` is what a filtered first run will leave out.
     """
 
     files: int = 0
@@ -89,6 +91,8 @@ class Backlog:
     pending_seconds: float | None = None
     empty: bool = False
     sealed: int | None = None
+    future_seals: tuple[FutureSeal, ...] = ()
+    left_out: LeftOut | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from tidegate.core.files.discovery import (
     EXAMPLES,
     NOT_IN_TIME,
     Directories,
+    LeftOut,
     PathListing,
     Reason,
     ReasonCounts,
@@ -55,13 +56,15 @@ from tidegate.core.files.discovery import (
 )
 from tidegate.core.files.paths import ROOT, Layout, SourceFile, join, sort_key, split
 from tidegate.core.files.state import PathState, SetState
-from tidegate.errors import ObjectMissing, SourceError
+from tidegate.errors import ObjectMissing, SourceError, StorageError
 from tidegate.observe.wording import visible
 from tidegate.protocol.path_segments import Known
 from tidegate.specs.project import LateFiles, PathSource
 from tidegate.storage.port import INTERNAL, PAGE, ObjectInfo, ObjectStore, Scope
 
 PAGES_AHEAD = 2
+FOLDERS_COUNTED, FILES_COUNTED = 100, 10_000
+"""How much of what a first run leaves out is counted: about as many LIST requests as folders."""
 
 
 def list_everything(store: ObjectStore, scope: Scope) -> Generator[ObjectInfo, None, None]:
@@ -212,6 +215,10 @@ def discover(
     else:
         poll.whole = [prefix for prefix in prefixes if poll.is_wanted(prefix)]
     poll.list_whole()
+    left_out = None
+    if prefixes is not None:
+        left_out, examples = count_left_out(store, source, seal_cold_start(source, state, now))
+        poll.tally.include(Skipped(Reason.BEFORE_START, left_out.files if left_out else 0, examples))
     seen = survey(source, state, sorted(poll.seen), now) if prefixes is None else Directories()
     any_files = poll.any_files or _holds_files(store, source, state)
     order = names_sort_in_time(poll.sample)
@@ -221,7 +228,57 @@ def discover(
         deep=deep or (prefixes is None and not poll.places.partitions),
         any_files=any_files,
         disorder=order.describe() if order.order is Order.NOT_IN_TIME else "",
+        left_out=left_out,
     )
+
+
+def count_left_out(store: ObjectStore, source: PathSource, start: PathState) -> tuple[LeftOut | None, tuple[str, ...]]:
+    """What the cold start ``start`` seals, and some of its files; None if there is nothing.
+
+    Folders are found level by level. Files are counted up to a limit: nobody waits for a listing of years that are not
+    read. What cannot be listed is not counted either: it does not matter to the run.
+    """
+    folders: list[str] = []
+    counts: Counter[str] = Counter()
+    examples: list[str] = []
+    keys, complete = 0, True
+    try:
+        folders = sorted(_sealed_folders(store, source, start), reverse=True)
+        listed = frozenset(folders)
+        with closing(_pages(store, folders[:FOLDERS_COUNTED], scope_of(source))) as pages:
+            for info in (info for page in pages for info in page):
+                keys += 1
+                if keys > FILES_COUNTED:
+                    complete = False
+                    break
+                if accepts(source, info.path) is None:
+                    counts[next(each for each in _above(info.path) if each in listed)] += 1
+                    examples.append(info.path)
+    except StorageError:
+        complete = False
+    complete = complete and len(folders) <= FOLDERS_COUNTED
+    found = tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    number = len(found) if complete else len(folders)
+    if not number:
+        return None, ()
+    (before,) = (seal.below for seal in start.sealed.values())
+    left_out = LeftOut(before, number, counts.total(), found, complete)
+    return left_out, tuple(sorted(examples)[:EXAMPLES])
+
+
+def _sealed_folders(store: ObjectStore, source: PathSource, start: PathState) -> Iterator[str]:
+    """The topmost folders that ``start`` seals as a whole."""
+    layout = Layout.of(source)
+    levels = list(start.sealed)
+    while levels:
+        for directory in store.list_directory(levels.pop(), scope=scope_of(source)).directories:
+            time = layout.time_of(directory)
+            if time is None or accepts_directory(source, directory) is not None:
+                continue
+            if is_directory_sealed(layout, start, directory):
+                yield directory
+            elif time.start < start.sealed[time.prefix].below:
+                levels.append(directory)
 
 
 def _holds_files(store: ObjectStore, source: PathSource, state: PathState) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.core.files.discovery import PathListing, Reason
+from tidegate.core.files.discovery import PathListing, Reason, Skipped
 from tidegate.core.files.paths import SourceFile, sort_key
 from tidegate.core.files.state import Active, Failed, Finished, LateWindow, PathState, RecordsRead, Seal, SetState
 from tidegate.errors import SourceError, StorageError, StorageUnavailable
@@ -256,7 +256,7 @@ def test_an_unfinished_file_inside_the_window_is_listed(store: ObjectStore) -> N
 # --- cold start with a filter
 
 
-def test_a_filtered_cold_start_lists_only_its_prefixes(store: ObjectStore) -> None:
+def test_a_filtered_cold_start_takes_only_its_prefixes_and_counts_the_rest(store: ObjectStore) -> None:
     fill(store, *(f"date=2024-01-{day:02d}/a.json" for day in range(1, 29)), "date=2024-01-28/hour=01/b.json")
     spec = source(store, partition_filter=PartitionFilter("date=%Y-%m-%d", 2))
     listing = discover(store, spec, PathState(), NOW)
@@ -266,9 +266,48 @@ def test_a_filtered_cold_start_lists_only_its_prefixes(store: ObjectStore) -> No
         "date=2024-01-28/a.json",
         "date=2024-01-28/hour=01/b.json",
     ]
-    assert listing.listed_keys <= 6
     assert not listing.deep
     assert (listing.directories.sealed, listing.directories.open) == ({}, ())
+    assert listing.left_out is not None
+    assert (listing.left_out.files, listing.left_out.folders, listing.left_out.complete) == (25, 25, True)
+    assert listing.left_out.before == datetime(2024, 1, 26, tzinfo=UTC)
+    assert listing.skipped == (
+        Skipped(Reason.BEFORE_START, 25, tuple(f"date=2024-01-{day:02d}/a.json" for day in (1, 2, 3))),
+    )
+
+
+def test_counting_what_is_left_out_costs_no_more_than_its_limits(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store, *(f"date=2024-01-{day:02d}/{name}.json" for day in range(1, 29) for name in "abc"))
+    spec = source(store, partition_filter=PartitionFilter("date=%Y-%m-%d", 2))
+    monkeypatch.setattr(file_discovery, "FOLDERS_COUNTED", 4)
+    listing = discover(store, spec, PathState(), NOW)
+    assert listing.left_out is not None
+    assert (listing.left_out.files, listing.left_out.folders, listing.left_out.complete) == (12, 25, False)
+    assert listing.left_out.by_folder[0] == ("date=2024-01-22", 3)
+    assert listing.list_requests <= 3 + 1 + 4
+    later = state({"date=2024-01-28": "c.json"}, sealed={"": Seal(datetime(2024, 1, 26, tzinfo=UTC))})
+    again = discover(store, spec, later, NOW)
+    assert again.left_out is None
+    assert again.list_requests <= 1 + 3
+
+
+def test_what_is_left_out_need_not_be_readable(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(store, "date=2023-12-01/a.json", "date=2024-01-28/a.json")
+    spec = source(store, partition_filter=PartitionFilter("date=%Y-%m-%d", 2))
+    listed = store.list
+
+    def refuse(prefix: str = "", *given: Any, **more: Any) -> Any:
+        if prefix.startswith("date=2023"):
+            raise StorageError("no permission", "ask for it")
+        return listed(prefix, *given, **more)
+
+    monkeypatch.setattr(store, "list", refuse)
+    listing = discover(store, spec, PathState(), NOW)
+    assert found(listing) == ["date=2024-01-28/a.json"]
+    assert listing.left_out is not None
+    assert (listing.left_out.files, listing.left_out.folders, listing.left_out.complete) == (0, 1, False)
 
 
 def test_a_filter_does_not_bound_later_polls(store: ObjectStore) -> None:

@@ -3,19 +3,34 @@
 One decision per file, from the state of the source and the ledger's record of that file. A file is *late* exactly if no
 run will read it and no commit covers it. If the ledger does not know, it is *unexplained* and never late: reading it
 again could double its rows.
+
+What a clock that was ahead has sealed is opened again with what the ledger knows of it, so nothing is read twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
 from tidegate.core.files.discovery import PARTITIONS_AT_ONCE, is_due, is_sealed, list_after
 from tidegate.core.files.paths import Layout, SourceFile, join, same_content, split
-from tidegate.core.files.state import Failed, Finished, PathState, file_statuses
-from tidegate.specs.project import PathSource
+from tidegate.core.files.state import (
+    Active,
+    Failed,
+    Finished,
+    LateWindow,
+    PathState,
+    RecordsRead,
+    Seal,
+    file_statuses,
+    greater,
+    greatest_path,
+    shrink_windows,
+)
+from tidegate.specs.project import LateFiles, PathSource
 
 
 class Finding(StrEnum):
@@ -132,3 +147,45 @@ def _parents(directory: str) -> Iterator[str]:
     while directory:
         directory = split(directory)[0]
         yield directory
+
+
+def reopened(
+    source: PathSource,
+    state: PathState,
+    seals: Mapping[str, Seal],
+    known: Iterable[str],
+    unread: Iterable[tuple[SourceFile, int]],
+) -> PathState:
+    """The state with lower ``seals``; in the partitions that they open, ``known`` paths count as finished.
+
+    ``known`` is ascending. ``unread`` are other files, each with the number of its committed lines: the next run reads
+    the rest of those in open partitions.
+    """
+    layout, after = Layout.of(source), replace(state, sealed=dict(seals))
+
+    @lru_cache(PARTITIONS_AT_ONCE)
+    def opens(partition: str) -> bool:
+        return is_sealed(layout, state, partition) and not is_sealed(layout, after, partition)
+
+    names: dict[str, deque[str]] = {}
+    for partition, name in map(split, known):
+        if partition not in state.partition_watermarks and opens(partition):
+            names.setdefault(partition, deque(maxlen=source.late_window + 1)).append(name)
+    watermarks = {**state.partition_watermarks, **{partition: each[-1] for partition, each in names.items()}}
+    windows = dict(state.late_window)
+    if source.late_files is LateFiles.WINDOW:
+        windows |= {partition: LateWindow(tuple(each)) for partition, each in names.items()}
+        windows = shrink_windows(windows, source.late_window, source.late_window_total, state.late_window)
+    begun = {
+        file.path: RecordsRead(records, file.size, file.etag, rounds=0)
+        for file, records in unread
+        if file.path not in state.files and opens(split(file.path)[0])
+    }
+    value = greater(state.value, greatest_path(watermarks))
+    return replace(
+        after,
+        watermark=state.watermark if value in (None, state.value) else Active(value),
+        partition_watermarks=watermarks,
+        late_window=windows,
+        files={**state.files, **begun},
+    )

@@ -5,8 +5,9 @@ A poll lists each open partition from ``list_after`` on, skips directories that 
 
 Old partitions are sealed, so that the size of the state and the cost of a poll stay flat. A seal is a time per non-time
 prefix. It lies ``lateness`` below the newest partition with a finished file, not below the clock: loading old data must
-not seal it. It never passes a partition with a listed file that is not finished. A partition named in the future does
-not count as the newest: one odd directory must not seal the rest.
+not seal it. It never passes a partition with a listed file that is not finished. A partition dated ahead of the clock
+does not count as the newest: one odd directory must not seal the rest. If the clock itself was ahead, such a directory
+has sealed what is not old: ``future_seals`` finds such seals once the clock is right, ``seals_taken_back`` lowers them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 
@@ -31,10 +32,13 @@ from tidegate.core.files.paths import (
     matches_path,
     split,
 )
-from tidegate.core.files.state import PathState, Seal, file_statuses
+from tidegate.core.files.state import Initial, PathState, Seal, file_statuses
 from tidegate.specs.project import Format, LateFiles, Lateness, PathSource
 
 EXAMPLES = 3
+AHEAD = timedelta(hours=48)
+"""How far a folder that was read may be dated ahead of the clock: time zones differ, and some folders come early."""
+
 NOT_IN_TIME = "names do not sort in time"
 """Said of names that do not suit path watermarks."""
 
@@ -54,6 +58,7 @@ class Reason(StrEnum):
     PATTERN = "does not match the pattern"
     EXCLUDED = "excluded"
     SEALED = "partition is sealed"
+    BEFORE_START = "older than partition_filter reads"
     READ = "already read"
     REWRITTEN = "changed after it was read"
     PENDING = "pending in staging"
@@ -146,13 +151,66 @@ def _below_seal(time: PartitionTime | None, seals: Mapping[str, Seal]) -> bool:
     return time is not None and seal is not None and time.end <= seal.below
 
 
+def _utc(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """The files that a filtered first run leaves out for good: in ``folders`` whose time is over at ``before``.
+
+    ``by_folder`` has the number of files in each folder, the largest first. Without ``complete`` not all files were
+    counted, and there may be more.
+    """
+
+    before: datetime
+    folders: int
+    files: int
+    by_folder: tuple[tuple[str, int], ...] = ()
+    complete: bool = True
+
+    def to_json(self) -> dict[str, object]:
+        """The fields as JSON types."""
+        return {
+            "before": _utc(self.before),
+            "folders": self.folders,
+            "files": self.files,
+            "complete": self.complete,
+            "by_folder": [{"folder": folder, "files": files} for folder, files in self.by_folder],
+        }
+
+    def __str__(self) -> str:
+        least = "" if self.complete else "at least "
+        files = f"{self.files:,} {'file' if self.files == 1 else 'files'}"
+        folders = f"{self.folders:,} {'folder' if self.folders == 1 else 'folders'}"
+        shown = [f"{folder} ({number:,})" for folder, number in self.by_folder[:EXAMPLES]]
+        rest = self.folders - len(shown)
+        more = f" and {rest:,} more" if rest else ""
+        return (
+            f"partition_filter leaves out {least}{files} in {folders} before {self.before:%Y-%m-%d %H:%M}Z, for good:"
+            f" {', '.join(shown)}{more}; to read them, raise lookback before the first run, or remove partition_filter"
+            " after it and run `tidegate reconcile --ingest`"
+        )
+
+
+def starts_cold(state: PathState, now: datetime) -> bool:
+    """Whether the cold start is still to come.
+
+    A start that was fixed while a clock was ahead, before anything was read, does not count: at ``now`` it is made
+    again.
+    """
+    nothing_read = isinstance(state.watermark, Initial) and not (state.partition_watermarks or state.files)
+    is_ahead = not state.sealed_below and all(seal.below > now for seal in state.sealed.values())
+    return state.is_fresh or (nothing_read and is_ahead)
+
+
 def seal_cold_start(source: PathSource, state: PathState, now: datetime, listed: Iterable[str] = ()) -> PathState:
     """Seal everything before the oldest prefix of a filtered cold start; other states stay as they are.
 
     A partition in ``listed`` is not sealed, even if ``now`` has moved on since.
     """
     layout = Layout.of(source)
-    if source.partition_filter is None or layout.template is None or not state.is_fresh:
+    if source.partition_filter is None or layout.template is None or not starts_cold(state, now):
         return state
     prefix = layout.template.prefix
     times = (layout.time_of(partition) for partition in listed)
@@ -180,6 +238,83 @@ def seals_after(
         bound = min(_bound(source.lateness, time), unfinished.get(prefix, time.start))
         if prefix not in seals or bound > seals[prefix].below:
             seals[prefix] = Seal(bound)
+    return seals
+
+
+@dataclass(frozen=True, slots=True)
+class FutureSeal:
+    """A seal that only a wrong clock can have set: files of partitions that end by ``below`` are skipped, old or not.
+
+    ``prefix`` is that of the seal; ``folder`` is the partition dated ahead that set it, if the state still has it.
+    """
+
+    prefix: str
+    below: datetime
+    folder: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """The fields as JSON types."""
+        return {"prefix": self.prefix, "below": _utc(self.below), "folder": self.folder}
+
+    def __str__(self) -> str:
+        cause = f"{self.folder} was read" if self.folder else "that was set"
+        return (
+            f"folders before {self.below:%Y-%m-%d %H:%M}Z{f' in {self.prefix}' if self.prefix else ''} are sealed, and"
+            f" new files there are skipped: the clock was ahead when {cause}; `tidegate reconcile --ingest` reads"
+            " what was skipped and opens these folders again"
+        )
+
+
+def future_seals(source: PathSource, state: PathState, now: datetime) -> tuple[FutureSeal, ...]:
+    """The seals that a clock ahead of ``now`` has set.
+
+    Such a seal lies above ``now``, or is the one that a folder dated more than ``AHEAD`` above ``now`` gives: no folder
+    seals before its time has come.
+    """
+    if source.partition_filter is not None and starts_cold(state, now):
+        return ()
+    layout = Layout.of(source)
+    known = {*state.partition_watermarks, *(split(path)[0] for path in state.files)}
+    times = [(time, partition) for partition in known if (time := layout.time_of(partition)) and time.start > now]
+    found = []
+    for prefix, seal in sorted(state.sealed.items()):
+        ahead = sorted((time.start, partition) for time, partition in times if time.prefix == prefix)
+        far = (partition for start, partition in ahead if start - AHEAD > now)
+        setter = next((each for each in far if _would_seal(source, layout, each) == seal.below), None)
+        if setter is not None or seal.below > now:
+            found.append(FutureSeal(prefix, seal.below, setter or (ahead[-1][1] if ahead else None)))
+    return tuple(found)
+
+
+def _would_seal(source: PathSource, layout: Layout, partition: str) -> datetime | None:
+    """The seal that ``partition`` sets as the newest one; None if it sets none."""
+    time = layout.time_of(partition)
+    return None if time is None or source.lateness.never else _bound(source.lateness, time)
+
+
+def seals_taken_back(
+    source: PathSource,
+    state: PathState,
+    start: PathState | None,
+    finished: Iterable[str],
+    unfinished: Iterable[str],
+    now: datetime,
+) -> dict[str, Seal]:
+    """The seals, with those that a clock ahead of ``now`` has set where a right clock had set them.
+
+    ``start`` is the state that the cold start fixed. ``finished`` partitions have finished files, ``unfinished`` ones
+    have files that are still to be read.
+    """
+    layout = Layout.of(source)
+    ahead = {each.prefix for each in future_seals(source, state, now)}
+    begun = {} if start is None else {prefix: seal for prefix, seal in start.sealed.items() if prefix in ahead}
+    oldest: dict[str, datetime] = {}
+    for time in filter(None, map(layout.time_of, unfinished)):
+        oldest[time.prefix] = min(time.start, oldest.get(time.prefix, time.start))
+    right = seals_after(source, layout, PathState(sealed=begun), finished, oldest, now)
+    seals = {prefix: seal for prefix, seal in state.sealed.items() if prefix not in ahead}
+    for prefix in ahead & right.keys():
+        seals[prefix] = Seal(min(right[prefix].below, state.sealed[prefix].below))
     return seals
 
 
@@ -283,7 +418,7 @@ class PathListing:
     without a watermark. ``tables`` are directories with a Delta log whose data files the source would take. ``unseen``
     are paths left out with everything at or below them: a file there need not be gone. ``endings`` counts the endings
     of files of other formats. ``disorder``: names do not sort in time; checked only before watermarks have read
-    anything.
+    anything. ``left_out`` is what a filtered cold start leaves out, if there is any.
     """
 
     files: tuple[SourceFile, ...]
@@ -299,11 +434,12 @@ class PathListing:
     unseen: frozenset[str] = frozenset()
     endings: Mapping[str, int] = field(default_factory=dict)
     disorder: str = ""
+    left_out: LeftOut | None = None
 
 
 def cold_prefixes(source: PathSource, state: PathState, now: datetime) -> tuple[str, ...] | None:
     """The directories of a filtered cold start, oldest first; ``None`` to look everywhere."""
-    if source.partition_filter is None or not state.is_fresh:
+    if source.partition_filter is None or not starts_cold(state, now):
         return None
     return cold_start_prefixes(source.partition_filter, now)
 

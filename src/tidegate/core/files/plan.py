@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import TypeVar
 
-from tidegate.core.files.discovery import Directories, PathListing, Reason, Skipped, format_of
+from tidegate.core.files.discovery import Directories, FutureSeal, LeftOut, PathListing, Reason, Skipped, format_of
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.state import (
     Failed,
@@ -90,7 +90,8 @@ class Plan:
     ``listed`` is every file that is new, unfinished, or finished above a gap: what ``advance`` walks over. ``late`` are
     the planned files below their partition's watermark. ``notes`` need a person's attention, ``remarks`` always hold
     with these settings. ``opens`` is a state to commit although nothing is read, for instance the sealing of a cold
-    start that found nothing. ``given_up`` are files that become dead letters.
+    start that found nothing. ``given_up`` are files that become dead letters. ``future_seals`` is what a wrong clock
+    has sealed. ``left_out`` is what a filtered first run leaves out.
     """
 
     pipeline: str
@@ -111,6 +112,8 @@ class Plan:
     opens: PathState | SetState | None = None
     given_up: tuple[GivenUp, ...] = ()
     kind: str = "path"
+    future_seals: tuple[FutureSeal, ...] = ()
+    left_out: LeftOut | None = None
 
     @property
     def files(self) -> int:
@@ -127,6 +130,11 @@ class Plan:
         """Whether unfinished files are held back: an empty plan then does not mean an idle source."""
         waiting = {Reason.GIVEN_UP, Reason.CHANGED, Reason.UNSEEN, Reason.ISLANDS_FULL, Reason.TOO_MANY_FAILED}
         return any(each.reason in waiting for each in self.skipped)
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What is never read although it is not old or not known, in sentences."""
+        return (*map(str, self.future_seals), *(() if self.left_out is None else (str(self.left_out),)))
 
     def to_json(self) -> dict[str, object]:
         """The plan in JSON types; ``from_json`` restores it."""
@@ -155,7 +163,14 @@ class Plan:
             "given_up": [
                 {**_slice_json(each.slice), "reason": each.reason, "stage": each.stage.value} for each in self.given_up
             ],
+            **self._findings_json(),
         }
+
+    def _findings_json(self) -> dict[str, object]:
+        """What is there only if it was found: plans in staged units never have it."""
+        ahead = [each.to_json() for each in self.future_seals]
+        left_out = {} if self.left_out is None else {"left_out": self.left_out.to_json()}
+        return {**({"future_seals": ahead} if ahead else {}), **left_out}
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> Plan:
@@ -181,6 +196,8 @@ class Plan:
             listed_keys=root.get("listed_keys").integer(),
             opens=_opens(root.get("opens"), kind),
             given_up=tuple(_given_up(node) for node in root.get("given_up").items()),
+            future_seals=tuple(_future_seals(node) for node in root.get("future_seals", []).items()),
+            left_out=_left_out(root.get("left_out", None)),
         )
 
 
@@ -226,6 +243,23 @@ def _skipped(node: Node) -> Skipped:
 
 def _given_up(node: Node) -> GivenUp:
     return GivenUp(_slice(node), node.get("reason").text(), _known(Stage, node.get("stage")))
+
+
+def _future_seals(node: Node) -> FutureSeal:
+    return FutureSeal(node.get("prefix").text(), node.get("below").moment(), node.get("folder").optional_text())
+
+
+def _left_out(node: Node) -> LeftOut | None:
+    if node.is_null:
+        return None
+    by_folder = ((each.get("folder").text(), each.get("files").integer()) for each in node.get("by_folder").items())
+    return LeftOut(
+        node.get("before").moment(),
+        node.get("folders").integer(),
+        node.get("files").integer(),
+        tuple(by_folder),
+        node.get("complete").boolean(),
+    )
 
 
 def _known(words: type[Word], node: Node) -> Word:
@@ -354,7 +388,7 @@ def _count_endings(endings: Mapping[str, int]) -> str:
     return ", ".join(told) + (", …" if len(endings) > ENDINGS_SHOWN else "")
 
 
-def not_looked_for(source: PathSource, state: PathState) -> tuple[str, ...]:
+def not_looked_for(source: PathSource, state: PathState, directories: Directories) -> tuple[str, ...]:
     """A sentence on places at the source that polls do not search, if there are any."""
     if source.late_files is LateFiles.STRICT:
         return ("late files are not looked for (late_files: strict)",)
@@ -362,8 +396,11 @@ def not_looked_for(source: PathSource, state: PathState) -> tuple[str, ...]:
     if any(window.above for window in state.late_window.values()):
         places.append(f"below the late window of a folder ({source.late_window:,} names)")
     if state.sealed:
+        number = sum(directories.sealed.values())
+        folders = f"{number:,} folders" if number > 1 else "1 folder" if number else "folders"
+        why = "lateness" if source.partition_filter is None else "lateness, partition_filter"
         places.append(
-            f"in folders before {min(seal.below for seal in state.sealed.values()):%Y-%m-%d %H:%M}Z (lateness)"
+            f"in {folders} before {min(seal.below for seal in state.sealed.values()):%Y-%m-%d %H:%M}Z ({why})"
         )
     where = " and ".join(places)
     return (f"not looked for: late files {where}; `tidegate reconcile` finds them",) if where else ()
@@ -371,7 +408,7 @@ def not_looked_for(source: PathSource, state: PathState) -> tuple[str, ...]:
 
 def remarks_of(source: PathSource, state: PathState, listing: PathListing) -> tuple[str, ...]:
     """What polls do not search with these settings."""
-    remarks = [*not_looked_for(source, state)]
+    remarks = [*not_looked_for(source, state, listing.directories)]
     if not listing.deep:
         remarks.append(
             "directories inside a partition that sort below its watermark are looked for in every"

@@ -183,7 +183,13 @@ def plan_paths(
     notes = (*nothing_fits(source, listing, any_read=any_read), *notes_of(state, listing))
     plan = choice.plan(pipeline, version, now, sizing, opens, notes)
     remarks = remarks_of(source, state, listing)
-    return replace(plan, late=tuple(choice.late), remarks=remarks, directories=listing.directories)
+    return replace(
+        plan,
+        late=tuple(choice.late),
+        remarks=remarks,
+        directories=listing.directories,
+        left_out=listing.left_out,
+    )
 
 
 def _partitions(files: Iterable[SourceFile]) -> Iterator[tuple[str, list[tuple[str, SourceFile]]]]:

@@ -9,9 +9,22 @@ import pytest
 
 from laws.world import NOW, World, advanced, files, listing, paths_of, planned, read, source
 from tidegate.core.files.advance import Advance, advance
-from tidegate.core.files.discovery import Directories, is_directory_sealed, is_sealed, seal_cold_start, survey
-from tidegate.core.files.paths import Layout
-from tidegate.core.files.state import Active, Failed, PathState, RecordsRead, Refused, Seal
+from tidegate.core.files.comparison import reopened
+from tidegate.core.files.discovery import (
+    AHEAD,
+    Directories,
+    FutureSeal,
+    future_seals,
+    is_directory_sealed,
+    is_due,
+    is_sealed,
+    seal_cold_start,
+    seals_taken_back,
+    starts_cold,
+    survey,
+)
+from tidegate.core.files.paths import Layout, SourceFile
+from tidegate.core.files.state import Active, Failed, LateWindow, PathState, RecordsRead, Refused, Seal
 from tidegate.specs.project import Lateness, PartitionFilter, PathSource
 
 OF = source(pattern="*")
@@ -258,3 +271,89 @@ def test_a_listing_of_sealed_partitions_counts_them() -> None:
     shown = listing(OF, state, files(f"{day(1)}/a", f"{day(21)}/a"))
     assert [file.path for file in shown.files] == [f"{day(21)}/a"]
     assert [(each.reason.name, each.count) for each in shown.skipped] == [("SEALED", 1)]
+
+
+# --- a clock that was ahead
+
+
+def sealed(below: datetime, *partitions: str) -> PathState:
+    """A state with this seal and these open partitions."""
+    last = max(partitions, default="x")
+    return PathState(Active(f"{last}/a"), dict.fromkeys(partitions, "a"), sealed={"": Seal(below)})
+
+
+def test_a_seal_above_the_clock_is_one_of_a_wrong_clock() -> None:
+    state = sealed(moment(20), day(28))
+    assert future_seals(WEEK, state, moment(19)) == (FutureSeal("", moment(20), day(28)),)
+    assert future_seals(WEEK, state, moment(20)) == ()
+
+
+def test_so_is_one_that_a_folder_far_ahead_gives() -> None:
+    state = sealed(moment(21), day(28))
+    assert future_seals(WEEK, state, moment(28) - AHEAD) == ()
+    now = moment(28) - AHEAD - timedelta(seconds=1)
+    assert future_seals(WEEK, state, now) == (FutureSeal("", moment(21), day(28)),)
+
+
+def test_a_folder_far_ahead_that_gave_another_seal_is_none() -> None:
+    assert future_seals(WEEK, sealed(moment(15), day(22), day(28)), moment(22)) == ()
+
+
+def test_a_raised_lateness_is_no_wrong_clock() -> None:
+    assert future_seals(OF, sealed(moment(20), day(27), "date=2024-12-31"), moment(27)) == ()
+
+
+def test_seals_of_prefixes_are_told_apart() -> None:
+    seals = {"region=asia": Seal(moment(20)), "region=us": Seal(moment(10))}
+    state = PathState(Active("x"), {"region=us/date=2024-02-17": "a"}, sealed=seals)
+    assert future_seals(WEEK, state, moment(18)) == (FutureSeal("region=asia", moment(20)),)
+
+
+def test_a_start_that_was_fixed_ahead_is_made_again_as_long_as_nothing_was_read() -> None:
+    bounded = source(pattern="*", partition_filter=PartitionFilter("date=%Y-%m-%d", 2))
+    ahead = seal_cold_start(bounded, PathState(), moment(28))
+    assert starts_cold(ahead, moment(10))
+    assert seal_cold_start(bounded, ahead, moment(10)).sealed == {"": Seal(moment(8))}
+    assert future_seals(bounded, ahead, moment(10)) == ()
+    assert not starts_cold(ahead, moment(26))
+    assert not starts_cold(PathState(Active("a"), {"": "a"}, sealed=ahead.sealed), moment(10))
+
+
+def test_a_seal_is_taken_back_to_what_the_finished_folders_give() -> None:
+    state = sealed(moment(22), day(29))
+    finished_ones = (day(3), day(10), day(29))
+    assert seals_taken_back(WEEK, state, None, finished_ones, (), moment(12)) == {"": Seal(moment(3))}
+    assert seals_taken_back(WEEK, state, None, finished_ones, (day(2),), moment(12)) == {"": Seal(moment(2))}
+    begun = PathState(sealed={"": Seal(moment(5))})
+    assert seals_taken_back(WEEK, state, begun, finished_ones, (), moment(12)) == {"": Seal(moment(5))}
+    assert seals_taken_back(WEEK, state, None, (day(29),), (), moment(12)) == {}
+
+
+def test_other_seals_are_not_taken_back() -> None:
+    state = PathState(Active("x"), sealed={"region=a": Seal(moment(20)), "region=b": Seal(moment(1), 3)})
+    assert seals_taken_back(WEEK, state, None, (), (), moment(12)) == {"region=b": Seal(moment(1), 3)}
+
+
+def test_folders_are_opened_with_what_is_known_of_them() -> None:
+    state = sealed(moment(22), day(29))
+    known = [f"{day(1)}/a", f"{day(10)}/a", f"{day(10)}/c", f"{day(29)}/a"]
+    left = [(SourceFile(f"{day(10)}/b", 9), 4), (SourceFile(f"{day(1)}/b", 9), 0)]
+    after = reopened(WEEK, state, {"": Seal(moment(3))}, known, left)
+    assert after.sealed == {"": Seal(moment(3))}
+    assert after.partition_watermarks == {day(10): "c", day(29): "a"}
+    assert after.late_window == {day(10): LateWindow(("a", "c"))}
+    assert after.files == {f"{day(10)}/b": RecordsRead(4, 9, None, rounds=0)}
+    assert after.watermark == state.watermark
+    reads = is_due(WEEK, after)
+    assert [path for path in (f"{day(10)}/{name}" for name in "abcd") if reads(path)] == [
+        f"{day(10)}/b",
+        f"{day(10)}/d",
+    ]
+
+
+def test_the_window_of_an_opened_folder_has_its_size() -> None:
+    small = source(pattern="*", late_window=2, lateness=WEEK.lateness)
+    known = [f"{day(10)}/{name}" for name in "abcd"]
+    after = reopened(small, sealed(moment(22), day(29)), {}, known, ())
+    assert after.late_window == {day(10): LateWindow(("c", "d"), "b")}
+    assert after.sealed == {}
