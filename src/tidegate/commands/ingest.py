@@ -21,6 +21,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 
 import yaml
 
+from tidegate.commands.path_columns import path_columns
 from tidegate.commands.project import load
 from tidegate.commands.run import run
 from tidegate.config import load as load_text
@@ -34,7 +35,7 @@ from tidegate.sources.file_discovery import SAMPLE, Order, names_sort_in_time, s
 from tidegate.specs.credentials import credentials_in_address, is_credential, looks_random
 from tidegate.specs.locations import Location, Options
 from tidegate.specs.masking import Mask, remember
-from tidegate.specs.project import Format, ProjectSpec
+from tidegate.specs.project import Format, PathSource, ProjectSpec
 from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectInfo, ObjectStore
 from tidegate.storage.stores import comparable, inside, open_store
@@ -91,13 +92,15 @@ class IngestOptions:
 class PipelineDraft:
     """A configuration in the making: ``source``, perhaps a ``connection``, and the findings in words.
 
-    ``secrets`` are values that the configuration refers to as variables.
+    ``from_folders`` are columns with values from folder names. ``secrets`` are values that the configuration refers to
+    as variables.
     """
 
     source: Mapping[str, Any]
     found: tuple[tuple[str, str], ...]
     connection: Mapping[str, Any] | None = None
     infer: bool = False
+    from_folders: tuple[str, ...] = ()
     secrets: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -200,10 +203,14 @@ def _draft_place(source: str, table: str, options: IngestOptions, base: Path) ->
         lines = {"lines": False} if format is Format.JSON else {}
         read = {"type": SCANS[format], **written, **lines, **_followed(options)}
         return PipelineDraft(read, (("source", f"files at {source}"), ("format", told), *_words(options)))
+    read_from = PathSource("files", Location(uri, Options(options.storage_options)), format=format)
+    table_at = Location(absolute(table, Path.cwd()), Options(options.storage_options))
+    columns = path_columns(store, read_from, files, table_at, options.partition_by)
     return PipelineDraft(
         {**written, "format": str(format)},
-        (("source", f"files at {source}"), ("format", told), ("follows", _names_words(files))),
+        (("source", f"files at {source}"), ("format", told), ("follows", _names_words(files)), *columns.words),
         infer=True,
+        from_folders=columns.kept,
     )
 
 
@@ -410,6 +417,8 @@ def _written(draft: PipelineDraft, name: str, table: str, options: IngestOptions
         sink |= {"merge_keys": list(options.merge_keys)} if options.merge_keys else {}
     if options.partition_by:
         sink["partition_by"] = _partition_by(options.partition_by, of_files=draft.infer)
+    elif draft.from_folders:
+        sink["partition_by"] = {"prefix_template": "/".join(draft.from_folders)}
     pipeline = {"source": dict(draft.source), **({"schema": {"infer": True}} if draft.infer else {}), "sink": sink}
     connection = draft.source.get("connection")
     document = {"connections": {connection: dict(draft.connection or {})}} if connection else {}

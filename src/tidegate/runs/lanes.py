@@ -195,7 +195,8 @@ def known_fields(bound: FileSource, existing: pa.Schema | None) -> tuple[FieldSp
 def fields_of_table(pipeline: PipelineSpec, existing: pa.Schema) -> tuple[FieldSpec, ...]:
     """The fields for the columns of a table, without those that the pipeline adds."""
     by = pipeline.sink.partition_by
-    made = set() if by is None else {part.partition("=")[0] for part in by.prefix_template.split("/") if "=" in part}
+    parts = [] if by is None else by.prefix_template.strip("/").split("/")
+    made = {part.partition("=")[0] for part in parts if "=" in part or (by is not None and by.column is None)}
     others = {*made, *METADATA_COLUMNS, pipeline.schema.rescued}
     return field_specs(pa.schema([each for each in existing if each.name not in others]))
 
