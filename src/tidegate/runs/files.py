@@ -157,7 +157,9 @@ class FileTrackerBase(FileTracker):
             backlog = self.backlog(source, state, 0 if recorded is None else recorded.version, utc_now())
             least = "" if backlog.complete else "at least "
             yield Check(name, "ok", f"{self.source.location.uri} answers; {least}{count(backlog.files, 'new file')}")
-            yield from (Check(name, "warn", note) for note in backlog.notes if not note.startswith(NOT_IN_TIME))
+            wanted = str(backlog.left_out)
+            warnings = (note for note in backlog.notes if not note.startswith(NOT_IN_TIME) and note != wanted)
+            yield from (Check(name, "warn", note) for note in warnings)
             if self.source.format is Format.AVRO:
                 avro_library()
             yield self._names_check(

@@ -345,10 +345,7 @@ def test_folders_are_opened_with_what_is_known_of_them() -> None:
     assert after.files == {f"{day(10)}/b": RecordsRead(4, 9, None, rounds=0)}
     assert after.watermark == state.watermark
     reads = is_due(WEEK, after)
-    assert [path for path in (f"{day(10)}/{name}" for name in "abcd") if reads(path)] == [
-        f"{day(10)}/b",
-        f"{day(10)}/d",
-    ]
+    assert [name for name in "abcd" if reads(f"{day(10)}/{name}")] == ["b", "d"]
 
 
 def test_the_window_of_an_opened_folder_has_its_size() -> None:
