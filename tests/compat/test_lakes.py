@@ -104,7 +104,7 @@ def without_counts(said: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in said.items() if key != "sealed" or not isinstance(value, int)}
 
 
-LATER = ("not looked for: late files ",)
+LATER = ("not looked for: late files ", "partition_filter leaves out ")
 """How sentences begin that are said since the fixtures were made."""
 ELSEWHERE = ("a run that began at ",)
 """How sentences begin that are said of a run that died on another machine, or before this one was started."""
