@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -41,6 +42,12 @@ def run(lake: Lake, now: datetime = NOW) -> RunReport:
     return report
 
 
+def arrive_ahead(lake: Lake, path: str, moment: datetime) -> None:
+    """A file that a machine with the same wrong clock has written."""
+    file = lake.arrive(path)
+    os.utime(file, (moment.timestamp(), moment.timestamp()))
+
+
 def state(lake: Lake) -> PathState:
     (place,) = places_of(lake.project)
     return watermarks_of(place.positions.open(read_only=True))
@@ -62,7 +69,7 @@ def lake(tmp_path: Path) -> Lake:
     lake.arrive(f"{day(NOW - timedelta(days=60))}/f0.ndjson")
     lake.arrive(f"{TODAY}/f1.ndjson")
     run(lake)
-    lake.arrive(f"{LATER}/f2.ndjson")
+    arrive_ahead(lake, f"{LATER}/f2.ndjson", AHEAD)
     run(lake, AHEAD)
     lake.arrive(f"{TODAY}/f3.ndjson")
     return lake
@@ -172,7 +179,7 @@ def test_with_strict_late_files_the_repair_doubles_nothing(tmp_path: Path) -> No
     lake = Lake(tmp_path, source_settings={"late_files": "strict"})
     lake.arrive(f"{TODAY}/f1.ndjson")
     run(lake)
-    lake.arrive(f"{LATER}/f2.ndjson")
+    arrive_ahead(lake, f"{LATER}/f2.ndjson", AHEAD)
     run(lake, AHEAD)
     lake.arrive(f"{TODAY}/f3.ndjson")
     assert ingest(lake.project).sources[0].ingested_files == 1
@@ -194,7 +201,7 @@ def test_every_layout_is_told_and_repaired(tmp_path: Path, folder: str, ahead: t
     lake = Lake(tmp_path)
     lake.arrive(f"{NOW:{folder}}/f1.ndjson")
     run(lake)
-    lake.arrive(f"{NOW + ahead:{folder}}/f2.ndjson")
+    arrive_ahead(lake, f"{NOW + ahead:{folder}}/f2.ndjson", NOW + ahead)
     run(lake, NOW + ahead)
     lake.arrive(f"{NOW:{folder}}/f3.ndjson")
     run(lake)
@@ -212,7 +219,7 @@ def test_a_clock_that_was_ahead_by_less_than_the_lateness_is_told_too(tmp_path: 
     lake.arrive(f"{TODAY}/f1.ndjson")
     lake.arrive(f"{day(NOW - timedelta(days=20))}/f1.ndjson")
     run(lake)
-    lake.arrive(f"{day(NOW + timedelta(days=40))}/f2.ndjson")
+    arrive_ahead(lake, f"{day(NOW + timedelta(days=40))}/f2.ndjson", NOW + timedelta(days=40))
     run(lake, NOW + timedelta(days=40))
     lake.arrive(f"{day(NOW - timedelta(days=20))}/f3.ndjson")
     assert run(lake).sources[0].files == 0
@@ -232,6 +239,39 @@ def test_a_folder_dated_ahead_alone_seals_nothing_and_is_read(tmp_path: Path) ->
     assert run(lake).sources[0].files == 1
     assert told(lake) == []
     lake.assert_exactly_once()
+
+
+def test_a_clock_that_is_ahead_of_the_files_seals_nothing(tmp_path: Path) -> None:
+    """The store knows when the file was written: its folder is dated ahead, whatever this machine's clock says."""
+    lake = Lake(tmp_path)
+    lake.arrive(f"{TODAY}/f1.ndjson")
+    run(lake)
+    lake.arrive(f"{LATER}/f2.ndjson")
+    assert run(lake, AHEAD).sources[0].files == 1
+    lake.arrive(f"{TODAY}/f3.ndjson")
+    assert run(lake, AHEAD).sources[0].files == 1
+    lake.arrive(f"{TODAY}/f4.ndjson")
+    assert run(lake).sources[0].files == 1
+    assert told(lake) == []
+    assert state(lake).sealed[""].below < NOW
+    lake.assert_exactly_once()
+
+
+def test_old_files_in_old_folders_seal_as_ever(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, source_settings={"lateness": "P2D"})
+    for number in range(1, 6):
+        written = datetime(2024, 5, number, 12, tzinfo=UTC)
+        arrive_ahead(lake, f"{day(written)}/f.ndjson", written)
+    run(lake)
+    assert state(lake).sealed[""].below == datetime(2024, 5, 3, tzinfo=UTC)
+
+
+def test_files_without_a_time_do_not_keep_folders_open(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, source_settings={"lateness": "P2D"})
+    for number in range(1, 6):
+        arrive_ahead(lake, f"date=2024-05-{number:02d}/f.ndjson", datetime(1970, 1, 1, tzinfo=UTC))
+    run(lake)
+    assert state(lake).sealed[""].below == datetime(2024, 5, 3, tzinfo=UTC)
 
 
 def test_a_plan_for_a_time_in_the_past_is_no_wrong_clock(tmp_path: Path) -> None:

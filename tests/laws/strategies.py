@@ -90,6 +90,7 @@ plans = st.builds(
     | st.builds(
         LeftOut, moments, counts, counts, st.lists(st.tuples(paths, counts), max_size=2).map(tuple), st.booleans()
     ),
+    seals_by=st.none() | moments,
 )
 
 fates = st.sampled_from(("whole", "whole", "whole", "whole", "part", "fail", "changed", "unreached"))

@@ -253,7 +253,14 @@ class PathTracker(FileTrackerBase):
         return replace(plan, future_seals=future_seals(self.source, state, max(now, utc_now())))
 
     def steps(self, plan: Plan) -> Steps:
-        return PathSteps(self.source, plan.listed, plan.now, complete=plan.complete, directories=plan.directories).after
+        return PathSteps(
+            self.source,
+            plan.listed,
+            plan.now,
+            complete=plan.complete,
+            directories=plan.directories,
+            seals_by=plan.seals_by,
+        ).after
 
     def sort_files(self, state: PathState, files: Sequence[SourceFile], now: datetime) -> Sorted:
         return sort_by_state(self.source, state, files, now)

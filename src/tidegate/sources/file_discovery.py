@@ -229,6 +229,7 @@ def discover(
         any_files=any_files,
         disorder=order.describe() if order.order is Order.NOT_IN_TIME else "",
         left_out=left_out,
+        newest=poll.newest,
     )
 
 
@@ -370,6 +371,7 @@ class _WatermarkPoll(_Poll):
     is_unfinished: Callable[[str], bool]
     seen: set[str] = field(default_factory=set)
     whole: list[str] = field(default_factory=list)
+    newest: datetime | None = None
     sample: list[ObjectInfo] = field(default_factory=list)
     """Some accepted files, while nothing was ever read."""
 
@@ -427,6 +429,7 @@ class _WatermarkPoll(_Poll):
                 continue
             if self.state.is_fresh and len(self.sample) < SAMPLE:
                 self.sample.append(info)
+            self.newest = info.modified if self.newest is None else max(info.modified, self.newest)
             self.take(SourceFile(info.path, info.size, info.etag), is_new=self._is_new(info.path))
 
     def is_wanted(self, directory: str) -> bool:

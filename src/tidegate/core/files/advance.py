@@ -296,16 +296,18 @@ def advance(
     *,
     complete: bool,
     directories: Directories | None = None,
+    seals_by: datetime | None = None,
 ) -> Advance[PathState]:
     """The state once the rows of ``outcomes`` are committed: the first of ``PathSteps``."""
-    return PathSteps(source, listed, now, complete=complete, directories=directories).after(state, outcomes)
+    steps = PathSteps(source, listed, now, complete=complete, directories=directories, seals_by=seals_by)
+    return steps.after(state, outcomes)
 
 
 class PathSteps:
     """The steps of one plan over its listing.
 
-    ``listed``, ``complete``, ``directories`` and ``now`` are those of the plan, for all its commits. Steps are cheap as
-    long as each builds on the one before.
+    ``listed``, ``complete``, ``directories``, ``now`` and ``seals_by`` are those of the plan, for all its commits. A step
+    is cheap as long as it builds on the one before.
     """
 
     def __init__(
@@ -316,9 +318,11 @@ class PathSteps:
         *,
         complete: bool,
         directories: Directories | None = None,
+        seals_by: datetime | None = None,
     ) -> None:
         self._source = source
         self._now = now
+        self._seals_by = seals_by or now
         self._layout = Layout.of(source)
         self._shown = ListedPartitions(self._layout, listed, complete)
         self._directories = directories or Directories()
@@ -376,7 +380,7 @@ class PathSteps:
         layout = self._layout
         islands = {split(path)[0] for path, progress in state.files.items() if isinstance(progress, Finished)}
         finished = {*state.partition_watermarks, *islands}
-        seals = seals_after(self._source, layout, state, finished, unread.oldest(), self._now)
+        seals = seals_after(self._source, layout, state, finished, unread.oldest(), self._seals_by)
         there = replace(state, sealed=seals)
         known = {*finished, *state.first_unfinished, *state.late_window}
         dropped = {each for each in known if each not in unread and is_sealed(layout, there, each)}

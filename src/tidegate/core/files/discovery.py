@@ -6,8 +6,10 @@ A poll lists each open partition from ``list_after`` on, skips directories that 
 Old partitions are sealed, so that the size of the state and the cost of a poll stay flat. A seal is a time per non-time
 prefix. It lies ``lateness`` below the newest partition with a finished file, not below the clock: loading old data must
 not seal it. It never passes a partition with a listed file that is not finished. A partition dated ahead of the clock
-does not count as the newest: one odd directory must not seal the rest. If the clock itself was ahead, such a directory
-has sealed what is not old: ``future_seals`` finds such seals once the clock is right, ``seals_taken_back`` lowers them.
+does not count as the newest: one odd directory must not seal the rest. Nor does one dated more than ``AHEAD`` after the
+newest file of a poll was written: then the clock itself may be ahead (``sealing_time``). If the times of the files were
+wrong as well, such a directory seals what is not old. ``future_seals`` finds such seals once the clock is right,
+``seals_taken_back`` lowers them.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ from tidegate.specs.project import Format, LateFiles, Lateness, PathSource
 
 EXAMPLES = 3
 AHEAD = timedelta(hours=48)
-"""How far a folder that was read may be dated ahead of the clock: time zones differ, and some folders come early."""
+"""How far a folder may be dated ahead of its files, or of the clock: time zones differ, and some folders come early."""
+
+FIRST_YEAR = 1990
+"""Files are not older: an earlier time stands for none."""
 
 NOT_IN_TIME = "names do not sort in time"
 """Said of names that do not suit path watermarks."""
@@ -151,7 +156,8 @@ def _below_seal(time: PartitionTime | None, seals: Mapping[str, Seal]) -> bool:
     return time is not None and seal is not None and time.end <= seal.below
 
 
-def _utc(moment: datetime) -> str:
+def utc_text(moment: datetime) -> str:
+    """A moment in ISO 8601, in UTC."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -172,7 +178,7 @@ class LeftOut:
     def to_json(self) -> dict[str, object]:
         """The fields as JSON types."""
         return {
-            "before": _utc(self.before),
+            "before": utc_text(self.before),
             "folders": self.folders,
             "files": self.files,
             "complete": self.complete,
@@ -219,6 +225,17 @@ def seal_cold_start(source: PathSource, state: PathState, now: datetime, listed:
     return replace(state, sealed={prefix: Seal(bound)})
 
 
+def sealing_time(now: datetime, newest: datetime | None) -> datetime:
+    """The time by which folders seal: ``now``, unless the ``newest`` file of a poll shows that the clock may be ahead.
+
+    A new file is hardly older than its folder, and its time is that of the store, not of this machine. Some tools write
+    files without a time, as of 1970 or 1980: these say nothing.
+    """
+    if newest is None or newest.year < FIRST_YEAR or newest > now - AHEAD:
+        return now
+    return newest + AHEAD
+
+
 def seals_after(
     source: PathSource,
     layout: Layout,
@@ -254,7 +271,7 @@ class FutureSeal:
 
     def to_json(self) -> dict[str, object]:
         """The fields as JSON types."""
-        return {"prefix": self.prefix, "below": _utc(self.below), "folder": self.folder}
+        return {"prefix": self.prefix, "below": utc_text(self.below), "folder": self.folder}
 
     def __str__(self) -> str:
         cause = f"{self.folder} was read" if self.folder else "that was set"
@@ -418,7 +435,8 @@ class PathListing:
     without a watermark. ``tables`` are directories with a Delta log whose data files the source would take. ``unseen``
     are paths left out with everything at or below them: a file there need not be gone. ``endings`` counts the endings
     of files of other formats. ``disorder``: names do not sort in time; checked only before watermarks have read
-    anything. ``left_out`` is what a filtered cold start leaves out, if there is any.
+    anything. ``left_out`` is what a filtered cold start leaves out, if there is any. ``newest`` is when the
+    newest of the files was written.
     """
 
     files: tuple[SourceFile, ...]
@@ -435,6 +453,7 @@ class PathListing:
     endings: Mapping[str, int] = field(default_factory=dict)
     disorder: str = ""
     left_out: LeftOut | None = None
+    newest: datetime | None = None
 
 
 def cold_prefixes(source: PathSource, state: PathState, now: datetime) -> tuple[str, ...] | None:

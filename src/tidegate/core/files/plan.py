@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from itertools import islice
 from typing import TypeVar
 
-from tidegate.core.files.discovery import Directories, FutureSeal, LeftOut, PathListing, Reason, Skipped, format_of
+from tidegate.core.files.discovery import (
+    Directories,
+    FutureSeal,
+    LeftOut,
+    PathListing,
+    Reason,
+    Skipped,
+    format_of,
+    utc_text,
+)
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.state import (
     Failed,
@@ -91,7 +100,8 @@ class Plan:
     the planned files below their partition's watermark. ``notes`` need a person's attention, ``remarks`` always hold
     with these settings. ``opens`` is a state to commit although nothing is read, for instance the sealing of a cold
     start that found nothing. ``given_up`` are files that become dead letters. ``future_seals`` is what a wrong clock
-    has sealed. ``left_out`` is what a filtered first run leaves out.
+    has sealed. ``left_out`` is what a filtered first run leaves out. ``seals_by`` is the time by which folders are
+    sealed, if the files show that ``now`` may be ahead of it.
     """
 
     pipeline: str
@@ -114,6 +124,7 @@ class Plan:
     kind: str = "path"
     future_seals: tuple[FutureSeal, ...] = ()
     left_out: LeftOut | None = None
+    seals_by: datetime | None = None
 
     @property
     def files(self) -> int:
@@ -143,7 +154,7 @@ class Plan:
             "pipeline": self.pipeline,
             "source": self.source,
             "version": self.version,
-            "now": self.now.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+            "now": utc_text(self.now),
             "files": self.files,
             "bytes": self.bytes,
             "units": [
@@ -167,10 +178,11 @@ class Plan:
         }
 
     def _findings_json(self) -> dict[str, object]:
-        """What is there only if it was found: plans in staged units never have it."""
+        """What is there only if it was found."""
         ahead = [each.to_json() for each in self.future_seals]
         left_out = {} if self.left_out is None else {"left_out": self.left_out.to_json()}
-        return {**({"future_seals": ahead} if ahead else {}), **left_out}
+        seals_by = {} if self.seals_by is None else {"seals_by": utc_text(self.seals_by)}
+        return {**({"future_seals": ahead} if ahead else {}), **left_out, **seals_by}
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> Plan:
@@ -198,6 +210,7 @@ class Plan:
             given_up=tuple(_given_up(node) for node in root.get("given_up").items()),
             future_seals=tuple(_future_seals(node) for node in root.get("future_seals", []).items()),
             left_out=_left_out(root.get("left_out", None)),
+            seals_by=None if root.get("seals_by", None).is_null else root.get("seals_by").moment(),
         )
 
 

@@ -21,6 +21,7 @@ from tidegate.core.files.discovery import (
     is_behind,
     is_sealed,
     seal_cold_start,
+    sealing_time,
 )
 from tidegate.core.files.paths import Layout, SourceFile, same_content, sort_key, split
 from tidegate.core.files.plan import (
@@ -174,9 +175,17 @@ def plan_paths(
         choice.choose(partition, files)
     choice.miss()
     opens = None
+    seals_by = sealing_time(now, listing.newest)
     if not choice.slices:
         step = advance(
-            source, state, choice.listed, (), now, complete=listing.complete, directories=listing.directories
+            source,
+            state,
+            choice.listed,
+            (),
+            now,
+            complete=listing.complete,
+            directories=listing.directories,
+            seals_by=seals_by,
         )
         opens = step.state if step.changed else None
     any_read = bool(state.partition_watermarks or state.files or state.sealed)
@@ -189,6 +198,7 @@ def plan_paths(
         remarks=remarks,
         directories=listing.directories,
         left_out=listing.left_out,
+        seals_by=None if seals_by == now else seals_by,
     )
 
 

@@ -19,6 +19,7 @@ from tidegate.core.files.discovery import (
     is_due,
     is_sealed,
     seal_cold_start,
+    sealing_time,
     seals_taken_back,
     starts_cold,
     survey,
@@ -301,6 +302,22 @@ def test_a_folder_far_ahead_that_gave_another_seal_is_none() -> None:
 
 def test_a_raised_lateness_is_no_wrong_clock() -> None:
     assert future_seals(OF, sealed(moment(20), day(27), "date=2024-12-31"), moment(27)) == ()
+
+
+def test_folders_seal_by_the_clock_or_by_files_that_are_far_behind_it() -> None:
+    now = moment(28)
+    assert sealing_time(now, None) == now
+    assert sealing_time(now, moment(27)) == now
+    assert sealing_time(now, moment(29)) == now
+    assert sealing_time(now, moment(10)) == moment(10) + AHEAD
+    assert sealing_time(now, datetime(1970, 1, 1, tzinfo=UTC)) == now
+
+
+def test_a_folder_ahead_of_what_was_written_seals_nothing() -> None:
+    paths = [f"{day(number)}/a" for number in (1, 5, 28)]
+    by_files = advance(WEEK, PathState(), files(*paths), read(*paths), NOW, complete=True, seals_by=moment(9))
+    assert by_files.state.sealed == {"": Seal(moment(29, month=1))}
+    assert by_files.sealed == ()
 
 
 def test_seals_of_prefixes_are_told_apart() -> None:
