@@ -155,6 +155,13 @@ def test_folders_without_keys_are_not_mentioned() -> None:
     assert not said(report, "columns") + said(report, "not kept")
 
 
+def test_a_dry_run_makes_nothing_and_shows_the_configuration() -> None:
+    write("in/date=2026-01-01/a.ndjson")
+    report = tidegate.ingest("in", "lake/t", dry_run=True)
+    assert not Path("lake").exists()
+    assert "prefix_template: date" in report.yaml
+
+
 def test_columns_from_the_path_need_no_remembered_schema(tmp_path: Path) -> None:
     """Without the remembered columns the table's own are taken, and those from the path are not among the records'."""
     settings = {"partition_by": {"prefix_template": "date/region"}}

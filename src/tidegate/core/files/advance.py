@@ -306,8 +306,8 @@ def advance(
 class PathSteps:
     """The steps of one plan over its listing.
 
-    ``listed``, ``complete``, ``directories``, ``now`` and ``seals_by`` are those of the plan, for all its commits. A step
-    is cheap as long as it builds on the one before.
+    ``listed``, ``complete``, ``directories``, ``now`` and ``seals_by`` are those of the plan, for all its commits.
+    Steps are cheap as long as each builds on the one before.
     """
 
     def __init__(
