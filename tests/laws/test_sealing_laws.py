@@ -66,7 +66,7 @@ def test_whatever_the_clocks_watermarks_and_seals_only_rise(
 
 
 @given(ways, layouts, st.lists(st.tuples(days, clocks), min_size=1, max_size=6), clocks)
-def test_with_a_clock_that_only_goes_on_nothing_is_ever_future_seals(
+def test_with_a_clock_that_only_goes_on_nothing_is_ever_sealed_ahead(
     of: PathSource, layout: str, steps: list[tuple[datetime, timedelta]], later: timedelta
 ) -> None:
     world = World(of)
@@ -80,7 +80,7 @@ def test_with_a_clock_that_only_goes_on_nothing_is_ever_future_seals(
 
 @settings(max_examples=examples(1_000, 150))
 @given(ways, layouts, st.lists(days, max_size=4), st.lists(days, min_size=1, max_size=4), clocks)
-def test_after_a_repair_nothing_is_lost_or_doubled_and_nothing_is_future_seals(
+def test_after_a_repair_nothing_is_lost_or_doubled_and_nothing_is_sealed_ahead(
     of: PathSource, layout: str, first: list[datetime], more: list[datetime], wrong: timedelta
 ) -> None:
     world = World(of, now=TIME)

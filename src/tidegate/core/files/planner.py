@@ -175,7 +175,7 @@ def plan_paths(
         choice.choose(partition, files)
     choice.miss()
     opens = None
-    seals_by = sealing_time(now, listing.newest)
+    seals_by = _sealing_time(source, state, listing, now)
     if not choice.slices:
         step = advance(
             source,
@@ -198,8 +198,20 @@ def plan_paths(
         remarks=remarks,
         directories=listing.directories,
         left_out=listing.left_out,
-        seals_by=None if seals_by == now else seals_by,
+        seals_by=seals_by,
     )
+
+
+def _sealing_time(source: PathSource, state: PathState, listing: PathListing, now: datetime) -> datetime | None:
+    """The time by which folders seal, if any folder is dated between it and ``now``; else None."""
+    time = sealing_time(now, listing.newest)
+    if time == now:
+        return None
+    layout = Layout.of(source)
+    paths = (*state.files, *(file.path for file in listing.files))
+    known = {*state.partition_watermarks, *(split(path)[0] for path in paths)}
+    starts = (each.start for each in map(layout.time_of, known) if each is not None)
+    return time if any(time < start <= now for start in starts) else None
 
 
 def _partitions(files: Iterable[SourceFile]) -> Iterator[tuple[str, list[tuple[str, SourceFile]]]]:
