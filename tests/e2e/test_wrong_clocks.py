@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from support.lake import Lake
 from support.reconciling import compare, ingest, places_of
+from support.staging import commit
 from tidegate import RunReport, SourceStatus, plan, status
 from tidegate.cli.main import cli
 from tidegate.core.files.state import PathState
@@ -254,6 +255,27 @@ def test_a_clock_that_is_ahead_of_the_files_seals_nothing(tmp_path: Path) -> Non
     assert run(lake).sources[0].files == 1
     assert told(lake) == []
     assert state(lake).sealed[""].below < NOW
+    lake.assert_exactly_once()
+
+
+@pytest.mark.parametrize("are_files_ahead", [False, True])
+def test_staged_delivery_seals_and_tells_in_the_same_way(tmp_path: Path, are_files_ahead: bool) -> None:
+    lake = Lake(tmp_path, pipeline_settings={"delivery": "staged"})
+    lake.arrive(f"{TODAY}/f1.ndjson")
+    run(lake)
+    commit(lake)
+    arrive_ahead(lake, f"{LATER}/f2.ndjson", AHEAD if are_files_ahead else NOW)
+    assert run(lake, AHEAD).sources[0].staged == 1
+    commit(lake)
+    lake.arrive(f"{TODAY}/f3.ndjson")
+    assert run(lake).sources[0].files == (not are_files_ahead)
+    assert len(told(lake)) == are_files_ahead
+    commit(lake)
+    ingest(lake.project)
+    lake.arrive(f"{TODAY}/f4.ndjson")
+    assert run(lake).sources[0].files == 1
+    assert told(lake) == []
+    commit(lake)
     lake.assert_exactly_once()
 
 
