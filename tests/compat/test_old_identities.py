@@ -34,7 +34,7 @@ pipelines:
     source: {{connection: shop, table: {table}, watermark_columns: [id]}}
     sink: {{table_uri: columns}}
   work:
-    source: {{connection: shop, query: "SELECT 1", watermark: [{watermark}]}}
+    source: {{connection: shop, query: "SELECT 1", replace: none, watermark: [{watermark}]}}
     sink: {{table_uri: units}}
 """
     )
