@@ -12,7 +12,8 @@
     │   ├── AccessDenied               credentials or permissions
     │   └── StorageUnavailable         time-outs, 5xx, resets (retryable)
     ├── SourceError                4   the source location or its files
-    │   └── SourceMissing              the server knows nothing at that address (404)
+    │   ├── SourceMissing              the server knows nothing at that address (404)
+    │   └── UnreadPages                a response says that there is more than was read
     ├── BadRecord                  1   a source file holds something that is not a record of the schema
     ├── LimitReached               1   more bad records or failed files in a run than error_handling allows
     ├── StateError                 5   the position of a source cannot be trusted; never a fresh start
@@ -108,6 +109,26 @@ class SourceError(TidegateError):
 
 class SourceMissing(SourceError):
     """The server answers, and has nothing at the address."""
+
+
+class UnreadPages(SourceError):
+    """A response says that there is more than was read; nothing of the read is kept.
+
+    ``place`` is the field that says so, ``value`` what it has there, ``block`` the pagination that fits, ready to
+    paste; empty where none was found.
+    """
+
+    def __init__(self, where: str, place: str, value: str, reason: str, block: str = "", other: str = "") -> None:
+        Exception.__init__(self, where, place, value, reason, block, other)
+        self.where = where
+        self.place = place
+        self.value = value
+        self.reason = reason
+        self.block = block
+        self.problem = f"{where}: {place} is {value}: {reason}"
+        fitting = f"write `{block}`" if block else "find out how the API pages, and describe it in `pagination`"
+        fitting += " with the API's own name for `param`" if "param:" in block else ""
+        self.remedy = f"this read was discarded; {fitting}{other and f', or {other}'}"
 
 
 class BadRecord(TidegateError):

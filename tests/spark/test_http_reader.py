@@ -12,7 +12,7 @@ import pytest
 
 from servers.api import Answer, Api, Asked, between, by_offset, running
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
-from tidegate.errors import SourceError
+from tidegate.errors import SourceError, UnreadPages
 from tidegate.spark.readers.http import HttpReader
 from tidegate.specs.columns import (
     AuthKind,
@@ -99,6 +99,12 @@ def test_what_goes_wrong_in_a_task_is_told_by_name(spark: SparkSession, api: Api
     reader = HttpReader(spark, source(api, "at"), DECLARED, NOW)
     with pytest.raises(SourceError, match=r"/items, page 1, record 2: .*id"):
         reader.read(RowFilter((ColumnRange("at"),)))
+
+    api.routes["/items"] = lambda asked: Answer({"data": bad[:1], "next": "/items?page=2"})
+    reader = HttpReader(spark, source(api, "at"), DECLARED, NOW)
+    with pytest.raises(UnreadPages) as unread:
+        reader.read(RowFilter((ColumnRange("at"),)))
+    assert (unread.value.place, unread.value.block) == ("next", "pagination: {type: next_link, next: next}")
 
     def refused(asked: Asked) -> Answer:
         return Answer({"message": "no", "echo": asked.headers["authorization"]}, 403)

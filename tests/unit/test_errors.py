@@ -15,6 +15,7 @@ SAMPLES = [
     errors.AccessDenied("s3://lake/x: denied", "check the keys"),
     errors.WatermarkError("1 and 'a' cannot be compared", "give the column its former type"),
     errors.CommitLost("somebody was first"),
+    errors.UnreadPages("https://api/x", "next", "/b", "there is a next page", "pagination: {type: next_link}", "less"),
 ]
 
 

@@ -81,6 +81,11 @@ def place(value: object) -> str:
     return found
 
 
+def places(value: object) -> tuple[str, ...]:
+    """Paths inside an answer; a single one counts as a list of one."""
+    return tuple(dict.fromkeys(map(place, value if isinstance(value, Items) else (value,))))
+
+
 def params(value: object) -> dict[str, str]:
     """Parameters of a request; secrets belong in ``auth`` instead, further ones into environment variables."""
     found = names_to_texts(value)
@@ -138,6 +143,7 @@ ContentTypes = Annotated[tuple[str, ...], BeforeValidator(content_types), v.LIST
 HttpUrl = Annotated[str, BeforeValidator(http_url)]
 HttpPath = Annotated[str, BeforeValidator(http_path)]
 Place = Annotated[str, BeforeValidator(place)]
+Places = Annotated[tuple[str, ...], BeforeValidator(places), v.LIST]
 Params = Annotated[dict[str, str], BeforeValidator(params), v.OBJECT]
 Body = Annotated[dict[str, object], BeforeValidator(json_object), WithJsonSchema({"type": "object"})]
 
@@ -211,7 +217,7 @@ class PaginationModel(Model):
 
     at: ClassVar = {"type": "kind"}
     spec: ClassVar = Pagination
-    type: PaginationKind = entry("The kind of pages.", PaginationKind.NONE)
+    type: PaginationKind | None = entry("The kind of pages; unset: one response, which must be everything.", None)
     param: v.Text | None = entry(
         "The parameter for the offset, page number or cursor.", None, kinds=("offset", "page", "cursor")
     )
@@ -223,18 +229,26 @@ class PaginationModel(Model):
     next: Place | None = entry(
         "The path to the cursor or link in the answer; links may also come in a header.",
         None,
-        kinds=("next_link",),
-        needed=("cursor",),
+        kinds=("next_link", "cursor"),
     )
+    last_field: v.Text | None = entry(
+        "The field of the last record whose value is the next cursor; instead of next.", None, kinds=("cursor",)
+    )
+    more: Place | None = entry("The path to a flag that is true while there is more.", None, kinds=_PAGED)
     total: Place | None = entry("The path to the total number of records in the answer.", None, kinds=_PAGED)
+    ignore: Places = entry("Paths to fields that seem to say there is more, and do not.", (), kinds=_PAGED)
     max_pages: v.Count = entry("More pages than this are an error.", 10_000, kinds=_PAGED)
+
+    def build(self) -> Pagination | None:
+        """None without a type: only who writes ``none`` accepts a response that says there is more."""
+        return None if self.type is None else fill(Pagination, self)
 
     @classmethod
     def show(cls, spec: Pagination) -> dict[str, Any]:
         """The keys that are set, if there are pages."""
         if spec.kind is PaginationKind.NONE:
             return {"type": "none"}
-        return {key: value for key, value in dump(cls, spec).items() if value is not None}
+        return {key: value for key, value in dump(cls, spec).items() if value not in (None, [])}
 
 
 class RequestModel(Model):
@@ -265,7 +279,7 @@ class HttpRequestModel(RequestModel):
     records: Place | None = entry("The path to the list of records in the answer; unset: the answer is the list.", None)
     error: Place | None = entry("The path to an error in answers with status 200.", None)
     response_types: ContentTypes = entry("Further content types to read as JSON, such as text/plain.", ())
-    pagination: PaginationModel = section(PaginationModel, "How the server divides an answer into pages.")
+    pagination: PaginationModel | None = entry("How the server divides an answer into pages.", None)
 
     def records_read(self, path: str | None, params: Mapping[str, str], context: Context, **given: Any) -> HttpRead:
         """Requests that answer with records."""
@@ -393,6 +407,9 @@ def request_problems(source: Spot) -> Iterator[Problem]:
     yield from _kind_problems(pages, PaginationModel)
     if pages.has("size") and not pages.has("size_param"):
         yield pages.problem("is missing; name the parameter for the page size", "size_param")
+    if pages.text("type") == "cursor" and pages.has("next") == pages.has("last_field"):
+        text = "is given beside last_field; give one of them" if pages.has("next") else "is missing; cursor needs it"
+        yield pages.problem(text, "next")
     posts = source.text("method") == "POST"
     for key in ("body", "idempotent"):
         if source.has(key) and not posts:

@@ -19,6 +19,7 @@ from tidegate.core.columns.planner import (
     cap_plan,
     caps_ahead,
     fix_bounds,
+    one_response_note,
     plan_columns,
     rows_ahead,
     stored_ahead,
@@ -160,7 +161,7 @@ class ColumnTracker(Tracker):
             full=plan.full,
             cap=_cap(source),
             window=plan.window,
-            notes=(*opened.warnings, *plan.notes),
+            notes=(*opened.warnings, *plan.notes, *one_response_note(read.read)),
         )
 
     def backlog(self, source: ColumnBound, state: ColumnState | None, version: int, now: datetime) -> Backlog:
@@ -340,6 +341,8 @@ class ColumnWalk:
         )
         for note in plan.notes:
             run.notice(note)
+        for note in one_response_note(self._source.source.read):
+            run.notice_once(note)
         failpoint("runs.planned")
         return plan
 

@@ -132,6 +132,8 @@ class Pass:
         self._retries: PassRetries = source.tracker.retries
         self._losses = 0
         self._began = 0.0
+        self._is_first_pass = since is None
+        self._told: set[str] = set()
 
     def run(self, walk: Walk | None = None) -> None:
         """Make the pass; raises what stopped it, and committed work stays. ``walk`` replaces the tracker's."""
@@ -191,6 +193,12 @@ class Pass:
     def notice(self, text: str) -> None:
         """Emit a notice about this source."""
         self.emit(events.Notice(*self.names, text))
+
+    def notice_once(self, text: str) -> None:
+        """Emit a notice that belongs to the configuration: in the first pass over this source only, and once."""
+        if self._is_first_pass and text not in self._told:
+            self._told.add(text)
+            self.notice(text)
 
     def _note_version(self, position: Position) -> None:
         self.totals.table_version = position.table_version if position.table_version >= 0 else None

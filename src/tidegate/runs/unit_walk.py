@@ -20,6 +20,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from tidegate.core.calendar import milliseconds, shift, zone_named
+from tidegate.core.columns.planner import one_response_note
 from tidegate.core.units.plan import UnitPlan, WorkUnit
 from tidegate.core.units.planner import advance_units, failure_start, plan_units
 from tidegate.core.units.state import Units, UnitState
@@ -92,6 +93,8 @@ class UnitWalk:
         check_repeats(self._source.source, plan)
         for note in plan.notes:
             run.notice(note)
+        for note in one_response_note(self._source.source.read):
+            run.notice_once(note)
         skipped = Counter[str]()
         for each in plan.skipped:
             skipped[each.why.value] += each.count

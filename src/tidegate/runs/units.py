@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from tidegate.core.calendar import EPOCH, iso, milliseconds, zone_named
+from tidegate.core.columns.planner import one_response_note
 from tidegate.core.units.plan import RunGroup, SkippedUnits, TimePartition, UnitPlan, WhySkipped
 from tidegate.core.units.planner import plan_units
 from tidegate.core.units.state import Units, UnitState, decode_units, encode_units, unit_watermark_text
@@ -141,6 +142,7 @@ class UnitTracker(Tracker):
             notes=(
                 *looked.opened.warnings,
                 *plan.notes,
+                *one_response_note(self.source.read),
                 *plan.remarks,
                 *_input_notes(units),
                 *_obstacles(plan),

@@ -195,8 +195,10 @@ class PaginationKind(StrEnum):
 class Pagination:
     """``param`` carries the offset, the page number or the cursor; ``size_param`` how many records a page has.
 
-    ``next`` is the path of the cursor or the link in the answer (without it the ``Link`` header is read), ``total`` the
-    path of the number of all records. More pages than ``max_pages`` are an error.
+    ``next`` is the path of the cursor or the link in the answer (without it the ``Link`` header is read);
+    ``last_field`` is the field of the last record that is the cursor instead. ``total`` is the path of the number of
+    all records, ``more`` that of a flag which is true while there is more. More pages than ``max_pages`` are an error,
+    and so is a response at the end that says there is more, except in the fields at ``ignore``.
     """
 
     kind: PaginationKind = PaginationKind.NONE
@@ -207,6 +209,9 @@ class Pagination:
     next: str | None = None
     total: str | None = None
     max_pages: int = 10_000
+    last_field: str | None = None
+    more: str | None = None
+    ignore: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +264,8 @@ class HttpRead:
     A ``POST`` is repeated after a failure only if it is ``idempotent``. ``error`` is the path of what tells an error
     in an answer with status 200. Links and redirects are followed to the server itself and to ``allowed_origins``.
     At most ``max_in_flight`` requests are under way at once, over all tasks. ``response_types`` are content types of
-    answers that are JSON all the same.
+    answers that are JSON all the same. Without ``pagination`` one response must be everything: one that says there is
+    more fails the read. :class:`Pagination` of kind ``none`` reads one response whatever it says.
     """
 
     url: str
@@ -272,7 +278,7 @@ class HttpRead:
     records: str = ""
     error: str | None = None
     auth: HttpAuth = field(default_factory=HttpAuth)
-    pagination: Pagination = field(default_factory=Pagination)
+    pagination: Pagination | None = None
     rate_limit: RateLimit | None = None
     retries: Retries = field(default_factory=Retries)
     timeout_secs: float = 60.0

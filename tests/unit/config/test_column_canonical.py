@@ -121,7 +121,10 @@ OTHER: dict[str, dict[str, Any]] = {
         "size_param": "q",
         "size": 3,
         "next": "a.b",
+        "last_field": "id",
+        "more": "m",
         "total": "t",
+        "ignore": ["a", "b.c"],
         "max_pages": 3,
     },
     PYTHON: {"function": "a:c", "options": {"a": "***"}},
@@ -205,7 +208,7 @@ def changed(block: str, key: str, value: object) -> dict[str, Any]:
         http.pop(key, None)
     if block == f"{API}.rate_limit" and key != "requests":
         holder["requests"] = 9
-    if block == f"{HTTP}.pagination" and key == "type":
+    if block == f"{HTTP}.pagination" and key in ("type", "last_field"):
         del holder["next"]
     if block == "state" and key == "provider":
         holder["url"] = "sqlite:///state.db"

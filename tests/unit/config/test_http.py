@@ -79,6 +79,26 @@ def test_the_smallest_api(loaded: Loaded) -> None:
     assert found == HttpRead("https://api.example.org/v1", connection="api")
 
 
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("", None),
+        ("pagination: {}", None),
+        ("pagination: null", None),
+        ("pagination: {type: none}", Pagination()),
+        (
+            "pagination: {type: cursor, last_field: id, more: has_more, ignore: next}",
+            Pagination(PaginationKind.CURSOR, last_field="id", more="has_more", ignore=("next",)),
+        ),
+    ],
+)
+def test_whether_none_was_written_is_remembered(loaded: Loaded, given: str, found: Pagination | None) -> None:
+    project = loaded(file(given or "poll_interval_secs: 5"))
+    assert read(project).pagination == found
+    again = load(show(project), env={})
+    assert read(again).pagination == found
+
+
 def test_a_list_that_is_read_in_full_needs_no_watermark(loaded: Loaded) -> None:
     text = """\
 connections:
@@ -206,6 +226,13 @@ def test_a_wrong_address_is_one_problem_without_its_secret(problems: Problems, u
         ),
         ("table: t", "source.table: unknown key here; it belongs to 'pipelines.<pipeline>.sources.<jdbc source>'"),
         ("pagination: {type: cursor, param: a}", "source.pagination.next: is missing; cursor needs it"),
+        (
+            "pagination: {type: cursor, next: a, last_field: b}",
+            "source.pagination.next: is given beside last_field; give one of them",
+        ),
+        ("pagination: {type: page, last_field: a}", "source.pagination.last_field: has no effect with type page"),
+        ("pagination: {ignore: [next]}", "source.pagination.ignore: has no effect with type none"),
+        ("pagination: {type: page, ignore: [a b]}", "source.pagination.ignore: "),
         (
             "pagination: {type: curso}",
             "source.pagination.type: 'curso' is not one of none, offset, page, cursor, next_link;",

@@ -38,6 +38,7 @@ from tidegate.specs.columns import (
     Load,
     LoadType,
     NullWatermark,
+    PaginationKind,
     Value,
     Watermark,
     WatermarkMode,
@@ -218,6 +219,12 @@ def first_notes(read: object, position: int) -> Iterator[str]:
     """A note for the first run on a database that we do not test."""
     if isinstance(read, JdbcRead) and not position and (note := untested_note(read.url)):
         yield note
+
+
+def one_response_note(read: object) -> Iterator[str]:
+    """A note for sources whose configuration says that one response is everything, whatever the response says."""
+    if isinstance(read, HttpRead) and read.pagination is not None and read.pagination.kind is PaginationKind.NONE:
+        yield "pagination: {type: none} is set: one response is read, even if it says that there is more"
 
 
 def fix_bounds(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> ReadBounds:

@@ -9,7 +9,7 @@ Null, an empty list and an object without keys show no type: a column without a 
 
 A read goes page after page in one process, and never ends silently before the end: that is an empty page, a reached
 total, or an answer without a next cursor or link. A short page is not: a server may return fewer records than
-requested. A loop, or a source that changes during the read, is an error.
+requested. A loop, a source that changes during the read, or a last answer that says there is more, is an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import httpx2
 import numpy as np
 import orjson
 
-from tidegate.errors import ConfigError, SourceError, TidegateError
+from tidegate.errors import ConfigError, SourceError, TidegateError, UnreadPages
 from tidegate.formats.json import are_inside, text_quotes
 from tidegate.schema.inference import MOST_KEYS, number_kind
 from tidegate.schema.literals import Literal, NotJson, Pairs, compact, parse
@@ -42,7 +42,18 @@ from tidegate.sources.http.client import (
     request_of,
     slot_count,
 )
-from tidegate.specs.columns import HttpRead, PaginationKind
+from tidegate.sources.http.envelope import (
+    HEADERS,
+    Envelope,
+    SignalKind,
+    as_flag,
+    as_yaml,
+    quoted,
+    sent_with,
+    shown_value,
+    value_at,
+)
+from tidegate.specs.columns import HttpRead, Pagination, PaginationKind
 
 LONGEST_RECORD = 64 * 1024 * 1024
 """The most bytes of one record, or of everything that is not records."""
@@ -216,6 +227,9 @@ class Page:
     digest: bytes
     size: int
     _lines: IO[bytes] = field(repr=False, compare=False)
+    url: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    last: bytes = field(default=b"", repr=False)
 
     def blocks(self) -> Iterator[bytes]:
         """The records in blocks of whole lines; the page is gone afterwards."""
@@ -232,6 +246,19 @@ class Page:
         """The value at ``path``; None without one."""
         return value_at(self.rest, path)
 
+    def last_record(self) -> Mapping[str, Any]:
+        """The last record; empty without any."""
+        try:
+            found = orjson.loads(self.last or b"{}")
+        except orjson.JSONDecodeError:
+            found = {}
+        return found if isinstance(found, Mapping) else {}
+
+    def envelope(self, request: Request, records: str) -> Envelope:
+        """What the answer to ``request`` says besides its records."""
+        sent = sent_with(request)
+        return Envelope(self.rest, records, self.link, self.headers, self.url, sent, self.last_record())
+
 
 def page_of(response: httpx2.Response, read: HttpRead, excerpt: Callable[[object, int], str]) -> Page:
     """The page in an answer with a good status; ``excerpt`` shortens what a server sent, for messages.
@@ -244,10 +271,13 @@ def page_of(response: httpx2.Response, read: HttpRead, excerpt: Callable[[object
     _check_type(response, read, where, excerpt)
     lines = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115  # the page closes it
     digest = hashlib.sha256()
+    last = b""
 
     def found(record: bytes) -> None:
+        nonlocal last
         lines.write(record + b"\n")
         digest.update(record)
+        last = record
 
     scanner = Scanner(tuple(read.records.split(".")) if read.records else (), found)
     try:
@@ -261,24 +291,16 @@ def page_of(response: httpx2.Response, read: HttpRead, excerpt: Callable[[object
             found_there = f": {excerpt(error.found, 60)!r}" if error.found else ""
             raise SourceError(f"{where}: {error.why}{found_there}", "check what the server sends") from None
         raise
-    page = Page(scanner.count, rest, _next_link(response), digest.digest(), size, lines)
+    headers = {name: value for name, value in response.headers.items() if name.lower() in HEADERS}
+    page = Page(
+        scanner.count, rest, _next_link(response), digest.digest(), size, lines, str(response.url), headers, last
+    )
     try:
         _check_content(page, scanner, read, where, excerpt)
     except SourceError:
         page.close()
         raise
     return page
-
-
-def value_at(data: Any, path: str) -> Any:
-    """The value at a path of names with dots; None without one.
-
-    >>> value_at({"paging": {"next": "abc"}}, "paging.next")
-    'abc'
-    """
-    for name in path.split(".") if path else ():
-        data = data.get(name) if isinstance(data, Mapping) else None
-    return data
 
 
 def _scan(response: httpx2.Response, scanner: Scanner, read: HttpRead, where: str) -> int:
@@ -320,7 +342,8 @@ def _check_content(
         return
     name = f"at {read.records!r}" if read.records else "at the top"
     value = value_at(page.rest, read.records)
-    if value is None and read.pagination.total and page.value(read.pagination.total) == 0:
+    total = read.pagination.total if read.pagination is not None else None
+    if value is None and total and page.value(total) == 0:
         return
     keys = f"; its keys are {excerpt(', '.join(map(str, page.rest)), 300)}" if isinstance(page.rest, Mapping) else ""
     found = "an object" if isinstance(value, Mapping) else f"the value {excerpt(value, 200)}"
@@ -390,6 +413,16 @@ def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, list) and not value)
 
 
+_MEANINGS = {
+    SignalKind.LINK: "there is a next page",
+    SignalKind.CURSOR: "there is a next page",
+    SignalKind.FLAG: "there are more records",
+    SignalKind.PAGES: "there are more pages",
+    SignalKind.TOTAL: "there are more records",
+    SignalKind.FULL: "the page is full, so there may be more records",
+}
+
+
 _STARTS = {PaginationKind.OFFSET: 0, PaginationKind.PAGE: 1}
 _PARAMS = {PaginationKind.OFFSET: "offset", PaginationKind.PAGE: "page", PaginationKind.CURSOR: "cursor"}
 
@@ -457,12 +490,13 @@ def part_blocks(read: HttpRead, part: Part, sender: Sender, counts: Counts, numb
 class _PageWalk:
     """The pages of one part, one after the other; remembers what it has seen.
 
-    Raises :class:`SourceError` for a repeated page or cursor, a changed or missed total, and more pages than allowed.
+    Raises :class:`SourceError` for a repeated page or cursor, a changed or missed total, and more pages than allowed,
+    :class:`UnreadPages` where the last page says that there is more.
     """
 
     def __init__(self, read: HttpRead, part: Part, sender: Sender) -> None:
         self._read = read
-        self._paging = read.pagination
+        self._paging = read.pagination or Pagination()
         self._sender = sender
         self._first = request_of(read, part)
         self._pages = 0
@@ -482,13 +516,39 @@ class _PageWalk:
             page = self._sender.fetch(request, partial(page_of, read=self._read, excerpt=self._sender.excerpt))
             try:
                 self._note(page)
-                request = self._next(request, page)
+                following = self._next(request, page)
+                if following is None:
+                    self._check_end(request, page)
+                request = following
             except TidegateError:
                 page.close()
                 raise
             yield page
         if self._total is not None and self._records != self._total:
             raise self._problem(f"{self._records} records came, but the server announced {self._total}")
+
+    def _check_end(self, request: Request, page: Page) -> None:
+        """Raise if the last page says that there is more, unless somebody wrote that one response is enough."""
+        written = self._read.pagination
+        if written is not None and written.kind is PaginationKind.NONE:
+            return
+        if written is not None and written.more is not None:
+            if self._flag(page, written.more):
+                raise self._problem(f"{written.more!r} says that there is more, and nothing comes next")
+            return
+        envelope = page.envelope(request, self._read.records)
+        signal = envelope.unread(page.count) if written is None else envelope.left_over(written.ignore)
+        if signal is None:
+            return
+        other = "pagination: {type: none}" if written is None else f"ignore: [{quoted(signal.path)}]"
+        raise UnreadPages(
+            f"{public_url(self._first.url)}, page {self._pages}",
+            signal.place,
+            self._sender.excerpt(shown_value(signal), 80),
+            f"{_MEANINGS[signal.kind]}, but {self._records} {'was' if self._records == 1 else 'were'} read",
+            as_yaml(signal.fits) if signal.fits is not None and signal.fits != written else "",
+            f"`{other}` if these are all records",
+        )
 
     def _problem(self, what: str) -> SourceError:
         return SourceError(
@@ -531,18 +591,47 @@ class _PageWalk:
         match paging.kind:
             case PaginationKind.NONE:
                 return None
+            case _ if paging.more is not None and not self._flag(page, paging.more):
+                return None
             case PaginationKind.OFFSET | PaginationKind.PAGE:
-                at_end = page.count == 0 or (self._total is not None and self._records >= self._total)
-                return None if at_end else self._with_page(request)
+                return None if self._is_last(page) else self._with_page(request)
             case PaginationKind.CURSOR:
-                if paging.next is None:
-                    raise ConfigError(("pagination: cursor needs `next`, the path of the cursor in the answer",))
-                cursor = self._once(page.value(paging.next), "cursor")
+                cursor = self._once(self._cursor(page), "cursor")
                 given = {paging.param or _PARAMS[paging.kind]: cursor or ""}
                 return None if cursor is None else request.with_values(given, self._read.watermark.location)
             case PaginationKind.NEXT_LINK:
                 target = self._once(page.link if paging.next is None else page.value(paging.next), "next link")
                 return None if target is None else request.following(target)
+
+    def _is_last(self, page: Page) -> bool:
+        """Whether a page by number or offset is the last; a flag that is named, and says there is more, decides."""
+        if self._paging.more is not None:
+            return page.count == 0 and self._paging.kind is PaginationKind.OFFSET
+        return page.count == 0 or (self._total is not None and self._records >= self._total)
+
+    def _flag(self, page: Page, path: str) -> bool:
+        """The flag that says whether there is more; a missing one is false."""
+        value = page.value(path)
+        if value is None:
+            return False
+        flag = as_flag(value)
+        if flag is None:
+            raise self._problem(f"the answer has {self._sender.excerpt(value, 80)!r} at {path!r}, not true or false")
+        return flag
+
+    def _cursor(self, page: Page) -> Any:
+        """The next cursor: from the answer, or from its last record."""
+        paging = self._paging
+        if paging.next is not None:
+            return page.value(paging.next)
+        if paging.last_field is None:
+            raise ConfigError(("pagination: cursor needs `next`, the path of the cursor in the answer",))
+        if not page.count:
+            return None
+        value = value_at(page.last_record(), paging.last_field)
+        if value in (None, "", False):
+            raise self._problem(f"the last record has nothing in {paging.last_field!r}, the next cursor")
+        return value
 
     def _once(self, value: Any, what: str) -> str | None:
         """The next cursor or link, None at the end; a repeated one is an error."""

@@ -206,6 +206,18 @@ def test_tasks_beside_each_other_share_the_rate_limit(api: Api, tmp_path: Path, 
     assert not api.asked
 
 
+def test_a_work_unit_fails_where_a_response_says_that_there_is_more(api: Api, tmp_path: Path) -> None:
+    records = [{"id": 1, "at": "2026-02-02T00:00:00Z"}]
+    api.routes["/surveys/a/responses"] = lambda asked: Answer({"data": records, "links": {"next": "/more"}})
+    api.routes["/surveys/b/responses"] = lambda asked: Answer({"data": records, "links": {"next": None}})
+    given = wave(tmp_path, source(surveys(api, pagination=None)), [work("a"), work("b")])
+    failed, done = (fetch(fetch_task(given), each, 0) for each in given.works)
+    assert isinstance(failed, UnitFailure)
+    assert "links.next is /more" in failed.problem
+    assert "pagination: {type: next_link, next: links.next}" in failed.remedy
+    assert isinstance(done, Fetched)
+
+
 def test_every_step_survives_pickling(api: Api, tmp_path: Path) -> None:
     keep_surveys(api, {"a": RECORDS})
     given = wave(tmp_path, source(surveys(api)), [work("a")])

@@ -1,0 +1,444 @@
+"""What a response says about further pages: next links, cursors, flags and totals outside its records.
+
+Nothing here sends a request. A read uses it to notice that a response is not the end; the survey of an API uses it to
+find out how the API pages. Names are compared without case and punctuation: ``next_page_token``, ``nextPageToken``.
+
+Only fields that belong to the response count, never those of records: at the top, beside the list of records and on
+the way to it, and in objects with the name of one that describes pages, such as ``meta`` or ``paging``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+from urllib.parse import parse_qsl, urljoin, urlsplit
+
+from tidegate.sources.http.client import Request, public_url
+from tidegate.specs.columns import Pagination, PaginationKind
+
+_HEADER = "the header "
+LINK_HEADER = f"{_HEADER}Link"
+
+
+def _names(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_CONTAINERS = _names(
+    "meta metadata paging pagination pager page pages pageinfo links link cursor cursors responsemetadata info nav "
+    "navigation additionaldata listmetadata resultset searchinfo next"
+)
+_NEXT = _names(
+    "next nexturl nextlink nextpageurl nextpagelink nexthref nexturi nextpageuri odatanextlink nextrecordsurl nextpage "
+    "nextresults nextcursor nextpagetoken nexttoken nextpagecursor continuation continuationtoken nextcontinuation "
+    "nextcontinuationtoken nextmarker nextpagekey nextkey nextoffset nextstart nextid nextpagenumber afterurl"
+)
+"""Names of what comes next, a link or a cursor by its value."""
+_WEAK_CURSORS = _names("cursor")
+"""A cursor unless the response says otherwise: some servers repeat the one of the request."""
+_COMPANIONS = _names("cursor after aftercursor endcursor")
+"""Cursors that are there at the end too, so that only the flag beside them says whether there is more."""
+_MORE = _names(
+    "hasmore hasnext hasnextpage more morepages moreresults hasmoreitems moreitemsincollection istruncated truncated "
+    "hasmoreresults hasmorerecords hasmorepages moredata exceededtransferlimit"
+)
+_END = _names("islast last islastpage lastpage done endofrecords endofstream")
+_TOTALS = _names(
+    "total totalcount totalresults totalrecords totalitems totalelements totalhits totalsize totalrows totalentries "
+    "numfound odatacount inlinecount nbhits recordstotal recordcount"
+)
+_COUNTS = frozenset({"count"})
+"""A total where it is above the number of records: that of a page never is."""
+_PAGE_COUNTS = _names("totalpages pagecount pagescount numpages nbpages lastpage pagetotal totalpagecount pages")
+_PAGE_NUMBERS = _names("page currentpage pagenumber pageindex pageno number")
+_OFFSETS = _names("offset skip start startat startindex from resultoffset")
+_LIMITS = _names(
+    "limit perpage pagesize size count maxresults top rows pagelimit maxitems resultsperpage itemsperpage maxrecords "
+    "resultrecordcount take first numresults batchsize"
+)
+_HREFS = ("href", "url", "link", "uri")
+_TOTAL_HEADERS = ("x-total-count", "x-total", "x-wp-total", "total-count")
+_PAGES_HEADERS = ("x-total-pages", "x-wp-totalpages", "x-pages")
+_NEXT_PAGE_HEADER = "x-next-page"
+_CONTENT_RANGE = "content-range"
+HEADERS = frozenset({*_TOTAL_HEADERS, *_PAGES_HEADERS, _NEXT_PAGE_HEADER, _CONTENT_RANGE})
+"""Headers that may say something about further pages, besides ``Link``."""
+_DEEPEST = 4
+
+
+class SignalKind(StrEnum):
+    """What says that there is more."""
+
+    LINK = "link"
+    CURSOR = "cursor"
+    FLAG = "flag"
+    PAGES = "pages"
+    TOTAL = "total"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class PageSignal:
+    """A field that says there is more, its value, and the pagination that fits, as far as one response shows it."""
+
+    kind: SignalKind
+    place: str
+    value: Any
+    fits: Pagination | None = None
+
+    @property
+    def path(self) -> str:
+        """The place as a configuration names it: a header by its name alone."""
+        return self.place.removeprefix(_HEADER)
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A field of the envelope: its path, its name in normal form, and its value."""
+
+    place: str
+    name: str
+    value: Any
+
+    @property
+    def parent(self) -> str:
+        """The name of the object that has the field, in normal form."""
+        return normal(self.place.rpartition(".")[0].rpartition(".")[2])
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """A response without its records: its other fields, the headers that concern pages, and its ``Link`` to the next.
+
+    ``records`` is the path of the list that was taken out. ``url`` is the address of the response, ``sent`` the
+    parameters of the request; ``last`` is the last record.
+    """
+
+    rest: Any
+    records: str = ""
+    link: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    url: str = field(default="", repr=False)
+    sent: Mapping[str, object] = field(default_factory=dict, repr=False)
+    last: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def left_over(self, ignore: Sequence[str] = ()) -> PageSignal | None:
+        """What says, at the end of a read by a configured rule, that there is more; totals may not know the filter."""
+        kinds = (SignalKind.LINK, SignalKind.CURSOR, SignalKind.FLAG)
+        return next((each for each in self._strong() if each.kind in kinds and each.path not in ignore), None)
+
+    def unread(self, count: int) -> PageSignal | None:
+        """What says that there is more than this one response, which has ``count`` records."""
+        return next(iter(self.signals(count)), None)
+
+    def signals(self, count: int) -> list[PageSignal]:
+        """Everything that says there is more than ``count`` records, what tells most first."""
+        return [*self._strong(), *self._weak(), *self._page_counts(), *self._totals(count), *self._full_page(count)]
+
+    @cached_property
+    def says_end(self) -> bool:
+        """Whether a flag says that this is the end."""
+        return any(self._flag(each) is False for each in self._fields)
+
+    def by_number(self) -> Pagination:
+        """Pages by number or offset, whichever the response or the request has a field for; by number if neither."""
+        named = [(each.name, _spelled(each.place)) for each in self._fields if _number(each.value) is not None]
+        named += [(normal(name), name) for name, value in self.sent.items() if _number(value) is not None]
+        offset = next((spelled for name, spelled in named if name in _OFFSETS), None)
+        page = next((spelled for name, spelled in named if name in _PAGE_NUMBERS - {"number"}), None)
+        if offset is not None and page is None:
+            return Pagination(PaginationKind.OFFSET, offset)
+        given = next((name for name in self.sent if normal(name) in _PAGE_NUMBERS), None)
+        start = 0 if self._page_number == 0 else None
+        return Pagination(PaginationKind.PAGE, given or _page_param(page), start=start)
+
+    def announced(self) -> tuple[str, int] | None:
+        """The total that the response names, if any, with its place."""
+        return next(iter(self._named_totals()), None)
+
+    @cached_property
+    def _fields(self) -> tuple[_Field, ...]:
+        return tuple(self._walk(self.rest, "", self.records.split(".") if self.records else [], 0))
+
+    def _walk(self, node: Any, place: str, way: list[str], depth: int) -> Iterator[_Field]:
+        if not isinstance(node, Mapping) or depth > _DEEPEST:
+            return
+        for key, value in node.items():
+            here = f"{place}.{key}" if place else str(key)
+            name = normal(str(key))
+            if here == self.records:
+                continue
+            yield _Field(here, name, value)
+            on_the_way = bool(way) and way[0] == key
+            if isinstance(value, Mapping) and (on_the_way or name in _CONTAINERS):
+                yield from self._walk(value, here, way[1:] if on_the_way else [], depth + 1)
+            elif isinstance(value, list) and name in ("link", "links"):
+                relations = {each: relation for each in ("next", "prev") if (relation := related(value, each))}
+                yield from self._walk(relations, here, [], depth + 1)
+
+    def _strong(self) -> Iterator[PageSignal]:
+        if not self.says_end:
+            if self.link and not self._is_here(self.link):
+                yield PageSignal(SignalKind.LINK, LINK_HEADER, self.link, Pagination(PaginationKind.NEXT_LINK))
+            found = [signal for each in self._fields if each.name in _NEXT for signal in self._next(each)]
+            yield from sorted(found, key=lambda each: each.kind is not SignalKind.LINK)
+            if number := self.headers.get(_NEXT_PAGE_HEADER, "").strip():
+                yield PageSignal(SignalKind.CURSOR, f"{_HEADER}{_NEXT_PAGE_HEADER}", number, self.by_number())
+        for each in self._fields:
+            if self._flag(each):
+                yield PageSignal(SignalKind.FLAG, each.place, each.value, self._after_flag(each))
+
+    def _weak(self) -> Iterator[PageSignal]:
+        """A field called ``cursor``, and Airtable's ``offset`` that is text."""
+        if self.says_end:
+            return
+        for each in self._fields:
+            opaque = each.name in _OFFSETS and isinstance(each.value, str) and _number(each.value) is None
+            is_sent = each.value in self.sent.values()
+            if (each.name in _WEAK_CURSORS or opaque) and self._is_cursor(each.value) and not is_sent:
+                yield self._cursor(each.place, each.value)
+
+    def _next(self, found: _Field) -> Iterator[PageSignal]:
+        """A link or a cursor, by its value; an object has it inside."""
+        value = found.value
+        if isinstance(value, Mapping):
+            # Fields with names of their own, such as `next.next_url`, are looked at where they are.
+            inside = {key: each for key, each in value.items() if self._is_cursor(each) and normal(key) not in _NEXT}
+            key = next((each for each in _HREFS if each in inside), next(iter(inside), None))
+            if key is not None:
+                yield from self._next(_Field(f"{found.place}.{key}", normal(key), inside[key]))
+        elif isinstance(value, str) and re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*://|[/?]", value.strip()):
+            if not self._is_here(value):
+                fits = Pagination(PaginationKind.NEXT_LINK, next=found.place)
+                yield PageSignal(SignalKind.LINK, found.place, value, fits)
+        elif self._is_cursor(value) and not (normal(found.name) == "nextpage" and value == self._page_number):
+            yield self._cursor(found.place, value)
+
+    def _is_cursor(self, value: Any) -> bool:
+        """A text or number; servers write null, an empty text, false or 0 where nothing comes next."""
+        return isinstance(value, str | int) and not isinstance(value, bool) and value not in ("", 0)
+
+    def _cursor(self, place: str, value: Any) -> PageSignal:
+        fits = Pagination(PaginationKind.CURSOR, cursor_params(place)[0], next=place)
+        return PageSignal(SignalKind.CURSOR, place, value, fits)
+
+    def _is_here(self, link: str) -> bool:
+        """Whether a link leads to the response itself."""
+        if not self.url:
+            return False
+        try:
+            here, there = urlsplit(self.url), urlsplit(urljoin(self.url, link))
+            same = (here.scheme, here.hostname, here.port, here.path) == (
+                there.scheme,
+                there.hostname,
+                there.port,
+                there.path,
+            )
+        except ValueError:
+            return False
+        # A server may leave parameters out of its links, credentials above all, and never those of the page.
+        mine, its = dict(parse_qsl(here.query)), dict(parse_qsl(there.query))
+        return (
+            same
+            and all(mine.get(name) == value for name, value in its.items())
+            and not ({name for name in mine if _is_of_page(name)} - set(its))
+        )
+
+    def _flag(self, found: _Field) -> bool | None:
+        """True: there is more. False: this is the end. None: the field is no flag."""
+        value = as_flag(found.value)
+        if value is None or found.name not in _MORE | _END:
+            return None
+        return value if found.name in _MORE else not value
+
+    def _after_flag(self, flag: _Field) -> Pagination:
+        """The pagination of a response whose flag says that there is more, by what else it has."""
+        more = flag.place if flag.name in _MORE else None
+        for each in self._fields:
+            if each.name in _COMPANIONS and self._is_cursor(each.value):
+                return Pagination(PaginationKind.CURSOR, cursor_params(each.place)[0], next=each.place, more=more)
+        by_number = self.by_number()
+        has_field = any(each.name in _OFFSETS | _PAGE_NUMBERS | _PAGE_COUNTS for each in self._fields)
+        if not has_field and "id" in self.last and not any(_is_of_page(name) for name in self.sent):
+            return Pagination(PaginationKind.CURSOR, "starting_after", last_field="id", more=more)
+        return replace(by_number, more=more)
+
+    def _page_counts(self) -> Iterator[PageSignal]:
+        current = self._page_number or 1
+        named = [(each.place, each.value) for each in self._fields if each.name in _PAGE_COUNTS]
+        named += [(f"{_HEADER}{name}", self.headers[name]) for name in _PAGES_HEADERS if name in self.headers]
+        for place, value in named:
+            number = _number(value)
+            if number is not None and number > current:
+                yield PageSignal(SignalKind.PAGES, place, value, self.by_number())
+
+    @cached_property
+    def _page_number(self) -> int | None:
+        """The number of this page, where the response has it."""
+        numbers = (_number(each.value) for each in self._fields if each.name in _PAGE_NUMBERS)
+        return next((number for number in numbers if number is not None), None)
+
+    def _totals(self, count: int) -> Iterator[PageSignal]:
+        for place, number in self._named_totals():
+            if number > count:
+                yield PageSignal(SignalKind.TOTAL, place, number, self.by_number())
+
+    def _named_totals(self) -> Iterator[tuple[str, int]]:
+        for each in self._fields:
+            place, value = each.place, each.value
+            if isinstance(value, Mapping) and "value" in value:
+                place, value = f"{place}.value", value["value"]
+            number = _number(value)
+            if number is None or (each.name in _COUNTS and (self.says_end or number in self._limits().values())):
+                continue
+            if each.name in _TOTALS | _COUNTS and not (each.name == "total" and each.parent == "pages"):
+                yield place, number
+        for name in _TOTAL_HEADERS:
+            if (number := _number(self.headers.get(name))) is not None:
+                yield f"{_HEADER}{name}", number
+        if found := re.search(r"/(\d+)$", self.headers.get(_CONTENT_RANGE, "")):
+            yield f"{_HEADER}{_CONTENT_RANGE}", int(found[1])
+
+    def _limits(self) -> dict[str, int]:
+        """The parameters of the request that limit the number of records."""
+        numbers = {name: _number(value) for name, value in self.sent.items() if normal(name) in _LIMITS}
+        return {name: number for name, number in numbers.items() if number}
+
+    def _full_page(self, count: int) -> Iterator[PageSignal]:
+        """As many records as were asked for, where nothing in the response says that these are all."""
+        is_known = self.says_end or any(number <= count for _, number in self._named_totals())
+        has_next = any(each.name in _NEXT for each in self._fields) or self.link is not None
+        for name, number in self._limits().items() if not is_known and not has_next else ():
+            if count >= number:
+                yield PageSignal(SignalKind.FULL, f"the parameter {name}", number, self.by_number())
+
+
+def normal(name: str) -> str:
+    """A name without case and punctuation.
+
+    >>> normal("@odata.nextLink"), normal("page[size]")
+    ('odatanextlink', 'pagesize')
+    """
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def value_at(data: Any, path: str) -> Any:
+    """The value at a path of names with dots; None without one. A name may itself have dots.
+
+    In a list of links a name chooses the one of that relation.
+
+    >>> value_at({"paging": {"next": "abc"}}, "paging.next")
+    'abc'
+    >>> value_at({"@odata.nextLink": "/b"}, "@odata.nextLink")
+    '/b'
+    >>> value_at({"link": [{"relation": "self"}, {"relation": "next", "url": "/b"}]}, "link.next.url")
+    '/b'
+    """
+    if not path:
+        return data
+    names = path.split(".")
+    for length in range(len(names), 0, -1):
+        name, rest = ".".join(names[:length]), ".".join(names[length:])
+        if isinstance(data, Mapping) and name in data:
+            return value_at(data[name], rest)
+        if isinstance(data, list) and (found := related(data, name)):
+            return value_at(found, rest)
+    return None
+
+
+def related(links: Sequence[Any], relation: str) -> Mapping[str, Any] | None:
+    """The link of a list that has this ``rel``."""
+    for each in links:
+        if isinstance(each, Mapping) and relation in (each.get("rel"), each.get("relation")):
+            return each
+    return None
+
+
+def as_flag(value: Any) -> bool | None:
+    """A flag, also as text; None for anything else."""
+    if isinstance(value, bool):
+        return value
+    return {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else None
+
+
+def cursor_params(place: str) -> tuple[str, ...]:
+    """Names that a parameter for the cursor at ``place`` may have, the likeliest first.
+
+    >>> [cursor_params(place)[0] for place in ("meta.next_page_token", "nextPageToken", "paging.next.after")]
+    ['page_token', 'pageToken', 'after']
+    """
+    name = place.rpartition(".")[2]
+    bare = re.sub(r"^next[_-]?", "", name)
+    bare = bare[:1].lower() + bare[1:]
+    known = {"page": ("page",), "start": ("start",), "id": ("since_id", "after_id")}
+    first = known.get(bare, (bare,) if bare else ("cursor",))
+    if normal(name) in ("endcursor", "aftercursor"):
+        first = ("after", "cursor")
+    if normal(name) == "next" and (outer := place.rpartition(".")[0]):
+        first = ("after", "cursor") if normal(outer).startswith("cursor") else first
+    return tuple(dict.fromkeys((*first, name, "cursor", "after", "page_token", "pageToken", "token", "next")))
+
+
+def keys_of(paging: Pagination) -> dict[str, Any]:
+    """The keys of a pagination that are set, as a configuration has them."""
+    named = ("param", "size_param", "size", "start", "next", "last_field", "more", "total")
+    found = {name: getattr(paging, name) for name in named}
+    return {"type": paging.kind.value, **{name: value for name, value in found.items() if value is not None}}
+
+
+def as_yaml(paging: Pagination) -> str:
+    """A pagination as one line of a configuration.
+
+    >>> as_yaml(Pagination(PaginationKind.NEXT_LINK, next="@odata.nextLink"))
+    'pagination: {type: next_link, next: "@odata.nextLink"}'
+    """
+    pairs = ", ".join(f"{name}: {quoted(value)}" for name, value in keys_of(paging).items())
+    return f"pagination: {{{pairs}}}"
+
+
+def shown_value(signal: PageSignal) -> str:
+    """The value of a signal for messages; a link without its parameters, which may contain keys."""
+    text = str(signal.value)
+    if signal.kind is not SignalKind.LINK:
+        return json.dumps(signal.value) if isinstance(signal.value, bool) else text
+    path, has_query, _ = text.partition("?")
+    try:
+        return f"{public_url(path) if '://' in path else path}{'?…' if has_query else ''}"
+    except ValueError:
+        return "an address that cannot be read"
+
+
+def sent_with(request: Request) -> dict[str, object]:
+    """The parameters of a request, in its address, its query and the top of its body."""
+    return {**dict(parse_qsl(urlsplit(request.url).query)), **(request.body or {}), **request.params}
+
+
+def quoted(value: object) -> str:
+    """A scalar of YAML, in quotes where it needs them."""
+    text = str(value)
+    plain = isinstance(value, int) or re.fullmatch(r"[A-Za-z_][\w.-]*", text)
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def _number(value: Any) -> int | None:
+    if isinstance(value, str) and re.fullmatch(r"\d{1,18}", value.strip(), re.ASCII):
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _spelled(place: str) -> str:
+    return place.rpartition(".")[2]
+
+
+def _page_param(field_name: str | None) -> str:
+    """The parameter for a page number, by the name that it has in the response."""
+    return "page" if field_name is None or normal(field_name) in ("page", "currentpage") else field_name
+
+
+def _is_of_page(name: str) -> bool:
+    return normal(name) in _PAGE_NUMBERS | _OFFSETS | _WEAK_CURSORS | _COMPANIONS

@@ -1,0 +1,186 @@
+"""What a response says about further pages is heard; what only looks like it is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidegate.sources.http.envelope import Envelope, SignalKind, as_yaml, value_at
+from tidegate.specs.columns import Pagination, PaginationKind
+
+HERE = "https://api.example.org/v1/items"
+COUNT = 10
+"""Records of the response."""
+
+
+def envelope(rest: Any = None, **more: Any) -> Envelope:
+    return Envelope({} if rest is None else rest, **{"records": "data", "url": HERE, **more})
+
+
+SAYS_MORE: list[tuple[dict[str, Any], SignalKind, str]] = [
+    ({"next": "https://api.example.org/v1/items?page=2"}, SignalKind.LINK, "next"),
+    ({"next": "/v1/items?page=2"}, SignalKind.LINK, "next"),
+    ({"next": "?page=2"}, SignalKind.LINK, "next"),
+    ({"next_url": "/b"}, SignalKind.LINK, "next_url"),
+    ({"links": {"self": "/a", "next": "/b"}}, SignalKind.LINK, "links.next"),
+    ({"links": {"next": {"href": "/b", "meta": {}}}}, SignalKind.LINK, "links.next.href"),
+    ({"_links": {"next": {"href": "/b"}}}, SignalKind.LINK, "_links.next.href"),
+    ({"links": [{"rel": "self", "href": "/a"}, {"rel": "next", "href": "/b"}]}, SignalKind.LINK, "links.next.href"),
+    ({"paging": {"cursors": {"after": "x"}, "next": "/b"}}, SignalKind.LINK, "paging.next"),
+    ({"@odata.nextLink": "/b"}, SignalKind.LINK, "@odata.nextLink"),
+    ({"meta": {"pagination": {"links": {"next": "/b"}}}}, SignalKind.LINK, "meta.pagination.links.next"),
+    ({"paging": {"next": {"after": "x1", "link": "/b"}}}, SignalKind.LINK, "paging.next.link"),
+    ({"paging": {"next": {"after": "x1"}}}, SignalKind.CURSOR, "paging.next.after"),
+    ({"pages": {"type": "pages", "next": {"page": 2, "starting_after": "w"}}}, SignalKind.CURSOR, "pages.next.page"),
+    ({"next_cursor": "x"}, SignalKind.CURSOR, "next_cursor"),
+    ({"response_metadata": {"next_cursor": "x"}}, SignalKind.CURSOR, "response_metadata.next_cursor"),
+    ({"nextPageToken": "x"}, SignalKind.CURSOR, "nextPageToken"),
+    ({"NextToken": "x"}, SignalKind.CURSOR, "NextToken"),
+    ({"continuation": "x"}, SignalKind.CURSOR, "continuation"),
+    ({"cursor": "x"}, SignalKind.CURSOR, "cursor"),
+    ({"offset": "itrX/recY"}, SignalKind.CURSOR, "offset"),
+    ({"page": 1, "next_page": 2}, SignalKind.CURSOR, "next_page"),
+    ({"limit": 10, "next_offset": 10}, SignalKind.CURSOR, "next_offset"),
+    ({"has_more": True}, SignalKind.FLAG, "has_more"),
+    ({"hasMore": "true"}, SignalKind.FLAG, "hasMore"),
+    ({"meta": {"has_more": True, "after_cursor": "x"}}, SignalKind.FLAG, "meta.has_more"),
+    ({"isLast": False}, SignalKind.FLAG, "isLast"),
+    ({"done": False}, SignalKind.FLAG, "done"),
+    ({"additional_data": {"pagination": {"more_items_in_collection": True}}}, SignalKind.FLAG, ""),
+    ({"page": 1, "total_pages": 2}, SignalKind.PAGES, "total_pages"),
+    ({"info": {"pages": 42, "count": 10}}, SignalKind.PAGES, "info.pages"),
+    ({"total": 11}, SignalKind.TOTAL, "total"),
+    ({"total": "11"}, SignalKind.TOTAL, "total"),
+    ({"meta": {"totalCount": 11}}, SignalKind.TOTAL, "meta.totalCount"),
+    ({"@odata.count": 11}, SignalKind.TOTAL, "@odata.count"),
+    ({"count": 11}, SignalKind.TOTAL, "count"),
+]
+
+
+@pytest.mark.parametrize(("rest", "kind", "place"), SAYS_MORE, ids=lambda value: str(value)[:60])
+def test_what_says_that_there_is_more(rest: dict[str, Any], kind: SignalKind, place: str) -> None:
+    found = envelope(rest).unread(COUNT)
+    assert found is not None
+    assert (found.kind, found.place) == (kind, place or found.place)
+    assert found.fits is not None
+    if found.fits.next is not None:
+        assert value_at(rest, found.fits.next) not in (None, "")
+    counts_for_nobody_else = kind in (SignalKind.PAGES, SignalKind.TOTAL) or found.place in ("cursor", "offset")
+    assert (envelope(rest).left_over() is None) is counts_for_nobody_else
+
+
+SAYS_NOTHING: list[dict[str, Any]] = [
+    {},
+    {"next": None},
+    {"next": ""},
+    {"next": False},
+    {"next": {}},
+    {"links": {"next": None, "self": "/v1/items"}},
+    {"links": {"next": {"href": None}}},
+    {"links": [{"rel": "self", "href": "/a"}]},
+    {"next_cursor": ""},
+    {"next_offset": 0},
+    {"has_more": False},
+    {"has_more": None},
+    {"isLast": True},
+    {"done": True, "totalSize": 10},
+    {"total": 10},
+    {"total": 9},
+    {"total": 1234.5},
+    {"total": None},
+    {"count": 10},
+    {"count": 3},
+    {"page": 1, "total_pages": 1},
+    {"page": 3, "total_pages": 3},
+    {"page": 3, "next_page": 3},
+    {"next": HERE},
+    {"next": "/v1/items"},
+    {"prev": "/a", "first": "/a", "last": "/z"},
+    {"paging": {"cursors": {"before": "a", "after": "b"}}},
+    {"pageInfo": {"endCursor": "x", "hasNextPage": False}},
+    {"cursor": "x", "has_more": False},
+    {"meta": {"has_more": False, "after_cursor": "x"}, "links": {"next": "/b"}},
+    {"after_url": "/b", "end_of_stream": True},
+    {"account": {"next": "/b", "total": 99}},
+    {"included": [{"next": "/b", "has_more": True}]},
+]
+
+
+@pytest.mark.parametrize("rest", SAYS_NOTHING, ids=str)
+def test_what_does_not_say_that_there_is_more(rest: dict[str, Any]) -> None:
+    assert envelope(rest).unread(COUNT) is None
+    assert envelope(rest).left_over() is None
+
+
+def test_fields_of_records_do_not_count() -> None:
+    assert envelope({"data": [], "items": {"next": "/b"}}).unread(COUNT) is None
+    assert envelope({"result": {"items": [], "next": "/b"}}, records="result.items").unread(COUNT) is not None
+    assert envelope({"result": {"next": "/b"}}, records="items").unread(COUNT) is None
+    assert Envelope([], "", url=HERE).unread(COUNT) is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "link", "place"),
+    [
+        ({}, f"{HERE}?page=2", "the header Link"),
+        ({"x-next-page": "2"}, None, "the header x-next-page"),
+        ({"x-total-count": "11"}, None, "the header x-total-count"),
+        ({"x-wp-totalpages": "2"}, None, "the header x-wp-totalpages"),
+        ({"content-range": "0-9/11"}, None, "the header content-range"),
+        ({"x-next-page": "", "x-total-count": "10", "content-range": "0-9/*"}, None, None),
+        ({}, HERE, None),
+    ],
+)
+def test_headers_count_too(headers: dict[str, str], link: str | None, place: str | None) -> None:
+    found = Envelope([], "", link, headers, HERE).unread(COUNT)
+    assert (None if found is None else found.place) == place
+
+
+@pytest.mark.parametrize(
+    ("sent", "rest", "is_full"),
+    [
+        ({"limit": "10"}, {}, True),
+        ({"per_page": "10"}, {}, True),
+        ({"page[size]": "10"}, {}, True),
+        ({"$top": 10}, {}, True),
+        ({"limit": "11"}, {}, False),
+        ({"limit": "all"}, {}, False),
+        ({"status": "10"}, {}, False),
+        ({"limit": "10"}, {"has_more": False}, False),
+        ({"limit": "10"}, {"next": None}, False),
+        ({"limit": "10"}, {"total": 10}, False),
+        ({"limit": "10"}, {"count": 10}, True),
+    ],
+)
+def test_a_full_page_says_so_where_nothing_else_does(sent: dict[str, Any], rest: Any, is_full: bool) -> None:
+    found = envelope(rest, sent=sent).unread(COUNT)
+    assert (found is not None and found.kind is SignalKind.FULL) is is_full
+
+
+def test_a_count_that_repeats_the_limit_is_no_total() -> None:
+    assert envelope({"count": 50}, sent={"limit": "50"}).unread(COUNT) is None
+
+
+def test_a_cursor_that_was_sent_is_not_the_next() -> None:
+    assert envelope({"cursor": "abc"}, sent={"cursor": "abc"}).unread(COUNT) is None
+
+
+def test_a_link_without_the_key_of_the_request_still_leads_to_the_same_page() -> None:
+    url = f"{HERE}?api_key=abc&page=2"
+    assert envelope({"next": f"{HERE}?page=2"}, url=url).unread(COUNT) is None
+    assert envelope({"next": f"{HERE}?page=3"}, url=url).unread(COUNT) is not None
+    assert envelope({"next": HERE}, url=url).unread(COUNT) is not None
+
+
+def test_what_is_to_be_ignored_is_ignored() -> None:
+    rest = {"next": "/b", "has_more": True}
+    assert envelope(rest).left_over(["next", "has_more"]) is None
+    found = envelope(rest).left_over(["next"])
+    assert found is not None
+    assert found.place == "has_more"
+
+
+def test_a_block_is_ready_to_paste() -> None:
+    block = Pagination(PaginationKind.CURSOR, "page[after]", next="meta.next", more="meta.more")
+    assert as_yaml(block) == 'pagination: {type: cursor, param: "page[after]", next: meta.next, more: meta.more}'
