@@ -175,9 +175,9 @@ def test_an_api_is_read_and_its_key_is_no_part_of_the_configuration(
 ) -> None:
     server.routes["/orders"] = lambda asked: Answer({"data": [{"id": 1}, {"id": 2}]})
     options = IngestOptions(records="data", watermark=("id",))
-    report = tidegate.ingest(f"{server.url}/orders?size=2&api_key={CANARY}", "lake/t", options, save=Path("p.yml"))
+    report = tidegate.ingest(f"{server.url}/orders?size=5&api_key={CANARY}", "lake/t", options, save=Path("p.yml"))
     assert done(report).sources[0].rows == 2
-    assert server.asked[0].params == {"size": "2", "api_key": CANARY}
+    assert server.asked[0].params == {"size": "5", "api_key": CANARY}
     assert CANARY not in report.yaml + Path("p.yml").read_text()
     assert report.variables == ("_127_0_0_1_API_KEY",)
     monkeypatch.setenv(report.variables[0], CANARY)

@@ -19,6 +19,7 @@ from tidegate.errors import TidegateError
 from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.sink.unit_columns import RecordBlocks
 from tidegate.sink.unit_share import carry_out_here
+from tidegate.sources.http import survey
 from tidegate.sources.http.answers import Counts, Fetch, Shapes, blocks
 from tidegate.sources.http.bounds import Part
 from tidegate.sources.units.work import UnitFailure
@@ -67,8 +68,27 @@ RECORDS = st.one_of(
     *[st.just(b'{"id":1,"at":"2026-02-03T00:00:00Z"}')] * 4,
 )
 LISTS = st.lists(RECORDS, max_size=3).map(lambda records: b"[" + b",".join(records) + b"]")
+LINKS = st.sampled_from(
+    [b'"http://["', b'"http://u:p@h/?k"', b'"?"', b'"//"', b'{"next":"http://["}', b'[{"rel":"next","href":"/"},1]']
+)
 REST = st.lists(
-    st.tuples(st.sampled_from([b'"next"', b'"total"', b'"error"', b'"data"', b'"\\ud800"']), VALUES), max_size=2
+    st.tuples(
+        st.sampled_from(
+            [
+                b'"next"',
+                b'"total"',
+                b'"error"',
+                b'"data"',
+                b'"\\ud800"',
+                b'"links"',
+                b'"has_more"',
+                b'"count"',
+                b'"pages"',
+            ]
+        ),
+        st.one_of(VALUES, LINKS),
+    ),
+    max_size=2,
 ).map(lambda pairs: b"".join(b"," + key + b":" + value for key, value in pairs))
 BODIES = st.one_of(
     st.tuples(LISTS, REST).map(lambda parts: b'{"data":' + parts[0] + parts[1] + b"}"),
@@ -142,8 +162,11 @@ def raw_answers(draw: st.DrawFn) -> bytes:
 
 PAGING = st.sampled_from(
     [
+        None,
         Pagination(),
         Pagination(PaginationKind.PAGE, max_pages=3),
+        Pagination(PaginationKind.PAGE, more="has_more", max_pages=3),
+        Pagination(PaginationKind.CURSOR, last_field="id", max_pages=3),
         Pagination(PaginationKind.OFFSET, total="total", max_pages=3),
         Pagination(PaginationKind.CURSOR, next="next", max_pages=3),
         Pagination(PaginationKind.NEXT_LINK, max_pages=3),
@@ -157,7 +180,7 @@ class Case:
     """What the server answers, and how it is asked."""
 
     answers: tuple[bytes, ...]
-    paging: Pagination = WHOLE
+    paging: Pagination | None = WHOLE
     declared: bool = True
     rescued: bool = False
     coerce: bool = False
@@ -224,6 +247,7 @@ def read_columns(case: Case, url: str) -> int:
 @example(Case((answer(b"", b"Retry-After: \xc2\xb2", status=429),)))
 @example(Case((listed(NESTED[1]),), declared=False))
 @example(Case((listed(NESTED[4]),), declared=False))
+@example(Case((answer(b'{"data":[],"next":"http://["}'),), None))
 def test_a_read_of_columns_ends_in_rows_or_in_an_error_of_ours(server: RawServer, case: Case) -> None:
     server.begin(case.answers)
     told = ""
@@ -255,3 +279,20 @@ def test_a_work_unit_ends_in_rows_or_fails_with_words_of_ours(server: RawServer,
         event("an error of ours")
     assert not FOREIGN.match(told), told
     assert told.encode("utf-8", "strict") is not None
+
+
+@FUZZ
+@given(CASES)
+@example(Case((answer(b'{"data":[{"id":1}],"next":"http://["}'),), None))
+@example(Case((answer(b'{"data":[{"id":[]},{"id":{}},{"id":null}],"total":9}'),), None))
+def test_a_look_at_an_api_ends_in_findings_or_in_an_error_of_ours(server: RawServer, case: Case) -> None:
+    server.begin(case.answers)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(survey, "_RETRIES", Retries(0, 0.0, 0.0))
+        for watermark in ((), ("id",)):
+            try:
+                found = survey.survey_api(case.read(server.url), watermark=watermark)
+                assert {"records", "pages"} <= set(dict(found.facts))
+                event("findings")
+            except TidegateError:
+                event("an error of ours")

@@ -27,13 +27,13 @@ NOT_SAVED = "pipelines.yml"
         "tidegate ingest landing/orders lake/orders",
         "tidegate ingest s3://landing/events s3://lake/events --save pipelines.yml",
         "tidegate ingest postgresql://me@db/shop lake/t --table orders --watermark id",
-        "tidegate ingest https://api.example.org/v1/orders lake/api --records data",
+        "tidegate ingest https://api.example.org/v1/orders lake/api",
     ],
 )
 @click.argument("source", metavar="SOURCE")
 @click.argument("table", metavar="TABLE")
 @click.option("--table", "from_table", metavar="NAME", help="The table of the database, such as public.orders.")
-@click.option("--records", metavar="PATH", help="Where the answer of an API has its list of records, such as data.")
+@click.option("--records", metavar="PATH", help="Where the response of an API has its list of records, if not found.")
 @click.option(
     "--watermark", metavar="COLUMN", multiple=True, help="A column that grows: read only what is new. May be repeated."
 )
@@ -77,8 +77,8 @@ def ingest(
     """Read SOURCE into the Delta table TABLE, without a configuration.
 
     SOURCE is a folder, a bucket, the address of a database (postgresql://, jdbc:), a Delta or Iceberg table, or an API
-    (https://). Finds out what it is, reads what is new, and ends with the configuration that this amounts to. Called
-    again, it goes on where it stopped.
+    (https://). Finds out what it is (of an API also how it pages), reads what is new, and ends with the configuration
+    that this amounts to. Called again, it goes on where it stopped.
     """
     stop = threading.Event()
     settings = {each.partition("=")[0]: _value(each) for each in storage_option}

@@ -26,12 +26,17 @@ from tidegate.commands.project import load
 from tidegate.commands.run import run
 from tidegate.config import load as load_text
 from tidegate.config.document import mask_address
+from tidegate.core.columns.state import KIND, decode_columns
 from tidegate.core.files.discovery import ending_of, format_of
-from tidegate.errors import ConfigError, TidegateError
+from tidegate.errors import ConfigError, StorageError, TidegateError
 from tidegate.observe.events import Emit, ignore
 from tidegate.observe.wording import count
+from tidegate.protocol.change import SourceKey
+from tidegate.protocol.documents import read_mirror
 from tidegate.reports.run import IngestReport
 from tidegate.sources.file_discovery import SAMPLE, Order, names_sort_in_time, sample_files
+from tidegate.sources.http.survey import survey_api
+from tidegate.specs.columns import HttpRead
 from tidegate.specs.credentials import credentials_in_address, is_credential, looks_random
 from tidegate.specs.locations import Location, Options
 from tidegate.specs.masking import Mask, remember
@@ -169,7 +174,7 @@ def draft_pipeline(source: str, table: str, options: IngestOptions, base: Path) 
     if scheme == "jdbc" or scheme in DATABASES:
         return _draft_database(source, options)
     if scheme in ("http", "https"):
-        return _draft_api(source, options)
+        return _surveyed(_draft_api(source, options), table, options)
     for given, option, where in (
         (options.table, "--table", "a database"),
         (options.records, "--records", "an API"),
@@ -325,10 +330,40 @@ def _draft_api(source: str, options: IngestOptions) -> PipelineDraft:
     secrets = found_in.values
     read: dict[str, Any] = {"connection": "api", "path": path}
     read |= {"params": params} if params else {}
-    read |= {"records": options.records} if options.records else {}
-    records = f"records in {options.records!r}" if options.records else "the answer is the list of records"
-    found = (("source", f"an API at {_host(parts)}{path}"), ("records", records), *_words(options))
-    return PipelineDraft({**read, **_followed(options)}, found, connection, secrets=secrets)
+    found = (("source", f"an API at {_host(parts)}{path}"),)
+    return PipelineDraft(read, found, connection, secrets=secrets)
+
+
+def _surveyed(draft: PipelineDraft, table: str, options: IngestOptions) -> PipelineDraft:
+    """The draft of an API with what a look at the API shows: its records, its pages, and what it filters by.
+
+    A table that was ingested before goes on as it was: another column, or none, would double or drop its rows.
+    """
+    base = Path.cwd()
+    before = _columns_before(table, options)
+    if before and not options.watermark:
+        options = replace(options, watermark=before)
+    (pipeline,) = _load(_written(draft, "survey", "table", IngestOptions(), base), draft, base).pipelines
+    read = pipeline.sources[0].read
+    assert isinstance(read, HttpRead)
+    seen = survey_api(read, options.records, options.watermark if before != () or options.watermark else None)
+    followed = replace(options, watermark=seen.watermark)
+    params = {name: value for name, value in draft.source.get("params", {}).items() if name not in seen.unsent}
+    source = {name: value for name, value in draft.source.items() if name != "params"}
+    source |= {**({"params": params} if params else {}), **_followed(followed), **seen.keys}
+    return replace(draft, source=source, found=(*draft.found, *seen.facts, *_words(followed)))
+
+
+def _columns_before(table: str, options: IngestOptions) -> tuple[str, ...] | None:
+    """The columns by which an earlier call followed the source, none if it read everything; None without one."""
+    store = open_store(Location(absolute(table, Path.cwd()), Options(options.storage_options)))
+    try:
+        shown = read_mirror(store, SourceKey(options.name or _name_of(table), "default"))
+    except StorageError:
+        return None
+    if shown is None or shown.state.get("kind") != KIND:
+        return None
+    return tuple(decode_columns(shown.state).values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,6 +447,7 @@ def _words(options: IngestOptions) -> Iterable[tuple[str, str]]:
 def _written(draft: PipelineDraft, name: str, table: str, options: IngestOptions, base: Path) -> str:
     """The YAML of a draft."""
     sink: dict[str, Any] = {"table_uri": _as_seen_from(table, base), **options.of(table)}
+    options = replace(options, watermark=tuple(draft.source.get("watermark_columns", ())))
     if not draft.infer:
         sink["load_type"] = _load_type(options)
         sink |= {"merge_keys": list(options.merge_keys)} if options.merge_keys else {}
