@@ -33,7 +33,7 @@ An error passes its facts to ``Exception.__init__`` as positional arguments, so 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 
@@ -204,6 +204,39 @@ class RunStopped(TidegateError):
     """The run was told to stop while tasks were reading; the next run reads their files again."""
 
     exit_code = 130
+
+
+def safe_text(error: BaseException) -> str:
+    """What an exception says; its class if it cannot be printed, as user code may raise it."""
+    try:
+        return str(error)
+    except BaseException as problem:
+        return f"({type(error).__name__} cannot be printed: {type(problem).__name__})"
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """``error`` and those that a traceback shows behind it, each once: ``raise error from error`` makes a ring."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def nearest_own(error: TidegateError) -> TidegateError:
+    """``error``, if its class stands in this module; else the same as the nearest class that does.
+
+    User code may derive classes of its own, which need not be made or printed as ours are.
+    """
+    if type(error).__module__ == __name__ and isinstance(error.problem, str) and isinstance(error.remedy, str):
+        return error
+    problem, remedy = str(getattr(error, "problem", "")) or safe_text(error), str(getattr(error, "remedy", ""))
+    kinds: list[type[TidegateError]] = [
+        kind
+        for kind in type(error).__mro__
+        if issubclass(kind, TidegateError) and kind.__module__ == __name__ and kind not in (ConfigError, BadRecord)
+    ]
+    return kinds[0](problem, remedy)
 
 
 def to_json(error: TidegateError) -> dict[str, object]:

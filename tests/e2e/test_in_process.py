@@ -78,7 +78,7 @@ def test_a_function_that_needs_a_session_fails_with_its_name(tmp_path: Path) -> 
     made = project(tmp_path, {"type": "python", "function": f"{__name__}:needs_spark", "watermark_columns": ["id"]})
     (source,) = run(made).sources
     assert source.error is not None
-    assert "needs_spark failed without a Spark session" in source.error
+    assert "needs_spark without a Spark session failed" in source.error
 
 
 def visits(session: object, request: Any) -> pa.Table:

@@ -12,7 +12,7 @@ import pytest
 from support.syntax import SRC, statements, trees
 
 LAYERS = (
-    {"errors", "failpoints"},
+    {"errors", "failpoints", "signals"},
     {"specs"},
     {"core"},
     {"reports"},
@@ -34,7 +34,7 @@ LAYERS = (
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 PURE = {"core"}
-STDLIB_ONLY_BELOW = {"errors", "specs", *PURE}
+STDLIB_ONLY_BELOW = {"errors", "signals", "specs", *PURE}
 ONLY_IN = {
     "pyspark": {"spark", "compat"},
     "pydantic": {"config"},

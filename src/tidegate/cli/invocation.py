@@ -24,7 +24,7 @@ import click
 
 import tidegate
 from tidegate.cli.pages import UNBOUNDED, Page, plain
-from tidegate.errors import ConfigError, TidegateError
+from tidegate.errors import ConfigError, TidegateError, safe_text
 from tidegate.observe.wording import broken, count, visible
 from tidegate.specs.masking import known_mask, masked_text
 
@@ -294,7 +294,7 @@ def understand(error: BaseException) -> ShownProblem:
         case KeyboardInterrupt():
             return ShownProblem("Interrupted", ("interrupted",), "", INTERRUPTED)
         case _:
-            what = f"unexpected {type(error).__name__}: {error}".splitlines()[0].rstrip(": ")
+            what = f"unexpected {type(error).__name__}: {safe_text(error)}".splitlines()[0].rstrip(": ")
             return ShownProblem(type(error).__name__, (what,), "run again with --debug to see where", UNEXPECTED)
 
 

@@ -14,6 +14,7 @@ import click
 from tidegate.cli.invocation import Command, Group, Invocation, print_json, report, with_json
 from tidegate.cli.pages import facts
 from tidegate.schema.literals import describe_reader
+from tidegate.signals import noticing_interrupts
 from tidegate.specs.masking import remembering
 
 MODULES = {
@@ -87,10 +88,12 @@ class Program(Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command and report any error."""
         try:
-            return super().invoke(ctx)
+            with noticing_interrupts():
+                return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
-        except (Exception, KeyboardInterrupt) as error:
+        # Also what would end the process by itself: its text goes through the mask, too.
+        except BaseException as error:
             return report(error, ctx.ensure_object(Invocation))
 
 

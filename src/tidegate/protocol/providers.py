@@ -379,7 +379,8 @@ class CustomMetadataProvider(BaseMetadataProvider):
         self.name = name_of(type(provider))
         self._provider = provider
         self._mask = mask or Mask()
-        missing = [each for each in METHODS if not callable(getattr(provider, each, None))]
+        with named_errors(f"state.provider {self.name}", "correct that class", EnvironmentProblem, self._mask):
+            missing = [each for each in METHODS if not callable(getattr(provider, each, None))]
         if missing:
             raise EnvironmentProblem(
                 f"state.provider {self.name} has no method {missing[0]}",
@@ -409,10 +410,8 @@ class CustomMetadataProvider(BaseMetadataProvider):
             self._provider.compare_and_set(dataflow_id, expected, watermark_value, **by)
 
     def history(self, dataflow_id: str) -> tuple[Saved, ...]:
-        if not hasattr(self._provider, "history"):
-            return ()
         with self._named("history", dataflow_id):
-            return tuple(self._provider.history(dataflow_id))
+            return tuple(self._provider.history(dataflow_id)) if hasattr(self._provider, "history") else ()
 
     @contextmanager
     def _named(self, method: str, dataflow_id: str) -> Iterator[None]:

@@ -355,7 +355,8 @@ class _SavedCopy:
     def __init__(self, watermarks: WatermarkManager, dataflow_id: str) -> None:
         self._watermarks = watermarks
         self._dataflow_id = dataflow_id
-        self.found = watermarks.provider.get_watermark(dataflow_id)
+        with self._named("get_watermark"):
+            self.found = watermarks.provider.get_watermark(dataflow_id)
 
     def is_same(self, text: str | None) -> bool:
         """Whether it is the same watermark, however written; ``StateError`` if it is none."""

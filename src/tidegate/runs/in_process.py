@@ -76,7 +76,7 @@ from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import FieldSpec, SchemaSpec
 from tidegate.specs.units import UnitSource
-from tidegate.specs.user_code import load_function
+from tidegate.specs.user_code import load_function, named_errors, show
 from tidegate.storage.port import Scope
 from tidegate.storage.stores import open_store
 
@@ -411,16 +411,15 @@ def _called(source: ColumnSource, function: FunctionRead, request: object, mask:
     """The rows that a function returns; its session is None."""
     said = f"{source.name}: function {function.function}"
     call = load_function(function.function, said)
-    try:
+    remedy = "correct the function, or use `tidegate run`"
+    with named_errors(f"{said} without a Spark session", remedy, SourceError, mask):
         returned: Any = call(None, request)
-    except Exception as error:
-        problem = f"{said} failed without a Spark session ({mask(str(error)):.200})"
-        raise SourceError(problem, "correct the function, or use `tidegate run`") from mask.cause(error)
-    if hasattr(returned, "to_dict") and hasattr(returned, "columns"):
-        returned = pa.Table.from_pandas(returned, preserve_index=False)
-    if isinstance(returned, pa.Table):
+        if hasattr(returned, "to_dict") and hasattr(returned, "columns"):
+            returned = pa.Table.from_pandas(returned, preserve_index=False)
+        is_table = isinstance(returned, pa.Table)
+    if is_table:
         return _checked(source, returned)
-    raise SourceError(f"{said} returned {mask(repr(returned)):.80}", "return an Arrow table or a pandas DataFrame")
+    raise SourceError(f"{said} returned {show(returned, mask)}", "return an Arrow table or a pandas DataFrame")
 
 
 def _checked(source: ColumnSource, rows: pa.Table) -> pa.Table:

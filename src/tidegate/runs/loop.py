@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import FrameType
 from typing import Any
 
 from tidegate.errors import RunStopped, TidegateError
@@ -27,6 +26,7 @@ from tidegate.runs.pass_ import ANOTHER_RUN, Engine, Pass, without_name
 from tidegate.runs.presence import Courtesy, claim_source, settle_attempts
 from tidegate.runs.reconcile import ScheduledReconciling
 from tidegate.runs.tracker import Clock, Summary, TrackedSource
+from tidegate.signals import signals_go_to
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import Evolution, PipelineSpec, ProjectSpec, SchemaSpec, SourceSpec
 from tidegate.storage.port import ObjectStore
@@ -282,18 +282,11 @@ def _is_well(report: SourceReport) -> bool:
 @contextlib.contextmanager
 def stops_on_signals(stop: threading.Event) -> Iterator[None]:
     """While inside, the first signal sets ``stop``; outside the main thread this does nothing."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
-    def handle(number: int, frame: FrameType | None) -> None:
+    def handle() -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
 
-    before = {number: signal.signal(number, handle) for number in SIGNALS}
-    try:
+    with signals_go_to(handle, SIGNALS):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

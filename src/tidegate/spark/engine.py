@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.files.plan import FileGroup
 from tidegate.core.files.state import Refused
-from tidegate.errors import EnvironmentProblem, RunStopped, TidegateError
+from tidegate.errors import EnvironmentProblem, RunStopped, TidegateError, chain
 from tidegate.sink.read_task import CommitLimits, GroupResult, Hear, ReadTask
 from tidegate.sink.row_task import WorkRows
 from tidegate.sources.reader import Reader
@@ -297,12 +297,9 @@ class SparkEngine:
 
     def own_log(self, error: BaseException, mask: Mask) -> str:
         """Where the log of the Spark that runs here is kept, and its end, if ``error`` came from Spark."""
-        each: BaseException | None = error
-        while each is not None and self._session is not None:
-            if type(each).__module__.partition(".")[0] in ("pyspark", "py4j"):
-                return log_excerpt(mask)
-            each = each.__cause__ or each.__context__
-        return ""
+        behind = chain(error) if self._session is not None else ()
+        is_sparks = any(type(each).__module__.partition(".")[0] in ("pyspark", "py4j") for each in behind)
+        return log_excerpt(mask) if is_sparks else ""
 
     def close(self) -> None:
         """Stop the session, if this engine started one."""

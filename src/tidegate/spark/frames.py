@@ -39,7 +39,7 @@ from tidegate.spark.session import COLUMNAR_INPUT, VARIABLE, own_session, put, q
 from tidegate.spark.tasks import machine_problem, run_tasks, slot_frame, slot_numbers, task_failure, telling_line
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import ParquetCodec, TransformSpec
-from tidegate.specs.user_code import load_function
+from tidegate.specs.user_code import contained, load_function, show
 from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
@@ -225,7 +225,9 @@ def apply_transform(read: DataFrame, transform: TransformSpec, pipeline: str, ma
 
     try:
         if transform.python is not None:
-            result = load_function(transform.python, f"{pipeline}: transform.python {transform.python}")(read)
+            function = load_function(transform.python, f"{pipeline}: transform.python {transform.python}")
+            with contained():
+                result = function(read)
         else:
             read.createOrReplaceTempView(VIEW)
             result = read.sparkSession.sql(transform.sql or "")
@@ -237,7 +239,7 @@ def apply_transform(read: DataFrame, transform: TransformSpec, pipeline: str, ma
             "nothing was committed; correct the transform and run again",
         ) from mask.cause(error)
     if not isinstance(result, DataFrame):
-        raise RowsRefused(f"{pipeline}: {transform} returned {mask(repr(result)):.80}", "return a DataFrame")
+        raise RowsRefused(f"{pipeline}: {transform} returned {show(result, mask)}", "return a DataFrame")
     return result
 
 

@@ -27,6 +27,7 @@ from functools import cached_property
 from typing import Any, Protocol, TypeVar, runtime_checkable
 from urllib.parse import unquote
 
+from tidegate.errors import TidegateError, chain, safe_text
 from tidegate.specs.credentials import Interpolated, credentials_in_address, is_credential, is_plain_word
 from tidegate.specs.locations import Location, Options, Secret, jdbc_credentials, looks_secret
 
@@ -340,13 +341,14 @@ class Mask:
 
     def error(self, error: Any) -> Any:
         """An error with its facts masked; the one it came from goes where that has a secret in its text."""
-        facts = tuple(self._deep(each) for each in error.args)
+        given = _facts(error)
+        facts = tuple(self._deep(each) for each in given)
         cause = self.cause(error.__cause__)
         notes = getattr(error, "__notes__", [])
         masked = self._deep(notes)
-        if facts == error.args and cause is error.__cause__ and masked == notes:
+        if facts == given and cause is error.__cause__ and masked == notes:
             return error
-        fresh = error if facts == error.args else type(error)(*facts)
+        fresh = error if facts == given else _remade(error, facts)
         if masked:
             fresh.__notes__ = masked
         fresh.__cause__, fresh.__suppress_context__ = cause, True
@@ -354,11 +356,9 @@ class Mask:
 
     def cause(self, error: BaseException | None) -> BaseException | None:
         """``error`` as what another came from, unless it, or one behind it, has a secret in its text."""
-        each = error
-        while each is not None:
-            if self.hides("\n".join((str(each), repr(each), *getattr(each, "__notes__", ())))):
+        for each in chain(error):
+            if self.hides("\n".join((safe_text(each), _safe_repr(each), *map(str, getattr(each, "__notes__", ()))))):
                 return None
-            each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
         return error
 
     @cached_property
@@ -416,6 +416,30 @@ class Mask:
                         spans.append(view.span(max(0, len(begun) - size - before), len(begun)))
                         break
         return spans
+
+
+def _remade(error: BaseException, facts: tuple[Any, ...]) -> BaseException:
+    """An error of the same class with other facts; a plain one if its class wants others than it keeps."""
+    try:
+        return type(error)(*facts)
+    except Exception:
+        kind = TidegateError if isinstance(error, TidegateError) else Exception
+        return kind(f"{type(error).__name__}: {', '.join(map(str, facts))}")
+
+
+def _facts(error: BaseException) -> tuple[Any, ...]:
+    """The arguments of an error; none if its class hides them."""
+    try:
+        return tuple(error.args)
+    except Exception:
+        return ()
+
+
+def _safe_repr(error: BaseException) -> str:
+    try:
+        return repr(error)
+    except BaseException:
+        return ""
 
 
 class _Remembered:

@@ -22,7 +22,7 @@ from tidegate.spark.tasks import machine_problem, telling_line
 from tidegate.specs.columns import ColumnSource, FunctionRead
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import SchemaSpec
-from tidegate.specs.user_code import load_function
+from tidegate.specs.user_code import contained, load_function, show
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -117,11 +117,11 @@ def call_function(
     from pyspark.sql import DataFrame
 
     function = load_function(read.function, said)
-    with reading(failed or said, FUNCTION_REMEDY, mask):
+    with reading(failed or said, FUNCTION_REMEDY, mask), contained():
         returned = function(session, request)
     if not isinstance(returned, DataFrame):
         asked = f" for {request.unit!r}" if isinstance(request, UnitRequest) else ""
-        raise SourceError(f"{said} returned {mask(repr(returned)):.80}{asked}", "return a DataFrame")
+        raise SourceError(f"{said} returned {show(returned, mask)}{asked}", "return a DataFrame")
     return returned
 
 
