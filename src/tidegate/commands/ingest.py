@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode
 
 import yaml
 
@@ -38,7 +38,7 @@ from tidegate.sources.file_discovery import SAMPLE, Order, names_sort_in_time, s
 from tidegate.sources.http.survey import survey_api
 from tidegate.specs.columns import HttpRead
 from tidegate.specs.credentials import credentials_in_address, is_credential, looks_random
-from tidegate.specs.locations import Location, Options
+from tidegate.specs.locations import Location, Options, split_address
 from tidegate.specs.masking import Mask, remember
 from tidegate.specs.project import Format, PathSource, ProjectSpec
 from tidegate.storage.options import absolute
@@ -270,7 +270,7 @@ def _draft_database(source: str, options: IngestOptions) -> PipelineDraft:
     if not options.table:
         raise ConfigError(("name the table of the database with --table, such as --table public.orders",))
     address = source.removeprefix("jdbc:") if re.match(r"jdbc:\w+://", source) else source
-    parts = _split(address)
+    parts = split_address(address)
     if parts.scheme.lower() not in DATABASES or ";" in source:
         connection: dict[str, Any] = {"type": "jdbc", "url": source}
         return _database_draft(connection, {}, "a database", options)
@@ -306,7 +306,7 @@ def _database_draft(
 def _draft_api(source: str, options: IngestOptions) -> PipelineDraft:
     if options.table or options.format:
         raise ConfigError(("--table and --format have no effect with an API; leave them out",))
-    parts = _split(source)
+    parts = split_address(source)
     connection: dict[str, Any] = {"type": "http", "url": f"{parts.scheme}://{_host(parts)}"}
     found_in = _AddressSecrets(_variable(parts.hostname or "api"))
     if parts.password:
@@ -396,21 +396,6 @@ def _without_key(path: str, connection: dict[str, Any], secrets: _AddressSecrets
     connection["auth"] = {"type": "api_key", "place": "path", "name": "token", "token": token}
     steps[keys[0]] = f"{word}{{{{token}}}}"
     return "/".join(steps)
-
-
-def _split(address: str) -> SplitResult:
-    """The parts of an address; one that cannot be parsed is an error that does not repeat it."""
-    try:
-        parts = urlsplit(address)
-        is_whole = bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        is_whole = False
-    if not is_whole:
-        scheme = address.partition(":")[0]
-        raise ConfigError(
-            (f"{scheme}: the address cannot be parsed; write it like {scheme}://user:password@host/path",)
-        )
-    return parts
 
 
 def _followed(options: IngestOptions) -> dict[str, Any]:

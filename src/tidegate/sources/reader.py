@@ -17,7 +17,6 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
-from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, dialect_of, predicate
@@ -25,7 +24,7 @@ from tidegate.errors import EnvironmentProblem, SchemaMismatch, SourceError
 from tidegate.schema.names import spell
 from tidegate.sources.http.bounds import describe
 from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableRead, Value
-from tidegate.specs.locations import Secret
+from tidegate.specs.locations import Secret, split_address
 from tidegate.specs.user_code import call
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def address_of(source: ColumnSource) -> Address | None:
         case JdbcRead(url=url):
             return jdbc_address(url)
         case HttpRead(url=url):
-            parts = urlsplit(url)
+            parts = split_address(url)
             port = parts.port or (443 if parts.scheme == "https" else 80)
             return None if parts.hostname is None else (parts.hostname, port)
         case _:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlunsplit
 
 from tidegate.errors import EnvironmentProblem
 from tidegate.spark.jars import CLASS, SETTING
 from tidegate.spark.session import VARIABLE
-from tidegate.specs.locations import Location
+from tidegate.specs.locations import Location, split_address
 from tidegate.storage.options import of_scheme, split_uri
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _credentials(meant: Mapping[str, str]) -> dict[str, str]:
 
 def _without_bucket(endpoint: str, bucket: str) -> str:
     """The address of the server, from one that begins with the bucket's name."""
-    parts = urlsplit(endpoint)
+    parts = split_address(endpoint, "the endpoint")
     return urlunsplit(parts._replace(netloc=parts.netloc.removeprefix(f"{bucket}.")))
 
 

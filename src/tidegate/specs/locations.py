@@ -16,7 +16,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from urllib.parse import unquote
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from tidegate.errors import ConfigError
 
 
 class Options(Mapping[str, str]):
@@ -82,6 +84,26 @@ def looks_secret(key: str) -> bool:
     (True, False)
     """
     return bool(_SECRET_KEY.search(key))
+
+
+def split_address(address: str, name: str = "the address") -> SplitResult:
+    """The parts of an address that a person wrote, with a port that is a number; ``name`` is what errors call it.
+
+    :class:`ConfigError` if it cannot be read. Nobody knows then where its password ends, so only the scheme is shown.
+    """
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:
+        scheme, found, _ = address.partition("://")
+        shown = f" {scheme}://…" if found and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.:-]*", scheme) else ""
+        raise ConfigError(
+            (
+                f"{name}{shown} cannot be read: its host or port is not valid; write SCHEME://HOST:PORT/PATH, an IPv6 "
+                "host in brackets as in http://[::1]:8080, and special characters of a password as %XX",
+            )
+        ) from None
+    return parts
 
 
 PORTS = {"http": 80, "https": 443}

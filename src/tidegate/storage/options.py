@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from tidegate.errors import StorageError
-from tidegate.specs.locations import Options
+from tidegate.errors import ConfigError, StorageError
+from tidegate.specs.locations import Options, split_address
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
@@ -61,6 +61,7 @@ _KNOWN = {
     "gs": ("google_service_account", "google_service_account_key", "google_application_credentials"),
     "az": ("azure_storage_account_name", "azure_storage_account_key", "azure_storage_sas_token"),
 }
+_ENDPOINT = re.compile(r"(?<!use_fabric_)endpoint(_url)?(_s3)?$")
 _RETRIES = {"max_retries": "7", "retry_timeout": "90s"}
 _UNITS = {"ms": timedelta(milliseconds=1), "s": timedelta(seconds=1), "m": timedelta(minutes=1)}
 _SECRET_WORDS = ("secret", "key", "token", "password", "credential", "sas")
@@ -107,6 +108,16 @@ def of_scheme(options: Options, scheme: str) -> dict[str, str]:
     given = {name.lower(): value for name, value in options.items()}
     mine = {name: value for name, value in given.items() if name.startswith(FAMILIES[scheme])}
     return {name: value for name, value in mine.items() if not name.startswith(_ELSEWHERE)}
+
+
+def check_endpoints(config: Mapping[str, str]) -> None:
+    """:class:`ConfigError` for the address of a server that is none: the client would end with a panic of its own."""
+    for name, value in config.items():
+        if not _ENDPOINT.search(name):
+            continue
+        parts = split_address(value, f"storage option {name.upper()}")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError((f"storage option {name.upper()} is not the address of a server; write https://HOST",))
 
 
 def unknown_option(uri: str, scheme: str, config: Mapping[str, str], error: Exception) -> StorageError:

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, Self, TypeVar
-from urllib.parse import urlsplit
 
 from tidegate.core.files.discovery import Reason, ReasonCounts, Skipped
 from tidegate.errors import AccessDenied, ObjectChanged, ObjectExists, ObjectMissing, StorageError, StorageUnavailable
@@ -612,8 +611,8 @@ def _by_answer(error: Exception, uri: str, problem: str, status: int, code: str)
 
 
 def _bucket(uri: str) -> str:
-    parts = urlsplit(uri)
-    return f"{parts.scheme}://{parts.netloc}"
+    scheme, _, rest = uri.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
 
 
 def safe_cause(error: Exception, secrets: Iterable[str]) -> Exception | None:

@@ -25,7 +25,7 @@ import obstore
 from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
 
 from tidegate.core.files.discovery import Reason
-from tidegate.errors import ObjectMissing
+from tidegate.errors import ObjectMissing, StorageError
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
 from tidegate.storage.options import of_scheme, plain_scheme, secrets, split_uri
@@ -391,3 +391,9 @@ class RemoteStore:
         except (BaseError, OSError, ValueError) as error:
             cause = safe_cause(error, self._secrets)
             raise Mask.of(*self._secrets).error(from_client(error, self._uri(path), action)) from cause
+        except BaseException as error:
+            # The client's own word for a bug of its, or for an endpoint of the environment that is no address.
+            if type(error).__name__ != "PanicException":
+                raise
+            problem = f"cannot {action} {self._uri(path)}: the store's client broke down ({type(error).__name__})"
+            raise StorageError(problem, "check the endpoint in the storage options and the environment") from None

@@ -18,7 +18,7 @@ from tidegate.specs.locations import Location
 from tidegate.specs.project import PathSource, ProjectSpec
 from tidegate.storage.local import LocalStore
 from tidegate.storage.memory import MemoryStore, space
-from tidegate.storage.options import client_settings, of_scheme, retries, split_uri, unknown_option
+from tidegate.storage.options import check_endpoints, client_settings, of_scheme, retries, split_uri, unknown_option
 from tidegate.storage.port import ObjectStore
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def _remote(location: Location, scheme: str, authority: str, path: str) -> Objec
     from tidegate.storage.remote import RemoteStore
 
     config = of_scheme(location.options, scheme)
+    check_endpoints(config)
     try:
         client = _client(location, scheme, authority, path, config)
     except UnknownConfigurationKeyError as error:
