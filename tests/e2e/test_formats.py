@@ -166,7 +166,7 @@ def test_files_with_other_columns_say_so_when_columns_are_inferred(tmp_path: Pat
     put(other, f"{DAY}/2.parquet", written("parquet", [{"a": "x"}]))
     report = other.run()
     assert not report.ok
-    assert "'a' is int64 and string" in str(report.sources[0].error)
+    assert "'a' is number in 1 file and 'a' is string in 1 file" in str(report.sources[0].error)
 
 
 def test_without_the_library_for_avro_the_error_says_what_to_install(

@@ -5,12 +5,10 @@ Replacing removes rows, so it follows the commit protocol like a replay; the pos
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import pyarrow as pa
 
@@ -47,7 +45,7 @@ from tidegate.runs.lanes import fields_of_table, known_fields, read_remembered, 
 from tidegate.runs.lanes import sample as sample_files
 from tidegate.schema.evolution import Difference, Kind, differences
 from tidegate.schema.inference import FieldReport, Inference, check_agreement
-from tidegate.schema.names import field_to_json, merged_fields
+from tidegate.schema.names import merged_fields, yaml_lines
 from tidegate.schema.types import arrow_schema, paths_of
 from tidegate.specs.project import Evolution, FieldSpec
 
@@ -173,7 +171,8 @@ def yaml_of(fields: tuple[FieldSpec, ...], report: tuple[FieldReport, ...] = ())
         - {name: id, type: int64}
     """
     told = {each.path: each for each in report}
-    lines = [f"    - {_flow(_short(field))}{_remark(told.get(field.name))}" for field in fields]
+    texts = zip(fields, yaml_lines(fields), strict=True)
+    lines = [f"    - {text}{_remark(told.get(field.name))}" for field, text in texts]
     return "\n".join(["schema:", "  fields:", *lines])
 
 
@@ -181,37 +180,6 @@ def _remark(report: FieldReport | None) -> str:
     if report is None or report.confidence == "high":
         return ""
     return f"  # {report.note or 'only ' + count(report.seen, 'value')}"
-
-
-def _short(field: FieldSpec, *, named: bool = True) -> Any:
-    """A column without defaults; only the type if nothing else is left."""
-    data = field_to_json(field)
-    shorter: dict[str, Any] = {"name": field.name} if named else {}
-    shorter["type"] = field.type
-    if not data["nullable"]:
-        shorter["nullable"] = False
-    if field.fields:
-        shorter["fields"] = [_short(child) for child in field.fields]
-    for key in ("items", "keys", "values"):
-        child = getattr(field, key)
-        if child is not None:
-            shorter[key] = _short(child, named=False)
-    return field.type if shorter.keys() == {"type"} else shorter
-
-
-def _flow(value: Any) -> str:
-    match value:
-        case dict():
-            return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
-        case list():
-            return "[" + ", ".join(map(_flow, value)) + "]"
-        case str() if value.isidentifier() and value.lower() not in _YAML_WORDS:
-            return value
-        case _:
-            return json.dumps(value, ensure_ascii=False)
-
-
-_YAML_WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 
 
 def show_schema(config: Config, pipeline: str) -> SchemaView:

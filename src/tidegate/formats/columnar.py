@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -108,6 +108,7 @@ class ColumnFit:
         self._coerce = rules.coerce
         self._lenient = not rules.is_strict
         self.forbidden = rules.forbidden
+        self._tells_twins = rules.inferred and rules.rescued is None
 
     def unknown(self, schema: pa.Schema, path: str) -> tuple[str, ...]:
         """Columns and fields that only the file has, by path; :class:`SourceError` if the file can never fit."""
@@ -133,6 +134,8 @@ class ColumnFit:
             problem = f"has no column {missing[0]!r}, which is required; it has {_list_names(names)}"
         elif not declared & set(names):
             problem = f"has none of the declared columns; it has {_list_names(names)}"
+        elif self._tells_twins and (twins := _find_twins((*declared, *names))):
+            problem = f"columns {twins[0]!r} and {twins[1]!r} differ only in upper and lower case"
         if problem:
             raise SourceError(f"{path}: {problem}", "write the file again, or correct schema.fields")
 
@@ -173,6 +176,13 @@ class ColumnFit:
         quoted = {"text"} if self._lenient and _KINDS_FOR[field.type] == {"number"} else set()
         moment = {"number"} if self._lenient and field.type == "timestamp" else set()
         return _KINDS_FOR[field.type] | quoted | moment
+
+
+def _find_twins(names: Iterable[str]) -> tuple[str, str] | None:
+    """Two names that differ in upper and lower case only."""
+    first: dict[str, str] = {}
+    pairs = ((first.setdefault(name.lower(), name), name) for name in names)
+    return next(((one, other) for one, other in pairs if one != other), None)
 
 
 def _list_names(names: list[str]) -> str:

@@ -36,6 +36,9 @@ from tidegate.schema.types import arrow_type
 from tidegate.specs.columns import CsvOptions
 from tidegate.specs.project import Compression, FieldSpec
 
+WIDEST = 100_000
+"""A file with more columns is refused: its heading is not one, or its line ends are missing."""
+
 _TABBED = (".tsv", ".tsv.gz", ".tsv.zst")
 
 
@@ -120,7 +123,7 @@ def sheets(
             block, names, header = _header(block, dialect, options, path, forbidden)
             if names is None:
                 continue
-            names = names or declared or _numbered(block, dialect)
+            names = names or declared or _numbered(block, dialect, path)
             sheet = Sheet(names, header, dialect, options.null_values)
         yield block, sheet
 
@@ -141,7 +144,8 @@ def _header(
         if not _without_end(header):
             continue
         try:
-            names = table_names([cell.decode() for cell, _ in dialect.cells(_without_end(header))], forbidden)
+            cells = _heading(dialect, _without_end(header), path)
+            names = table_names([cell.decode() for cell, _ in cells], forbidden)
         except (BadLine, UnicodeDecodeError) as error:
             raise SourceError(f"{path}: its header cannot be read ({error})", "write the file again") from error
         return block.without(number + 1), names, _without_end(header) + b"\n"
@@ -155,10 +159,21 @@ def sampled_records(plain: Iterable[bytes], options: CsvOptions, path: str) -> I
         yield from ((sheet, rows.line(number)) for number in range(len(rows)))
 
 
-def _numbered(block: RecordBlock, dialect: CsvDialect) -> tuple[str, ...]:
+def _numbered(block: RecordBlock, dialect: CsvDialect, path: str) -> tuple[str, ...]:
     """Names for unnamed columns, as many as the first record has cells."""
     first = _without_end(block.text[: int(block.ends[0])])
-    return tuple(f"column_{number}" for number in range(1, len(dialect.cells(first)) + 1))
+    return tuple(f"column_{number}" for number in range(1, len(_heading(dialect, first, path)) + 1))
+
+
+def _heading(dialect: CsvDialect, record: bytes, path: str) -> list[tuple[bytes, bool]]:
+    """The cells of the record that tells how many columns a file has; :class:`SourceError` for absurdly many."""
+    cells = dialect.cells(record, WIDEST)
+    if len(cells) > WIDEST:
+        raise SourceError(
+            f"{path}: its first record has more than {WIDEST:,} columns",
+            "check the delimiter and the line ends; write the file again with fewer columns",
+        )
+    return cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +187,10 @@ class Sheet:
 
     def cells(self, record: bytes) -> list[tuple[str, bytes | None, bool]]:
         """Name and text of each cell, None for null, and whether it is quoted; raises :class:`BadLine`."""
-        cells = self.dialect.cells(record)
+        cells = self.dialect.cells(record, WIDEST)
         if len(cells) != len(self.names):
-            raise BadLine(f"{len(cells)} cells instead of {len(self.names)}")
+            more = "more than " if len(cells) > WIDEST else ""
+            raise BadLine(f"{more}{min(len(cells), WIDEST)} cells instead of {len(self.names)}")
         nulls = {text.encode() for text in self.null_values}
         return [
             (name, None if not quoted and cell in nulls else cell, quoted)
@@ -443,8 +459,11 @@ class CsvDialect:
             found.append(place)
         return np.array(found, np.int64)
 
-    def cells(self, record: bytes) -> list[tuple[bytes, bool]]:
-        """The cells of one record without its line end, and whether they were quoted; raises :class:`BadLine`."""
+    def cells(self, record: bytes, most: int | None = None) -> list[tuple[bytes, bool]]:
+        """The cells of one record without its line end, and whether they were quoted; raises :class:`BadLine`.
+
+        At most one more than ``most`` are looked at.
+        """
         found: list[tuple[bytes, bool]] = []
         place = 0
         while True:
@@ -456,7 +475,7 @@ class CsvDialect:
                 raise BadLine(f"cell {len(found) + 1} goes on behind its closing quote")
             found.append(self._content(quoted, plain))
             place = cell.end()
-            if place == len(record):
+            if place == len(record) or len(found) - 1 == most:
                 return found
             place += 1
 

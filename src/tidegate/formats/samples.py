@@ -1,16 +1,17 @@
 """Samples of a source's files, to infer its columns.
 
 An unreadable file contributes nothing; the read itself refuses it later. Only if no file can be read do the reasons
-become the error.
+become the error. So it is with a file whose columns contradict those of most files.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
@@ -23,9 +24,11 @@ from tidegate.formats.parquet import open_parquet, own_schema
 from tidegate.formats.port import chunks
 from tidegate.formats.strict_lines import BadLine
 from tidegate.observe.wording import count
-from tidegate.schema.inference import Inference, Row, infer_cells, infer_json
-from tidegate.schema.types import infer_types
-from tidegate.specs.project import Format, PathSource
+from tidegate.schema.inference import Inference, Row, draft_of, infer_cells, infer_json, kinds_seen
+from tidegate.schema.majority import FileColumns, find_majority
+from tidegate.schema.names import MOST_COLUMNS, forbidden_name
+from tidegate.schema.types import infer_types, kind_of_field, kinds_of
+from tidegate.specs.project import FieldSpec, Format, PathSource
 from tidegate.storage.port import ObjectStore, SeekableInput
 
 SAMPLED_FILES = 10
@@ -43,6 +46,29 @@ def spread(slices: Sequence[FileSlice]) -> Sequence[FileSlice]:
     if last < MOST_SMALL_FILES and sum(each.size for each in slices) <= SMALL_BYTES:
         return slices
     return slices if last < SAMPLED_FILES else [slices[n * last // (SAMPLED_FILES - 1)] for n in range(SAMPLED_FILES)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """What was read of one file: lines, records of cells, or a schema and the number of its records."""
+
+    path: str
+    content: Any
+    unreadable: int = 0
+    width: int = 0
+
+    @property
+    def too_wide(self) -> str:
+        """Why its columns do not count, if there are far too many."""
+        return f"it has {self.width:,} columns; at most {MOST_COLUMNS:,} are inferred" * (self.width > MOST_COLUMNS)
+
+
+Join = Callable[[Sequence[_Sample]], Inference]
+
+_CELL = "text"
+"""The kind of every column of cells: they differ by their names alone."""
+
+_JSON_KINDS = {"string": "string", "timestamp": "string", "boolean": "boolean", "struct": "object", "list": "list"}
 
 
 class Sampler:
@@ -63,25 +89,18 @@ class Sampler:
         coerce_conflicts_to_utf8: bool = False,
         rescued: bool = False,
         moments: bool = False,
+        known: tuple[FieldSpec, ...] = (),
     ) -> Inference:
         """The columns of these files; raises :class:`SourceError` if none shows any.
 
-        A file that may not be read contributes nothing: its reader refuses that file alone.
+        A file that may not be read contributes nothing: its reader refuses that file alone. Where files contradict each
+        other, those of the majority count, or that agree with the ``known`` columns; ``set_aside`` has the others.
         """
+        join = self._joining(forbidden, coerce_conflicts_to_utf8, rescued, moments)
+        samples = self._samples(slices)
         try:
-            match self._source.format:
-                case Format.CSV:
-                    return self._of_cells(slices, forbidden, moments)
-                case Format.PARQUET | Format.AVRO:
-                    return infer_types(self._schemas(slices), forbidden=forbidden)
-                case _:
-                    return infer_json(
-                        (self._first_lines(each) for each in slices),
-                        coerce_conflicts_to_utf8=coerce_conflicts_to_utf8,
-                        forbidden=forbidden,
-                        rescued=rescued,
-                        moments=moments,
-                    )
+            narrow = [each for each in samples if not each.too_wide]
+            found = self._joined(join, narrow or samples, known, forbidden)
         except SourceError as error:
             if self._denied is not None:
                 raise self._denied from error
@@ -91,6 +110,98 @@ class Sampler:
                 f"{error.problem}; {count(len(self._failures), 'file')} cannot be read: {self._failures[0]}",
                 "replace what cannot be read, or declare schema.fields: then it becomes a dead letter",
             ) from error
+        wide = tuple(f"{each.path}: {each.too_wide}" for each in samples if each.too_wide)
+        return replace(found, set_aside=wide + found.set_aside)
+
+    def _joined(
+        self, join: Join, samples: Sequence[_Sample], known: tuple[FieldSpec, ...], forbidden: tuple[str, ...]
+    ) -> Inference:
+        """The columns of all samples or, where they contradict each other, of the majority."""
+        problem: SourceError | None = None
+        found: Inference | None = None
+        try:
+            found = join(samples)
+        except SourceError as error:
+            problem = error
+        if found is not None and not found.problems:
+            return found
+        votes = [self._columns(each, join, forbidden) for each in samples]
+        majority = find_majority(votes, {each.name: self._known_kind(each) for each in known})
+        kept = [each for each in samples if each.path in majority.kept]
+        agreed = self._without_problems(join, kept) if 0 < len(kept) < len(samples) else None
+        if agreed is not None and majority.ties and problem is not None:
+            raise no_majority(majority.ties, agreed.fields)
+        if agreed is not None and not majority.ties:
+            odd = tuple(f"{path}: {reason}" for path, reason in sorted(majority.odd.items()))
+            return replace(agreed, set_aside=odd)
+        if problem is not None:
+            raise problem
+        assert found is not None, "it was found, or there was a problem"
+        return found
+
+    def _without_problems(self, join: Join, samples: Sequence[_Sample]) -> Inference | None:
+        try:
+            found = join(samples)
+        except SourceError:
+            return None
+        return None if found.problems else found
+
+    def _joining(self, forbidden: tuple[str, ...], coerce: bool, rescued: bool, moments: bool) -> Join:
+        match self._source.format:
+            case Format.CSV:
+                return lambda samples: infer_cells(
+                    [each.content for each in samples],
+                    unreadable=sum(each.unreadable for each in samples),
+                    forbidden=forbidden,
+                    moments=moments,
+                )
+            case Format.PARQUET | Format.AVRO:
+                return lambda samples: infer_types(
+                    [(each.path, *each.content) for each in samples], forbidden=forbidden
+                )
+            case _:
+                return lambda samples: infer_json(
+                    [each.content for each in samples],
+                    coerce_conflicts_to_utf8=coerce,
+                    forbidden=forbidden,
+                    rescued=rescued,
+                    moments=moments,
+                )
+
+    def _columns(self, sample: _Sample, join: Join, forbidden: tuple[str, ...]) -> FileColumns:
+        """What a file votes for; nothing if it has no record."""
+        match self._source.format:
+            case Format.CSV:
+                kinds = dict.fromkeys(sample.content[0] if sample.content else (), _CELL)
+            case Format.PARQUET | Format.AVRO:
+                kinds = kinds_of(sample.content[0])
+            case _:
+                try:
+                    found = join([sample])
+                except SourceError:
+                    return FileColumns(sample.path, {})
+                too_many = "" if found.report else "; ".join(found.problems)
+                return FileColumns(sample.path, *kinds_seen(found), too_many)
+        taken = "; ".join(forbidden_name(name) for name in kinds if name in forbidden)
+        return FileColumns(sample.path, kinds, problem=taken)
+
+    def _known_kind(self, field: FieldSpec) -> str:
+        match self._source.format:
+            case Format.CSV:
+                return _CELL
+            case Format.PARQUET | Format.AVRO:
+                return kind_of_field(field)
+            case _:
+                return _JSON_KINDS.get(field.type, "number")
+
+    def _samples(self, slices: Sequence[FileSlice]) -> list[_Sample]:
+        match self._source.format:
+            case Format.CSV:
+                return [self._rows(each) for each in slices]
+            case Format.PARQUET | Format.AVRO:
+                return list(self._schemas(slices))
+            case _:
+                return [_Sample(each.path, self._first_lines(each)) for each in slices]
 
     @contextlib.contextmanager
     def _noting_failure(self, each: FileSlice) -> Iterator[None]:
@@ -111,29 +222,29 @@ class Sampler:
             found.extend(islice((line for block in whole for line in block.splitlines()), self._lines))
         return found
 
-    def _of_cells(self, slices: Sequence[FileSlice], forbidden: tuple[str, ...], moments: bool) -> Inference:
-        samples: list[list[Row]] = []
+    def _rows(self, each: FileSlice) -> _Sample:
+        """The first records of a CSV file as cells."""
+        rows: list[Row] = []
         unreadable = 0
-        for each in slices:
-            rows: list[Row] = []
-            with self._noting_failure(each), closing(self._open(each)) as raw:
-                plain = chunks(raw, each.path, self._source.compression)
-                for sheet, record in islice(sampled_records(plain, self._source.csv, each.path), self._lines):
-                    try:
-                        cells = sheet.cells(record)
-                        rows.append({name: None if cell is None else cell.decode() for name, cell, _ in cells})
-                    except (BadLine, UnicodeDecodeError):
-                        unreadable += 1
-            samples.append(rows)
-        return infer_cells(samples, unreadable=unreadable, forbidden=forbidden, moments=moments)
+        with self._noting_failure(each), closing(self._open(each)) as raw:
+            plain = chunks(raw, each.path, self._source.compression)
+            for sheet, record in islice(sampled_records(plain, self._source.csv, each.path), self._lines):
+                if len(sheet.names) > MOST_COLUMNS:
+                    return _Sample(each.path, [], width=len(sheet.names))
+                try:
+                    cells = sheet.cells(record)
+                    rows.append({name: None if cell is None else cell.decode() for name, cell, _ in cells})
+                except (BadLine, UnicodeDecodeError):
+                    unreadable += 1
+        return _Sample(each.path, rows, unreadable)
 
-    def _schemas(self, slices: Sequence[FileSlice]) -> Iterator[tuple[str, pa.Schema, int]]:
+    def _schemas(self, slices: Sequence[FileSlice]) -> Iterator[_Sample]:
         for each in slices:
             found: tuple[pa.Schema, int] | None = None
             with self._noting_failure(each):
                 found = self._own_schema(each)
             if found is not None:
-                yield each.path, *found
+                yield _Sample(each.path, found, width=len(found[0]))
 
     def _own_schema(self, each: FileSlice) -> tuple[pa.Schema, int]:
         if self._source.format is Format.PARQUET:
@@ -145,3 +256,12 @@ class Sampler:
 
     def _open(self, each: FileSlice) -> BinaryIO:
         return self._store.open_input(each.path, etag=each.etag, size=each.size)
+
+
+def no_majority(ties: Sequence[str], draft: Sequence[FieldSpec]) -> SourceError:
+    """The error for files that contradict each other half and half, with columns to paste and to correct."""
+    return SourceError(
+        "no columns can be inferred, because as many files have one thing as another: " + "; ".join(ties),
+        f"declare the columns that you want, for instance `{draft_of(draft)}`; files with others are then refused one "
+        "by one",
+    )

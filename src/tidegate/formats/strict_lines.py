@@ -50,7 +50,8 @@ class RecordRules:
 
     ``forbidden`` are names that records must not have, ``filled`` text columns that must not be empty. ``rescued`` is
     the one of ``fields``, a text, that takes what fits no other: unknown fields, and values that do not fit a nullable
-    column, as JSON by path. No record has it itself.
+    column, as JSON by path. No record has it itself. ``inferred`` fields were not declared: a file whose own columns
+    differ from them, or among themselves, in upper and lower case only is refused, because nobody said which is meant.
     """
 
     fields: tuple[FieldSpec, ...]
@@ -59,6 +60,7 @@ class RecordRules:
     forbidden: tuple[str, ...] = ()
     filled: tuple[str, ...] = ()
     rescued: str | None = None
+    inferred: bool = False
 
     @property
     def known(self) -> tuple[FieldSpec, ...]:

@@ -91,6 +91,8 @@ def resolve_columns(
             "wait for records that have fields, or declare schema.fields",
         )
     emit(ColumnsInferred(bound.pipeline.name, bound.source.name, f"inferred {found.summary()}"))
+    for each in found.set_aside[:SHOWN]:
+        emit(Notice(bound.pipeline.name, bound.source.name, f"columns were inferred without {each}"))
     if bound.positions.staged:
         agreed = InferredSchema(bound.table_store, bound.pipeline.name).remember(found)
         return columns_of(bound, opened, agreed.fields)
@@ -111,7 +113,7 @@ def _grown(
     they are read: other sources of the pipeline use them even if this run dies before its follow-ups are done.
     """
     with suppress(SourceError, TableError, ConfigError, AccessDenied):
-        found = sample(bound, spread(_slices(plan)), SAMPLED_LINES)
+        found = sample(bound, spread(_slices(plan)), SAMPLED_LINES, known)
         sure = tuple(each for each in found.sure() if each.name != bound.pipeline.schema.rescued)
         found = replace(found, fields=merged_fields(known, _fitting_fields(bound, opened, sure)))
         if found.fields == known:
@@ -214,8 +216,11 @@ def _slices(plan: Plan) -> list[FileSlice]:
     return [each for unit in plan.units for each in unit.slices]
 
 
-def sample(bound: FileSource, slices: Sequence[FileSlice], lines: int) -> Inference:
-    """Infer columns from the first ``lines`` of each of these files, with the obstacles."""
+def sample(bound: FileSource, slices: Sequence[FileSlice], lines: int, known: tuple[FieldSpec, ...] = ()) -> Inference:
+    """Infer columns from the first ``lines`` of each of these files, with the obstacles.
+
+    Files that contradict the ``known`` columns, or those of most files, do not count.
+    """
     by = bound.pipeline.sink.partition_by
     keys = () if by is None or by.column else tuple(part.partition("=")[0] for part in by.prefix_template.split("/"))
     schema = bound.pipeline.schema
@@ -225,6 +230,7 @@ def sample(bound: FileSource, slices: Sequence[FileSlice], lines: int) -> Infere
         coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8,
         rescued=schema.rescued is not None,
         moments=True,
+        known=known,
     )
 
 

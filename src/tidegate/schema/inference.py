@@ -26,12 +26,14 @@ from tidegate.errors import SourceError
 from tidegate.schema.literals import DEEPEST, Literal, NotJson, Pairs, excerpt, find_native, parse
 from tidegate.schema.names import (
     DECLARE_OTHERS,
+    MOST_COLUMNS,
     MOST_LEVELS,
     column_problems,
     field_from_json,
     field_to_json,
     forbidden_name,
     name_problem,
+    yaml_lines,
 )
 from tidegate.specs.project import FieldSpec
 
@@ -106,6 +108,7 @@ class Inference:
     """Inferred columns and how they came about; ``unreadable`` lines of the sample were left out.
 
     ``guessed`` are the paths of those whose values do not tell their type: there were none, or they contradict.
+    ``set_aside`` says, a line per file, whose columns did not count because they contradict those of most files.
     """
 
     fields: tuple[FieldSpec, ...]
@@ -114,6 +117,7 @@ class Inference:
     unreadable: int = 0
     problems: tuple[str, ...] = ()
     guessed: frozenset[str] = field(default=frozenset(), compare=False)
+    set_aside: tuple[str, ...] = field(default=(), compare=False)
 
     def sure(self) -> tuple[FieldSpec, ...]:
         """The fields without those that are guessed, at any depth."""
@@ -301,10 +305,30 @@ def infer_json(
             f"no record to infer columns from ({unreadable} lines are not JSON objects{why_unreadable(lines)})",
             "declare schema.fields, or wait for data",
         )
+    if len(root.members) > MOST_COLUMNS:
+        problem = f"there are {len(root.members):,} fields; at most {MOST_COLUMNS:,} columns are inferred"
+        return Inference((), (), records, unreadable, (problem,))
     shaping = _TypeInference(coerce=coerce_conflicts_to_utf8, rescued=rescued, moments=moments)
     fields = shaping.fields(root.members, "", records, MOST_LEVELS, forbidden)
     problems, guessed = tuple(shaping.problems), frozenset(shaping.guessed)
     return Inference(fields, tuple(shaping.report), records, unreadable, problems, guessed)
+
+
+def kinds_seen(found: Inference) -> tuple[dict[str, str], dict[str, str]]:
+    """What one JSON file says about each field, as far as files can contradict each other; and where it does itself."""
+    kinds: dict[str, str] = {}
+    mixed: dict[str, str] = {}
+    for each in found.report:
+        seen = set(each.kinds)
+        if seen <= NUMBERS:
+            kinds |= {each.path: "number"} if seen else {}
+        elif seen <= {"moment", "string"}:
+            kinds[each.path] = "string"
+        elif len(seen) == 1:
+            kinds[each.path] = seen.pop()
+        else:
+            mixed[each.path] = " and ".join(sorted(seen))
+    return kinds, mixed
 
 
 _NULL = "write null for a missing number"
@@ -326,13 +350,27 @@ def why_unreadable(lines: Iterable[bytes]) -> str:
     return ""
 
 
+DRAFTED = 50
+"""Columns of a draft in an error; more do not fit on a screen."""
+
+
+def draft_of(fields: Sequence[FieldSpec]) -> str:
+    """Columns to paste into a configuration and to correct, on one line of YAML.
+
+    >>> draft_of([FieldSpec("id", "int64")])
+    'schema: {fields: [{name: id, type: int64}]}'
+    """
+    more = ", …" if len(fields) > DRAFTED else ""
+    return f"schema: {{fields: [{', '.join(yaml_lines(fields[:DRAFTED]))}{more}]}}"
+
+
 def check_agreement(found: Inference) -> Inference:
     """The same, unless something was in the way: then :class:`SourceError` with all of it."""
     if found.problems:
         raise SourceError(
             "no columns can be inferred from the sampled records: " + "; ".join(found.problems),
-            "set schema.rescued to keep what fits no column, or declare schema.fields with the columns you want: "
-            "fields that are not declared are left out and counted",
+            "set schema.rescued to keep what fits no column, or declare the columns you want: fields that are not "
+            f"declared are left out and counted, such as `{draft_of(found.fields)}`",
         )
     return found
 

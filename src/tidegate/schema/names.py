@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,6 +32,9 @@ MOST_LEVELS = 32
 What is nested deeper can be written, and then not every reader can open it again: pyarrow refuses Parquet files from
 about 46 nested lists on, the Delta library tables from about 41 nested structs on.
 """
+
+MOST_COLUMNS = 20_000
+"""A file with more columns contributes none when columns are inferred: nobody wants them as a table."""
 
 UNFIT = " ,;{}()\n\t=" + "".join(map(chr, (*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0))))
 """Characters that neither Parquet nor a Delta table without column mapping has in a name, and all control characters:
@@ -176,6 +180,46 @@ def field_from_json(data: Mapping[str, Any]) -> FieldSpec:
         keys=child("keys"),
         values=child("values"),
     )
+
+
+def yaml_lines(fields: Iterable[FieldSpec]) -> Iterator[str]:
+    """Columns as a configuration has them, each on one line.
+
+    >>> list(yaml_lines([FieldSpec("id", "int64"), FieldSpec("tags", "list", items=FieldSpec("element", "string"))]))
+    ['{name: id, type: int64}', '{name: tags, type: list, items: string}']
+    """
+    return (_flow(_short(field)) for field in fields)
+
+
+def _short(field: FieldSpec, *, named: bool = True) -> Any:
+    """A column without defaults; only the type if nothing else is left."""
+    data = field_to_json(field)
+    shorter: dict[str, Any] = {"name": field.name} if named else {}
+    shorter["type"] = field.type
+    if not data["nullable"]:
+        shorter["nullable"] = False
+    if field.fields:
+        shorter["fields"] = [_short(child) for child in field.fields]
+    for key in ("items", "keys", "values"):
+        child = getattr(field, key)
+        if child is not None:
+            shorter[key] = _short(child, named=False)
+    return field.type if shorter.keys() == {"type"} else shorter
+
+
+def _flow(value: Any) -> str:
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(_flow, value)) + "]"
+        case str() if value.isidentifier() and value.lower() not in _YAML_WORDS:
+            return value
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+_YAML_WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 
 
 def forbidden_name(path: str) -> str:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from tidegate.errors import SourceError, TableError
 from tidegate.schema.inference import NUMBER, FieldReport, Inference, cell_kind
-from tidegate.schema.names import DECLARE_OTHERS, check, column_problems, decimal_of, problems
+from tidegate.schema.names import CONTAINERS, DECLARE_OTHERS, check, column_problems, decimal_of, problems
 from tidegate.specs.project import FieldSpec
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -206,13 +206,31 @@ class _TypedColumn:
 
     def add(self, other: FieldSpec, type: pa.DataType, records: int, path: str) -> None:
         self.records += records
+        if not self.kinds.keys() - {"null"}:
+            self.found = other
         self.kinds[str(type)] += records
-        if other == self.found:
+        if other == self.found or pa.types.is_null(type):
             return
         if {other.type, self.found.type} <= set(_WIDER):
             self.found = max(other, self.found, key=lambda each: _WIDER.index(each.type))
         elif not self.clash:
             self.clash = f"{other.name!r} is {' and '.join(self.kinds)} (in {path})"
+
+
+def kinds_of(schema: pa.Schema) -> dict[str, str]:
+    """What the columns of a file are, as far as types of files can contradict each other: those that join are one.
+
+    >>> kinds_of(pa.schema([("id", pa.int32()), ("price", pa.float64()), ("none", pa.null())]))
+    {'id': 'number', 'price': 'number'}
+    """
+    return {each.name: kind_of_field(_declared(each)) for each in schema if not pa.types.is_null(each.type)}
+
+
+def kind_of_field(found: FieldSpec) -> str:
+    """The same of one column."""
+    if found.type in _WIDER:
+        return "number"
+    return str(arrow_type(found)) if found.type in CONTAINERS else found.type
 
 
 def infer_types(files: Iterable[tuple[str, pa.Schema, int]], *, forbidden: tuple[str, ...] = ()) -> Inference:

@@ -64,7 +64,8 @@ class ReadTask:
     ``file_schema`` is the Arrow schema of the files to write, in IPC form. ``seconds`` is the time limit of the task.
     ``letters`` is the target of bad lines; without it, the first bad line refuses its file, or with ``fail_run`` ends
     the task. Without ``whole_files`` a task may stop inside a large file, which is only right if a later bad line does
-    not refuse the whole file. ``has_native``: the driver has the native JSON reader.
+    not refuse the whole file. ``has_native``: the driver has the native JSON reader. ``inferred``: nobody declared the
+    fields.
     """
 
     source: Location
@@ -87,6 +88,7 @@ class ReadTask:
     letters: DeadLetterTarget | None = None
     fail_run: bool = False
     has_native: bool = False
+    inferred: bool = False
 
 
 def read_task(
@@ -126,6 +128,7 @@ def read_task(
         letters=letter_place(pipeline, source, fields, run),
         fail_run=pipeline.error_handling.on_bad_record is OnBadRecord.FAIL_RUN,
         has_native=find_native() is not None,
+        inferred=not schema.fields,
     )
 
 
@@ -289,6 +292,7 @@ def open_format(task: ReadTask, partitioning: Partitioning) -> FormatReader:
         forbidden=partitioning.from_path,
         filled=partitioning.required,
         rescued=task.rescued,
+        inferred=task.inferred,
     )
     match task.format:
         case Format.CSV:
