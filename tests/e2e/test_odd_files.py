@@ -208,3 +208,15 @@ def test_parquet_with_absurdly_many_columns_gives_no_columns(tmp_path: Path, mon
     assert (source.error, ids(lake)) == (None, [1, 2])
     assert any("51 columns" in text for text in notices(lake))
     assert source.unknown_fields["c7"] == 1
+
+
+def test_parquet_with_absurdly_many_columns_alone_says_what_to_declare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samples, "MOST_COLUMNS", 1)
+    lake = lake_of(tmp_path, "parquet")
+    (lake.root / "data/d").mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1], "name": ["x"]}), lake.root / "data/d/1.parquet")
+    source = run(lake)
+    assert source.error is not None
+    assert "d/1.parquet: it has 2 columns" in source.error

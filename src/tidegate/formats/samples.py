@@ -26,7 +26,7 @@ from tidegate.formats.strict_lines import BadLine
 from tidegate.observe.wording import count
 from tidegate.schema.inference import Inference, Row, draft_of, infer_cells, infer_json, kinds_seen
 from tidegate.schema.majority import FileColumns, find_majority
-from tidegate.schema.names import MOST_COLUMNS, forbidden_name
+from tidegate.schema.names import DECLARE_OTHERS, MOST_COLUMNS, forbidden_name
 from tidegate.schema.types import infer_types, kind_of_field, kinds_of
 from tidegate.specs.project import FieldSpec, Format, PathSource
 from tidegate.storage.port import ObjectStore, SeekableInput
@@ -98,9 +98,12 @@ class Sampler:
         """
         join = self._joining(forbidden, coerce_conflicts_to_utf8, rescued, moments)
         samples = self._samples(slices)
+        wide = tuple(f"{each.path}: {each.too_wide}" for each in samples if each.too_wide)
         try:
             narrow = [each for each in samples if not each.too_wide]
-            found = self._joined(join, narrow or samples, known, forbidden)
+            if wide and not narrow:
+                raise SourceError(f"no columns can be inferred: {wide[0]}", DECLARE_OTHERS)
+            found = self._joined(join, narrow, known, forbidden)
         except SourceError as error:
             if self._denied is not None:
                 raise self._denied from error
@@ -110,7 +113,6 @@ class Sampler:
                 f"{error.problem}; {count(len(self._failures), 'file')} cannot be read: {self._failures[0]}",
                 "replace what cannot be read, or declare schema.fields: then it becomes a dead letter",
             ) from error
-        wide = tuple(f"{each.path}: {each.too_wide}" for each in samples if each.too_wide)
         return replace(found, set_aside=wide + found.set_aside)
 
     def _joined(
@@ -123,7 +125,7 @@ class Sampler:
             found = join(samples)
         except SourceError as error:
             problem = error
-        if found is not None and not found.problems:
+        if found is not None and (not found.problems or len(samples) == 1):
             return found
         votes = [self._columns(each, join, forbidden) for each in samples]
         majority = find_majority(votes, {each.name: self._known_kind(each) for each in known})
