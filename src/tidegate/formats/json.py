@@ -406,8 +406,9 @@ class Decoder:
             lines = [line.strip(_BLANKS) for line in block.split(b"\n")[:-1]]
             filled = [(number, line, None) for number, line in enumerate(lines) if line]
             batch, kept, rejected = self._read_strictly(filled)
-            return Decoded(batch, len(lines), None if len(kept) == len(lines) else np.array(kept), rejected)
-        return self._complete(self._native.read(block), block)
+            offsets = None if len(kept) == len(lines) else np.array(kept)
+            return Decoded(batch, len(lines), offsets, rejected, text=lines.__getitem__)
+        return replace(self._complete(self._native.read(block), block), text=_lines_of(block))
 
     def read_elements(self, splitter: Any, chunk: bytes, longest: int) -> tuple[Decoded, int, int | None]:
         """The elements of an array that end in ``chunk``, the number of bytes read, and where the array ends.
@@ -456,6 +457,18 @@ class Decoder:
         return batch_of(records, self.schema), kept, tuple(rejected)
 
 
+def _lines_of(block: bytes) -> Callable[[int], bytes]:
+    """The lines of a block by their numbers, without blanks around them; divided when the first one is wanted."""
+    lines: list[bytes] = []
+
+    def text(number: int) -> bytes:
+        if not lines:
+            lines.extend(block.split(b"\n"))
+        return lines[number].strip(_BLANKS)
+
+    return text
+
+
 def _native_lines(rules: RecordRules) -> NativeLines | None:
     module = find_native()
     if module is None:
@@ -487,12 +500,16 @@ def array_of(kind: pa.DataType, parts: Parts) -> pa.Array:
 
 
 class LineFormat:
-    """Files as blocks of lines, which may be decoded together with those of other files."""
+    """Files as blocks of lines, which may be decoded together with those of other files.
+
+    ``keeps_text``: the text of good records may be asked for, so that elements of an array are made lines first.
+    """
 
     seeks = False
 
-    def __init__(self, decoder: Decoder, format: Format, compression: Compression) -> None:
+    def __init__(self, decoder: Decoder, format: Format, compression: Compression, *, keeps_text: bool = False) -> None:
         self._decoder = decoder
+        self._keeps_text = keeps_text
         self._is_array = format is Format.JSON
         self._compression = compression
         self.noun = "record" if self._is_array else "line"
@@ -511,7 +528,7 @@ class LineFormat:
         return self._decoder.decode(block)
 
     def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
-        if self._is_array and not each.start_record and self._decoder.reads_elements:
+        if self._is_array and not each.start_record and self._decoder.reads_elements and not self._keeps_text:
             return self._read_elements(chunks(raw, each.path, self._compression), each.path)
         return map(self._decoder.decode, self.blocks(raw, each))
 

@@ -11,10 +11,11 @@ converted at once are tried in groups, and then one by one by the strict reader 
 from __future__ import annotations
 
 import io
+import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -249,13 +250,14 @@ class Decoded:
     """A block: its physical ``lines``, the records, and the lines that are none.
 
     ``offsets`` has the physical line of each record, from 0 at the block's beginning; None if record ``n`` is line
-    ``n``.
+    ``n``. ``text`` gives a line as a dead letter keeps it, as long as the block is there; None if it is not.
     """
 
     batch: pa.RecordBatch
     lines: int
     offsets: npt.NDArray[np.int64] | None = None
     rejected: tuple[Rejected, ...] = ()
+    text: Callable[[int], bytes] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of_good(cls, batch: pa.RecordBatch) -> Decoded:
@@ -270,6 +272,22 @@ class Decoded:
         whole = one_batch(batches, schema)
         offsets = None if len(kept) == lines else np.array(kept, np.int64)
         return cls(whole, lines, offsets, tuple(sorted(bad, key=lambda each: each.offset)))
+
+    def without(self, bad: Mapping[int, str]) -> Decoded:
+        """The same with these records rejected for the given reasons, and without the text of the block."""
+        if not bad:
+            return replace(self, text=None) if self.text is not None else self
+        places = np.arange(self.batch.num_rows) if self.offsets is None else self.offsets
+        kept = np.setdiff1d(np.arange(self.batch.num_rows), list(bad))
+        rejected = [Rejected(int(places[row]), reason, self._text_of(row, places)) for row, reason in bad.items()]
+        every = tuple(sorted((*self.rejected, *rejected), key=lambda each: each.offset))
+        return Decoded(self.batch.take(pa.array(kept)), self.lines, places[kept], every)
+
+    def _text_of(self, row: int, places: npt.NDArray[np.int64]) -> bytes:
+        if self.text is not None:
+            return self.text(int(places[row]))
+        (values,) = self.batch.slice(row, 1).to_pylist()
+        return json.dumps(values, default=str, ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
 def one_batch(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
@@ -310,8 +328,12 @@ class RowDecoder:
 
     def decode(self, rows: Rows, lines: int, places: npt.NDArray[np.int64] | None = None) -> Decoded:
         """Decode a block of ``lines`` records; ``rows`` are those at ``places`` (None: all)."""
+
+        def text(place: int) -> bytes:
+            return rows.text(place if places is None else int(np.searchsorted(places, place)))
+
         try:
-            return Decoded(self._at_once(rows, 0, len(rows)), lines, places)
+            return Decoded(self._at_once(rows, 0, len(rows)), lines, places, text=text)
         except Suspicious:
             pass
         batches: list[pa.RecordBatch] = []
@@ -326,7 +348,7 @@ class RowDecoder:
                 self._one_by_one(rows, range(start, end), batches, kept, bad)
         all_places = np.arange(len(rows)) if places is None else places
         rejected = [Rejected(int(all_places[number]), reason, rows.text(number)) for number, reason in bad]
-        return Decoded.join(batches, self.schema, lines, all_places[kept].tolist(), rejected)
+        return replace(Decoded.join(batches, self.schema, lines, all_places[kept].tolist(), rejected), text=text)
 
     def _one_by_one(
         self, rows: Rows, numbers: range, batches: list[pa.RecordBatch], kept: list[int], bad: list[tuple[int, str]]

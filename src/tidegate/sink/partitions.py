@@ -16,11 +16,13 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.errors import TidegateError
 from tidegate.schema.names import spell
 from tidegate.schema.types import TIMESTAMP, arrow_schema
 from tidegate.specs.project import FieldSpec, PartitionBy
+from tidegate.storage.port import NameLimits
 
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 METADATA_COLUMNS: dict[str, pa.DataType] = {
@@ -28,6 +30,12 @@ METADATA_COLUMNS: dict[str, pa.DataType] = {
     "_source_record": pa.int64(),
     "_ingested_at": TIMESTAMP,
 }
+
+FILE_NAME_BYTES = 44
+"""The name of a data file in its directory: a UUID and ``.parquet``."""
+
+_OTHER_BYTES = 64
+"""No value of another type than text has more bytes as a directory."""
 
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
 _DAY = 86_400
@@ -100,6 +108,7 @@ class Partitioning:
         self.columns = tuple(key.name for key in self.keys)
         self.from_path = tuple(key.name for key in self.keys if key.column is None)
         self.required = tuple(name for name in moved if _is_required_text(declared.field(name)))
+        self.texts = tuple(key.column for key in self.keys if key.template is None and _is_text(key.column, declared))
         self.kept = tuple(name for name in declared.names if name not in moved)
 
     def split(
@@ -109,6 +118,17 @@ class Partitioning:
 
         They have the types of ``schema``, if given.
         """
+        codes, labels = self._labels(batch, path)
+        rest = batch.select([name for name in batch.schema.names if name not in self.columns])
+        if schema is not None and not rest.schema.equals(schema):
+            rest = rest.cast(schema)
+        return [
+            (Partition(tuple(zip(self.columns, label, strict=True))), rows, positions)
+            for label, rows, positions in _groups(rest, codes, labels)
+        ]
+
+    def _labels(self, batch: pa.RecordBatch, path: str) -> tuple[Codes, list[tuple[str | None, ...]]]:
+        """A code per row, and the values of all keys for each code."""
         found = path_values(path) if self.from_path else {}
         codes = np.zeros(batch.num_rows, np.int64)
         labels: list[tuple[str | None, ...]] = [()]
@@ -118,13 +138,46 @@ class Partitioning:
             else:
                 own, texts = _coded(batch.column(key.column), key.template)
                 codes, labels = _combined(codes, labels, own, texts)
-        rest = batch.select([name for name in batch.schema.names if name not in self.columns])
-        if schema is not None and not rest.schema.equals(schema):
-            rest = rest.cast(schema)
-        return [
-            (Partition(tuple(zip(self.columns, label, strict=True))), rows, positions)
-            for label, rows, positions in _groups(rest, codes, labels)
+        return codes, labels
+
+    def without_path(self, batch: pa.RecordBatch, path: str, limits: NameLimits) -> dict[int, str]:
+        """The rows whose values make a path that the store cannot have, each with the reason."""
+        if not batch.num_rows or limits.allow(self._longest(batch, path), FILE_NAME_BYTES):
+            return {}
+        codes, labels = self._labels(batch, path)
+        reasons = [self._too_long(label, limits) for label in labels]
+        return {row: reason for row, code in enumerate(codes.tolist()) if (reason := reasons[code])}
+
+    def _longest(self, batch: pa.RecordBatch, path: str) -> Iterator[int]:
+        """At least as many bytes as the directory of each key can have; cheap, for almost no value is ever too long."""
+        found = path_values(path) if self.from_path else {}
+        for key in self.keys:
+            if key.column is None:
+                value = len(_directory_value(found.get(key.name)).encode())
+            elif key.template is None and pa.types.is_string(batch.column(key.column).type):
+                value = 3 * (pc.max(pc.binary_length(batch.column(key.column))).as_py() or 0)
+            else:
+                value = _OTHER_BYTES + 3 * len((key.template or "").encode())
+            yield len(escaped(key.name).encode()) + 1 + max(value, len(NULL_DIRECTORY))
+
+    def _too_long(self, label: tuple[str | None, ...], limits: NameLimits) -> str:
+        """Why the directory of these values is impossible; empty if it is not."""
+        segments = [
+            f"{escaped(name)}={_directory_value(value)}" for name, value in zip(self.columns, label, strict=True)
         ]
+        lengths = [len(each.encode()) for each in segments]
+        if limits.allow(lengths, FILE_NAME_BYTES):
+            return ""
+        length = max(lengths)
+        name = self.columns[lengths.index(length)]
+        if limits.segment is not None and length > limits.segment:
+            told = f"{length} bytes, and a name in its path can have {limits.segment}"
+        else:
+            told = (
+                f"{length} bytes, and the path of its file would have {sum(lengths) + len(lengths) + FILE_NAME_BYTES} "
+            )
+            told += f"of at most {limits.path} bytes"
+        return f"the value of partition column {name!r} is too long: its folder would have {told}"
 
     def keyed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows with keys made from a column added as columns, after the others."""
@@ -170,6 +223,10 @@ def _check(keys: tuple[PartitionKey, ...], declared: pa.Schema) -> None:
             )
         if any(unsuitable(kind) for unsuitable in _UNSUITABLE):
             raise TidegateError(f"partition_by: a {kind} ({key.column!r}) cannot be a key", "take another column")
+
+
+def _is_text(column: str | None, declared: pa.Schema) -> bool:
+    return column is not None and pa.types.is_string(declared.field(column).type)
 
 
 def _is_required_text(field: pa.Field) -> bool:

@@ -302,7 +302,7 @@ def open_format(task: ReadTask, partitioning: Partitioning) -> FormatReader:
         case Format.AVRO:
             return AvroFormat(rules)
         case _:
-            return LineFormat(Decoder(rules), task.format, task.compression)
+            return LineFormat(Decoder(rules), task.format, task.compression, keeps_text=bool(partitioning.texts))
 
 
 def files_of(name: str, read: TableRead) -> PathSource:

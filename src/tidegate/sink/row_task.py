@@ -35,7 +35,7 @@ from tidegate.specs.columns import ColumnSource, Value, WatermarkMode
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import PartitionBy, PipelineSpec
-from tidegate.storage.port import ObjectStore
+from tidegate.storage.port import ObjectStore, name_limits
 from tidegate.storage.stores import open_store
 
 
@@ -320,6 +320,7 @@ def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritt
             known = seen.see(rows)
             rows = known if task.drop_nulls else rows
             if rows.num_rows:
+                _check_paths(keys, rows, task)
                 origin = RowOrigin.of_file("", np.arange(rows.num_rows))
                 writer.scatter(rows if task.divided else keys.keyed(rows), divide, "", origin)
         finished = writer.cut()
@@ -327,6 +328,14 @@ def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritt
     return RowsWritten(
         tuple(map(_data_file, finished)), sum(file.record_count for file in finished), greatest, seen.nulls, later
     )
+
+
+def _check_paths(keys: Partitioning, rows: pa.RecordBatch, task: RowTask) -> None:
+    """``RowsRefused`` for a value whose partition has no path: here is no place for single bad records."""
+    # A work area lies deeper than the table that Spark will write.
+    limits = name_limits(task.place) if task.divided else replace(name_limits(task.place), path=None)
+    for reason in keys.without_path(rows, "", limits).values():
+        raise RowsRefused(reason, "nothing was committed; leave such rows out, or partition by another column")
 
 
 def joined(task: RowTask, parts: Sequence[RowsWritten]) -> RowsWritten:

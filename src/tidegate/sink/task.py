@@ -41,7 +41,7 @@ from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning
 from tidegate.sink.read_task import GroupResult, Hear, ReadTask, TaskActivity, open_format
 from tidegate.sink.writer import RollingWriter
 from tidegate.specs.project import Format
-from tidegate.storage.port import ObjectStore
+from tidegate.storage.port import ObjectStore, name_limits
 from tidegate.storage.stores import open_store
 
 
@@ -232,7 +232,8 @@ class GroupWalk:
     def _decoded(self, each: FileSlice) -> Iterator[Decoded]:
         """The uncommitted records of a file."""
         with contextlib.closing(self._opened(each)) as raw, _denials():
-            for decoded in self._format.read(raw, each):
+            for found in self._format.read(raw, each):
+                decoded = self._landing.checked(found, [(each.path, found.batch.num_rows)])
                 self._rows += decoded.batch.num_rows
                 if self._activity is not None and self._activity.is_due:
                     self._activity.read(self._bytes + min(place_in(raw), each.size), self._rows)
@@ -290,11 +291,15 @@ class GroupWalk:
             return
         self._landing.tick()
         decoded = self._lines.decode(b"".join([file.text for file in files]))
+        bounds = np.cumsum([0, *(file.lines for file in files)])
+        rows = bounds if decoded.offsets is None else np.searchsorted(decoded.offsets, bounds)
+        decoded = self._landing.checked(
+            decoded, [(file.slice.path, int(count)) for file, count in zip(files, np.diff(rows), strict=True)]
+        )
         self._bytes += sum(file.slice.size for file in files)
         self._rows += decoded.batch.num_rows
         if self._activity is not None and self._activity.is_due:
             self._activity.read(self._bytes, self._rows)
-        bounds = np.cumsum([0, *(file.lines for file in files)])
         rows = bounds if decoded.offsets is None else np.searchsorted(decoded.offsets, bounds)
         rejected = _by_file(decoded.rejected, bounds)
         refused: set[int] = set()
@@ -409,6 +414,7 @@ class TableWriter:
     def __init__(self, task: ReadTask, partitioning: Partitioning, table: ObjectStore) -> None:
         self._task = task
         self._partitioning = partitioning
+        self._limits = name_limits(task.table)
         self._writer = RollingWriter(table, task.writer)
         self._schema = pa.ipc.read_schema(pa.py_buffer(task.file_schema))
         self._ingested_at = datetime.now(UTC)
@@ -447,6 +453,19 @@ class TableWriter:
         complete = self._with_metadata(batch, path, lines, first_line)
         divide = partial(self._partitioning.split, path=path, schema=self._schema)
         self._writer.scatter(complete, divide, self._uri(path), origin)
+
+    def checked(self, decoded: Decoded, files: Sequence[tuple[str, int]]) -> Decoded:
+        """The records whose partition values make a path; others are rejected. ``files`` have so many rows each."""
+        keys = self._partitioning
+        if not keys.from_path:
+            return decoded.without(keys.without_path(decoded.batch, "", self._limits))
+        bad: dict[int, str] = {}
+        start = 0
+        for path, count in files:
+            found = keys.without_path(decoded.batch.slice(start, count), path, self._limits)
+            bad |= {start + row: reason for row, reason in found.items()}
+            start += count
+        return decoded.without(bad)
 
     def refuse(self, each: FileSlice, first_line: int, rejected: Sequence[Rejected]) -> None:
         """Keep bad lines of one file as letters; without letters raise :class:`BadRecord` for the first."""
@@ -545,7 +564,9 @@ def _blocks(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
 
 
 def _take(format: FormatReader, landing: TableWriter, block: list[Letter], found: Reread) -> None:
-    decoded = format.reread([letter.content for letter in block], block[0].file or "")
+    path = block[0].file or ""
+    found_rows = format.reread([letter.content for letter in block], path)
+    decoded = landing.checked(found_rows, [(path, found_rows.batch.num_rows)])
     kept = np.arange(len(block)) if decoded.offsets is None else decoded.offsets
     lines = np.array([(block[offset].line or 1) - 1 for offset in kept], np.int64)
     landing.write(decoded.batch, block[0].file or "", lines, 0)

@@ -28,7 +28,7 @@ from tidegate.errors import AccessDenied, ObjectChanged, ObjectExists, ObjectMis
 from tidegate.observe.wording import visible
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
-from tidegate.storage.options import FAMILIES, plain_scheme
+from tidegate.storage.options import FAMILIES, plain_scheme, split_uri
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -58,6 +58,43 @@ def path_problem(path: str) -> str | None:
     if "\0" in path or not is_text(path):
         return "it is not valid UTF-8 text"
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class NameLimits:
+    """How long the names of a store may be, in bytes of UTF-8; None for any length.
+
+    ``segment`` is a part of a path between slashes, ``path`` all of it below the location.
+    """
+
+    segment: int | None = None
+    path: int | None = None
+
+    def allow(self, segments: Iterable[int], more: int = 0) -> bool:
+        """Whether there can be a path of segments with these lengths, a slash behind each, and ``more`` bytes."""
+        lengths = list(segments)
+        is_short = self.segment is None or max(lengths, default=0) <= self.segment
+        return is_short and (self.path is None or sum(lengths) + len(lengths) + more <= self.path)
+
+
+_LOCAL_SEGMENT, _LOCAL_PATH = 255, 4095
+"""NAME_MAX of the usual file systems; PATH_MAX of Linux without the zero byte at its end."""
+
+_REMOTE_KEY = 1024
+"""The longest key of S3, of Google Cloud Storage and, in characters, of Azure."""
+
+
+def name_limits(location: Location) -> NameLimits:
+    """How long the names below ``location`` may be."""
+    scheme, _, root = split_uri(location.uri)
+    above = len(root.encode("utf-8", "surrogateescape")) + 1 if root else 0
+    match scheme:
+        case "file":
+            return NameLimits(_LOCAL_SEGMENT, _LOCAL_PATH - above - 1)
+        case "memory":
+            return NameLimits()
+        case _:
+            return NameLimits(None, _REMOTE_KEY - above)
 
 
 def is_text(path: str) -> bool:
