@@ -37,6 +37,18 @@ def broken(frame):
 def nothing(frame):
     return None
 
+def leaves(frame):
+    import sys
+    sys.exit("enough")
+
+def leaves_in_worker(frame):
+    def leave(number):
+        raise SystemExit("enough of this")
+    return frame.withColumn("never", f.udf(leave, "long")("id"))
+
+def far(frame):
+    return frame.withColumn("date", f.lit("x" * 300))
+
 number = 7
 """
 
@@ -81,6 +93,7 @@ def test_a_query_makes_the_table_goes_on_and_brings_new_columns(spark: SparkSess
 
 def test_a_function_makes_the_rows(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     (lake.root / "shop_cleaning.py").write_text(FUNCTIONS)
+    (lake.root / "shop_that_exits.py").write_text("raise SystemExit('closed')")
     monkeypatch.syspath_prepend(str(lake.root))
     for name, named in {
         "shop_cleaning:broken": "it broke",
@@ -89,6 +102,10 @@ def test_a_function_makes_the_rows(spark: SparkSession, lake: Lake, monkeypatch:
         "shop_cleaning:number": "is not a function",
         "shop_cleaning:absent": "cannot be loaded",
         "shop_of_nobody:clean": "cannot be loaded",
+        "shop_that_exits:clean": "SystemExit: closed",
+        "shop_cleaning:leaves": "SystemExit: enough",
+        "shop_cleaning:leaves_in_worker": "SystemExit: enough of this",
+        "shop_cleaning:far": "'date' has values of up to 300 bytes",
     }.items():
         (source,) = tidegate.run(by(lake, python=name)).sources
         assert source.error is not None

@@ -101,6 +101,7 @@ _HEADS = 16
 _CONTESTED = re.compile(
     r"DELTA_CONCURRENT|DELTA_METADATA_CHANGED|DELTA_PROTOCOL_CHANGED|Concurrent\w*Exception|ConditionalRequestConflict"
 )
+_TOO_LONG = re.compile(r"File name too long|KeyTooLong|Mkdirs failed to create \S*/[^/\s]{200,}")
 _EXTENSION = "DeltaSparkSessionExtension"
 
 
@@ -151,6 +152,21 @@ class SparkFrame:
             writer = writer.partitionBy(*self._partitioned_by)
         writer.save(self._table)
 
+    def _longest_values(self) -> str:
+        """How long the values of the partition columns are; evaluates the rows again, for the message alone."""
+        from pyspark.sql import functions as f
+
+        lengths = [f.max(f.octet_length(named(name).cast("string"))) for name in self._partitioned_by]
+        try:
+            (found,) = self._frame.select(*lengths).collect()
+        except Exception:
+            return f"a value of a partition column is too long: {', '.join(self._partitioned_by)}"
+        told = (
+            f"{name!r} has values of up to {length} bytes"
+            for name, length in zip(self._partitioned_by, found, strict=True)
+        )
+        return f"a value of a partition column is too long for a folder: {', '.join(told)}"
+
     def _computed(self) -> pa.Schema:
         """The columns of the transform's result, which must include the partition columns."""
         columns = columns_of(self._frame, f"{self._pipeline.name}: {self._pipeline.transform}")
@@ -171,6 +187,11 @@ class SparkFrame:
         problem = f"{self._pipeline.name}: Spark did not write table {self._table}{through}: {told}"
         if is_contested(error):
             return TableError(problem, "try again")
+        if self._partitioned_by and _TOO_LONG.search(str(error)):
+            return RowsRefused(
+                f"{problem}; {self._longest_values()}",
+                "nothing was committed; shorten the value in the transform, or partition by another column",
+            )
         remedy = "nothing was committed and the position is unchanged; correct that and run again"
         return machine_problem(error, self._mask) or RowsRefused(problem, remedy)
 
