@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,11 @@ from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.sink.parquet_file import uuid7
 from tidegate.sink.partitions import FILE_NAME_BYTES
+from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
+from tidegate.specs.columns import FunctionRead
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PartitionBy, PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.specs.units import UnitSource
 
 FIELDS = [{"name": "id", "type": "int64"}, {"name": "k", "type": "string"}]
 BY = {"partition_by": {"prefix_template": "k", "column": "k"}}
@@ -147,6 +153,25 @@ def test_a_column_source_says_which_column_is_too_long(tmp_path: Path) -> None:
     assert "'k'" in report.error
     assert "302 bytes" in report.error
     assert report.rows == 0
+
+
+def of_unit(session: object, request: Any) -> pa.Table:
+    """Rows whose key is as long as their unit says."""
+    return pa.table({"id": [1], "k": ["y" * int(request.unit)]})
+
+
+def test_only_the_work_unit_with_a_long_value_fails(tmp_path: Path) -> None:
+    source = UnitSource("calls", FunctionRead(f"{__name__}:of_unit"))
+    table = Location((tmp_path / "table").as_uri())
+    pipeline = PipelineSpec("p", (source,), SchemaSpec(infer=True), SinkSpec(table, partition_by=PartitionBy("k", "k")))
+    works = tuple(UnitWork(unit, 0, ((0, 1000),)) for unit in ("3", "300", "4"))
+    wave = UnitWave(pipeline, source, works, table, datetime(2026, 3, 5, tzinfo=UTC))
+    one, bad, other = InProcessEngine().carry_out(wave).results
+    assert isinstance(one, UnitWritten)
+    assert isinstance(other, UnitWritten)
+    assert isinstance(bad, UnitFailure)
+    assert "'k'" in bad.problem
+    assert "302 bytes" in bad.problem
 
 
 @pytest.mark.s3
