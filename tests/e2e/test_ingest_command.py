@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import os
@@ -12,6 +13,7 @@ from urllib.parse import parse_qsl
 
 import pyarrow as pa
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 from deltalake import write_deltalake
 
@@ -214,6 +216,61 @@ def test_every_credential_of_an_address_is_a_variable(
 
 
 @pytest.mark.parametrize(
+    ("source", "url"),
+    [
+        ("jdbc:sqlite:/x.db", "jdbc:sqlite:/x.db"),
+        ("jdbc:oracle:thin:@//h:1521/svc", "jdbc:oracle:thin:@//h:1521/svc"),
+        ("jdbc:sqlserver://h:1433;databaseName=x", "jdbc:sqlserver://h:1433;databaseName=x"),
+        ("jdbc:postgresql:shop", "jdbc:postgresql:shop"),
+        ("jdbc:mysql://h1:3306,h2:3306/db", "jdbc:mysql://h1:3306,h2:3306/db"),
+        ("postgresql://SCOTT:tiger12@h1:5432,h2:5432/orders", "jdbc:postgresql://h1:5432,h2:5432/orders"),
+        ("postgresql://me:orders@h/orders", "jdbc:postgresql://h/orders"),
+    ],
+)
+def test_every_form_of_a_database_address_is_drafted_and_shown_as_yaml(source: str, url: str) -> None:
+    result = invoke(source, "lake/orders", "--table", "orders", "--dry-run")
+    assert result.exit_code == 0, result.output
+    text = result.stdout[result.stdout.index("  connections:") :].partition("\n\n")[0]
+    drafted = yaml.safe_load(text)
+    assert drafted["connections"]["database"]["url"] == url
+    assert drafted["connections"]["database"].get("user") in (None, "SCOTT", "me")
+    assert drafted["pipelines"]["orders"]["source"]["table"] == "orders"
+
+
+def test_two_credentials_of_one_name_are_two_variables_and_a_key_as_user_is_one(server: Api) -> None:
+    server.routes["/orders"] = lambda asked: Answer([{"id": 1}])
+    address = f"{server.url}/orders?password=pwtwo22".replace("://", "://zQ7x9Wk2Vb4Lm8Tn:pwone11@")
+    report = tidegate.ingest(address, "lake/t", IngestOptions(watermark=("id",)), save=Path("p.yml"))
+    assert done(report).sources[0].rows == 1
+    asked = server.asked[-1]
+    assert asked.params == {"password": "pwtwo22"}
+    assert asked.headers["authorization"] == f"Basic {base64.b64encode(b'zQ7x9Wk2Vb4Lm8Tn:pwone11').decode()}"
+    assert len(set(report.variables)) == 3
+    assert not [each for each in ("zQ7x9", "pwone11", "pwtwo22") if each in Path("p.yml").read_text()]
+
+
+def test_a_wrong_call_repeats_no_credential_of_its_arguments() -> None:
+    secret = "hunter2canary"
+    address = f"postgresql://me:{secret}@h/d"
+    for words in (
+        ("ingest", "lake/t", address, address),
+        (address, "lake/t"),
+        ("ingest", "in", "lake/t", "extra", f"AWS_SECRET_ACCESS_KEY={secret}"),
+        ("config", "check", address),
+        ("config", "import", address),
+    ):
+        result = CliRunner().invoke(cli, words)
+        assert result.exit_code not in (0, 70), words
+        assert secret not in result.output + result.stderr, words
+
+
+def test_a_file_in_a_folder_that_does_not_exist_is_refused_before_anything_is_read() -> None:
+    write("in/a.csv", "id\n1\n")
+    assert invoke("in", "lake/t", "--save", "nowhere/p.yml").exit_code == 2
+    assert not Path("lake").exists()
+
+
+@pytest.mark.parametrize(
     "source",
     [
         "s3://KEY:hunter2canary@b/x",
@@ -224,7 +281,7 @@ def test_every_credential_of_an_address_is_a_variable(
         "postgres://me:hunter2canary",
         "postgresql://me:hunter2canary@[::1/db",
         "https://me:hunter2canary@[::1/db",
-        "https://h/a1b2c3hunter2canary4d5e6f7/z9y8x7w6v5u4",
+        "https://127.0.0.1:1/a1B2c3hunter2canary4D5e6F7/zQ7x9Wk2Vb4Lm8Tn",
         "jdbc:sqlserver://h;user=me;password=hunter2canary",
     ],
 )
@@ -288,7 +345,7 @@ def test_the_password_of_a_database_is_a_variable(address: str) -> None:
         ("mixed", IngestOptions(format="avro", watermark=("id",)), "avro files have no watermark columns"),
         ("postgresql://db/shop", IngestOptions(), "with --table"),
         ("https://api.example.org/x", IngestOptions(format="csv"), "--table and --format have no effect with an API"),
-        ("https://u:p12345678@api.example.org/a1b2c3d4e5/x", IngestOptions(), "more than one secret"),
+        ("https://u:p12345678@127.0.0.1:1/zQ7x9Wk2Vb4Lm8Tn/x", IngestOptions(), "more than one secret"),
         ("csv", IngestOptions(name="a b"), "is not a name"),
     ],
 )

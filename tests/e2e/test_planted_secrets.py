@@ -12,12 +12,15 @@ import io
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
 import click
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from click.testing import CliRunner
 
 import tidegate
@@ -113,7 +116,7 @@ import pyarrow as pa
 
 def read(session, request):
     if "%s" == "fails":
-        raise RuntimeError("no way in with " + request.options["endpoint"])
+        raise SystemExit("no way in with " + request.options["endpoint"])
     return pa.table({"id": [1]})
 """
 COMMANDS = {
@@ -253,6 +256,28 @@ def test_every_command_is_looked_at() -> None:
     assert every == {*COMMANDS, *ELSEWHERE}
 
 
+def test_ordinary_words_as_settings_leave_logs_and_results_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "2026-orders.ndjson").write_text(json.dumps({"id": "x" * 4085}))
+    day = datetime.now(UTC).date().isoformat()
+    options = {"year": "2026", "day": day, "block_size": "4096", "mode": "level", "password": "pipeline"}
+    source = {"source_uri": "in", "storage_options": options}
+    pipeline = {"source": source, "schema": {"infer": True}, "sink": {"table_uri": "lake"}}
+    (tmp_path / "p.yml").write_text(yaml.safe_dump({"pipelines": {"orders": pipeline}}))
+    monkeypatch.setattr("tidegate.commands.run.spark_engine", lambda *given, **more: nullcontext(InProcessEngine()))
+    result = CliRunner().invoke(cli, ["run", "p.yml", "--log-level", "debug", "--log-format", "json"])
+    assert result.exit_code == 0, result.output
+    lines = [json.loads(line) for line in result.stderr.splitlines()]
+    assert len(lines) > 5
+    assert all(line["ts"].startswith(day[:4]) and line["pipeline"] == "orders" for line in lines)
+    assert "***" not in result.stdout
+    (status,) = json.loads(CliRunner().invoke(cli, ["status", "p.yml", "--json"]).stdout)["sources"]
+    assert (status["pipeline"], status["updated"][:4]) == ("orders", day[:4])
+
+
 def test_health_and_metrics_have_no_planted_secret(world: Path) -> None:
     from tidegate.observe.pages import RecordedPages, health_page, metrics_page
 
@@ -269,6 +294,8 @@ def test_what_earlier_versions_left_behind_is_found(world: Path) -> None:
     (table / "_tidegate" / "files").mkdir(parents=True, exist_ok=True)
     (table / "_tidegate" / "files" / "default.attempts.json").write_text(json.dumps({"error": quote(MARKS[12])}))
     (world / "conf" / "old.yml").write_text(f"token: {MARKS[3]}\n")
+    (world / "state").mkdir(exist_ok=True)
+    (world / "state" / "old.json").write_text(json.dumps({"error": MARKS[5]}))
     (world / "home").mkdir(exist_ok=True)
     (world / "home" / "spark-run.log").write_text(
         f"java.lang.Exception: {base64.b64encode(MARKS[8].encode()).decode()}"
@@ -276,6 +303,7 @@ def test_what_earlier_versions_left_behind_is_found(world: Path) -> None:
     checks = {each.name: each for each in tidegate.search_secrets("conf/p.yml")}
     assert (checks["table of files"].verdict, checks["table of api"].verdict) == ("fail", "ok")
     assert "_tidegate/files/default.attempts.json" in checks["table of files"].detail
+    assert "old.json" in checks["copies of the state"].detail
     assert "old.yml" in checks["configurations"].detail
     assert "spark-run.log" in checks["kept logs"].detail
     result = CliRunner().invoke(cli, ["doctor", "conf/p.yml", "--secrets", "--json"])

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import tidegate
-from tidegate.cli.invocation import Group, Invocation, config_argument, print_json, print_text, with_json
+from tidegate.cli.invocation import Group, Invocation, config_argument, print_json, print_text, print_yaml, with_json
 from tidegate.cli.pages import Block, Cell, Gap, Style, after_gap, line, page, tabulate
 from tidegate.errors import ConfigError
 from tidegate.observe.wording import count
+from tidegate.specs.masking import known_mask
 
 if TYPE_CHECKING:
     from tidegate.reports.table import PropertiesImport
@@ -52,8 +53,8 @@ def show_config(invocation: Invocation, config: Path) -> None:
 
     text = canonical(tidegate.load(config))
     if invocation.as_json:
-        return print_json(yaml.safe_load(text))
-    return print_text(text)
+        return print_json(yaml.safe_load(text), known_mask().of_keys())
+    return print_yaml(text)
 
 
 @config.command(examples=["tidegate config schema > tidegate.schema.json"])
@@ -91,10 +92,10 @@ def import_properties(invocation: Invocation, file: Path, out: Path | None, stri
     if out is not None:
         _write(out, report.yaml)
     if invocation.as_json:
-        print_json(report.to_json())
+        print_json(report.to_json(), known_mask().of_keys())
     else:
         if out is None:
-            print_text(report.yaml)
+            print_yaml(report.yaml)
         for text in _remarks(report):
             print_text(text, to_stderr=True)
     return int(not report.reads_the_same or (strict and bool(report.left)))

@@ -26,7 +26,7 @@ import tidegate
 from tidegate.cli.pages import UNBOUNDED, Page, plain
 from tidegate.errors import ConfigError, TidegateError, safe_text
 from tidegate.observe.wording import broken, count, visible
-from tidegate.specs.masking import known_mask, masked_text
+from tidegate.specs.masking import Mask, known_mask
 
 if TYPE_CHECKING:
     from tidegate.observe.events import Emit, Event
@@ -111,9 +111,7 @@ class Invocation:
         log = JsonLog if self.log_format == "json" else as_text
         with _own_stderr() as stream, self._progress(stream) as view:
             self._view = view
-            # Tasks emit in their own threads, where nothing is remembered: the mask is bound here.
-            mask = masked_text()
-            lines: Emit = log(lambda text: view.write(mask(text)), self.effective_level(), traces=self.debug)
+            lines: Emit = log(view.write, self.effective_level(), traces=self.debug)
             held = DeferredErrors if self._sees_both() else ErrorsOnce
             is_told_each = not result_follows or log is JsonLog
             try:
@@ -231,18 +229,26 @@ def is_terminal(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def print_json(value: Mapping[str, Any]) -> None:
-    """One JSON object on standard output, without secrets."""
-    sys.stdout.write(json.dumps(known_mask().deep(value), indent=2, default=str) + "\n")
+def print_json(value: Mapping[str, Any], mask: Mask | None = None) -> None:
+    """One JSON object on standard output, without secrets: those of ``mask``, else all that are known."""
+    shown = (known_mask() if mask is None else mask).deep(value)
+    sys.stdout.write(json.dumps(shown, indent=2, default=str) + "\n")
     sys.stdout.flush()
 
 
 def print_text(text: str, *, to_stderr: bool = False) -> None:
-    """A text as it is, line by line without secrets: YAML, and remarks beside a result."""
+    """A text line by line without secrets: remarks beside a result."""
     mask = known_mask()
     stream = sys.stderr if to_stderr else sys.stdout
     stream.writelines(f"{mask(line)}\n" for line in text.splitlines())
     stream.flush()
+
+
+def print_yaml(text: str) -> None:
+    """YAML to be loaded again. It was made without secrets, so only generated keys are looked for: words stay."""
+    mask = known_mask().of_keys()
+    sys.stdout.writelines(f"{mask(line)}\n" for line in text.splitlines())
+    sys.stdout.flush()
 
 
 UNEXPECTED = 70

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -15,7 +15,8 @@ from tidegate.cli.invocation import Command, Group, Invocation, print_json, repo
 from tidegate.cli.pages import facts
 from tidegate.schema.literals import describe_reader
 from tidegate.signals import noticing_interrupts
-from tidegate.specs.masking import remembering
+from tidegate.specs.credentials import credentials_in_address, is_credential
+from tidegate.specs.masking import Mask, remember, remembering
 
 MODULES = {
     "setup": "setup",
@@ -74,6 +75,7 @@ class Program(Group):
         invocation.as_json = "--json" in arguments
         # Everything that a command shows, and every error, goes through the mask of what it has learnt by then.
         with remembering():
+            remember(Mask.of(*_credentials(arguments)))
             try:
                 code = super().main(arguments, *rest, **extra)
             except click.Abort:
@@ -95,6 +97,15 @@ class Program(Group):
         # Also what would end the process by itself: its text goes through the mask, too.
         except BaseException as error:
             return report(error, ctx.ensure_object(Invocation))
+
+
+def _credentials(arguments: Sequence[str]) -> Iterator[str]:
+    """Credentials among the arguments, so that an error about these does not repeat them."""
+    for each in arguments:
+        yield from credentials_in_address(each)
+        name, _, value = each.partition("=")
+        if is_credential(name, value):
+            yield value
 
 
 @click.group(

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import tidegate
-from tidegate.cli.invocation import Confirmation, Group, Invocation, confirm_options, print_text, target, with_json
+from tidegate.cli.invocation import Confirmation, Group, Invocation, confirm_options, print_yaml, target, with_json
 from tidegate.cli.pages import (
     Block,
     Cell,
@@ -73,7 +73,7 @@ def infer(invocation: Invocation, /, update: bool, dry_run: bool, yes: bool, **g
     report = tidegate.infer_schema(update=update, confirm=confirm, **given)
     code = confirm.give(report, lambda report: _inference_end(report) if update else ())
     if not (update or invocation.as_json):
-        print_text("\n" + report.yaml)
+        print_yaml("\n" + report.yaml)
     return code
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 import yaml
 
@@ -37,7 +37,7 @@ from tidegate.reports.run import IngestReport
 from tidegate.sources.file_discovery import SAMPLE, Order, names_sort_in_time, sample_files
 from tidegate.sources.http.survey import survey_api
 from tidegate.specs.columns import HttpRead
-from tidegate.specs.credentials import credentials_in_address, is_credential, looks_random
+from tidegate.specs.credentials import credentials_in_address, is_credential, looks_random, may_name_secret
 from tidegate.specs.locations import Location, Options, split_address
 from tidegate.specs.masking import Mask, remember
 from tidegate.specs.project import Format, PathSource, ProjectSpec
@@ -129,6 +129,8 @@ def ingest(
     options = options or IngestOptions()
     if save is not None and save.exists():
         raise ConfigError((f"{save}: already exists; give --save another file, or remove it",))
+    if save is not None and not save.absolute().parent.is_dir():
+        raise ConfigError((f"{save}: its folder does not exist; create it, or give --save another file",))
     base = Path.cwd() if save is None else save.absolute().parent
     with _without_credentials(source, table):
         draft = draft_pipeline(source, table, options, base)
@@ -270,29 +272,25 @@ def _draft_database(source: str, options: IngestOptions) -> PipelineDraft:
     if not options.table:
         raise ConfigError(("name the table of the database with --table, such as --table public.orders",))
     address = source.removeprefix("jdbc:") if re.match(r"jdbc:\w+://", source) else source
-    parts = split_address(address)
-    if parts.scheme.lower() not in DATABASES or ";" in source:
-        connection: dict[str, Any] = {"type": "jdbc", "url": source}
-        return _database_draft(connection, {}, "a database", options)
-    kind = DATABASES[parts.scheme.lower()]
-    where = parts.path.strip("/") or kind
+    kind = DATABASES.get(address.partition("://")[0].lower())
+    if kind is None or ";" in source:
+        return _database_draft({"type": "jdbc", "url": source}, {}, "a database", options)
+    split_address(re.sub(r",[^/?#]*", "", address))
+    parts = urlsplit(address)  # with all of its hosts
+    found_in = _AddressSecrets(_variable(parts.path.strip("/") or kind))
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     user = unquote(parts.username) if parts.username else query.pop("user", None)
     password = unquote(parts.password) if parts.password else query.pop("password", None)
     secret = {name: query.pop(name) for name in list(query) if name == "options" or is_credential(name, query[name])}
     more = f"?{urlencode(query, quote_via=quote)}" if query else ""
-    connection = {"type": "jdbc", "url": f"jdbc:{kind}://{_host(parts)}{parts.path}{more}"}
-    secrets = {}
+    connection: dict[str, Any] = {"type": "jdbc", "url": f"jdbc:{kind}://{_host(parts)}{parts.path}{more}"}
     if user:
-        connection["user"] = user
+        connection["user"] = found_in.keep("USER", user) if looks_random(user) else user
     if password:
-        variable = _variable(where, "PASSWORD")
-        connection["password"] = f"${{{variable}}}"
-        secrets[variable] = password
+        connection["password"] = found_in.keep("PASSWORD", password)
     for name, value in secret.items():
-        secrets[_variable(where, name)] = value
-        connection.setdefault("properties", {})[name] = f"${{{_variable(where, name)}}}"
-    return _database_draft(connection, secrets, f"{kind} at {_host(parts)}{parts.path}", options)
+        connection.setdefault("properties", {})[name] = found_in.keep(name, value)
+    return _database_draft(connection, found_in.values, f"{kind} at {_host(parts)}{parts.path}", options)
 
 
 def _database_draft(
@@ -310,9 +308,10 @@ def _draft_api(source: str, options: IngestOptions) -> PipelineDraft:
     connection: dict[str, Any] = {"type": "http", "url": f"{parts.scheme}://{_host(parts)}"}
     found_in = _AddressSecrets(_variable(parts.hostname or "api"))
     if parts.password:
+        user = unquote(parts.username or "")
         connection["auth"] = {
             "type": "basic",
-            "user": unquote(parts.username or ""),
+            "user": found_in.keep("USER", user) if looks_random(user) else user,
             "password": found_in.keep("PASSWORD", unquote(parts.password)),
         }
     elif parts.username:
@@ -320,7 +319,7 @@ def _draft_api(source: str, options: IngestOptions) -> PipelineDraft:
     path = _without_key(parts.path or "/", connection, found_in)
     params = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        if not is_credential(name, value):
+        if not (is_credential(name, value) or may_name_secret(name)):
             params[name] = value
         elif "auth" in connection:
             params[name] = found_in.keep(name, value)
@@ -375,8 +374,11 @@ class _AddressSecrets:
 
     def keep(self, name: str, value: str) -> str:
         """The variable for a credential, as a configuration refers to it."""
-        variable = _variable(self.prefix, name)
-        self.values[variable] = value
+        first = variable = _variable(self.prefix, name)
+        number = 1
+        while self.values.setdefault(variable, value) != value:
+            number += 1
+            variable = f"{first}_{number}"
         return f"${{{variable}}}"
 
 

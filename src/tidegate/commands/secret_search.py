@@ -19,6 +19,7 @@ from tidegate.errors import TidegateError
 from tidegate.observe.wording import count
 from tidegate.reports.run import Check
 from tidegate.spark.jars import cache_folder
+from tidegate.specs.columns import ProviderKind
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import GUESSABLE, SHORTEST, Mask
 from tidegate.specs.project import ProjectSpec
@@ -48,6 +49,9 @@ def search_secrets(config: Config) -> tuple[Check, ...]:
         checks.append(_check(f"table of {name}", location, mask, WRITTEN_BY_US))
         letters = project.pipeline(name).dead_letters
         checks.append(_check(f"dead letters of {name}", letters, mask, ("",)))
+    if project.state.provider is ProviderKind.FILE and project.state.url is not None:
+        copies = Location(project.state.url.value, project.state.options)
+        checks.append(_check("copies of the state", copies, mask, ("",)))
     checks.append(_beside(project, mask))
     checks.append(_logs(mask))
     return Mask.around(project).deep(tuple(checks))
@@ -56,9 +60,8 @@ def search_secrets(config: Config) -> tuple[Check, ...]:
 def _searched(project: ProjectSpec) -> Mask:
     """The secrets that can be told from other text."""
     known = Mask.around(project)
-    shown = [name.lower() for name in known.names]
     telling = (each for each in known.secrets if len(each) >= SHORTEST and each.lower() not in GUESSABLE)
-    return Mask(frozenset(each for each in telling if not any(each.lower() in name for name in shown)))
+    return Mask(frozenset(each for each in telling if not any(each in name for name in known.names)))
 
 
 def _tables(project: ProjectSpec) -> Iterator[tuple[str, Location]]:

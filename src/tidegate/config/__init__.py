@@ -61,8 +61,7 @@ def show(project: ProjectSpec) -> str:
     """
     from tidegate.config.project import ProjectModel
 
-    data = with_variables(ProjectModel.show(project), project)
-    return _dump(Mask.around(project).deep(data))
+    return _dump(with_variables(ProjectModel.show(project), project))
 
 
 def json_schema() -> dict[str, Any]:

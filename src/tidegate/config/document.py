@@ -477,9 +477,9 @@ def put_in(text: str, env: Mapping[str, str]) -> tuple[str, list[str]]:
 
 
 def variables_in(text: str, env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The variables that ``text`` names, with their values; without those that are not set."""
-    names = dict.fromkeys(found[1] for found in _FORM.finditer(text) if found[1] and env.get(found[1]))
-    return tuple((name, env[name]) for name in names)
+    """The variables that ``text`` names, with their values or defaults; without those that have none."""
+    held = ((found[1], env.get(found[1]) or found[2]) for found in _FORM.finditer(text) if found[1])
+    return tuple(dict.fromkeys((name, value) for name, value in held if value))
 
 
 _IN_ADDRESS = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")

@@ -12,14 +12,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from tidegate.config.document import Block, Items, Node, Notes, Problem, Scalar, Spot, find, problem
-from tidegate.specs.credentials import Interpolated, credentials_in_address, is_plain_word
+from tidegate.specs.credentials import (
+    Interpolated,
+    credentials_in_address,
+    is_credential,
+    is_plain_setting,
+    looks_random,
+)
 from tidegate.specs.locations import identity_of, looks_secret
-from tidegate.specs.masking import MASK, SHORTEST
+from tidegate.specs.masking import MASK, SHORTEST, Mask
 from tidegate.specs.project import ProjectSpec
 
+_ALONE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_DEFAULT = re.compile(r"\$\{(\w+):-([^}]*)\}")
 SECRET_BLOCKS = ("auth", "headers", "properties", "options", "storage_options", "body")
 _FREE_FORM = ("headers", "properties", "options", "storage_options")
 _IN_AUTH = "put it into the connection's auth"
@@ -44,7 +53,7 @@ def interpolated(node: Node, place: tuple[str | int, ...] = ()) -> Iterator[Inte
     """Every value below ``node`` that has variables in it."""
     match node:
         case Scalar() if node.variables:
-            yield Interpolated(place, node.raw, node.variables)
+            yield Interpolated(place, node.raw, str(node), node.variables)
         case Block():
             for key, below in node.items():
                 yield from interpolated(below, (*place, key))
@@ -60,11 +69,13 @@ def declared_secrets(node: Node, holder: str = "") -> Iterator[str]:
     """
     match node:
         case Scalar() if holder:
-            yield from () if is_plain_word(holder, node) else (str(node),)
+            yield from () if is_plain_setting(holder, node) else (str(node),)
         case Scalar():
             yield from credentials_in_address(node)
         case Block():
             for key, below in node.items():
+                if below is None and looks_secret(key.partition(":")[0]):
+                    yield key.partition(":")[2]  # `token:abc`, where a space is missing
                 is_made_for_one = holder or looks_secret(key) or key in _FREE_FORM
                 yield from declared_secrets(
                     below, f"{holder}_{key}" if looks_secret(holder) else key if is_made_for_one else ""
@@ -78,7 +89,7 @@ def recorded_problems(root: Block) -> Iterator[Problem]:
     """Secrets in places whose values are recorded with the position of a source, or are paths."""
     for each in interpolated(root):
         key = next((part for part in reversed(each.place) if isinstance(part, str)), "")
-        if key not in (*_RECORDED, *_RECORDED_NAMES) or any(part in _NOT_RECORDED for part in each.place):
+        if key not in (*_RECORDED, *_RECORDED_NAMES) or any(part in _NOT_RECORDED for part in _keys(each.place)):
             continue
         instead = _RECORDED.get(key, "give it a value that is not secret")
         if "secondary_input" in each.place:
@@ -90,16 +101,24 @@ def recorded_problems(root: Block) -> Iterator[Problem]:
                 yield problem(root, each.place, f"{text}; {instead}; {plain}")
 
 
+def _keys(place: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """The keys of a place, without the names that somebody gave to pipelines, sources and connections."""
+    match place:
+        case ("pipelines", _, "sources", _, *keys) | ("pipelines", _, *keys) | ("connections", _, *keys):
+            return tuple(keys)
+        case _:
+            return place
+
+
 def _is_left_out(address: Node, value: str) -> bool:
     """Whether the address of a database holds ``value`` only where it does not identify the source."""
     return str(address).startswith("jdbc:") and value not in identity_of(str(address))
 
 
 def with_variables(data: dict[str, Any], project: ProjectSpec) -> dict[str, Any]:
-    """``data`` with ``${VAR}`` where the file had it, or where it has its value and that is a secret."""
+    """``data`` with ``${VAR}`` where the file has it; elsewhere no secret of the project."""
     written = {each.place: each for each in project.interpolated}
-    credentials = (each for found in project.interpolated for each in found.credentials)
-    named = {_literal(value): name for name, value in credentials if len(value) >= SHORTEST}
+    mask = _secrets_of_values(project)
 
     def place_of(place: tuple[str | int, ...]) -> Interpolated | None:
         if place in written or place[:1] != ("pipelines",) or place[2:3] != ("sources",) or len(place) < 5:
@@ -115,18 +134,43 @@ def with_variables(data: dict[str, Any], project: ProjectSpec) -> dict[str, Any]
             case list():
                 return [restore(below, (*place, at)) for at, below in enumerate(value)]
         found = place_of(place)
-        if found is not None and (value == MASK or not isinstance(value, str)):
-            is_whole = re.fullmatch(r"\$\{\w+(?::-[^}]*)?\}", found.written.strip()) is not None
-            return found.written.strip() if is_whole else value
-        if isinstance(value, str) and value != MASK:
-            value = _literal(value)
-            held = {_literal(text): name for name, text in found.values} if found is not None else {}
-            for text, name in sorted({**named, **held}.items(), key=lambda each: len(each[0]), reverse=True):
-                value = value.replace(text, f"${{{name}}}")
-        return value
+        if found is not None:
+            return _as_written(found, value, mask)
+        return mask(_literal(value)) if isinstance(value, str) else value
 
     restored: dict[str, Any] = restore(data, ())
     return restored
+
+
+def _secrets_of_values(project: ProjectSpec) -> Mask:
+    """The secrets that are looked for in values without a variable: not every setting, and no ordinary word."""
+    credentials = (each for found in project.interpolated for each in found.credentials)
+    held = (value for _, value in credentials if not is_plain_setting("", value))
+    declared = (each for each in Mask.around(project).secrets if looks_random(each))
+    return replace(Mask.around(project), secrets=frozenset((*held, *declared)))
+
+
+def _as_written(found: Interpolated, value: Any, mask: Mask) -> Any:
+    """A value of the canonical form, with what the file has in the place of its text."""
+    alone = _ALONE.fullmatch(found.written.strip())
+    if not isinstance(value, str):
+        return value if alone is None else found.written.strip()
+    if value == MASK:
+        # In a place for secrets a default is one, too: it is not shown, and stays masked where it is in use.
+        in_use = alone is not None and found.values[:1] != ((alone[1], alone[2] or ""),)
+        return f"${{{alone[1]}}}" if alone is not None and in_use else MASK
+    written, whole = _DEFAULT.sub(_without_secret_default, found.written), found.text
+    # The canonical form has some values without blanks around them, or without a slash at their end.
+    for text, instead in ((whole, written), (whole.strip(), written.strip()), (whole.rstrip("/"), written)):
+        before, is_there, after = value.partition(text)
+        if text and is_there:
+            return f"{mask(_literal(before))}{instead}{mask(_literal(after))}"
+    return mask(_literal(value))
+
+
+def _without_secret_default(found: re.Match[str]) -> str:
+    name, default = found.groups()
+    return f"${{{name}:-{MASK if is_credential(name, default) else default}}}"
 
 
 def _literal(value: str) -> str:

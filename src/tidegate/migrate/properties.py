@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +12,8 @@ import yaml
 from tidegate.config.work_units import MS_KEYS
 from tidegate.core.json_shape import load_json
 from tidegate.reports.table import PropertyNote
-from tidegate.specs.credentials import credentials_in_address, is_credential
-from tidegate.specs.locations import looks_secret
+from tidegate.specs.credentials import credentials_in_address, is_credential, looks_random
+from tidegate.specs.locations import jdbc_credentials, looks_secret
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.)|$)", re.DOTALL)
@@ -206,27 +205,29 @@ def is_secret(name: str, value: str) -> bool:
 def secrets_of(found: Iterable[Property]) -> Iterator[str]:
     """The texts of a properties file that must not show, not even in an error about it."""
     for each in found:
-        if is_secret(each.name, each.value) and "{{" not in each.value:
-            yield each.value
-        yield from credentials_in_address(each.value)
-        if each.value.lstrip().startswith(("{", "[")):
-            with suppress(ValueError, RecursionError):
-                yield from _secrets_below(load_json(each.value))
+        try:
+            inside = load_json(each.value) if each.value.lstrip().startswith(("{", "[")) else each.value
+        except (ValueError, RecursionError):
+            inside = each.value
+        yield from _secrets_below(inside, each.name)
+        if each.value.startswith("jdbc:"):
+            yield from jdbc_credentials(each.value)
 
 
-def _secrets_below(value: object) -> Iterator[str]:
+def _secrets_below(value: object, name: str) -> Iterator[str]:
     """Those of a JSON value: by their names, or by the name beside them, as parameters and headers have it."""
     match value:
         case list():
-            yield from (secret for each in value for secret in _secrets_below(each))
+            yield from (secret for each in value for secret in _secrets_below(each, name))
         case dict():
-            named = {str(value["name"]): value.get("value")} if "name" in value else {}
-            for name, each in {**value, **named}.items():
-                if isinstance(each, str) and is_secret(name, each) and "{{" not in each:
-                    yield each
-                elif isinstance(each, str):
-                    yield from credentials_in_address(each)
-                yield from _secrets_below(each)
+            beside = str(value.get("name", ""))
+            for key, each in value.items():
+                yield from _secrets_below(each, beside if key == "value" and beside else str(key))
+        case str() if is_secret(name, value) and "{{" not in value:
+            yield value
+        case str():
+            yield from credentials_in_address(value)
+            yield from (word for word in re.split(r"[\s'\"/]+", value) if looks_random(word))
 
 
 CARRIED: dict[str, str] = {

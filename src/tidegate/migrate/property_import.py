@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from tidegate.migrate.property_sections import (
     watermarks,
 )
 from tidegate.reports.table import PropertiesImport, PropertyNote
+from tidegate.specs.credentials import is_plain_setting, looks_random
+from tidegate.specs.locations import holds_credentials
 from tidegate.specs.masking import Mask, remember
 
 _PAGES = re.compile(
@@ -57,15 +60,18 @@ def import_text(text: str, origin: str) -> PropertiesImport:
     It contains no secret, only environment variables, and loads once they are set.
     """
     found = tuple(properties(text))
-    mask = Mask.of(*secrets_of(found))
+    secrets = frozenset(secrets_of(found))
+    # A password that is an ordinary word is hidden only where it is given as one: it may be a table's name as well.
+    mask = Mask(secrets, frozenset(each for each in secrets if is_plain_setting("", each)))
     remember(mask)
     try:
-        return mask.deep(_import(found, origin))
+        made = _import(found, origin, secrets)
     except ConfigError as error:
         raise mask.error(error) from None
+    return replace(made, left=mask.deep(made.left), not_needed=mask.deep(made.not_needed))
 
 
-def _import(found: tuple[Property, ...], origin: str) -> PropertiesImport:
+def _import(found: tuple[Property, ...], origin: str, secrets: Collection[str]) -> PropertiesImport:
     if not any(each.value for each in found):
         raise ConfigError((f"{origin}: holds no properties; allowed: lines of the form name=value",))
     given = Given.of(origin, found)
@@ -73,6 +79,7 @@ def _import(found: tuple[Property, ...], origin: str) -> PropertiesImport:
     data = project_of(given)
     if given.refusals:
         raise ConfigError(tuple(given.refusals))
+    data = _without_keys(given, data, [each for each in secrets if looks_random(each)])
     made = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=110)
     left, not_needed = given.rest()
     notes = sorted({*given.notes, *left}, key=lambda each: (each.line, each.name, each.reason))
@@ -87,6 +94,21 @@ def _import(found: tuple[Property, ...], origin: str) -> PropertiesImport:
         variables=tuple(sorted(_used_variables(given, made))),
         reads_the_same=not any(each.changes_what_is_read for each in notes),
     )
+
+
+def _without_keys(given: Given, value: Any, keys: Sequence[str]) -> Any:
+    """``value`` with a variable in place of each generated key that is left in it, such as one inside a query."""
+    match value:
+        case dict():
+            return {name: _without_keys(given, each, keys) for name, each in value.items()}
+        case list():
+            return [_without_keys(given, each, keys) for each in value]
+        case str():
+            for number, key in enumerate(keys, start=1):
+                value = value.replace(key, given.secret(f"secret_{number}")) if key in value else value
+            return value
+        case _:
+            return value
 
 
 def import_file(path: Path) -> PropertiesImport:
@@ -322,7 +344,7 @@ def _jdbc_url(given: Given) -> str:
     plain = re.sub(r"[?&;]+$", "", re.sub(r"([?&;])[&;]+", r"\1", plain))
     if plain != raw:
         given.leave("ms.source.uri", "credentials are left out; put them into user and password")
-    if re.match(r"jdbc:[a-z0-9]+:", plain):
+    if re.match(r"jdbc:[a-z0-9]+:", plain) and not holds_credentials(plain):
         return plain
     url = given.secret("url", "jdbc:postgresql://host/database")
     given.leave(

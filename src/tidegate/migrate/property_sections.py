@@ -17,7 +17,7 @@ from tidegate.core.json_shape import load_json
 from tidegate.core.units.time_range import parse_bound
 from tidegate.errors import WatermarkError
 from tidegate.migrate.properties import Given, as_list, as_mapping, is_secret
-from tidegate.specs.credentials import is_plain_word
+from tidegate.specs.credentials import is_plain_setting
 from tidegate.specs.masking import PLAIN_HEADERS
 from tidegate.specs.units import PartitionKind
 
@@ -395,7 +395,7 @@ def _headers(given: Given, server: dict[str, Any], known: dict[str, Parameter]) 
 
 def _is_secret_header(name: str, value: str) -> bool:
     """Whether a header may hold a secret: any but the usual ones, and plain words such as ``X-Tenant: acme``."""
-    return name.lower() not in PLAIN_HEADERS and (is_secret(name, value) or not is_plain_word(name, value))
+    return name.lower() not in PLAIN_HEADERS and (is_secret(name, value) or not is_plain_setting(name, value))
 
 
 def _params(given: Given, pairs: Pairs, known: dict[str, Parameter], server: dict[str, Any]) -> dict[str, Any]:

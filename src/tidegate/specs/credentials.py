@@ -19,46 +19,66 @@ from urllib.parse import unquote, unquote_plus
 
 from tidegate.specs.locations import looks_secret
 
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRET_WORDS = frozenset({"password", "passwd", "pwd", "passcode", "secret", "token", "apikey", "bearer", "cookie"})
 _SECRET_WORDS |= {"credential", "credentials", "signature", "sig", "sas", "jwt", "authorization"}
-_AMBIGUOUS_WORDS = frozenset({"key", "auth", "code", "pass", "pw", "session", "sid", "hash", "pin", "otp"})
+_SECRET_AT_END = frozenset({"pass", "pw", "pin", "otp", "pat"})
+_AMBIGUOUS_WORDS = frozenset({"key", "auth", "code", "session", "sid"})
 """Words for credentials and for ordinary things: ``key=AIzaSy…`` and ``key=country``."""
 
-_PLAIN_WORDS_TEXT = (
-    "id uuid sha commit build run ref tag version dir directory folder path file prefix bucket container "
-    "account host hostname port server endpoint region zone stage env environment tenant user username "
-    "login date day month year hour time from to table schema database db catalog name column columns "
-    "field format"
+_PLACE_WORDS = frozenset(
+    {"dir", "directory", "folder", "path", "file", "table", "schema", "column", "columns", "bucket"}
 )
-_PLAIN_WORDS = frozenset(_PLAIN_WORDS_TEXT.split())
+_PLACE_WORDS |= {"prefix", "host", "name", "format"}
+"""At the end of a name they win over words for credentials: ``TOKENS_DIR``, ``PASSWORD_RESETS_TABLE``."""
+
+_PLAIN_TEXT = (
+    "id uuid sha hash commit build run ref tag version container account hostname port server endpoint region zone "
+    "stage env environment tenant user username login date day month year hour time from to database db catalog field "
+    "batch topic pod workspace"
+)
+_PLAIN_WORDS = _PLACE_WORDS | frozenset(_PLAIN_TEXT.split())
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _SEGMENTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _HEX = re.compile(r"(?=.*[0-9])(?=.*[a-f])[0-9a-f]{32,}", re.IGNORECASE)
-_AUTHORITY = re.compile(r"://([^\s]*)")
+_ISSUED = re.compile(
+    r"(?:gh[oprsu]_|github_pat_|glpat-|xox[abprs]-|sk_live_|rk_live_|sk-|AIza|SG\.|ya29\.)[\w.-]{8,}"
+    r"|(?:AKIA|ASIA)[A-Z0-9]{12,}|eyJ[\w-]{8,}\.[\w-]{8,}\..*"
+)
+"""Keys that well-known services issue."""
+
+_PLAIN_SETTING = re.compile(
+    r"[A-Za-z]+(?:_[A-Za-z]+)*|[0-9]{1,5}(?:\.[0-9]{1,5})*|[0-9]{4}-[0-9]{2}(?:-[0-9]{2}(?:[T ][0-9:.]+Z?)?)?"
+    r"|[a-z]{2}-[a-z]+-[0-9]|\{\{[^{}]*\}\}",
+    re.ASCII,
+)
+_AUTHORITY = re.compile(r"([A-Za-z][\w+.-]*)://([^\s]*)")
 _PARAMETERS = re.compile(r"[?&;#]\s*([A-Za-z][\w.%~-]*)\s*=\s*([^&;#\s]+)")
 
 
 def looks_random(value: str) -> bool:
     """Whether a value looks like a generated key, whatever its name.
 
-    A word is random if its kinds of characters change often. A path, a UUID, a host name or a bucket is not.
+    One that a well-known service issued, 32 hexadecimal digits, or a long word whose kinds of characters change often.
+    A path, a UUID, a host name or a bucket with a hash in its name is not.
 
-    >>> looks_random("AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY"), looks_random("company-data-lake-2026-prod")
+    >>> looks_random("AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY"), looks_random("company-lake-7d9f8b6c5d")
     (True, False)
     """
     if re.search(r"[\s/]", value):
         return False
+    if _ISSUED.fullmatch(value):
+        return True
     return any(_is_random_word(word) for word in re.findall(r"[A-Za-z0-9]+", _UUID.sub(" ", value)))
 
 
 def _is_random_word(word: str) -> bool:
     if not any(map(str.isdigit, word)) or not any(map(str.isalpha, word)):
         return False
-    changes = len(_SEGMENTS.findall(word))
-    # Short keys change at nearly every letter; long ones have runs of one kind, but more of them than dataLake2026.
-    is_dense = len(word) >= 8 and changes >= 0.6 * len(word)
-    return is_dense or (len(word) >= 12 and changes > max(4, len(word) / 4)) or _HEX.fullmatch(word) is not None
+    is_mixed = any(map(str.islower, word)) and any(map(str.isupper, word))
+    # Names such as dataLake2026 change a few times, keys change all along.
+    changes = len(_SEGMENTS.findall(word)) > max(4, len(word) / 4)
+    return (len(word) >= (14 if is_mixed else 20) and changes) or _HEX.fullmatch(word) is not None
 
 
 def is_credential(name: str, value: str) -> bool:
@@ -69,26 +89,37 @@ def is_credential(name: str, value: str) -> bool:
     """
     if not value.strip():
         return False
-    words = [word.lower() for word in _WORDS.findall(name)]
-    if looks_secret(name) or _SECRET_WORDS.intersection(words):
+    words = _words(name)
+    if words[-1:] and words[-1] in _PLACE_WORDS:
+        return False
+    if names_secret(name):
         return True
-    if _AMBIGUOUS_WORDS.intersection(words[-1:]):
-        return looks_random(value) or (
-            len(value) >= 12 and any(map(str.isdigit, value)) and not re.search(r"\s", value)
-        )
-    return looks_random(value) and words[-1:] != [] and words[-1] not in _PLAIN_WORDS
+    if _AMBIGUOUS_WORDS.intersection(words[-1:]) and re.fullmatch(r"(?=.*[0-9])[^\s=._-]{12,}", value):
+        return not value.count("/") > 1
+    return looks_random(value) and (not words or words[-1] not in _PLAIN_WORDS)
 
 
-def is_plain_word(name: str, value: str) -> bool:
-    """Whether a free-form setting is an ordinary word under an ordinary name: ``mode: append``, ``X-Tenant: acme``.
+def names_secret(name: str) -> bool:
+    """Whether a name says that it holds a credential."""
+    words = _words(name)
+    return looks_secret(name) or bool(_SECRET_WORDS.intersection(words) or _SECRET_AT_END.intersection(words[-1:]))
 
-    Masking such a word would garble every sentence that happens to use it. A variable, ``{{token}}``, is no secret.
+
+def may_name_secret(name: str) -> bool:
+    """Whether a name says or may say that it holds a credential: ``key``, ``code``."""
+    return names_secret(name) or bool(_AMBIGUOUS_WORDS.intersection(_words(name)[-1:]))
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in _WORDS.findall(name)]
+
+
+def is_plain_setting(name: str, value: str) -> bool:
+    """Whether a free-form setting is ordinary: ``mode: append``, ``region: eu-west-1``, ``X-Tenant: acme``, a date.
+
+    Masking it would garble every sentence that happens to use the same word. A variable, ``{{token}}``, is no secret.
     """
-    if re.fullmatch(r"\{\{[^{}]*\}\}", value):
-        return True
-    words = {word.lower() for word in _WORDS.findall(name)}
-    said = looks_secret(name) or words & (_SECRET_WORDS | _AMBIGUOUS_WORDS)
-    return not said and re.fullmatch(r"[A-Za-z]{1,20}", value, re.ASCII) is not None
+    return not may_name_secret(name) and _PLAIN_SETTING.fullmatch(value) is not None
 
 
 def credentials_in_address(address: str) -> Iterator[str]:
@@ -98,25 +129,30 @@ def credentials_in_address(address: str) -> Iterator[str]:
     ['KEY', 'abc', 'pass%2Fword', 'pass/word']
     """
     for found in _AUTHORITY.finditer(address):
-        yield from (form for part in _before_host(found[1]) for form in {part, unquote(part)})
+        yield from (form for part in _before_host(found[1].lower(), found[2]) for form in {part, unquote(part)})
     for name, value in _PARAMETERS.findall(address):
-        if is_credential(unquote_plus(name), unquote_plus(value)):
-            yield from {value, unquote_plus(value)}
+        named, held = unquote_plus(name), unquote_plus(value)
+        if is_credential(named, held) or (may_name_secret(named) and not _PLAIN_SETTING.fullmatch(held)):
+            yield from {value, held}
 
 
-def _before_host(text: str) -> Iterator[str]:
+def _before_host(scheme: str, text: str) -> Iterator[str]:
     """The credentials of ``user:password@host/path``; a password may hold ``@`` and ``/`` that should be encoded."""
     user, _, rest = text.partition(":")
-    if re.search(r"[/?#@]", user) or re.match(r"[0-9]*(?:[/?#,]|$)", rest) or user.startswith("["):
+    if re.search(r"[/?#@]", user) or re.match(r"[0-9]*(?:[/?#,;]|$)", rest) or user.startswith("["):
         # No password: what follows the colon is a port. The user may be a token, as in https://ghp_…@host.
         token, is_user, _ = re.split(r"[/?#]", text, maxsplit=1)[0].partition("@")
         if is_user and looks_random(token):
             yield token
-        return
-    # Without an @ the host is missing, and the password stands where a port would be.
-    yield rest.rpartition("@")[0] or re.split(r"[/?#]", rest, maxsplit=1)[0]
-    if looks_random(user) or user.isupper():
-        yield user
+    elif "@" in rest:
+        password = rest.rpartition("@")[0]
+        yield from (password,) if password else ()
+        # Buckets have keys for users, and some APIs take a key as user without a password.
+        if looks_random(user) or (user and not password) or scheme.startswith("s3"):
+            yield user
+    elif ":" not in rest:
+        # The host is missing, and the password stands where a port would be.
+        yield re.split(r"[/?#]", rest, maxsplit=1)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +161,7 @@ class Interpolated:
 
     place: tuple[str | int, ...]
     written: str = field(repr=False)
+    text: str = field(repr=False)
     values: tuple[tuple[str, str], ...] = field(repr=False)
 
     @property

@@ -28,7 +28,13 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from urllib.parse import unquote
 
 from tidegate.errors import TidegateError, chain, safe_text
-from tidegate.specs.credentials import Interpolated, credentials_in_address, is_credential, is_plain_word
+from tidegate.specs.credentials import (
+    Interpolated,
+    credentials_in_address,
+    is_credential,
+    is_plain_setting,
+    looks_random,
+)
 from tidegate.specs.locations import Location, Options, Secret, jdbc_credentials, looks_secret
 
 MASK = "***"
@@ -67,7 +73,7 @@ _GUESSABLE_TEXT = (
 GUESSABLE = frozenset(_GUESSABLE_TEXT.split())
 """Passwords of test servers that are also ordinary words: hidden where a text gives them as a password."""
 
-_ASSIGNED = re.compile(r"(?i)(?:passw\w{0,40}|secret\w{0,40}|token|sig|key)\s{0,20}=\s{0,20}([^&;\s]+)")
+_ASSIGNED = re.compile(r"(?i)(?:passw\w{0,40}|pass|pwd|secret\w{0,40}|token|sig|key)\s{0,20}=\s{0,20}([^&;\s]+)")
 _URL_SAFE = str.maketrans("+/", "-_")
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 _UNFINISHED = re.compile(r"(?:%[0-9A-Fa-f]?|\\(?:[uUx]\{?[0-9A-Fa-f]{0,7}|[0-3][0-7]?)?|&#?\w{0,10})\Z")
@@ -75,6 +81,11 @@ _BROKEN = "".join(map(chr, (0xFFFD, *range(0x80, 0x100), *range(0xDC80, 0xDD00))
 """What the first bytes of a letter are read as that is not whole."""
 
 _CUT = ("...", "…")
+_ESCAPES = re.compile(r"[%\\&'\"\n\r…]|\.\.\.|(?:[0-9A-Fa-f]{2}[: -]){5}[0-9A-Fa-f]{2}|\+(?!\d\d:?\d\d$)", re.ASCII)
+"""What may hide a secret from a plain search; a ``+`` is also part of every time with an offset."""
+
+_SHORT_TEXT = 200
+_REMEMBERED = 20_000
 _CUT_INSIDE = re.compile(r"(?<!…)…(?=.)", re.DOTALL)
 """Where :func:`shorten` has cut off a part of a text that goes on."""
 
@@ -184,7 +195,7 @@ def _handed(value: object, name: str = "") -> Iterator[str]:
         case int() | float() if not looks_secret(name) and len(str(value)) < SHORTEST:
             return
         case _:
-            yield from (text for text in texts_in(value) if not is_plain_word(name, text))
+            yield from (text for text in texts_in(value) if not is_plain_setting(name, text))
 
 
 def _of_names(value: Mapping[Any, Any]) -> Iterator[str]:
@@ -193,10 +204,16 @@ def _of_names(value: Mapping[Any, Any]) -> Iterator[str]:
         if looks_secret(str(key)):
             yield from texts_in(each)
         elif isinstance(each, str):
-            yield from (text for text in texts_in(each) if is_credential(str(key), text))
+            yield from (text for text in texts_in(each) if is_credential(str(key), text) or _may_be_key(text))
             yield from (secret for part in {each, *each.split(","), *each.split()} for secret in _in_address(part))
         else:
             yield from secrets_in(each)
+
+
+def _may_be_key(value: str) -> bool:
+    """Whether a setting may be a key: settings are masked on less suspicion than what people read in addresses."""
+    mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    return len(value) >= 16 and mixed and not re.search(r"[\s/]", value)
 
 
 def _of_remote(url: str) -> Iterator[str]:
@@ -244,7 +261,8 @@ class Mask:
     def around(cls, *specs: object) -> Mask:
         """A mask of the secrets of these specifications, which leaves the names of projects and pipelines alone.
 
-        Else a database called like its password would be ``***`` in every report.
+        Else a database called like its password would be ``***`` in every report. A secret that is part of such a name
+        is hidden only where a text gives it as a password.
         """
         named = (each.shown_names() for each in specs if isinstance(each, NamedSpec))
         return replace(cls.of(*secrets_in(specs)), names=frozenset(name for names in named for name in names))
@@ -258,7 +276,7 @@ class Mask:
 
     def __call__(self, text: str, *, cut: bool = False) -> str:
         """``text`` without the secrets; with ``cut`` it may end in the middle of one."""
-        if not self.secrets or not text or text in self.names:
+        if not self.secrets or not text or text in self.names or (not cut and self._is_clean(text)):
             return text
         if len(text) <= 2 * KEPT:
             return self._masked(text, self._spans(text, cut=cut))
@@ -268,6 +286,30 @@ class Mask:
         left = len(tail) - KEPT
         ended = [(max(start, left) - left, end - left) for start, end in self._spans(tail, cut=cut) if end > left]
         return self._masked(head[:KEPT], begun) + LEFT_OUT + self._masked(tail[left:], ended)
+
+    def _is_clean(self, text: str) -> bool:
+        """A quick look at short texts without escapes, such as cells of tables: most hold no secret."""
+        if len(text) > _SHORT_TEXT or _ESCAPES.search(text):
+            return False
+        known = self._clean.get(text)
+        if known is None:
+            known = not any(pattern.search(text) for pattern in self._quick)
+            if len(self._clean) < _REMEMBERED:
+                self._clean[text] = known
+        return known
+
+    @cached_property
+    def _clean(self) -> dict[str, bool]:
+        """Short texts that were looked at: names and states come thousands of times."""
+        return {}
+
+    @cached_property
+    def _quick(self) -> tuple[re.Pattern[str], ...]:
+        """Everything that is looked for in a text without escapes; each as one expression."""
+        exact = "|".join(re.escape(pattern) for pattern, _ in self._patterns)
+        hexes = "|".join(map(re.escape, self._hexes))
+        found = [re.compile(exact)] if exact else []
+        return (*found, *([re.compile(hexes, re.IGNORECASE)] if hexes else ()), *self._short)
 
     def _spans(self, text: str, *, cut: bool) -> list[Span]:
         """Where the secrets are."""
@@ -288,6 +330,10 @@ class Mask:
             masked = pattern.sub(lambda found: f"{found[1]}{MASK}", masked)
         return masked
 
+    def of_keys(self) -> Mask:
+        """The same for generated keys alone, for texts that must stay as they are: nothing else looks like those."""
+        return Mask(frozenset(filter(looks_random, self.secrets)))
+
     def hides(self, text: str) -> bool:
         """Whether ``text`` holds one of the secrets."""
         return self(text) != text
@@ -297,8 +343,9 @@ class Mask:
 
         For whole files: it takes a small part of the time of :meth:`hides`, which also looks at mixed encodings.
         """
-        unescaped = text.replace("\\/", "/").replace('\\"', '"').replace("\\\\", "\\")
-        for reading in {text, unquote(text), unescaped}:
+        if any(json.dumps(each)[1:-1] in text for each in self.secrets if self._is_found_anywhere(each)):
+            return True
+        for reading in {text, unquote(text), text.replace("\\/", "/")}:
             lowered = reading.lower() if self._hexes else ""
             if any(pattern in reading for pattern, _ in self._patterns) or any(each in lowered for each in self._hexes):
                 return True
@@ -366,7 +413,7 @@ class Mask:
         """What is looked for, and by how many characters a match reaches further to the left."""
         found: dict[tuple[str, int], None] = {}
         for secret in sorted(self.secrets, key=len, reverse=True):
-            if _is_found_anywhere(secret):
+            if self._is_found_anywhere(secret):
                 found |= dict.fromkeys((text, 0) for text in _misread(secret))
                 found |= dict.fromkeys(each for content in _encoded(secret) for each in _base64(content))
         return tuple(found)
@@ -378,17 +425,31 @@ class Mask:
 
     @cached_property
     def _hexes(self) -> tuple[str, ...]:
-        long = filter(_is_found_anywhere, self.secrets)
+        long = filter(self._is_found_anywhere, self.secrets)
         return tuple(content.hex() for secret in long for content in _encoded(secret))
 
     @cached_property
     def _short(self) -> tuple[re.Pattern[str], ...]:
         """Secrets that are not looked for inside words: found as words, or where the text says what they are."""
-        short = sorted((each for each in self.secrets if not _is_found_anywhere(each)), key=len, reverse=True)
+        short = sorted((each for each in self.secrets if not self._is_found_anywhere(each)), key=len, reverse=True)
         return tuple(
-            re.compile((r"()(?<![\w%])" if _is_telling(each) else _NAMED) + re.escape(each) + r"(?!\w)")
+            re.compile((r"()(?<![\w%])" if self._is_telling(each) else _NAMED) + re.escape(each) + r"(?!\w)")
             for each in short
         )
+
+    def _is_found_anywhere(self, secret: str) -> bool:
+        """Whether a secret is looked for also inside words, and encoded."""
+        return len(secret) >= SHORTEST and not self._is_ordinary(secret)
+
+    def _is_telling(self, short: str) -> bool:
+        """Whether a short value on its own is unlikely to be an ordinary word or number."""
+        if self._is_ordinary(short):
+            return False
+        return len(short) >= 4 or (len(short) > 1 and not short.isalpha() and not short.isdigit())
+
+    def _is_ordinary(self, secret: str) -> bool:
+        """Whether a secret is also a word that everybody may see: a name, a part of one, or everybody's password."""
+        return secret.lower() in GUESSABLE or any(secret in name for name in self.names)
 
     def _found(self, view: _View) -> Iterator[Span]:
         for pattern, before in self._patterns:
@@ -487,12 +548,6 @@ def known_mask() -> Mask:
     """The mask of all that was remembered so far; one without secrets where nobody is :func:`remembering`."""
     known = _KNOWN.get()
     return known() if known is not None else Mask()
-
-
-def masked_text() -> Callable[[str], str]:
-    """A function that masks with all that is remembered when it is called, in whichever thread that is."""
-    known = _KNOWN.get() or _Remembered()
-    return lambda text: known()(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -640,18 +695,6 @@ def _whole(text: str, start: int, end: int) -> Span:
     while end < len(text) and text[end] == "=":
         end += 1
     return start, end
-
-
-def _is_found_anywhere(secret: str) -> bool:
-    """Whether a secret is looked for also inside words, and encoded."""
-    return len(secret) >= SHORTEST and secret.lower() not in GUESSABLE
-
-
-def _is_telling(short: str) -> bool:
-    """Whether a short value on its own is unlikely to be an ordinary word or number."""
-    if short.lower() in GUESSABLE:
-        return False
-    return len(short) >= 4 or (len(short) > 1 and not short.isalpha() and not short.isdigit())
 
 
 def _places(text: str, pattern: str) -> Iterator[int]:

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
 from tidegate.specs.columns import CsvOptions, Load, StateSpec
-from tidegate.specs.credentials import Interpolated
+from tidegate.specs.credentials import Interpolated, is_plain_setting, looks_random
 from tidegate.specs.locations import Location
 
 CONTINUOUS_ROLLOVER_SECS = 300
@@ -458,9 +458,17 @@ class ProjectSpec:
     """The values of the file with environment variables in them: some are secrets, and ``config show`` names them."""
 
     def shown_names(self) -> Iterator[str]:
-        """Those of all pipelines, and the configuration itself."""
-        yield self.origin
-        yield from (name for each in self.pipelines for name in each.shown_names())
+        """Those of all pipelines, the configuration itself, and the tables and users of databases.
+
+        None with a credential in it: some servers take a key for a user.
+        """
+        names = [self.origin]
+        for pipeline in self.pipelines:
+            names += pipeline.shown_names()
+            names += (name for each in pipeline.sources for name in _names_asked(each))
+        held = (value for each in self.interpolated for _, value in each.credentials)
+        secrets = [each for each in held if not is_plain_setting("", each)]
+        yield from (name for name in names if not looks_random(name) and not any(each in name for each in secrets))
 
     def pipeline(self, name: str) -> PipelineSpec:
         """The pipeline of that name."""
@@ -469,6 +477,11 @@ class ProjectSpec:
     def jitter_of(self, interval_secs: float) -> float:
         """The most random seconds that are added to an interval."""
         return min(30.0, interval_secs / 10) if self.poll_jitter_secs is None else float(self.poll_jitter_secs)
+
+
+def _names_asked(source: SourceSpec) -> Iterator[str]:
+    """What a database is asked for, and by whom."""
+    yield from (name for key in ("user", "table") if (name := getattr(source.request, key, None)))
 
 
 ALLOWED_PROPERTIES = frozenset(

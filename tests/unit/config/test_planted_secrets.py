@@ -202,3 +202,72 @@ def test_a_random_run_id_is_accepted_where_its_variable_says_what_it_is(tmp_path
     text = "source: {path: 'in/${RUN_ID}'}\nsink: {path: lake}\n"
     project = load(text, env={"RUN_ID": "a1b2c3d4e5f6"}, base=tmp_path)
     assert project.pipelines[0].sources[0].uri.endswith("/in/a1b2c3d4e5f6")
+
+
+POSTGRES = """\
+connections:
+  db: {type: jdbc, url: "jdbc:postgresql://localhost/postgres", user: postgres, password: "${PGPASSWORD}"}
+pipelines:
+  orders:
+    source: {connection: db, table: public.orders, watermark_columns: [id]}
+    sink: {table_uri: "data/${STAGE}/${B}/orders", storage_options: {AWS_REGION: eu-west-1, X_TOKEN: "${B:-abc}"}}
+"""
+
+
+@pytest.mark.parametrize("password", ["postgres", "orders", "append", "public", "a", "$", "${STAGE}", "pa$$w${ord"])
+@pytest.mark.parametrize("b", ["A", "S", "$x", "eu-west-1", "prod"])
+def test_what_show_prints_loads_to_the_same_in_the_same_environment(password: str, b: str, tmp_path: Path) -> None:
+    env = {"PGPASSWORD": password, "STAGE": "prod", "B": b}
+    project = load(POSTGRES, env=env, base=tmp_path)
+    text = show(project)
+    masked = text.replace("AWS_REGION: '***'", "AWS_REGION: eu-west-1")
+    assert load(masked, env=env, base=tmp_path).pipelines == project.pipelines, text
+    assert "data/${STAGE}/${B}/orders" in text or "$" in b  # which a path has as %24
+    assert "jdbc:postgresql://localhost/postgres" in text
+
+
+def test_ordinary_settings_garble_nothing(tmp_path: Path) -> None:
+    text = """\
+connections:
+  api: {type: http, url: "https://h.example/eu-west-1", headers: {X-Region: eu-west-1, X-Version: "2022-11-28"}}
+pipelines:
+  orders:
+    source: {connection: api, path: /2022-11-28/x, params: {region: eu-west-1}, watermark_columns: [id]}
+    sink: {table_uri: "s3://data-eu-west-1/orders", storage_options: {AWS_REGION: eu-west-1}}
+"""
+    project = load(text, env={}, base=tmp_path)
+    shown = yaml.safe_load(show(project))
+    assert shown["connections"]["api"]["url"] == "https://h.example/eu-west-1"
+    assert shown["pipelines"]["orders"]["sources"]["default"]["path"] == "/2022-11-28/x"
+    assert shown["pipelines"]["orders"]["sources"]["default"]["params"] == {"region": "eu-west-1"}
+    said = "2022-11-28T10:00:00Z read s3://data-eu-west-1/orders in eu-west-1"
+    assert Mask.around(project)(said) == said
+
+
+@pytest.mark.parametrize("name", ["state", "params", "config", "options", "auth", "body", "headers", "orders"])
+def test_no_name_of_a_pipeline_or_connection_lets_a_secret_into_an_identity(name: str, tmp_path: Path) -> None:
+    for path, url in (("/bot${API_TOKEN}/x", "https://h"), ("/x", "https://h/${API_TOKEN}")):
+        text = f"""\
+connections: {{{name}: {{type: http, url: "{url}"}}}}
+pipelines:
+  {name}:
+    source: {{connection: {name}, path: "{path}", watermark_columns: [id]}}
+    sink: {{table_uri: lake/p}}
+"""
+        for env, written in (({"API_TOKEN": MARK}, text), ({}, text.replace("API_TOKEN", f"API_TOKEN:-{MARK}"))):
+            with pytest.raises(ConfigError) as caught:
+                load(written, env=env, base=tmp_path)
+            assert MARK not in str(caught.value)
+
+
+def test_a_default_in_a_place_for_secrets_is_not_shown(tmp_path: Path) -> None:
+    text = POSTGRES.replace("${PGPASSWORD}", f"${{PGPASSWORD:-{MARK}}}")
+    for env in ({"STAGE": "a", "B": "b"}, {"STAGE": "a", "B": "b", "PGPASSWORD": "othervalue9"}):
+        assert MARK not in show(load(text, env=env, base=tmp_path))
+
+
+def test_a_secret_without_a_space_before_it_is_not_repeated(tmp_path: Path) -> None:
+    text = POSTGRES.replace('password: "${PGPASSWORD}"', f"password:{MARK}")
+    with pytest.raises(ConfigError) as caught:
+        load(text, env={"STAGE": "a", "B": "b"}, base=tmp_path)
+    assert MARK not in str(caught.value)

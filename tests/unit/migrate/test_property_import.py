@@ -151,6 +151,9 @@ def test_a_job_that_is_carried_over_as_a_whole() -> None:
         'ms.parameters=[{"name": "key", "value": "hunter2hunter2"}]',
         'ms.parameters=[{"name": "filter", "type": "object", "value": {"deep": [{"token": "hunter2"}]}}]',
         "ms.source.uri=https://h/x?key=a1B2c3D4hunter2e5F6&sig=hunter2",
+        'ms.authentication={"method":"bearer","encryption":"","header":"Authorization","token":"hunter2"}',
+        'ms.parameters=[{"name":"api_key","value":"hunter2"}]',
+        'ms.http.request.headers={"Authorization":"Bearer a1B2c3D4hunter2e5F6 {{x}}"}',
     ],
 )
 def test_no_secret_is_copied(line: str) -> None:
@@ -171,6 +174,29 @@ def test_an_error_repeats_no_secret(lines: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         imported("job.name=j", *lines)
     assert "hunter2" not in f"{caught.value!r} {caught.value} {caught.value.__cause__!r}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ms.source.uri=jdbc:oracle:thin:scott/hunter2@//h/s",
+        "ms.jdbc.statement=select * from t where k = 'a1B2c3D4hunter2e5F6'",
+    ],
+)
+def test_no_secret_of_a_database_is_copied(line: str) -> None:
+    report = imported("job.name=j", "ms.source.uri=jdbc:mysql://h/d", RANGE, line)
+    assert "hunter2" not in json.dumps(report.to_json())
+    assert report.variables
+
+
+def test_a_password_that_is_an_ordinary_word_changes_nothing_else() -> None:
+    lines = ["job.name=orders", "ms.source.uri=https://h/bearer", "source.conn.password=orders", RANGE]
+    auth = 'ms.authentication={"method":"bearer","header":"Authorization","token":"bearer"}'
+    report = imported(*lines, auth)
+    made = yaml.safe_load(report.yaml)
+    assert list(made["pipelines"]) == ["orders"]
+    assert made["connections"]["orders"]["auth"]["type"] == "bearer"
+    assert made["pipelines"]["orders"]["source"]["path"] == "/bearer"
 
 
 def test_a_second_secret_of_an_address_is_a_variable_too() -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.specs.credentials import credentials_in_address, is_credential, is_plain_word, looks_random
+from tidegate.specs.credentials import credentials_in_address, is_credential, is_plain_setting, looks_random
 
 RANDOM = [
     "AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY",
     "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
     "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw",
-    "5f3a9c1e8b7d4f2a",
+    "d41d8cd98f00b204e9800998ecf8427e",
+    "AKIAIOSFODNN7EXAMPLE",
+    "zQ7x9Wk2Vb4Lm8Tn",
     "sk_live_4eC39HqLyjWDarjtT1zdp7dc",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U",
     "0123456789abcdef0123456789abcdef",
-    "canary-5f3a9c1e",
 ]
 ORDINARY = [
     "prod",
@@ -32,6 +33,10 @@ ORDINARY = [
     "surveys2024q1",
     "q3fy2026",
     "v1.2.3-rc4",
+    "acme-lake-7d9f8b6c5d",
+    "a1b2c3d4e5.execute-api.eu-west-1.amazonaws.com",
+    "5f3a9c1e8b7d4f2a",
+    "report-2026Q1v2r3.json",
     "",
 ]
 
@@ -67,7 +72,20 @@ def test_stages_hosts_buckets_dates_and_paths_do_not(value: str) -> None:
         ("key", "AIzaSyD9tSrke72PouQMnMX", True),
         ("RUN_ID", "a1b2c3d4e5", False),
         ("BUCKET", "a1b2c3d4e5", False),
-        ("WORD", "a1b2c3d4e5", True),
+        ("WORD", "a1b2c3d4e5", False),
+        ("WORD", "zQ7x9Wk2Vb4Lm8Tn", True),
+        ("RUN_ID", "zQ7x9Wk2Vb4Lm8Tn", False),
+        ("BUCKET2", "zQ7x9Wk2Vb4Lm8Tn", False),
+        ("DB_PASS", "hunter2", True),
+        ("GH_PAT", "x", True),
+        ("PASS_RATE", "0.5", False),
+        ("TOKENS_DIR", "in/tokens", False),
+        ("PASSWORD_RESETS_TABLE", "resets", False),
+        ("S3_KEY", "exports/2026/01/orders.csv", False),
+        ("PARTITION_KEY", "dt=2026-01-28", False),
+        ("EVENT_CODE", "summer-sale-2026", False),
+        ("BATCH", "b20260128T1015Z7f3a", False),
+        ("COMMIT_HASH", "3f2a9c1be7d0", False),
         ("assignment", "prod", False),
     ],
 )
@@ -93,6 +111,11 @@ def test_a_name_decides_before_the_looks_of_its_value(name: str, value: str, is_
         ("sc://h:15002/;token=abc;use_ssl=true", {"abc"}),
         ("https://host:8080/users/me@example.org", set()),
         ("https://h?q=a@b&key=country", set()),
+        ("https://sk_live_4eC39HqLyjWDarjtT1:@api.example.org/v1", {"sk_live_4eC39HqLyjWDarjtT1"}),
+        ("https://h/x?key=hunter2", {"hunter2"}),
+        ("s3://arn:aws:s3:eu-west-1:123456789012:accesspoint/x", set()),
+        ("abfss://raw9f8e7d6c5b@acme.dfs.core.windows.net/x", set()),
+        ("postgresql://SCOTT:tiger@h/d", {"tiger"}),
         ("http://[::1]:80/x", set()),
         ("jdbc:postgresql://db-1:5432,db-2:5432/shop?sslmode=require", set()),
         ("s3://bucket/date=2026-01-28/x", set()),
@@ -104,8 +127,11 @@ def test_credentials_are_found_in_addresses_of_any_scheme(address: str, found: s
 
 
 def test_an_ordinary_word_is_no_secret_unless_its_name_says_so() -> None:
-    assert is_plain_word("mode", "append")
-    assert is_plain_word("X-Anything", "{{token}}")
-    assert not is_plain_word("X-Auth", "swordfish")
-    assert not is_plain_word("mode", "append2")
-    assert not is_plain_word("mode", "two words")
+    assert is_plain_setting("mode", "append")
+    assert is_plain_setting("X-Anything", "{{token}}")
+    assert not is_plain_setting("X-Auth", "swordfish")
+    assert is_plain_setting("region", "eu-west-1")
+    assert is_plain_setting("day", "2026-11-18")
+    assert is_plain_setting("block_size", "4096")
+    assert not is_plain_setting("mode", "append2")
+    assert not is_plain_setting("mode", "two words")

@@ -141,10 +141,13 @@ class Credentials:
 
     def in_path(self, url: str) -> str:
         """The address with every ``{{name}}`` replaced, never by a separator or a step upwards."""
+        address, mark, query = url.partition("?")
         for name, value in self.path.items():
+            if value in (".", ".."):
+                raise ConfigError((f"auth: the token for {{{{{name}}}}} cannot be part of a path",))
             # Colons stay: some servers compare the path as it was sent, and their tokens hold one.
-            url = quote(value, safe=":").join(re.split(r"\{\{\s*" + re.escape(name) + r"\s*\}\}", url))
-        return url
+            address = quote(value, safe=":").join(re.split(r"\{\{\s*" + re.escape(name) + r"\s*\}\}", address))
+        return f"{address}{mark}{query}"
 
 
 AskToken = Callable[[str, dict[str, str], dict[str, str]], str]
