@@ -20,8 +20,9 @@ from tidegate.observe.wording import count
 from tidegate.reports.run import Check
 from tidegate.spark.jars import cache_folder
 from tidegate.specs.columns import ProviderKind
+from tidegate.specs.credentials import SHORTEST
 from tidegate.specs.locations import Location
-from tidegate.specs.masking import GUESSABLE, SHORTEST, Mask
+from tidegate.specs.masking import GUESSABLE, Mask
 from tidegate.specs.project import ProjectSpec
 from tidegate.storage.stores import open_store
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from tidegate.config.document import Block, Items, Node, Notes, Problem, Scalar, Spot, find, problem
 from tidegate.specs.credentials import (
+    SHORTEST,
     Interpolated,
     credentials_in_address,
     is_credential,
@@ -24,7 +25,7 @@ from tidegate.specs.credentials import (
     looks_random,
 )
 from tidegate.specs.locations import identity_of, looks_secret
-from tidegate.specs.masking import MASK, SHORTEST, Mask
+from tidegate.specs.masking import MASK, Mask
 from tidegate.specs.project import ProjectSpec
 
 _ALONE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")

@@ -17,8 +17,7 @@ from tidegate.core.json_shape import load_json
 from tidegate.core.units.time_range import parse_bound
 from tidegate.errors import WatermarkError
 from tidegate.migrate.properties import Given, as_list, as_mapping, is_secret
-from tidegate.specs.credentials import is_plain_setting
-from tidegate.specs.masking import PLAIN_HEADERS
+from tidegate.specs.credentials import PLAIN_HEADERS, is_plain_setting
 from tidegate.specs.units import PartitionKind
 
 _TYPES = {

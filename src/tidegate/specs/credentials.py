@@ -8,16 +8,23 @@ one place, with examples of both sides:
 1. A name that says "secret" (``API_TOKEN``, ``db.password``, ``sig``) makes any value a credential.
 2. A name that says what else it is (``STAGE``, ``BUCKET``, ``RUN_ID``) makes any value an ordinary one.
 3. Otherwise the value decides: one that looks random is a credential, ``prod`` is not.
+
+:func:`secrets_in` collects all of them from a specification; :mod:`tidegate.specs.masking` takes them out of texts.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
 from urllib.parse import unquote, unquote_plus
 
-from tidegate.specs.locations import looks_secret
+from tidegate.specs.locations import Location, Options, Secret, jdbc_credentials, looks_secret
+
+SHORTEST = 6
+"""Characters from which on a value is taken out wherever it stands."""
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRET_WORDS = frozenset({"password", "passwd", "pwd", "passcode", "secret", "token", "apikey", "bearer", "cookie"})
@@ -155,6 +162,13 @@ def _before_host(scheme: str, text: str) -> Iterator[str]:
         yield re.split(r"[/?#]", rest, maxsplit=1)[0]
 
 
+PLAIN_HEADERS = frozenset({"accept", "accept-encoding", "accept-language", "content-type", "user-agent"})
+_PLAIN_PARAMETERS = frozenset({"grpc_max_message_size", "session_id", "use_ssl", "user_agent", "user_id"})
+"""What a Spark Connect address says openly."""
+
+_ASSIGNED = re.compile(r"(?i)(?:passw\w{0,40}|pass|pwd|secret\w{0,40}|token|sig|key)\s{0,20}=\s{0,20}([^&;\s]+)")
+
+
 @dataclass(frozen=True, slots=True)
 class Interpolated:
     """One value of a configuration file with environment variables in it: its place, its text and what they held."""
@@ -168,3 +182,128 @@ class Interpolated:
     def credentials(self) -> tuple[tuple[str, str], ...]:
         """The variables that hold a credential, with their values."""
         return tuple((name, value) for name, value in self.values if is_credential(name, value))
+
+
+def texts_in(value: object) -> Iterator[str]:
+    """The texts of a value of any depth; of one that is written in JSON also those inside it, and lines one by one.
+
+    A text with blanks or a line break around it is there without them, too: who repeats it mostly drops them.
+    """
+    match value:
+        case str():
+            yield value
+            if value != value.strip():
+                yield value.strip()
+            if "\n" in value.strip():
+                yield from (line.strip() for line in value.splitlines() if line.strip())
+            if value.lstrip()[:1] in ("{", "["):
+                try:
+                    inside = json.loads(value)
+                except (ValueError, RecursionError):
+                    return
+                yield from texts_in(inside)
+        case Mapping():
+            yield from (text for each in value.values() for text in texts_in(each))
+        case list() | tuple():
+            yield from (text for each in value for text in texts_in(each))
+        case int() | float() if not isinstance(value, bool):
+            yield str(value)
+        case _:
+            return
+
+
+def secrets_in(value: object) -> Iterator[str]:
+    """The secrets of a specification, of a single connection as of a whole project.
+
+    Those are secrets by their type, whatever is handed to functions, sent as headers or set as properties of a
+    connection, and what in storage options, settings, parameters, bodies, addresses and environment variables is
+    called or looks like one.
+    """
+    match value:
+        case Secret():
+            yield value.value
+            yield from _in_address(value.value)
+        case Interpolated():
+            yield from (held for _, held in value.credentials)
+            yield from (secret for _, held in value.values for secret in _in_address(held))
+        case Location():
+            yield from _of_names(value.options)
+        case Mapping():
+            yield from _of_names(value)
+        case list() | tuple():
+            yield from (secret for each in value for secret in secrets_in(each))
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            for each in fields(value):
+                yield from _of_field(value, each.name)
+        case _:
+            return
+
+
+def _of_field(holder: object, name: str) -> Iterator[str]:
+    value = getattr(holder, name)
+    match name, value:
+        case "headers", Mapping():
+            sent = {key: text for key, text in value.items() if str(key).lower() not in PLAIN_HEADERS}
+            yield from _handed(sent)
+        case "options" | "properties", Options() if name == "properties" or hasattr(holder, "function"):
+            yield from _handed(value)
+        case "arguments", Options():
+            yield from _handed(value)
+        case "remote", str():
+            yield from _of_remote(value)
+        case "url", Secret():
+            # The place of a state provider is shown; only what it holds besides is secret.
+            yield from _in_address(value.value)
+        case "url" | "path", str():
+            yield from jdbc_credentials(value) if value.startswith("jdbc:") else credentials_in_address(value)
+        case _:
+            yield from secrets_in(value)
+
+
+def _handed(value: object, name: str = "") -> Iterator[str]:
+    """Texts of the value at any depth, without ordinary words and short numbers under ordinary names."""
+    match value:
+        case Mapping():
+            for key, each in value.items():
+                yield from _handed(each, f"{name}_{key}" if looks_secret(name) else str(key))
+        case list() | tuple():
+            yield from (text for each in value for text in _handed(each, name))
+        case int() | float() if not looks_secret(name) and len(str(value)) < SHORTEST:
+            return
+        case _:
+            yield from (text for text in texts_in(value) if not is_plain_setting(name, text))
+
+
+def _of_names(value: Mapping[Any, Any]) -> Iterator[str]:
+    """Texts at any depth with a secret name, or that look like a secret."""
+    for key, each in value.items():
+        if looks_secret(str(key)):
+            yield from texts_in(each)
+        elif isinstance(each, str):
+            yield from (text for text in texts_in(each) if is_credential(str(key), text) or _may_be_key(text))
+            yield from (secret for part in {each, *each.split(","), *each.split()} for secret in _in_address(part))
+        else:
+            yield from secrets_in(each)
+
+
+def _may_be_key(value: str) -> bool:
+    """Whether a setting may be a key: settings are masked on less suspicion than what people read in addresses."""
+    mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    return len(value) >= 16 and mixed and not re.search(r"[\s/]", value)
+
+
+def _of_remote(url: str) -> Iterator[str]:
+    """The secrets of a Spark Connect address: parameters that Spark does not know go as headers with every call."""
+    yield from _in_address(url)
+    for name, _, value in (each.partition("=") for each in url.split(";")[1:]):
+        if name.strip().lower() not in _PLAIN_PARAMETERS:
+            yield value
+            yield unquote(value)
+
+
+def _in_address(url: str) -> Iterator[str]:
+    """The passwords inside an address, and of assignments such as ``-Dpassword=…``."""
+    yield from credentials_in_address(url)
+    for found in _ASSIGNED.findall(url):
+        yield found
+        yield unquote(found)

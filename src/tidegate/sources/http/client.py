@@ -35,8 +35,9 @@ import httpx2
 from tidegate.errors import ConfigError, SourceError, SourceMissing, TidegateError
 from tidegate.sources.http.bounds import Part
 from tidegate.specs.columns import AuthKind, HttpAuth, HttpRead, RateLimit
+from tidegate.specs.credentials import secrets_in
 from tidegate.specs.locations import NotOrigin, Origin, Secret, origin_of, refusal
-from tidegate.specs.masking import Mask, secrets_in, shorten
+from tidegate.specs.masking import Mask, shorten
 
 
 @dataclass(frozen=True, slots=True)
