@@ -481,7 +481,7 @@ class ProjectSpec:
 
 def _names_asked(source: SourceSpec) -> Iterator[str]:
     """What a database is asked for, and by whom."""
-    yield from (name for key in ("user", "table") if (name := getattr(source.request, key, None)))
+    yield from (name for key in ("user", "table") if (name := getattr(source.read, key, None)))
 
 
 ALLOWED_PROPERTIES = frozenset(
