@@ -93,6 +93,18 @@ def test_plan_tells_it_in_words_and_in_json(lake: Lake) -> None:
     assert "the clock was ahead" in " ".join(shown.split())
 
 
+def test_copies_that_keep_old_times_leave_folders_open_and_plan_says_why(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    for back in range(3):
+        arrive_ahead(lake, f"{day(NOW - timedelta(days=back))}/f.ndjson", NOW - timedelta(days=400))
+    (made,) = plan(lake.config)
+    (remark,) = [each for each in made.to_json()["plan"]["remarks"] if "are not sealed" in each]
+    assert "copies kept the times of their originals" in remark
+    lake.arrive(f"{TODAY}/g.ndjson")
+    (made,) = plan(lake.config)
+    assert not [each for each in made.to_json()["plan"]["remarks"] if "are not sealed" in each]
+
+
 def test_status_and_health_do_not_look_well(lake: Lake) -> None:
     found = shown(lake)
     assert (found.lag_seconds, found.backlog_complete, len(found.future_seals)) == (None, False, 1)

@@ -191,7 +191,7 @@ def plan_paths(
     any_read = bool(state.partition_watermarks or state.files or state.sealed)
     notes = (*nothing_fits(source, listing, any_read=any_read), *notes_of(state, listing))
     plan = choice.plan(pipeline, version, now, sizing, opens, notes)
-    remarks = remarks_of(source, state, listing)
+    remarks = (*remarks_of(source, state, listing), *_why_unsealed(seals_by))
     return replace(
         plan,
         late=tuple(choice.late),
@@ -212,6 +212,16 @@ def _sealing_time(source: PathSource, state: PathState, listing: PathListing, no
     known = {*state.partition_watermarks, *(split(path)[0] for path in paths)}
     starts = (each.start for each in map(layout.time_of, known) if each is not None)
     return time if any(time < start <= now for start in starts) else None
+
+
+def _why_unsealed(seals_by: datetime | None) -> Iterator[str]:
+    """Files that keep the time of their originals look as if the clock were ahead: their folders stay open."""
+    if seals_by is not None:
+        yield (
+            f"folders dated after {seals_by:%Y-%m-%d %H:%M} UTC are not sealed, and every poll lists them: the newest "
+            "new file is older than that, so either this machine's clock is ahead or copies kept the times of their "
+            "originals"
+        )
 
 
 def _partitions(files: Iterable[SourceFile]) -> Iterator[tuple[str, list[tuple[str, SourceFile]]]]:
