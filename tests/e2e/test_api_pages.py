@@ -314,6 +314,46 @@ def test_what_is_not_understood_is_refused_with_what_was_seen(api: Api, case: st
     assert (Path("p.yml").exists(), Path("lake").exists()) == (False, False)
 
 
+SAYS_MORE: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "Cloudflare": ({"result_info": {"page": 1, "per_page": 4, "total_count": 9, "total_pages": 3}}, {}),
+    "Zoho": ({"info": {"more_records": True}}, {}),
+    "a job": ({"done": True, "next_token": "abc"}, {}),
+    "DynamoDB": ({"LastEvaluatedKey": {"id": {"N": "4"}}}, {}),
+    "BigQuery": ({"jobComplete": True, "pageToken": "abc"}, {}),
+    "a flag in an object": ({"page_context": {"has_more_page": True}}, {}),
+    "Cosmos DB": ({}, {"x-ms-continuation": "abc"}),
+}
+
+
+@pytest.mark.parametrize("name", SAYS_MORE)
+def test_what_says_more_and_leads_nowhere_is_neither_ingested_nor_read(api: Api, name: str) -> None:
+    rest, headers = SAYS_MORE[name]
+    api.routes["/rows"] = lambda asked: Answer({"data": rows(4), **rest}, headers=headers)
+    with pytest.raises(ConfigError, match="4 records came, and "):
+        tidegate.ingest(f"{api.url}/rows", "lake/t", save=Path("p.yml"))
+    assert (Path("p.yml").exists(), Path("lake").exists()) == (False, False)
+    (source,) = run(configured(api, records="data")).sources
+    assert (source.error is not None, source.commits, Path("lake/p/_delta_log").exists()) == (True, 0, False)
+
+
+def test_a_misspelt_flag_fails_the_run(api: Api) -> None:
+    route = SHAPES["nested token"].make(rows(25), api.url)
+
+    def flagged(asked: api_server.Asked) -> Answer:
+        content = route(asked).content
+        content["meta"]["has_more"] = content["meta"]["paging"]["next_page_token"] is not None
+        return Answer(content)
+
+    api.routes["/rows"] = flagged
+    paging = {"type": "cursor", "param": "page_token", "next": "meta.paging.next_page_token"}
+    (source,) = run(configured(api, records="data", pagination={**paging, "more": "meta.hasmore"})).sources
+    assert "'meta.hasmore'" in (source.error or "")
+    assert "meta.has_more" in (source.error or "")
+    assert (source.commits, Path("lake/p/_delta_log").exists()) == (0, False)
+    assert run(configured(api, records="data", pagination={**paging, "more": "meta.has_more"})).ok
+    assert ids("lake/p") == list(range(1, 26))
+
+
 @pytest.mark.parametrize("case", ["echo", "error", "pages"])
 def test_a_key_of_the_address_is_never_shown(api: Api, case: str) -> None:
     def route(asked: api_server.Asked) -> Answer:

@@ -48,6 +48,57 @@ def _begin(cursor: str | None) -> int:
     return int(base64.urlsafe_b64decode(cursor).decode().removeprefix("at:")) if cursor else 0
 
 
+def after_in_data(records: Records, base: str) -> Route:
+    """Reddit: ``after`` and ``before`` beside the records, null at the ends."""
+
+    def route(asked: Asked) -> Answer:
+        begin = _begin(asked.params.get("after"))
+        found, more = _cut(records, begin)
+        after, before = _opaque(begin + SIZE) if more else None, _opaque(begin) if begin else None
+        return Answer(
+            {"kind": "Listing", "data": {"after": after, "dist": len(found), "children": found, "before": before}}
+        )
+
+    return route
+
+
+def continued(records: Records, base: str) -> Route:
+    """Kubernetes: ``metadata.continue``, empty at the end."""
+
+    def route(asked: Asked) -> Answer:
+        begin = _begin(asked.params.get("continue"))
+        found, more = _cut(records, begin)
+        rest = {"continue": _opaque(begin + SIZE), "remainingItemCount": len(records) - begin - SIZE}
+        metadata = {"resourceVersion": "7", **(rest if more else {"continue": ""})}
+        return Answer({"kind": "List", "metadata": metadata, "items": found})
+
+    return route
+
+
+def continued_by_object(records: Records, base: str) -> Route:
+    """MediaWiki: ``continue``, an object with the parameter by its name."""
+
+    def route(asked: Asked) -> Answer:
+        begin = _begin(asked.params.get("apcontinue"))
+        found, more = _cut(records, begin)
+        rest = {"continue": {"apcontinue": _opaque(begin + SIZE), "continue": "-||"}} if more else {"batchcomplete": ""}
+        return Answer({**rest, "query": {"allpages": found}})
+
+    return route
+
+
+def numbers_in_object(records: Records, base: str) -> Route:
+    """openFDA: ``skip``, ``limit`` and ``total`` in an object of ``meta``."""
+
+    def route(asked: Asked) -> Answer:
+        begin = _int(asked, "skip", 0)
+        found, _ = _cut(records, begin)
+        numbers = {"skip": begin, "limit": SIZE, "total": len(records)}
+        return Answer({"meta": {"terms": "…", "results": numbers}, "results": found})
+
+    return route
+
+
 def page_and_total(records: Records, base: str) -> Route:
     """``page`` from 1, and a total: the API of the finding."""
 
@@ -226,6 +277,21 @@ def number_in_header(records: Records, base: str) -> Route:
 
 PAGE: Mapping[str, Any] = {"type": "page", "param": "page"}
 SHAPES: dict[str, Shape] = {
+    "after in data": Shape(
+        after_in_data, {"type": "cursor", "param": "after", "next": "data.after"}, "data.after", "data.children"
+    ),
+    "continue": Shape(
+        continued, {"type": "cursor", "param": "continue", "next": "metadata.continue"}, "metadata.continue", "items"
+    ),
+    "object to continue": Shape(
+        continued_by_object,
+        {"type": "cursor", "param": "apcontinue", "next": "continue.apcontinue"},
+        "continue.apcontinue",
+        "query.allpages",
+    ),
+    "numbers in an object": Shape(
+        numbers_in_object, {"type": "offset", "param": "skip"}, "meta.results.total", "results"
+    ),
     "page and total": Shape(page_and_total, PAGE, "total"),
     "page from zero": Shape(page_from_zero, {**PAGE, "start": 0}, "last", "content"),
     "offset and limit": Shape(offset_and_limit, {"type": "offset", "param": "offset"}, "total", "items", "limit=10"),

@@ -45,9 +45,12 @@ from tidegate.sources.http.client import (
 from tidegate.sources.http.envelope import (
     HEADERS,
     Envelope,
+    PageSignal,
     SignalKind,
     as_flag,
     as_yaml,
+    is_clear_flag,
+    may_be_left_out,
     quoted,
     sent_with,
     shown_value,
@@ -423,6 +426,7 @@ _MEANINGS = {
 }
 
 
+_MISSING = object()
 _STARTS = {PaginationKind.OFFSET: 0, PaginationKind.PAGE: 1}
 _PARAMS = {PaginationKind.OFFSET: "offset", PaginationKind.PAGE: "page", PaginationKind.CURSOR: "cursor"}
 
@@ -502,6 +506,7 @@ class _PageWalk:
         self._pages = 0
         self._records = 0
         self._total: int | None = None
+        self._was_more = False
         self._cursors: set[str] = set()
         self._digests: set[bytes] = set()
 
@@ -516,6 +521,7 @@ class _PageWalk:
             page = self._sender.fetch(request, partial(page_of, read=self._read, excerpt=self._sender.excerpt))
             try:
                 self._note(page)
+                self._check_flag(request, page)
                 following = self._next(request, page)
                 if following is None:
                     self._check_end(request, page)
@@ -532,12 +538,10 @@ class _PageWalk:
         written = self._read.pagination
         if written is not None and written.kind is PaginationKind.NONE:
             return
-        if written is not None and written.more is not None:
-            if self._flag(page, written.more):
-                raise self._problem(f"{written.more!r} says that there is more, and nothing comes next")
-            return
+        if written is not None and written.more is not None and self._flag(page, written.more):
+            raise self._problem(f"{written.more!r} says that there is more, and nothing comes next")
         envelope = page.envelope(request, self._read.records)
-        signal = envelope.unread(page.count) if written is None else envelope.left_over(written.ignore)
+        signal = envelope.unread(page.count) if written is None else self._left_over(envelope, written)
         if signal is None:
             return
         other = "pagination: {type: none}" if written is None else f"ignore: [{quoted(signal.path)}]"
@@ -549,6 +553,13 @@ class _PageWalk:
             as_yaml(signal.fits) if signal.fits is not None and signal.fits != written else "",
             f"`{other}` if these are all records",
         )
+
+    def _left_over(self, envelope: Envelope, written: Pagination) -> PageSignal | None:
+        if written.more is None:
+            return envelope.left_over(written.ignore)
+        # A flag that was never true may be another than the one that was meant.
+        is_end = self._was_more or is_clear_flag(written.more)
+        return envelope.left_over((*written.ignore, written.more), is_end=is_end)
 
     def _problem(self, what: str) -> SourceError:
         return SourceError(
@@ -610,7 +621,7 @@ class _PageWalk:
         return page.count == 0 or (self._total is not None and self._records >= self._total)
 
     def _flag(self, page: Page, path: str) -> bool:
-        """The flag that says whether there is more; a missing one is false."""
+        """The flag that says whether there is more; one that is missing after the first page is false."""
         value = page.value(path)
         if value is None:
             return False
@@ -618,6 +629,24 @@ class _PageWalk:
         if flag is None:
             raise self._problem(f"the answer has {self._sender.excerpt(value, 80)!r} at {path!r}, not true or false")
         return flag
+
+    def _check_flag(self, request: Request, page: Page) -> None:
+        """Raise if the first page with records has no such flag: it may be misspelt, and would end every read."""
+        path = self._paging.more
+        if path is None:
+            return
+        is_there = value_at(page.rest, path, _MISSING) is not _MISSING
+        if is_there or self._was_more or not page.count or self._pages > 1 or may_be_left_out(path):
+            self._was_more = self._was_more or self._flag(page, path)
+            return
+        flags = page.envelope(request, self._read.records).flags()
+        keys = list(map(str, page.rest)) if isinstance(page.rest, Mapping) else []
+        has = f"its flags are {', '.join(flags)}" if flags else f"it has no flag; its keys are {', '.join(keys)}"
+        raise SourceError(
+            f"{public_url(self._first.url)}: the first response has no {path!r}, the flag of `pagination.more`; "
+            f"{self._sender.excerpt(has, 300)}",
+            "this read was discarded; write the path of the flag as the response has it, or leave `more` out",
+        )
 
     def _cursor(self, page: Page) -> Any:
         """The next cursor: from the answer, or from its last record."""

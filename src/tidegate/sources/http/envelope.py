@@ -4,7 +4,8 @@ Nothing here sends a request. A read uses it to notice that a response is not th
 find out how the API pages. Names are compared without case and punctuation: ``next_page_token``, ``nextPageToken``.
 
 Only fields that belong to the response count, never those of records: at the top, beside the list of records and on
-the way to it, and in objects with the name of one that describes pages, such as ``meta`` or ``paging``.
+the way to it, and in objects that describe pages by their name, such as ``meta`` or ``paging``, or by their fields. In
+other objects only names count that mean nothing else, such as ``next_cursor``.
 """
 
 from __future__ import annotations
@@ -31,22 +32,39 @@ def _names(words: str) -> frozenset[str]:
 
 _CONTAINERS = _names(
     "meta metadata paging pagination pager page pages pageinfo links link cursor cursors responsemetadata info nav "
-    "navigation additionaldata listmetadata resultset searchinfo next"
+    "navigation additionaldata listmetadata resultset searchinfo next pagemeta pagemetadata pagecontext pagedata "
+    "pagedetails paginationinfo paginationmeta paginationmetadata pagingmeta pagingmetadata paginginfo resultinfo "
+    "resultsinfo resultmeta resultmetadata resultsmetadata searchmetadata"
 )
 _NEXT = _names(
     "next nexturl nextlink nextpageurl nextpagelink nexthref nexturi nextpageuri odatanextlink nextrecordsurl nextpage "
     "nextresults nextcursor nextpagetoken nexttoken nextpagecursor continuation continuationtoken nextcontinuation "
-    "nextcontinuationtoken nextmarker nextpagekey nextkey nextoffset nextstart nextid nextpagenumber afterurl"
+    "nextcontinuationtoken nextmarker nextpagekey nextkey nextoffset nextstart nextid nextpagenumber afterurl "
+    "continue lastevaluatedkey moreurl loadmoreurl moretopicsurl moreresultsurl moreitemsurl morerecordsurl"
 )
 """Names of what comes next, a link or a cursor by its value."""
-_WEAK_CURSORS = _names("cursor")
+_CURSOR_OBJECTS = _names("lastevaluatedkey")
+"""Cursors that are an object as a whole, which no parameter can carry."""
+_WEAK_CURSORS = _names("cursor after pagetoken")
 """A cursor unless the response says otherwise: some servers repeat the one of the request."""
 _COMPANIONS = _names("cursor after aftercursor endcursor")
 """Cursors that are there at the end too, so that only the flag beside them says whether there is more."""
 _MORE = _names(
     "hasmore hasnext hasnextpage more morepages moreresults hasmoreitems moreitemsincollection istruncated truncated "
-    "hasmoreresults hasmorerecords hasmorepages moredata exceededtransferlimit"
+    "hasmoreresults hasmorerecords hasmorepages moredata exceededtransferlimit "
+    "moreresult morerecords moreitems moreavailable moreresultsavailable continue"
 )
+_MORE_BEGINS = ("hasmore", "hasnext")
+_LEFT_OUT = _names("exceededtransferlimit")
+"""Flags that servers leave out where they are false."""
+_OF_JOBS = _names("done truncated istruncated")
+"""Flags that may be about the work of the server, so that a cursor or a link beside them still counts."""
+_SURE = _names(
+    "nextcursor nextpagetoken nexttoken nextpagecursor nextpageurl nextpagelink nextrecordsurl odatanextlink "
+    "nextmarker continuationtoken nextcontinuationtoken moreitemsincollection morerecords hasmore hasmoreitems "
+    "hasmorerecords hasmoreresults hasmorepage hasmorepages hasnext hasnextpage"
+)
+"""Names that mean further pages wherever they are."""
 _END = _names("islast last islastpage lastpage done endofrecords endofstream")
 _TOTALS = _names(
     "total totalcount totalresults totalrecords totalitems totalelements totalhits totalsize totalrows totalentries "
@@ -65,10 +83,15 @@ _HREFS = ("href", "url", "link", "uri")
 _TOTAL_HEADERS = ("x-total-count", "x-total", "x-wp-total", "total-count")
 _PAGES_HEADERS = ("x-total-pages", "x-wp-totalpages", "x-pages")
 _NEXT_PAGE_HEADER = "x-next-page"
+_CURSOR_HEADERS = ("x-ms-continuation", "x-ms-continuationtoken", "x-next-cursor", "x-next-token", "opc-next-page")
 _CONTENT_RANGE = "content-range"
-HEADERS = frozenset({*_TOTAL_HEADERS, *_PAGES_HEADERS, _NEXT_PAGE_HEADER, _CONTENT_RANGE})
+HEADERS = frozenset({*_TOTAL_HEADERS, *_PAGES_HEADERS, *_CURSOR_HEADERS, _NEXT_PAGE_HEADER, _CONTENT_RANGE})
 """Headers that may say something about further pages, besides ``Link``."""
 _DEEPEST = 4
+"""Objects inside each other that are looked into, beside the way to the records."""
+_MOST_FIELDS = 40
+"""An object with more is data, not a description of pages."""
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 class SignalKind(StrEnum):
@@ -99,11 +122,12 @@ class PageSignal:
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A field of the envelope: its path, its name in normal form, and its value."""
+    """A field of the envelope: its path, its name in normal form, its value, and whether it is in any other object."""
 
     place: str
     name: str
     value: Any
+    is_aside: bool = False
 
     @property
     def parent(self) -> str:
@@ -127,9 +151,12 @@ class Envelope:
     sent: Mapping[str, object] = field(default_factory=dict, repr=False)
     last: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
-    def left_over(self, ignore: Sequence[str] = ()) -> PageSignal | None:
-        """What says, at the end of a read by a configured rule, that there is more; totals may not know the filter."""
-        kinds = (SignalKind.LINK, SignalKind.CURSOR, SignalKind.FLAG)
+    def left_over(self, ignore: Sequence[str] = (), *, is_end: bool = False) -> PageSignal | None:
+        """What says, at the end of a read by a configured rule, that there is more; totals may not know the filter.
+
+        With ``is_end`` a flag that can be trusted says that this is the end: only another flag contradicts it.
+        """
+        kinds = (SignalKind.FLAG,) if is_end else (SignalKind.LINK, SignalKind.CURSOR, SignalKind.FLAG)
         return next((each for each in self._strong() if each.kind in kinds and each.path not in ignore), None)
 
     def unread(self, count: int) -> PageSignal | None:
@@ -161,11 +188,25 @@ class Envelope:
         """The total that the response names, if any, with its place."""
         return next(iter(self._named_totals()), None)
 
+    def flags(self) -> list[str]:
+        """The places of everything that is true or false."""
+        return [each.place for each in self._everything if as_flag(each.value) is not None]
+
     @cached_property
-    def _fields(self) -> tuple[_Field, ...]:
+    def _everything(self) -> tuple[_Field, ...]:
         return tuple(self._walk(self.rest, "", self.records.split(".") if self.records else [], 0))
 
-    def _walk(self, node: Any, place: str, way: list[str], depth: int) -> Iterator[_Field]:
+    @cached_property
+    def _fields(self) -> tuple[_Field, ...]:
+        """The fields of the response itself."""
+        return tuple(each for each in self._everything if not each.is_aside)
+
+    @cached_property
+    def _telling(self) -> tuple[_Field, ...]:
+        """The fields that may say there is more: of other objects, only those whose names mean nothing else."""
+        return tuple(each for each in self._everything if not each.is_aside or each.name in _SURE)
+
+    def _walk(self, node: Any, place: str, way: list[str], depth: int, *, is_aside: bool = False) -> Iterator[_Field]:
         if not isinstance(node, Mapping) or depth > _DEEPEST:
             return
         for key, value in node.items():
@@ -173,40 +214,71 @@ class Envelope:
             name = normal(str(key))
             if here == self.records:
                 continue
-            yield _Field(here, name, value)
-            on_the_way = bool(way) and way[0] == key
-            if isinstance(value, Mapping) and (on_the_way or name in _CONTAINERS):
-                yield from self._walk(value, here, way[1:] if on_the_way else [], depth + 1)
+            yield _Field(here, name, value, is_aside)
+            if isinstance(value, Mapping) and way and way[0] == key:
+                # The way to the records may be long, and all of it is of the response.
+                yield from self._walk(value, here, way[1:], 0)
+            elif isinstance(value, Mapping):
+                describes_pages = name in _CONTAINERS or _describes_pages(value)
+                if describes_pages or (name not in _NEXT and _is_small(value)):
+                    is_other = is_aside or not describes_pages
+                    yield from self._walk(value, here, [], depth + 1, is_aside=is_other)
             elif isinstance(value, list) and name in ("link", "links"):
                 relations = {each: relation for each in ("next", "prev") if (relation := related(value, each))}
-                yield from self._walk(relations, here, [], depth + 1)
+                yield from self._walk(relations, here, [], depth + 1, is_aside=is_aside)
 
     def _strong(self) -> Iterator[PageSignal]:
-        if not self.says_end:
+        if not self._is_ended:
             if self.link and not self._is_here(self.link):
                 yield PageSignal(SignalKind.LINK, LINK_HEADER, self.link, Pagination(PaginationKind.NEXT_LINK))
-            found = [signal for each in self._fields if each.name in _NEXT for signal in self._next(each)]
+            found = [signal for each in self._telling if each.name in _NEXT for signal in self._next(each)]
             yield from sorted(found, key=lambda each: each.kind is not SignalKind.LINK)
-            if number := self.headers.get(_NEXT_PAGE_HEADER, "").strip():
-                yield PageSignal(SignalKind.CURSOR, f"{_HEADER}{_NEXT_PAGE_HEADER}", number, self.by_number())
-        for each in self._fields:
+            yield from self._cursor_headers()
+        for each in self._telling:
             if self._flag(each):
                 yield PageSignal(SignalKind.FLAG, each.place, each.value, self._after_flag(each))
 
+    @cached_property
+    def _is_ended(self) -> bool:
+        """Whether a flag says the end so clearly that cursors and links beside it are not looked at."""
+        return any(self._flag(each) is False for each in self._fields if each.name not in _OF_JOBS)
+
+    def _cursor_headers(self) -> Iterator[PageSignal]:
+        if number := self.headers.get(_NEXT_PAGE_HEADER, "").strip():
+            yield PageSignal(SignalKind.CURSOR, f"{_HEADER}{_NEXT_PAGE_HEADER}", number, self.by_number())
+        for name in _CURSOR_HEADERS:
+            if cursor := self.headers.get(name, "").strip():
+                yield PageSignal(SignalKind.CURSOR, f"{_HEADER}{name}", cursor)
+
     def _weak(self) -> Iterator[PageSignal]:
-        """A field called ``cursor``, and Airtable's ``offset`` that is text."""
-        if self.says_end:
+        """A field called ``cursor``, ``after`` or ``pageToken``, and Airtable's ``offset`` that is text."""
+        if self._is_ended:
             return
         for each in self._fields:
             opaque = each.name in _OFFSETS and isinstance(each.value, str) and _number(each.value) is None
             is_sent = each.value in self.sent.values()
-            if (each.name in _WEAK_CURSORS or opaque) and self._is_cursor(each.value) and not is_sent:
-                yield self._cursor(each.place, each.value)
+            if (each.name in _WEAK_CURSORS or opaque) and not is_sent and not self._is_half_of_range(each):
+                if self._is_cursor(each.value):
+                    yield self._cursor(each.place, each.value)
+                elif each.name == "after" and isinstance(each.value, Mapping):
+                    yield from self._next(each)
+
+    def _is_half_of_range(self, found: _Field) -> bool:
+        """Whether an ``after`` has its ``before``: the two ends of a page, or of a range of dates."""
+        place = f"{found.place.rpartition('.')[0]}.before".removeprefix(".")
+        before = value_at(self.rest, place)
+        if found.name != "after" or not self._is_cursor(before):
+            return False
+        is_range = all(_DATE.match(str(each)) for each in (found.value, before))
+        return is_range or found.parent.startswith("cursor")
 
     def _next(self, found: _Field) -> Iterator[PageSignal]:
         """A link or a cursor, by its value; an object has it inside."""
         value = found.value
-        if isinstance(value, Mapping):
+        if found.name in _CURSOR_OBJECTS and isinstance(value, Mapping):
+            if value:
+                yield PageSignal(SignalKind.CURSOR, found.place, value)
+        elif isinstance(value, Mapping):
             # Fields with names of their own, such as `next.next_url`, are looked at where they are.
             inside = {key: each for key, each in value.items() if self._is_cursor(each) and normal(key) not in _NEXT}
             key = next((each for each in _HREFS if each in inside), next(iter(inside), None))
@@ -252,13 +324,13 @@ class Envelope:
     def _flag(self, found: _Field) -> bool | None:
         """True: there is more. False: this is the end. None: the field is no flag."""
         value = as_flag(found.value)
-        if value is None or found.name not in _MORE | _END:
+        if value is None or not (says_more(found.name) or found.name in _END):
             return None
-        return value if found.name in _MORE else not value
+        return value if says_more(found.name) else not value
 
     def _after_flag(self, flag: _Field) -> Pagination:
         """The pagination of a response whose flag says that there is more, by what else it has."""
-        more = flag.place if flag.name in _MORE else None
+        more = flag.place if says_more(flag.name) else None
         for each in self._fields:
             if each.name in _COMPANIONS and self._is_cursor(each.value):
                 return Pagination(PaginationKind.CURSOR, cursor_params(each.place)[0], next=each.place, more=more)
@@ -312,7 +384,9 @@ class Envelope:
     def _full_page(self, count: int) -> Iterator[PageSignal]:
         """As many records as were asked for, where nothing in the response says that these are all."""
         is_known = self.says_end or any(number <= count for _, number in self._named_totals())
-        has_next = any(each.name in _NEXT for each in self._fields) or self.link is not None
+        has_next = self.link is not None or any(
+            each.name in _NEXT or (each.name in _WEAK_CURSORS and each.value in (None, "")) for each in self._fields
+        )
         for name, number in self._limits().items() if not is_known and not has_next else ():
             if count >= number:
                 yield PageSignal(SignalKind.FULL, f"the parameter {name}", number, self.by_number())
@@ -327,8 +401,24 @@ def normal(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def value_at(data: Any, path: str) -> Any:
-    """The value at a path of names with dots; None without one. A name may itself have dots.
+def says_more(name: str) -> bool:
+    """Whether a name in normal form is that of a flag which is true where there is more."""
+    return name in _MORE or name.startswith(_MORE_BEGINS)
+
+
+def is_clear_flag(path: str) -> bool:
+    """Whether a flag is about pages by its name, and not perhaps about the work of the server."""
+    name = normal(path.rpartition(".")[2])
+    return says_more(name) and name not in _OF_JOBS
+
+
+def may_be_left_out(path: str) -> bool:
+    """Whether servers leave out this flag where it is false."""
+    return normal(path.rpartition(".")[2]) in _LEFT_OUT
+
+
+def value_at(data: Any, path: str, default: Any = None) -> Any:
+    """The value at a path of names with dots; ``default`` without one. A name may itself have dots.
 
     In a list of links a name chooses the one of that relation.
 
@@ -345,10 +435,10 @@ def value_at(data: Any, path: str) -> Any:
     for length in range(len(names), 0, -1):
         name, rest = ".".join(names[:length]), ".".join(names[length:])
         if isinstance(data, Mapping) and name in data:
-            return value_at(data[name], rest)
+            return value_at(data[name], rest, default)
         if isinstance(data, list) and (found := related(data, name)):
-            return value_at(found, rest)
-    return None
+            return value_at(found, rest, default)
+    return default
 
 
 def related(links: Sequence[Any], relation: str) -> Mapping[str, Any] | None:
@@ -442,3 +532,16 @@ def _page_param(field_name: str | None) -> str:
 
 def _is_of_page(name: str) -> bool:
     return normal(name) in _PAGE_NUMBERS | _OFFSETS | _WEAK_CURSORS | _COMPANIONS
+
+
+def _is_small(node: Mapping[str, Any]) -> bool:
+    """Whether an object may describe the response: few fields, and no list of objects with pages of its own."""
+    lists = (each for each in node.values() if isinstance(each, list))
+    return len(node) <= _MOST_FIELDS and not any(isinstance(each, Mapping) for found in lists for each in found[:1])
+
+
+def _describes_pages(node: Mapping[str, Any]) -> bool:
+    """Whether an object has where its page begins, how long it is, and of how much."""
+    names = {normal(str(key)) for key, value in node.items() if _number(value) is not None}
+    roles = (_OFFSETS | _PAGE_NUMBERS, _LIMITS, _TOTALS | _PAGE_COUNTS)
+    return _is_small(node) and all(names & role for role in roles)

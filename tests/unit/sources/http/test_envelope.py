@@ -113,6 +113,115 @@ def test_what_does_not_say_that_there_is_more(rest: dict[str, Any]) -> None:
     assert envelope(rest).left_over() is None
 
 
+DEEP = {"a": {"b": {"c": {"d": {"e": {"nodes": [], "pageInfo": {"hasNextPage": True, "endCursor": "x"}}}}}}}
+BY_API: dict[str, tuple[str, dict[str, Any], SignalKind, str]] = {
+    "Reddit": ("data.children", {"data": {"after": "t3_x", "before": None}}, SignalKind.CURSOR, "data.after"),
+    "MediaWiki": (
+        "query.allpages",
+        {"continue": {"apcontinue": "B", "continue": "-||"}, "query": {"allpages": []}},
+        SignalKind.CURSOR,
+        "continue.apcontinue",
+    ),
+    "Kubernetes": (
+        "items",
+        {"metadata": {"resourceVersion": "7", "continue": "abc", "remainingItemCount": 5}},
+        SignalKind.CURSOR,
+        "metadata.continue",
+    ),
+    "openFDA": (
+        "results",
+        {"meta": {"results": {"skip": 0, "limit": 10, "total": 11}}},
+        SignalKind.TOTAL,
+        "meta.results.total",
+    ),
+    "Cloudflare": (
+        "result",
+        {"result_info": {"page": 1, "per_page": 10, "count": 10, "total_count": 11, "total_pages": 2}},
+        SignalKind.PAGES,
+        "result_info.total_pages",
+    ),
+    "Zoho": ("data", {"info": {"more_records": True, "page": 1}}, SignalKind.FLAG, "info.more_records"),
+    "GraphQL": ("a.b.c.d.e.nodes", DEEP, SignalKind.FLAG, "a.b.c.d.e.pageInfo.hasNextPage"),
+    "job": ("data", {"done": True, "next_token": "abc"}, SignalKind.CURSOR, "next_token"),
+    "job with link": ("data", {"truncated": False, "next": "/b"}, SignalKind.LINK, "next"),
+    "job with cursor": ("data", {"done": True, "cursor": "abc"}, SignalKind.CURSOR, "cursor"),
+    "DynamoDB": ("Items", {"LastEvaluatedKey": {"id": {"S": "x"}}}, SignalKind.CURSOR, "LastEvaluatedKey"),
+    "Discourse": (
+        "topic_list.topics",
+        {"topic_list": {"more_topics_url": "/latest?page=1"}},
+        SignalKind.LINK,
+        "topic_list.more_topics_url",
+    ),
+    "page_metadata": ("data", {"page_metadata": {"hasNext": True}}, SignalKind.FLAG, "page_metadata.hasNext"),
+    "page_context": ("data", {"page_context": {"has_more_page": True}}, SignalKind.FLAG, "page_context.has_more_page"),
+    "moreResult": ("data", {"moreResult": True}, SignalKind.FLAG, "moreResult"),
+    "BigQuery": ("rows", {"jobComplete": True, "pageToken": "abc"}, SignalKind.CURSOR, "pageToken"),
+    "Elasticsearch": (
+        "hits.hits",
+        {"_scroll_id": "abc", "hits": {"total": {"value": 11, "relation": "eq"}, "hits": []}},
+        SignalKind.TOTAL,
+        "hits.total.value",
+    ),
+    "any object": ("data", {"search": {"terms": ["a"], "next_cursor": "x"}}, SignalKind.CURSOR, "search.next_cursor"),
+    "any object with a flag": ("data", {"search": {"has_more": True}}, SignalKind.FLAG, "search.has_more"),
+    "a flag elsewhere": (
+        "data",
+        {"account": {"has_more": False}, "next_cursor": "x"},
+        SignalKind.CURSOR,
+        "next_cursor",
+    ),
+    "after of a page": ("data", {"cursors": {"after": "x"}}, SignalKind.CURSOR, "cursors.after"),
+}
+
+
+@pytest.mark.parametrize("name", BY_API)
+def test_what_well_known_apis_say(name: str) -> None:
+    records, rest, kind, place = BY_API[name]
+    found = envelope(rest, records=records).unread(COUNT)
+    assert found is not None
+    assert (found.kind, found.place) == (kind, place)
+
+
+ENDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "Reddit": ("data.children", {"data": {"after": None, "before": "t3_x"}}),
+    "MediaWiki": ("query.allpages", {"batchcomplete": "", "query": {"allpages": []}}),
+    "Kubernetes": ("items", {"metadata": {"resourceVersion": "7", "continue": ""}}),
+    "openFDA": ("results", {"meta": {"results": {"skip": 0, "limit": 100, "total": 10}}}),
+    "Cloudflare": (
+        "result",
+        {"result_info": {"page": 1, "per_page": 20, "count": 10, "total_count": 10, "total_pages": 1}},
+    ),
+    "Zoho": ("data", {"info": {"more_records": False, "page": 1, "count": 10}}),
+    "DynamoDB": ("Items", {"Count": 10, "ScannedCount": 10}),
+    "DynamoDB with an empty key": ("Items", {"LastEvaluatedKey": {}}),
+    "Salesforce": ("records", {"done": True, "totalSize": 10}),
+    "S3": ("Contents", {"IsTruncated": False, "KeyCount": 10}),
+    "Elasticsearch": ("hits.hits", {"_scroll_id": "abc", "hits": {"total": {"value": 10}, "hits": []}}),
+    "Google Calendar": ("items", {"nextSyncToken": "abc"}),
+    "Microsoft Graph": ("value", {"@odata.deltaLink": "https://graph.example/delta?token=1"}),
+    "Spring": ("content", {"last": True, "totalPages": 1, "totalElements": 10, "number": 0, "first": True}),
+    "a range of dates": ("data", {"after": "2026-01-01", "before": "2026-02-01"}),
+    "another list": (
+        "data.issues.nodes",
+        {
+            "data": {
+                "issues": {"nodes": [], "pageInfo": {"hasNextPage": False, "endCursor": "x"}},
+                "labels": {"nodes": [{"id": 1}], "pageInfo": {"hasNextPage": True, "endCursor": "y"}},
+            }
+        },
+    ),
+    "a quota": ("data", {"quota": {"limit": 5000, "remaining": 4000, "total": 5000}}),
+    "many objects": ("data", {"users": {f"u{n}": {"has_more": True} for n in range(100)}}),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_the_end_of_well_known_apis_is_the_end(name: str) -> None:
+    records, rest = ENDS[name]
+    found = envelope(rest, records=records)
+    assert (found.unread(COUNT), found.left_over()) == (None, None)
+
+
 def test_fields_of_records_do_not_count() -> None:
     assert envelope({"data": [], "items": {"next": "/b"}}).unread(COUNT) is None
     assert envelope({"result": {"items": [], "next": "/b"}}, records="result.items").unread(COUNT) is not None
@@ -125,6 +234,8 @@ def test_fields_of_records_do_not_count() -> None:
     [
         ({}, f"{HERE}?page=2", "the header Link"),
         ({"x-next-page": "2"}, None, "the header x-next-page"),
+        ({"x-ms-continuation": "abc"}, None, "the header x-ms-continuation"),
+        ({"x-ms-continuation": ""}, None, None),
         ({"x-total-count": "11"}, None, "the header x-total-count"),
         ({"x-wp-totalpages": "2"}, None, "the header x-wp-totalpages"),
         ({"content-range": "0-9/11"}, None, "the header content-range"),
@@ -149,6 +260,8 @@ def test_headers_count_too(headers: dict[str, str], link: str | None, place: str
         ({"status": "10"}, {}, False),
         ({"limit": "10"}, {"has_more": False}, False),
         ({"limit": "10"}, {"next": None}, False),
+        ({"limit": "10"}, {"after": None, "before": "x"}, False),
+        ({"limit": "10"}, {"metadata": {"continue": ""}}, False),
         ({"limit": "10"}, {"total": 10}, False),
         ({"limit": "10"}, {"count": 10}, True),
     ],
@@ -163,7 +276,8 @@ def test_a_count_that_repeats_the_limit_is_no_total() -> None:
 
 
 def test_a_cursor_that_was_sent_is_not_the_next() -> None:
-    assert envelope({"cursor": "abc"}, sent={"cursor": "abc"}).unread(COUNT) is None
+    for name in ("cursor", "after", "pageToken"):
+        assert envelope({name: "abc"}, sent={name: "abc"}).unread(COUNT) is None
 
 
 def test_a_link_without_the_key_of_the_request_still_leads_to_the_same_page() -> None:

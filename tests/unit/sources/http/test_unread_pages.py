@@ -140,6 +140,65 @@ def test_a_flag_that_is_named_decides(api: Api, absent: Any) -> None:
     assert len(api.asked) == 3
 
 
+def by_next_cursor(**more: Any) -> Any:
+    """Ten records per page, with ``meta.next_cursor`` and ``meta.has_more``."""
+
+    def route(asked: Asked) -> Answer:
+        begin = int(asked.params.get("cursor", 0))
+        is_more = begin + 10 < len(ROWS)
+        meta = {"has_more": is_more, "next_cursor": str(begin + 10) if is_more else None}
+        return Answer({"data": ROWS[begin : begin + 10], "meta": meta, **more})
+
+    return route
+
+
+def flagged(path: str, *ignore: str) -> Pagination:
+    return Pagination(PaginationKind.CURSOR, "cursor", next="meta.next_cursor", more=path, ignore=ignore)
+
+
+@pytest.mark.parametrize("path", ["meta.hasmore", "has_more", "meta.has_more.more"])
+def test_a_flag_that_the_first_response_does_not_have_fails_and_names_what_it_has(api: Api, path: str) -> None:
+    api.routes["/items"] = by_next_cursor()
+    with pytest.raises(SourceError) as raised:
+        fetched(read_of(api, pagination=flagged(path)))
+    assert repr(path) in raised.value.problem
+    assert "meta.has_more" in raised.value.problem.replace(repr(path), "")
+    assert len(api.asked) == 1
+    assert fetched(read_of(api, pagination=flagged("meta.has_more"))) == ROWS
+
+
+@pytest.mark.parametrize("answer", [Answer({"data": []}), Answer(b"", 204)], ids=["empty", "no content"])
+def test_a_first_response_without_records_needs_no_flag(api: Api, answer: Answer) -> None:
+    api.routes["/items"] = lambda asked: answer
+    assert fetched(read_of(api, pagination=flagged("meta.has_more"))) == []
+
+
+def test_a_flag_that_servers_leave_out_where_it_is_false_may_be_missing(api: Api) -> None:
+    paging = Pagination(PaginationKind.OFFSET, "resultOffset", more="exceededTransferLimit")
+    api.routes["/items"] = lambda asked: Answer({"data": ROWS})
+    assert fetched(read_of(api, pagination=paging)) == ROWS
+
+
+@pytest.mark.parametrize("path", ["truncated", "is_open"])
+@pytest.mark.parametrize("ignored", [(), ("meta.next_cursor",), ("meta.has_more",)])
+def test_a_wrong_flag_does_not_hide_what_else_says_more(api: Api, path: str, ignored: tuple[str, ...]) -> None:
+    api.routes["/items"] = by_next_cursor(**{path: False})
+    with pytest.raises(UnreadPages) as raised:
+        fetched(read_of(api, pagination=flagged(path, *ignored)))
+    assert raised.value.place in {"meta.next_cursor", "meta.has_more"} - set(ignored)
+    assert len(api.asked) == 1
+
+
+def test_a_flag_that_was_true_once_is_believed_whatever_its_name(api: Api) -> None:
+    def route(asked: Asked) -> Answer:
+        begin = int(asked.params.get("cursor", 0))
+        meta = {"weiter": begin + 10 < len(ROWS), "next_cursor": str(begin + 10)}
+        return Answer({"data": ROWS[begin : begin + 10], "meta": meta})
+
+    api.routes["/items"] = route
+    assert fetched(read_of(api, pagination=flagged("meta.weiter"))) == ROWS
+
+
 def test_a_flag_that_says_more_carries_on_over_an_empty_page(api: Api) -> None:
     pages: list[list[Any]] = [ROWS[:10], [], ROWS[10:]]
 
