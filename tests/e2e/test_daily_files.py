@@ -15,6 +15,7 @@ from tidegate.cli.pages import plain
 from tidegate.cli.plan import render_plan
 from tidegate.commands.doctor import examine_project
 from tidegate.commands.project import sources_of
+from tidegate.commands.units import reset_units
 from tidegate.protocol.delta import query
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.specs.locations import Location
@@ -195,3 +196,99 @@ def test_a_file_per_day_goes_on_day_by_day(server: FileServer) -> None:
     assert server.run("15").ok
     assert server.run("16").ok
     assert server.rows() == {"": 4}
+
+
+@pytest.mark.parametrize("begin", ["P2D", "P20D", "2020-01-01"])
+def test_a_reset_unit_is_replaced_although_the_range_floated_past_its_read(server: FileServer, begin: str) -> None:
+    server.keys, server.begin = {"abstinent_period_days": 2}, begin
+    server.live("15")
+    assert reset_units(server.config(), "visits").applied
+    assert [each.replaces for each in server.planned("25").runs] == [True]
+    assert server.run("25").ok
+    assert server.rows() == {"f15.csv": 2}
+    assert reset_units(server.config(), "visits").applied
+    assert server.run("26").ok
+    assert server.rows() == {"f15.csv": 2}, "and once more"
+
+
+@pytest.mark.parametrize("keys", [{"abstinent_period_days": 2}, {"replace": "unit"}])
+def test_a_reset_unit_is_replaced_although_the_range_ends_before_its_read(
+    server: FileServer, keys: dict[str, Any]
+) -> None:
+    server.keys, server.begin = keys, "P2D"
+    server.live("18")
+    assert reset_units(server.config(), "visits").applied
+    assert server.run("15").ok, "on a machine whose clock is late"
+    assert server.rows() == {"f18.csv": 2}
+
+
+COARSE = {"watermark": "system", "bound": "low", "format": "%Y-%m"}
+
+
+def test_a_coarse_time_is_noticed_after_a_pause_longer_than_the_range(server: FileServer) -> None:
+    floating = [{"name": "system", "type": "datetime", "range": {"from": "P2D", "to": "-"}}]
+    server.keys = MONTHLY | {"watermark": floating, "work_unit": {}}
+    server.add("2020-01")
+    assert server.run("10").ok
+    for date in ("13", "16", "20"):
+        (failed,) = server.run(date).sources[0].failed_units
+        assert "appended once more" in failed.reason
+    assert server.rows() == {"": 2}
+    server.add("2020-02")
+    assert server.run("2020-02-10").ok, "another month is another file"
+    assert server.rows() == {"": 4}
+
+
+@pytest.mark.parametrize("name", ["{{m}}.csv", "{{m}}_{{n}}.csv"])
+def test_a_file_of_a_coarse_time_is_read_once_whatever_else_is_declared(server: FileServer, name: str) -> None:
+    for file in ("2020-01.csv", "2020-01_2020-01.csv"):
+        (server.root / file).write_text("hour,visits\n1,2\n3,4\n")
+    server.keys = {
+        "connection": None,
+        "path": None,
+        "source_uri": name,
+        "params": {"m": COARSE, "n": COARSE | {"bound": "high"}},
+        "watermark": MONTHLY["watermark"],
+    }
+    assert server.run("10").ok
+    for date in ("11", "12"):
+        (failed,) = server.run(date).sources[0].failed_units
+        assert "appended once more" in failed.reason
+    assert server.rows() == {"": 2}
+
+
+def test_a_unit_that_the_server_lost_is_named_when_its_rows_are_replaced_by_none(server: FileServer) -> None:
+    server.keys = {"replace": "unit", "work_unit": {"not_found": "empty"}}
+    server.live("15", "16")
+    del server.api.routes["/files/f15.csv"]
+    told: list[str] = []
+    report = server.run("17", tell=told.append)
+    assert report.ok
+    assert server.rows() == {"f16.csv": 2}
+    (notice,) = [text for text in told if "not found" in text]
+    for words in ("'f15.csv'", "not_found: empty", "removed"):
+        assert words in notice
+    assert "f16.csv" not in notice
+
+
+def test_replace_unit_takes_over_from_partitions_that_are_removed(server: FileServer) -> None:
+    server.begin = "2020-01-13"
+    server.add("f15.csv")
+    cut = {"work_unit": {"partition": "daily"}, "replace": "none"}
+    assert server.run("15", **cut).ok
+    assert server.rows() == {"f15.csv": 4}, "once for each day"
+    with pytest.raises(ConfigError) as refused:
+        server.run("16", work_unit=cut["work_unit"])
+    assert "--accept-new-partitions" in refused.value.problems[0]
+    (source,) = server.run("16", replace="unit").sources
+    assert source.error is not None
+    assert "--accept-new-partitions" in source.error
+    assert server.run("16", accept_new_partitions=True, replace="unit").ok
+    assert server.rows() == {"f15.csv": 2}
+    server.add("f15.csv", rows=3)
+    assert server.run("17", replace="unit").ok
+    assert server.rows() == {"f15.csv": 3}
+    server.keys = {"replace": "unit"}
+    assert reset_units(server.config(), "visits").applied, "and no trace of the partitions is left"
+    assert server.run("18").ok
+    assert server.rows() == {"f15.csv": 3}

@@ -12,6 +12,7 @@ from servers.api import Answer, Api
 from support.lake import write_config
 from support.unit_lake import InProcessUnitEngine, day
 from tidegate import RunReport, load, plan
+from tidegate.observe import events
 from tidegate.protocol.delta import query
 from tidegate.reports.units import UnitSourcePlan
 from tidegate.runs.loop import Loop
@@ -45,6 +46,7 @@ class FileServer:
             **self.keys,
             **keys,
         }
+        source = {key: value for key, value in source.items() if value is not None}
         pipeline = {
             "source": source,
             "schema": {"fields": [{"name": "hour", "type": "int32"}, {"name": "visits", "type": "int64"}]},
@@ -60,11 +62,24 @@ class FileServer:
         self.api.routes[f"/files/{name}"] = lambda _: Answer(content.encode(), kind="text/csv")
         self.files = sorted({*self.files, name})
 
-    def run(self, date: str, **keys: Any) -> RunReport:
-        """One pass on a day of January 2020, or on any date."""
+    def run(
+        self,
+        date: str,
+        *,
+        tell: Callable[[str], object] = len,
+        accept_new_partitions: bool = False,
+        **keys: Any,
+    ) -> RunReport:
+        """One pass on a day of January 2020, or on any date; ``tell`` gets its notices."""
         project = load(self.config(**keys))
         now = day(f"01-{date}" if len(date) == 2 else date)
-        return Loop(project, self.engine(), 1, lambda _: None, clock=lambda: now).once(project.pipelines)
+
+        def emit(event: events.Event) -> None:
+            if isinstance(event, events.Notice):
+                tell(event.text)
+
+        loop = Loop(project, self.engine(), 1, emit, clock=lambda: now, accept_new_partitions=accept_new_partitions)
+        return loop.once(project.pipelines)
 
     def live(self, *dates: str) -> list[int]:
         """On each day one more file and a run; how many rows each run read."""

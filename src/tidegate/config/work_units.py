@@ -368,7 +368,8 @@ def repeat_problems(source: Spot, pipeline: Spot) -> Iterator[Problem]:
     if source.below("work_unit").get("partition") not in (None, "none"):
         yield source.problem(
             f"the request does not contain the time: for each time partition {again} appended once more; write "
-            f"{history} or {by_time}, or remove the partition and write `replace: unit`",
+            f"{history} or {by_time}, or remove the partition and write `replace: unit` (then the first run needs "
+            "--accept-new-partitions, if there were any before)",
             "work_unit",
             "partition",
         )

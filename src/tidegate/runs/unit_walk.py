@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 FIRST = 8
 GROWTH = 8
+MOST_NAMED = 5
 MOST_COMMITS = 1000
 """About so many commits per pass: each has the state of all units, so groups grow with their number."""
 
@@ -159,6 +160,7 @@ class UnitWalk:
             position = self._commit_group(position, plan, change, group, outcomes)
             self._tried.update(_identity(work) for work, _ in outcomes.done)
             self._leave_out(outcomes)
+            self._tell_emptied(outcomes.emptied)
         finally:
             change.clean()
         return position, [work for work, result in zip(wave, group.results, strict=True) if result is None]
@@ -233,6 +235,17 @@ class UnitWalk:
                 column = self._source.source.time_column or ""
                 reason = f"outside_range of {work.unit!r}"
                 self._run.emit(events.RowsLeftOut(*self._names, reason, result.left_out, column))
+
+    def _tell_emptied(self, works: Sequence[WorkUnit]) -> None:
+        """Name units that the server does not know any more, once their rows are out of the table."""
+        if not works:
+            return
+        named = ", ".join(repr(work.unit or _moment_text(work.start)) for work in works[:MOST_NAMED])
+        more = f" and {count(len(works) - MOST_NAMED, 'other')}" if len(works) > MOST_NAMED else ""
+        self._run.notice(
+            f"not found at the source: {named}{more}. That counts as no rows (not_found: empty), so the rows that the "
+            "table had of them were removed; not_found: fail or retire keeps such rows"
+        )
 
     def _tell_fallen(self, work: WorkUnit, outcome: str, reason: str, failures: int) -> None:
         self._tried.add(_identity(work))
@@ -382,13 +395,17 @@ class Breaker:
 
 @dataclass(slots=True)
 class Outcomes:
-    """``done`` with what was written, ``failed`` and ``thin`` with the reason, ``retired`` units with theirs."""
+    """``done`` with what was written, ``failed`` and ``thin`` with the reason, ``retired`` units with theirs.
+
+    ``emptied`` are done as well: the server does not know them any more, and the table may have rows of them.
+    """
 
     done: list[tuple[WorkUnit, UnitWritten]] = field(default_factory=list)
     failed: list[tuple[WorkUnit, str]] = field(default_factory=list)
     thin: list[tuple[WorkUnit, str]] = field(default_factory=list)
     retired: dict[str, str] = field(default_factory=dict)
     retired_works: list[tuple[WorkUnit, str]] = field(default_factory=list)
+    emptied: list[WorkUnit] = field(default_factory=list)
 
 
 def sort_outcomes(
@@ -412,6 +429,8 @@ def _refused(source: UnitSource, work: WorkUnit, result: UnitFailure, found: Out
         found.failed.append((work, reason))
     elif source.work.not_found is NotFound.EMPTY:
         found.done.append((work, UnitWritten()))
+        if work.replaces and source.replace is not Replace.MERGE_KEYS:
+            found.emptied.append(work)
     else:
         found.retired[work.unit] = reason
         found.retired_works.append((work, reason))

@@ -319,8 +319,17 @@ class UnitSource:
         """Whether a unit that is read for another range would have the same rows in the table once more."""
         if self.time is None or self.time_column is not None or self.requests_by_time:
             return False
-        is_cut = self.work.partition is not PartitionKind.NONE or bool(self.work.sub_ranges)
-        return self.replace is Replace.SEGMENTS or (self.replace is Replace.UNIT and is_cut)
+        return self.replace is Replace.SEGMENTS or (self.replace is Replace.UNIT and self._is_cut)
+
+    @property
+    def replaces_all(self) -> bool:
+        """Whether each read of a unit, for whatever range, replaces all rows of that unit."""
+        is_told_apart = self.time is None or self.requests_by_time or self._is_cut
+        return self.replace is Replace.UNIT and not is_told_apart
+
+    @property
+    def _is_cut(self) -> bool:
+        return self.work.partition is not PartitionKind.NONE or bool(self.work.sub_ranges)
 
     def name_connection(self, name: str) -> UnitSource:
         """The source with that name for its connection, if it has one without a name."""

@@ -35,6 +35,7 @@ from tidegate.core.units.plan import (
     cap_runs,
 )
 from tidegate.core.units.state import (
+    EARLIEST,
     STARTS_KEPT,
     Failure,
     UnitEntry,
@@ -77,7 +78,7 @@ class UnitDecisions:
         self._is_whole = source.replace is Replace.UNIT or (source.time is None and not self._appends)
         self._tells_rows_by_partition = source.replace in (Replace.SEGMENTS, Replace.UNIT)
         self._is_by_time = source.requests_by_time
-        self._replaces_all = source.replace is Replace.UNIT and not self._is_by_time
+        self._replaces_all, self._repeats_rows = source.replaces_all, source.repeats_rows
 
     def see(self, entries: Iterable[UnitEntry]) -> None:
         """Set the cut-off of the job: the greatest high watermark minus the grace period."""
@@ -188,7 +189,8 @@ class UnitDecisions:
 
     def _settled_below(self, entry: UnitEntry) -> int | None:
         """Below this, rows cannot be replaced: they were read in other partitions."""
-        return entry.settled if self._tells_rows_by_partition or self._appends else None
+        tells = self._appends or (self._tells_rows_by_partition and not self._replaces_all)
+        return entry.settled if tells else None
 
     def _check_not_divided(self, partition: TimePartition, settled: int, read: int) -> None:
         """Refuse to replace a work unit as a whole if part of it was read in partitions of another kind."""
@@ -215,10 +217,14 @@ class UnitDecisions:
 
         A range that floats leaves its first segments behind, and they hold the same rows.
         """
-        there = entry.coverage[:1] + entry.left[:1]
-        if not self._replaces_all or partition.nominal_end is not None or entry.settled is not None:
+        if not self._is_replaced_whole(partition, entry):
             return partition.start
-        return min([partition.start, *(begin for begin, _ in there)])
+        return min([partition.start, *(begin for begin, _ in entry.coverage[:1] + entry.left[:1])])
+
+    def _is_replaced_whole(self, partition: TimePartition, entry: UnitEntry) -> bool:
+        """Whether a read replaces all rows of the unit: it always does, or the whole unit was reset."""
+        is_reset = self._repeats_rows and not entry.coverage
+        return partition.nominal_end is None and (self._replaces_all or is_reset)
 
     def _segment_start(self, partition: TimePartition, low: int, entry: UnitEntry) -> int:
         """The greatest known start of a segment not above ``low``."""
@@ -236,6 +242,8 @@ class UnitDecisions:
 
     def _top(self, partition: TimePartition, low: int, entry: UnitEntry) -> int:
         """Where reading ends: never below what was read before, which is replaced; before settled rows."""
+        if entry.left and self._is_replaced_whole(partition, entry):
+            return max(partition.end, *(end for _, end in entry.coverage[-1:] + entry.left[-1:]))
         if not entry.coverage or entry.coverage[-1][1] <= low:
             return partition.end
         inside, settled = clip(entry.coverage, low, partition.nominal_end), self._settled_below(entry)
@@ -260,14 +268,19 @@ class UnitDecisions:
         replaces = not self._appends and bool(clip(entry.coverage + entry.left, low, nominal))
         failed = failures.get(failure_start(start, nominal)) if failures else None
         count = failed.count if failed else 0
-        follows = self._segment_before(partition, low, entry) if before is not None else None
+        follows = self._segment_before(partition, low, entry)
         return WorkUnit("", start, nominal, low, high, why, before, self._segments(low, high), replaces, count, follows)
 
     def _segment_before(self, partition: TimePartition, low: int, entry: UnitEntry) -> Range | None:
-        """The segment that ends at ``low``, in this partition; None if rows are not kept by segments."""
-        if not self._has_segments or low <= partition.start:
+        """The last segment below ``low``, in this partition; None if there is none, or rows are not kept by segments.
+
+        A range that floats may begin long after it.
+        """
+        floor = EARLIEST if partition.nominal_end is None else partition.start
+        if not self._has_segments or low <= floor:
             return None
-        return self._segment_start(partition, low - 1, entry), low
+        end = max((end for _, end in clip(entry.coverage + entry.left, floor, low)), default=None)
+        return None if end is None else (self._segment_start(partition, end - 1, entry), end)
 
     def _segments(self, low: int, high: int) -> tuple[Range, ...]:
         """The range, divided where the next read will begin."""
@@ -327,7 +340,8 @@ def plan_units(
         known = settle(known)
         notes.append(
             f"the partitions are new ({pieces.grid}, {source.timezone}): what was read in others counts as read, and "
-            "is not read again for late rows, unless rows are replaced by time_column or merge_keys"
+            "is not read again for late rows, unless rows are replaced by time_column or merge_keys, or by unit with "
+            "requests that do not contain the time"
         )
     histories = _histories(known, units)
     deciding = UnitDecisions(source, zone, pieces)
@@ -473,7 +487,7 @@ def _check_accepted(state: UnitState, source: UnitSource, pieces: Cut, accept: b
             "give watermark, partition, from and timezone their former values; or run with --accept-new-partitions: "
             "then what was read counts as read, also in the new partitions, and the rest is read in them",
         )
-    left = [unit for unit, entry in state.entries.items() if entry.left]
+    left = [unit for unit, entry in state.entries.items() if entry.left and not source.replaces_all]
     if left:
         raise WatermarkError(
             f"{len(left)} units of source {source.name!r}, {left[0]!r} among them, are to be read again as {was}",
@@ -510,7 +524,7 @@ def _repeats(source: UnitSource, state: UnitState, groups: Iterable[RunGroup]) -
     for units, work in groups:
         for unit in units:
             entry = state.entries.get(unit, NOTHING)
-            if unit in planned or remove_range(entry.coverage, work.low, work.high):
+            if unit in planned or remove_range(entry.coverage + entry.left, work.low, work.high):
                 found[unit] = None
             planned.add(unit)
     return tuple(found)
@@ -567,9 +581,11 @@ def _covered(entry: UnitEntry, work: WorkUnit) -> UnitEntry:
     """The entry with the range of ``work`` added; starts of partitions are implied and not kept."""
     new = {low for low, _ in work.segments if work.nominal_end is None or low != work.start}
     starts = {start for start in entry.starts if not work.low <= start < work.high} | new
+    is_whole = work.nominal_end is None and work.replaces and not remove_range(entry.coverage, work.low, work.high)
     return replace(
         entry,
         coverage=add_range(entry.coverage, work.low, work.high),
         starts=tuple(sorted(starts)[-STARTS_KEPT:]),
         left=remove_range(entry.left, work.low, work.high),
+        settled=None if is_whole else entry.settled,
     )

@@ -260,10 +260,11 @@ def _requests(source: UnitSource, work: UnitWork) -> Sequence[SegmentRequest | F
 def _asks_again(source: UnitSource, work: UnitWork, before: tuple[int, int], now: SegmentRequest | FileAddress) -> bool:
     """Whether the request of a segment is that of the one before it, whose rows stay.
 
-    Bounds are rounded down to their formats: with both of them, two equal requests ask for an empty range.
+    Bounds are rounded down to their formats: of a server that gets both, two equal requests ask for an empty range. An
+    address of files is always the same files.
     """
-    is_open = len({each.bound for each in source.params}) == 1
-    return is_open and _request(source, variables_of(source, work, before)) == now
+    may_be_empty = isinstance(now, SegmentRequest) and len({each.bound for each in source.params}) > 1
+    return bool(source.params) and not may_be_empty and _request(source, variables_of(source, work, before)) == now
 
 
 def _request(source: UnitSource, variables: Variables) -> SegmentRequest | FileAddress:

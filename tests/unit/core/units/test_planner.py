@@ -354,6 +354,43 @@ def test_units_that_would_be_appended_once_more_are_named(source: UnitSource, re
     assert planned(source, "2020-01-03", state.without_units(["A"], None, None), ("A", "B")).repeats == ()
 
 
+def test_a_unit_that_was_reset_is_replaced_as_a_whole_or_named() -> None:
+    source = time_source("P2D", "P0D", read=FILE, abstinent=Span(2))
+    state = after(source, "2020-01-15", units=("A",))
+    (work,) = planned(source, "2020-01-25", state.without_units(None, None, None), ("A",)).works()
+    assert (work.low, work.high, work.replaces) == (at("2020-01-13"), at("2020-01-25"), True)
+    (early,) = planned(source, "2020-01-10", state.without_units(None, None, None), ("A",)).works()
+    assert (early.low, early.high, early.replaces) == (at("2020-01-08"), at("2020-01-15"), True)
+    upper = planned(source, "2020-01-25", state.without_units(None, at("2020-01-14"), None), ("A",))
+    assert [(each.low, each.replaces) for each in upper.works()] == [(at("2020-01-13"), True)]
+    lower = planned(source, "2020-01-25", state.without_units(None, None, at("2020-01-14")), ("A",))
+    assert lower.repeats == ("A",), "reset in part, and the rest would stay"
+
+
+def test_the_segment_before_is_known_however_long_ago_it_was_read() -> None:
+    source = time_source("P2D", "P0D")
+    state = after(source, "2020-01-08", "2020-01-10")
+    (work,) = planned(source, "2020-01-20", state).works()
+    assert (work.low, work.follows) == (at("2020-01-18"), (at("2020-01-08"), at("2020-01-10")))
+    (reset,) = planned(source, "2020-01-20", state.without_units(None, None, None)).works()
+    assert reset.follows == work.follows, "its rows are still there"
+    assert planned(source, "2020-01-20").runs[0].pattern.follows is None
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_request_without_the_time_replaces_what_was_read_in_partitions(reset: bool) -> None:
+    daily = time_source("2020-01-13", "P0D", "daily", read=FILE, replace=Replace.NONE)
+    state = after(daily, "2020-01-15", units=("A",))
+    if reset:
+        state = state.without_units(None, None, None)
+    whole = time_source("2020-01-13", "P0D", read=FILE, replace=Replace.UNIT)
+    plan = planned(whole, "2020-01-16", state, ("A",), accept_new_partitions=True)
+    (work,) = plan.works()
+    assert (work.low, work.high, work.replaces) == (at("2020-01-13"), at("2020-01-16"), True)
+    entry = advance_units(state, plan, [work]).entries["A"]
+    assert (entry.coverage, entry.left, entry.settled) == (((work.low, work.high),), (), None)
+
+
 @pytest.mark.parametrize("mode", [Replace.SEGMENTS, Replace.UNIT])
 def test_two_partitions_that_would_read_the_same_are_named(mode: Replace) -> None:
     source = time_source("2020-01-01", "-", "monthly", read=FILE, replace=mode)
