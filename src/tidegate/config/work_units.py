@@ -368,8 +368,8 @@ def repeat_problems(source: Spot, pipeline: Spot) -> Iterator[Problem]:
     if source.below("work_unit").get("partition") not in (None, "none"):
         yield source.problem(
             f"the request does not contain the time: for each time partition {again} appended once more; write "
-            f"{history} or {by_time}, or remove the partition and write `replace: unit` (then the first run needs "
-            "--accept-new-partitions, if there were any before)",
+            f"{history} or {by_time}, or remove the partition and write `replace: unit` (a source that was read in "
+            "partitions then needs one run with --accept-new-partitions)",
             "work_unit",
             "partition",
         )
