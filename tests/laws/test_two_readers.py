@@ -66,6 +66,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "rescued": {"fields": (FIELDS[0], LEFT, *FIELDS[1:]), "rescued": "_left"},
     "rescued and lenient": {"fields": (*FIELDS, LEFT), "rescued": "_left", "numbers": Numbers.LENIENT},
     "rescued and coerced": {"fields": (*FIELDS, LEFT), "rescued": "_left", "coerce": True},
+    "inferred": {"fields": FIELDS, "inferred": True},
     "required": {"fields": REQUIRED, "forbidden": ("zz", "f"), "filled": ("s",)},
     "required and rescued": {"fields": (*REQUIRED, LEFT), "forbidden": ("zz",), "filled": ("s",), "rescued": "_left"},
 }
@@ -92,6 +93,27 @@ def check_same(way: str, block: bytes) -> None:
 @given(some=st.lists(lines(), min_size=1, max_size=6))
 def test_lines_made_and_broken_at_random(way: str, some: list[bytes]) -> None:
     check_same(way, b"\n".join(some) + b"\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"I": 1}',
+        b'{"I": null, "i": 1}',
+        b'{"I": 1, "i": "no number"}',
+        b'{"i": "no number", "I": 1}',
+        b'{"\\u0049": 1}',
+        b'{"u": {"A": 1, "r": 1}}',
+        b'{"k": [{"a": 1}, {"A": 1}]}',
+        b'{"m": {"A": {"R": 1, "r": 1}}}',
+        b'{"o": {"I": 1, "i": 1}}',
+        b'{"q": {"I": 1, "i": 1}}',
+        b'{"u.a": 1, "U.A": 2}',
+    ],
+)
+def test_names_that_differ_only_in_case(line: bytes) -> None:
+    for way in ("strict", "rescued", "inferred"):
+        check_same(way, b'{"i": 1}\n' + line + b'\n{"i": 2, "new": 3}\n')
 
 
 TOKENS = [

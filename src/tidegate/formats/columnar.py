@@ -108,7 +108,7 @@ class ColumnFit:
         self._coerce = rules.coerce
         self._lenient = not rules.is_strict
         self.forbidden = rules.forbidden
-        self._tells_twins = rules.inferred and rules.rescued is None
+        self._tells_twins = rules.tells_twins
 
     def unknown(self, schema: pa.Schema, path: str) -> tuple[str, ...]:
         """Columns and fields that only the file has, by path; :class:`SourceError` if the file can never fit."""
@@ -144,6 +144,9 @@ class ColumnFit:
     ) -> Iterator[str]:
         declared = {field.name: field for field in fields}
         names = {each.name for each in found}
+        if where and self._tells_twins and (twins := _find_twins((*declared, *sorted(names)))):
+            one, other = (where + name for name in twins)
+            problems.append(f"fields {one!r} and {other!r} differ only in upper and lower case")
         problems += [
             f"has no field {where + field.name!r}, which is required"
             for field in fields

@@ -33,7 +33,7 @@ from tidegate.formats.port import Decoded, Rejected, batch_of, chunks, one_batch
 from tidegate.formats.strict_lines import BadLine, RecordRules, StrictLineReader
 from tidegate.schema.literals import DEEPEST, find_native
 from tidegate.schema.types import arrow_schema
-from tidegate.specs.project import Compression, Format
+from tidegate.specs.project import Compression, FieldSpec, Format
 
 BLOCK_BYTES = 4 * 1024 * 1024
 LONGEST_LINE = 64 * 1024 * 1024
@@ -394,21 +394,28 @@ class Decoder:
         self._strict = StrictLineReader(rules)
         self.unknown: Counter[str] = self._strict.unknown
         self._native = _native_lines(rules)
+        self._twins = frozenset(_lower_paths(rules.known, "")) if rules.tells_twins else frozenset[str]()
 
     @property
     def reads_elements(self) -> bool:
-        """Whether elements of an array can be read in place."""
-        return self._native is not None
+        """Whether elements of an array can be read in place; not if the strict reader may have to read them again."""
+        return self._native is not None and not self._twins
 
     def decode(self, block: bytes) -> Decoded:
         """The records of ``block``, which ends with a newline."""
         if self._native is None:
-            lines = [line.strip(_BLANKS) for line in block.split(b"\n")[:-1]]
-            filled = [(number, line, None) for number, line in enumerate(lines) if line]
-            batch, kept, rejected = self._read_strictly(filled)
-            offsets = None if len(kept) == len(lines) else np.array(kept)
-            return Decoded(batch, len(lines), offsets, rejected, text=lines.__getitem__)
-        return replace(self._complete(self._native.read(block), block), text=_lines_of(block))
+            return self._decode_strictly(block)
+        found = self._native.read(block)
+        if self._twins and any(path.lower() in self._twins for path, _ in found[-1]):
+            return self._decode_strictly(block)  # the native reader leaves such fields out; the strict one refuses them
+        return replace(self._complete(found, block), text=_lines_of(block))
+
+    def _decode_strictly(self, block: bytes) -> Decoded:
+        lines = [line.strip(_BLANKS) for line in block.split(b"\n")[:-1]]
+        filled = [(number, line, None) for number, line in enumerate(lines) if line]
+        batch, kept, rejected = self._read_strictly(filled)
+        offsets = None if len(kept) == len(lines) else np.array(kept)
+        return Decoded(batch, len(lines), offsets, rejected, text=lines.__getitem__)
 
     def read_elements(self, splitter: Any, chunk: bytes, longest: int) -> tuple[Decoded, int, int | None]:
         """The elements of an array that end in ``chunk``, the number of bytes read, and where the array ends.
@@ -429,7 +436,8 @@ class Decoder:
         if not odd:
             return Decoded(batch, count, offsets)
         others, kept, rejected = self._read_strictly(
-            (number, block[start:end], reason) for number, start, end, reason in odd
+            (number, block[start:end], None if self._twins else reason)  # the first of several reasons may be a twin
+            for number, start, end, reason in odd
         )
         if kept:
             offsets = np.concatenate([offsets if offsets is not None else np.arange(rows), np.array(kept)])
@@ -455,6 +463,20 @@ class Decoder:
             except BadLine as bad:
                 rejected.append(Rejected(number, str(bad), line))
         return batch_of(records, self.schema), kept, tuple(rejected)
+
+
+def _lower_paths(fields: Iterable[FieldSpec], place: str) -> Iterator[str]:
+    """The path of every field in lower case, written as those of unknown fields: without places in lists and maps."""
+    for field in fields:
+        path = place + field.name.lower()
+        yield path
+        yield from _lower_paths(_members(field), f"{path}.")
+
+
+def _members(field: FieldSpec) -> tuple[FieldSpec, ...]:
+    """The fields of the structs in a column, through lists and maps."""
+    inner = field.items or field.values
+    return field.fields if inner is None else _members(inner)
 
 
 def _lines_of(block: bytes) -> Callable[[int], bytes]:

@@ -51,7 +51,8 @@ class RecordRules:
     ``forbidden`` are names that records must not have, ``filled`` text columns that must not be empty. ``rescued`` is
     the one of ``fields``, a text, that takes what fits no other: unknown fields, and values that do not fit a nullable
     column, as JSON by path. No record has it itself. ``inferred`` fields were not declared: a file whose own columns
-    differ from them, or among themselves, in upper and lower case only is refused, because nobody said which is meant.
+    differ from them, or among themselves, in upper and lower case only is refused, because nobody said which is meant;
+    of JSON, where each record has its own fields, the record.
     """
 
     fields: tuple[FieldSpec, ...]
@@ -66,6 +67,11 @@ class RecordRules:
     def known(self) -> tuple[FieldSpec, ...]:
         """The declared fields without the rescued one."""
         return tuple(each for each in self.fields if each.name != self.rescued)
+
+    @property
+    def tells_twins(self) -> bool:
+        """Whether a name that differs from a field only in upper and lower case is refused, not left out."""
+        return self.inferred and self.rescued is None
 
     @property
     def is_strict(self) -> bool:
@@ -230,6 +236,7 @@ class StrictLineReader:
     def _object(self, fields: tuple[FieldSpec, ...], place: str) -> Convert:
         converters = {field.name: self._forgiving_converter(field, f"{place}{field.name}.") for field in fields}
         required = [field.name for field in fields if not field.nullable]
+        twins = {field.name.lower(): field.name for field in fields} if self._rules.tells_twins else {}
 
         def convert(value: Any, path: str) -> dict[str, Any]:
             if not isinstance(value, Pairs):
@@ -239,6 +246,8 @@ class StrictLineReader:
             for key, item in value:
                 here = f"{path}.{key}" if path else key
                 if key not in converters:
+                    if item is not None and (twin := twins.get(key.lower())) is not None:
+                        raise BadLine(f"field {here!r} differs from {place + twin!r} only in upper and lower case")
                     self._names.append(place + key)
                     self._left.append((here, item))
                     continue
