@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ import yaml
 
 import tidegate
 from support.lake import Lake
+from tidegate.formats import json as json_format
 from tidegate.formats import samples
 from tidegate.observe.events import Notice
 from tidegate.reports.run import SourceReport
-from tidegate.schema import inference
+from tidegate.schema import inference, literals
 
 
 def lake_of(root: Path, format_: str, **settings: Any) -> Lake:
@@ -220,3 +222,115 @@ def test_parquet_with_absurdly_many_columns_alone_says_what_to_declare(
     source = run(lake)
     assert source.error is not None
     assert "d/1.parquet: it has 2 columns" in source.error
+
+
+def json_lines(*records: object) -> str:
+    return "".join(json.dumps(each) + "\n" for each in records)
+
+
+@pytest.fixture(params=["native", "Python"])
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "Python":
+        for module in (literals, inference, json_format):
+            monkeypatch.setattr(module, "find_native", lambda: None)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("format_", ["ndjson", "json"])
+@pytest.mark.parametrize(
+    ("good", "twin"),
+    [({"v": "x"}, {"V": "y"}), ({"v": {"a": 1}}, {"v": {"A": 2}}), ({"v": [{"a": 1}]}, {"v": [{"A": 2}]})],
+    ids=["column", "nested", "in a list"],
+)
+def test_a_json_field_that_differs_from_a_column_only_in_case_is_a_bad_record(
+    tmp_path: Path, reader: str, format_: str, good: dict[str, Any], twin: dict[str, Any]
+) -> None:
+    """Its value has no column, and a row without it would be a guess."""
+    lake = lake_of(tmp_path, format_)
+
+    def write(name: str, *records: dict[str, Any]) -> None:
+        lake.write(f"d/{name}.{format_}", json_lines(*records) if format_ == "ndjson" else json.dumps(records))
+
+    for number in range(3):
+        write(str(number), {"id": number, **good})
+    write("3", {"id": 3, **twin}, {"id": 4, **good})
+    source = run(lake)
+    assert source.error is None
+    assert (ids(lake), source.bad_records) == ([0, 1, 2, 4], 1)
+    assert source.unknown_fields == {}
+    write("5", {"id": 5, **twin}, {"id": 6, **good, "new": 1})
+    source = run(lake)
+    assert (ids(lake), source.bad_records) == ([0, 1, 2, 4, 6], 1)
+    assert [row["new"] for row in lake.rows("select new from t where id = 6")] == [1]
+
+
+def test_a_rescued_column_takes_fields_that_differ_only_in_case(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path, "ndjson", rescued="rest")
+    for number in range(3):
+        lake.write(f"d/{number}.ndjson", json_lines({"id": number, "v": 1}))
+    lake.write("d/3.ndjson", json_lines({"id": 3, "V": 2}))
+    assert run(lake).bad_records == 0
+    assert [json.loads(row["rest"]) for row in lake.rows("select rest from t where id = 3")] == [{"V": 2}]
+
+
+def table(lake: Lake, name: str, **columns: pa.Array) -> None:
+    target = lake.root / "data/d" / f"{name}.parquet"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), target)
+
+
+def test_a_file_that_is_odd_already_makes_no_tie(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path, "parquet")
+    for number in range(6):
+        table(lake, str(number), id=pa.array([number]))
+    table(lake, "6", id=pa.array([6]), note=pa.array(["x"]))
+    table(lake, "7", id=pa.array(["seven"]), note=pa.array([1]))
+    source = run(lake)
+    assert (source.error, [each.path for each in source.failed]) == (None, ["d/7.parquet"])
+    assert ids(lake) == list(range(7))
+    assert [row["note"] for row in lake.rows("select note from t where id = 6")] == ["x"]
+
+
+def test_the_draft_for_a_tie_has_the_columns_of_all_files(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path, "parquet")
+    table(lake, "0", id=pa.array([0]), left=pa.array([1]))
+    table(lake, "1", id=pa.array(["x"]), right=pa.array([1]))
+    error = run(lake).error
+    assert error is not None
+    fields = yaml.safe_load(error.split("`")[1])["schema"]["fields"]
+    assert {each["name"] for each in fields} == {"id", "left", "right"}
+
+
+@pytest.mark.parametrize("newest", ["0", "9"])
+def test_fields_inside_a_column_join_as_columns_do(tmp_path: Path, newest: str) -> None:
+    lake = lake_of(tmp_path, "parquet")
+    for number in range(1, 4):
+        table(lake, str(number), id=pa.array([number]), s=pa.array([{"a": 1, "l": [{"x": 1}]}]))
+    table(lake, newest, id=pa.array([9]), s=pa.array([{"a": 2, "b": 3, "l": [{"x": 1, "y": 4}]}]))
+    source = run(lake)
+    assert (source.error, source.failed, source.unknown_fields) == (None, (), {})
+    values = {row["id"]: row["s"] for row in lake.rows("select id, s from t")}
+    assert values[1] == {"a": 1, "b": None, "l": [{"x": 1, "y": None}]}
+    assert values[9] == {"a": 2, "b": 3, "l": [{"x": 1, "y": 4}]}
+
+
+@pytest.mark.parametrize("odd", [{"a": "text"}, {"A": 1}], ids=["type", "case"])
+def test_a_field_inside_a_column_that_does_not_join_makes_its_file_odd(tmp_path: Path, odd: dict[str, Any]) -> None:
+    lake = lake_of(tmp_path, "parquet")
+    for number in range(3):
+        table(lake, str(number), id=pa.array([number]), s=pa.array([{"a": 1}]))
+    table(lake, "9", id=pa.array([9]), s=pa.array([odd]))
+    source = run(lake)
+    assert (source.error, [each.path for each in source.failed]) == (None, ["d/9.parquet"])
+    assert "s.a" in source.failed[0].reason
+    assert ids(lake) == [0, 1, 2]
+
+
+def test_parquet_files_without_rows_do_not_vote(tmp_path: Path) -> None:
+    lake = lake_of(tmp_path, "parquet")
+    for number in range(3):
+        table(lake, str(number), id=pa.array([], pa.string()))
+    table(lake, "8", id=pa.array([8]))
+    table(lake, "9", id=pa.array([9]))
+    source = run(lake)
+    assert (source.error, ids(lake)) == (None, [8, 9])

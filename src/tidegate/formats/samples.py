@@ -26,8 +26,8 @@ from tidegate.formats.strict_lines import BadLine
 from tidegate.observe.wording import count
 from tidegate.schema.inference import Inference, Row, draft_of, infer_cells, infer_json, kinds_seen
 from tidegate.schema.majority import FileColumns, find_majority
-from tidegate.schema.names import DECLARE_OTHERS, MOST_COLUMNS, forbidden_name
-from tidegate.schema.types import infer_types, kind_of_field, kinds_of
+from tidegate.schema.names import DECLARE_OTHERS, MOST_COLUMNS, forbidden_name, merged_fields
+from tidegate.schema.types import infer_types, kinds_of, kinds_of_fields
 from tidegate.specs.project import FieldSpec, Format, PathSource
 from tidegate.storage.port import ObjectStore, SeekableInput
 
@@ -56,6 +56,11 @@ class _Sample:
     content: Any
     unreadable: int = 0
     width: int = 0
+
+    @property
+    def records(self) -> int:
+        """How many records the sample stands for."""
+        return int(self.content[1]) if isinstance(self.content, tuple) else len(self.content)
 
     @property
     def too_wide(self) -> str:
@@ -127,12 +132,13 @@ class Sampler:
             problem = error
         if found is not None and (not found.problems or len(samples) == 1):
             return found
-        votes = [self._columns(each, join, forbidden) for each in samples]
-        majority = find_majority(votes, {each.name: self._known_kind(each) for each in known})
-        kept = [each for each in samples if each.path in majority.kept]
+        filled = {each.path for each in samples if each.records} or {each.path for each in samples}
+        votes = [replace(self._columns(each, join, forbidden), votes=each.path in filled) for each in samples]
+        majority = find_majority(votes, self._known_kinds(known))
+        kept = [each for each in samples if each.path in majority.kept & filled]
         agreed = self._without_problems(join, kept) if 0 < len(kept) < len(samples) else None
         if agreed is not None and majority.ties and problem is not None:
-            raise no_majority(majority.ties, agreed.fields)
+            raise no_majority(majority.ties, self._with_others(agreed.fields, join, samples))
         if agreed is not None and not majority.ties:
             odd = tuple(f"{path}: {reason}" for path, reason in sorted(majority.odd.items()))
             return replace(agreed, set_aside=odd)
@@ -140,6 +146,15 @@ class Sampler:
             raise problem
         assert found is not None, "it was found, or there was a problem"
         return found
+
+    def _with_others(
+        self, fields: tuple[FieldSpec, ...], join: Join, samples: Sequence[_Sample]
+    ) -> tuple[FieldSpec, ...]:
+        """The fields, and those that only other samples have."""
+        for each in sorted(samples, key=lambda each: each.path):
+            with contextlib.suppress(SourceError):
+                fields = merged_fields(fields, join([each]).fields)
+        return fields
 
     def _without_problems(self, join: Join, samples: Sequence[_Sample]) -> Inference | None:
         try:
@@ -187,14 +202,14 @@ class Sampler:
         taken = "; ".join(forbidden_name(name) for name in kinds if name in forbidden)
         return FileColumns(sample.path, kinds, problem=taken)
 
-    def _known_kind(self, field: FieldSpec) -> str:
+    def _known_kinds(self, known: tuple[FieldSpec, ...]) -> dict[str, str]:
         match self._source.format:
             case Format.CSV:
-                return _CELL
+                return {each.name: _CELL for each in known}
             case Format.PARQUET | Format.AVRO:
-                return kind_of_field(field)
+                return dict(kinds_of_fields(known))
             case _:
-                return _JSON_KINDS.get(field.type, "number")
+                return {each.name: _JSON_KINDS.get(each.type, "number") for each in known}
 
     def _samples(self, slices: Sequence[FileSlice]) -> list[_Sample]:
         match self._source.format:

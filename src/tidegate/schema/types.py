@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from tidegate.errors import SourceError, TableError
 from tidegate.schema.inference import NUMBER, FieldReport, Inference, cell_kind
-from tidegate.schema.names import CONTAINERS, DECLARE_OTHERS, check, column_problems, decimal_of, problems
+from tidegate.schema.names import DECLARE_OTHERS, check, column_problems, decimal_of, problems
 from tidegate.specs.project import FieldSpec
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -211,8 +211,9 @@ class _TypedColumn:
         self.kinds[str(type)] += records
         if other == self.found or pa.types.is_null(type):
             return
-        if {other.type, self.found.type} <= set(_WIDER):
-            self.found = max(other, self.found, key=lambda each: _WIDER.index(each.type))
+        joined = _joined(self.found, other)
+        if joined is not None:
+            self.found = joined
         elif not self.clash:
             self.clash = f"{other.name!r} is {' and '.join(self.kinds)} (in {path})"
 
@@ -223,14 +224,45 @@ def kinds_of(schema: pa.Schema) -> dict[str, str]:
     >>> kinds_of(pa.schema([("id", pa.int32()), ("price", pa.float64()), ("none", pa.null())]))
     {'id': 'number', 'price': 'number'}
     """
-    return {each.name: kind_of_field(_declared(each)) for each in schema if not pa.types.is_null(each.type)}
+    return dict(kinds_of_fields(_declared(each) for each in schema if not pa.types.is_null(each.type)))
 
 
-def kind_of_field(found: FieldSpec) -> str:
-    """The same of one column."""
-    if found.type in _WIDER:
-        return "number"
-    return str(arrow_type(found)) if found.type in CONTAINERS else found.type
+def kinds_of_fields(fields: Iterable[FieldSpec], where: str = "") -> Iterator[tuple[str, str]]:
+    """The same of columns, and of the fields inside them by their paths."""
+    for field in fields:
+        path = where + field.name
+        yield path, "number" if field.type in _WIDER else field.type
+        yield from kinds_of_fields(_inside(field), f"{path}.")
+
+
+def _inside(field: FieldSpec) -> tuple[FieldSpec, ...]:
+    return (*field.fields, *(each for each in (field.keys, field.items, field.values) if each is not None))
+
+
+def _joined(one: FieldSpec, other: FieldSpec) -> FieldSpec | None:
+    """The column that holds the values of both, with all fields inside them; None if there is none."""
+    if {one.type, other.type} <= set(_WIDER):
+        return max(one, other, key=lambda each: _WIDER.index(each.type))
+    if one.type != other.type:
+        return None
+    if one.items is not None and other.items is not None:
+        items = _joined(one.items, other.items)
+        return None if items is None else replace(one, items=items)
+    if one.values is not None and other.values is not None:
+        values = _joined(one.values, other.values)
+        return None if values is None or one.keys != other.keys else replace(one, values=values)
+    return _joined_struct(one, other)
+
+
+def _joined_struct(one: FieldSpec, other: FieldSpec) -> FieldSpec | None:
+    fields = {field.name: field for field in one.fields}
+    for field in other.fields:
+        joined = _joined(fields[field.name], field) if field.name in fields else field
+        if joined is None:
+            return None
+        fields[field.name] = joined
+    is_clear = len({name.lower() for name in fields}) == len(fields)
+    return replace(one, fields=tuple(fields.values())) if is_clear else None
 
 
 def infer_types(files: Iterable[tuple[str, pa.Schema, int]], *, forbidden: tuple[str, ...] = ()) -> Inference:
