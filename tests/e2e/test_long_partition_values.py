@@ -191,3 +191,19 @@ def test_a_key_of_s3_has_at_most_1024_bytes(s3: Server, tmp_path: Path) -> None:
     (letter,) = tidegate.list_letters(config, "events")
     assert letter.line == 2
     assert "bytes" in (letter.reason or "")
+
+
+def test_inferred_columns_that_are_all_partition_keys_are_an_error(tmp_path: Path) -> None:
+    """Files have no column then, and cannot hold rows."""
+    by = {"partition_by": {"prefix_template": "k/id", "column": "k"}}
+    lake = Lake(tmp_path, sink_settings=by, schema={"infer": True})
+    lake.write("d/1.ndjson", "".join(f'{{"id": {number}, "k": "a"}}\n' for number in range(5)))
+    report = lake.run()
+    (source,) = report.sources
+    assert (report.ok, source.rows) == (False, 0)
+    assert source.error is not None
+    assert "'k', 'id'" in source.error
+    lake.sink_settings = by | {"metadata_columns": ["_source_record"]}
+    (source,) = lake.run().sources
+    assert (source.error, source.rows) == (None, 5)
+    assert sorted(row["id"] for row in lake.rows("select id from t")) == list(range(5))

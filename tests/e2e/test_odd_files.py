@@ -14,11 +14,10 @@ import yaml
 
 import tidegate
 from support.lake import Lake
-from tidegate.formats import json as json_format
 from tidegate.formats import samples
 from tidegate.observe.events import Notice
 from tidegate.reports.run import SourceReport
-from tidegate.schema import inference, literals
+from tidegate.schema import inference
 
 
 def lake_of(root: Path, format_: str, **settings: Any) -> Lake:
@@ -228,14 +227,7 @@ def json_lines(*records: object) -> str:
     return "".join(json.dumps(each) + "\n" for each in records)
 
 
-@pytest.fixture(params=["native", "Python"])
-def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "Python":
-        for module in (literals, inference, json_format):
-            monkeypatch.setattr(module, "find_native", lambda: None)
-    return str(request.param)
-
-
+@pytest.mark.usefixtures("each_reader")
 @pytest.mark.parametrize("format_", ["ndjson", "json"])
 @pytest.mark.parametrize(
     ("good", "twin"),
@@ -243,7 +235,7 @@ def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     ids=["column", "nested", "in a list"],
 )
 def test_a_json_field_that_differs_from_a_column_only_in_case_is_a_bad_record(
-    tmp_path: Path, reader: str, format_: str, good: dict[str, Any], twin: dict[str, Any]
+    tmp_path: Path, format_: str, good: dict[str, Any], twin: dict[str, Any]
 ) -> None:
     """Its value has no column, and a row without it would be a guess."""
     lake = lake_of(tmp_path, format_)

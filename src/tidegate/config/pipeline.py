@@ -198,6 +198,7 @@ def pipeline_problems(pipeline: Spot, absolute: Absolute, covers: Callable[[Loc]
     declared = declared_types(pipeline) if pipeline.below("schema").get("fields") else None
     yield from schema_problems(pipeline.below("schema"))
     yield from partition_problems(sink, declared)
+    yield from _key_problems(pipeline, declared or {})
     yield from _made_column_problems(pipeline, declared or {})
     yield from property_problems(sink)
     yield from _transform_problems(pipeline)
@@ -210,6 +211,18 @@ def pipeline_problems(pipeline: Spot, absolute: Absolute, covers: Callable[[Loc]
     sources = {name: source for name, source in pipeline.each("sources") if not covers(source.loc)}
     yield from _row_problems(pipeline, sources)
     yield from unit_problems(pipeline, sources)
+
+
+def _key_problems(pipeline: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:
+    """Partition keys that leave no column for the files, which could not hold rows then."""
+    sink = pipeline.below("sink")
+    by = sink.below("partition_by")
+    keys = (by.text("prefix_template") or "").strip("/").split("/")
+    others = sink.words("metadata_columns") or pipeline.below("schema").text("rescued") or pipeline.get("transform")
+    is_plain = sink.text("load_type") in (None, "append")
+    if declared and declared.keys() <= set(keys) and by.text("column") is not None and is_plain and not others:
+        text = f"all declared columns are keys ({', '.join(keys)}), and files need one; leave one out, or add a column"
+        yield by.problem(text, "prefix_template")
 
 
 def _made_column_problems(pipeline: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:

@@ -181,7 +181,10 @@ def whole_columns(pipeline: PipelineSpec, fields: tuple[FieldSpec, ...]) -> tupl
     """All columns of a table that a pipeline with these fields makes, and its partition columns."""
     by = pipeline.sink.partition_by
     whole = table_schema(fields, by, pipeline.sink.metadata_columns)
-    return whole, Partitioning(by, table_schema(fields, None)).columns
+    partitioning = Partitioning(by, table_schema(fields, None))
+    if pipeline.transform is None and whole.names:
+        partitioning.check_rest(whole.names)
+    return whole, partitioning.columns
 
 
 def known_fields(bound: FileSource, existing: pa.Schema | None) -> tuple[FieldSpec, ...] | None:

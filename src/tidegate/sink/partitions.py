@@ -7,7 +7,7 @@ not in the files: Delta keeps its values beside them. Empty text is null, as in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -120,12 +120,22 @@ class Partitioning:
         """
         codes, labels = self._labels(batch, path)
         rest = batch.select([name for name in batch.schema.names if name not in self.columns])
+        self.check_rest(rest.schema.names)
         if schema is not None and not rest.schema.equals(schema):
             rest = rest.cast(schema)
         return [
             (Partition(tuple(zip(self.columns, label, strict=True))), rows, positions)
             for label, rows, positions in _groups(rest, codes, labels)
         ]
+
+    def check_rest(self, names: Sequence[str]) -> None:
+        """Raise if files would have none of these columns: rows without columns cannot be in a file."""
+        if self.columns and set(names) <= set(self.columns):
+            raise TidegateError(
+                f"partition_by: all columns are keys ({', '.join(map(repr, self.columns))}), so that files would have "
+                "none, and could not hold rows",
+                "leave one out, or add a column (sink.metadata_columns)",
+            )
 
     def _labels(self, batch: pa.RecordBatch, path: str) -> tuple[Codes, list[tuple[str | None, ...]]]:
         """A code per row, and the values of all keys for each code."""

@@ -112,6 +112,17 @@ def test_partitionings_that_can_be(loaded: Load, template: str, column: str) -> 
     assert sink.partition_by.prefix_template == template.strip("/")
 
 
+def test_partition_keys_must_leave_a_column_for_the_files(problems: Problems, loaded: Load) -> None:
+    """Unless another column comes from elsewhere."""
+    fields = "[{name: id, type: int64}, {name: k, type: string}]"
+    (line,) = problems(one(f"{{fields: {fields}}}", by("k/id", "k")))
+    assert line.startswith("pipelines.yml:5: sink.partition_by.prefix_template")
+    assert "k, id" in line
+    metadata = "  metadata_columns: [_ingested_at]\n"
+    assert loaded(one(f"{{fields: {fields}}}", metadata + by("k/id", "k"))).pipelines
+    assert loaded(one(f"{{fields: {fields}, rescued: rest}}", by("k/id", "k"))).pipelines
+
+
 def test_metadata_columns_must_not_hide_partition_columns(problems: Problems) -> None:
     metadata = "  metadata_columns: [_source_file, _ingested_at]\n"
     (line,) = problems(one(f"{{fields: {FIELDS}}}", metadata + by("_source_file")))

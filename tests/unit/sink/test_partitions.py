@@ -150,6 +150,15 @@ def test_a_template_that_does_not_fit_the_columns_is_an_error(by: PartitionBy, w
         Partitioning(by, BATCH.schema)
 
 
+def test_keys_that_leave_no_column_for_the_files_are_an_error() -> None:
+    """Rows without columns cannot be in a file: they would be lost."""
+    batch = pa.record_batch({"id": [1, 2], "k": ["a", "b"]})
+    with pytest.raises(TidegateError, match="'k', 'id'"):
+        Partitioning(PartitionBy("k/id", "k"), batch.schema).split(batch, "f")
+    found = Partitioning(PartitionBy("k", "k"), batch.schema).split(batch, "f")
+    assert [part.column("id").to_pylist() for _, part, _ in found] == [[1], [2]]
+
+
 def test_the_table_has_declared_metadata_and_partition_columns() -> None:
     fields = (FieldSpec("id", "int64"), FieldSpec("ts", "timestamp"), FieldSpec("country", "string"))
     schema = table_schema(fields, PartitionBy("date=%Y-%m-%d/country", "ts"), ("_source_file",))
