@@ -53,7 +53,7 @@ def find_majority(files: Sequence[FileColumns], known: Mapping[str, str] | None 
     odd = {file.path: file.problem for file in files if file.problem}
     while True:
         left = [file for file in files if file.path not in odd]
-        counted = _Count.of(left, decided)
+        counted = _Votes.of(left, decided)
         against = {file.path: found for file in left if (found := dict(counted.against(file)))}
         clearest = counted.clearest({name for found in against.values() for name in found})
         if clearest is None:
@@ -64,14 +64,14 @@ def find_majority(files: Sequence[FileColumns], known: Mapping[str, str] | None 
 
 
 @dataclass(frozen=True, slots=True)
-class _Count:
+class _Votes:
     """The votes of some files: the variants of each column by its name in lower case, those of most files first."""
 
     ranked: Mapping[str, Sequence[tuple[Variant, int]]]
     decided: Mapping[str, Variant]
 
     @classmethod
-    def of(cls, files: Sequence[FileColumns], decided: Mapping[str, Variant]) -> _Count:
+    def of(cls, files: Sequence[FileColumns], decided: Mapping[str, Variant]) -> _Votes:
         votes: dict[str, Counter[Variant]] = defaultdict(Counter)
         for file in files:
             for variant in file.kinds.items() if file.votes else ():
