@@ -113,11 +113,16 @@ def test_only_a_signal_that_a_handler_saw_interrupts() -> None:
 
 
 def test_ctrl_c_is_noticed_by_commands() -> None:
-    with noticing_interrupts():
-        assert not is_interrupted()
-        with pytest.raises(KeyboardInterrupt), contained():
-            signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    # Whoever started the tests may have left the signal ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with noticing_interrupts():
+            assert not is_interrupted()
+            with pytest.raises(KeyboardInterrupt), contained():
+                signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_ignored_signal_stays_ignored() -> None:
