@@ -29,11 +29,11 @@ import duckdb
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.formats.json import Decoder
 from tidegate.schema.types import arrow_schema
-from tidegate.sink import parquet_file
-from tidegate.sink.read_task import GroupResult, ReadTask
-from tidegate.sink.task import read_unit
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, Numbers
+from tidegate.tasks import parquet_file
+from tidegate.tasks.read_task import GroupResult, ReadTask
+from tidegate.tasks.task import read_unit
 
 FIELDS = (
     FieldSpec("id", "int64", nullable=False),

@@ -25,10 +25,10 @@ import pyarrow.parquet as pq
 from benchmarks.report import machine, medians, store, table
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.read_task import ReadTask
-from tidegate.sink.task import read_unit
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, Format
+from tidegate.tasks.read_task import ReadTask
+from tidegate.tasks.task import read_unit
 
 FIELDS = (
     FieldSpec("id", "int64", nullable=False),

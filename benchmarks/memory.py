@@ -20,8 +20,8 @@ READ = """
 import json, resource, sys
 from tidegate.schema.names import field_from_json
 from tidegate.core.files.plan import FileSlice, FileGroup as Unit
-from tidegate.sink.read_task import read_task
-from tidegate.sink.task import read_unit
+from tidegate.tasks.read_task import read_task
+from tidegate.tasks.task import read_unit
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PathSource, PipelineSpec, SchemaSpec, SinkSpec
 source, table, name, size = sys.argv[1:5]

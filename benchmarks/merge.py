@@ -25,7 +25,6 @@ from tidegate.protocol.documents import WORK
 from tidegate.protocol.follow_ups import WorkRemover, new_work_area
 from tidegate.protocol.position import TableContext
 from tidegate.protocol.store import PositionStore, open_delta
-from tidegate.sink.row_task import Batch, row_task
 from tidegate.spark.frames import columns_of, write_rows
 from tidegate.spark.loading.strategies import load_frame
 from tidegate.spark.session import open_session
@@ -33,6 +32,7 @@ from tidegate.specs.columns import ColumnSource, FunctionRead, Load, LoadType
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PipelineSpec, SchemaSpec, SinkSpec, SparkSpec
 from tidegate.storage.stores import open_store
+from tidegate.tasks.row_task import Batch, row_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

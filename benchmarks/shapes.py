@@ -34,11 +34,11 @@ from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.schema.inference import infer_json
 from tidegate.schema.literals import describe_reader
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.dead_letters import DeadLetterTarget
-from tidegate.sink.read_task import GroupResult, ReadTask
-from tidegate.sink.task import read_unit
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, Format
+from tidegate.tasks.dead_letters import DeadLetterTarget
+from tidegate.tasks.read_task import GroupResult, ReadTask
+from tidegate.tasks.task import read_unit
 
 RESCUED = FieldSpec("_rescued", "string")
 SAMPLED = 10_000

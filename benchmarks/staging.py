@@ -24,13 +24,13 @@ from tidegate.commands.commit import Committing
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import Plan
 from tidegate.core.files.state import Covered, PathState
+from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.change import Coverage, DataFile
 from tidegate.protocol.staging import Meta, StagedUnit, meta_path, unit_path
 from tidegate.protocol.table import schema_json
 from tidegate.runs.bind import bind
 from tidegate.runs.staged import step_json
 from tidegate.runs.tracker import AnySource
-from tidegate.sink.parquet_file import uuid7
 
 ROWS = 1000
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("event", pa.string())])

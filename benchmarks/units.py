@@ -31,9 +31,6 @@ from tidegate.protocol.documents import WORK
 from tidegate.protocol.follow_ups import WorkRemover, new_work_area
 from tidegate.protocol.position import TableContext
 from tidegate.protocol.store import PositionStore, open_delta
-from tidegate.sink.row_task import Batch, row_task
-from tidegate.sink.unit_share import carry_out_here
-from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.sources.units.work import UnitWave, UnitWork, UnitWritten, WaveResult
 from tidegate.spark.frames import columns_of, write_rows
 from tidegate.spark.loading.strategies import unit_frame
@@ -44,6 +41,9 @@ from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, PipelineSpec, SchemaSpec, SinkSpec, SparkSpec
 from tidegate.specs.units import Replace, UnitSource
 from tidegate.storage.stores import open_store
+from tidegate.tasks.row_task import Batch, row_task
+from tidegate.tasks.unit_share import carry_out_here
+from tidegate.tasks.unit_task import ReplacedUnit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -24,9 +24,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import report
-from tidegate.sink.parquet_file import RowOrigin
-from tidegate.sink.partitions import Partitioning
-from tidegate.sink.writer import RollingWriter, WriterSettings
+from tidegate.parquet.parquet_file import RowOrigin
+from tidegate.parquet.partitions import Partitioning
+from tidegate.parquet.writer import RollingWriter, WriterSettings
 from tidegate.spark.session import open_session
 from tidegate.specs.locations import Location
 from tidegate.specs.project import ParquetCodec, PartitionBy, SparkSpec

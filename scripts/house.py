@@ -122,7 +122,7 @@ def read_modules(source: Path) -> list[Module]:
 
 
 def module_name(source: Path, path: Path) -> str:
-    """``tidegate.sink.writer`` for ``sink/writer.py``; a package goes by its own name."""
+    """``tidegate.parquet.writer`` for ``sink/writer.py``; a package goes by its own name."""
     parts = [source.name, *path.relative_to(source).with_suffix("").parts]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

@@ -12,7 +12,7 @@ from support.lake import Lake
 from support.staging import commit, staged
 from tidegate import FileAdoption, adopt_files
 from tidegate.errors import ObjectChanged, TableError
-from tidegate.sink.parquet_file import uuid7
+from tidegate.parquet.parquet_file import uuid7
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("event", pa.string())])
 

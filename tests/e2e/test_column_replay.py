@@ -16,9 +16,9 @@ from tidegate.core.columns.predicates import RowFilter
 from tidegate.errors import ConfigError, SourceError, TidegateError, WatermarkError
 from tidegate.reports.correction import ColumnReplayReport
 from tidegate.runs.in_process import ArrowReader
-from tidegate.sink.row_task import RowsWritten, RowTask
 from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import SchemaSpec
+from tidegate.tasks.row_task import RowsWritten, RowTask
 
 
 class Broken(InProcessColumnEngine):

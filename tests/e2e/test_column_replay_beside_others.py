@@ -16,7 +16,7 @@ from tidegate.commands.project import sources_of
 from tidegate.core.columns.replay import ReplayConfig
 from tidegate.errors import TableError
 from tidegate.runs.loop import Loop
-from tidegate.sink.row_task import RowsWritten, RowTask
+from tidegate.tasks.row_task import RowsWritten, RowTask
 
 
 def test_a_range_is_not_replaced_where_another_source_has_rows(tmp_path: Path) -> None:

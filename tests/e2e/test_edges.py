@@ -19,7 +19,7 @@ from support.lake import FIELDS, Lake
 from tidegate.core.files.plan import FileGroup
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
-from tidegate.sink.read_task import GroupResult, Hear, ReadTask
+from tidegate.tasks.read_task import GroupResult, Hear, ReadTask
 
 BY_EVENT = {"partition_by": {"prefix_template": "event", "column": "event"}}
 MOMENT = pa.timestamp("us", tz="UTC")

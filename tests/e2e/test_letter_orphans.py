@@ -12,11 +12,11 @@ from support.lake import Lake
 from support.reconciling import DAY, clean, compare, leave_behind, places_of
 from tidegate.errors import CommitLost
 from tidegate.failpoints import arm
+from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.change import Change
 from tidegate.reports.correction import TableComparison
 from tidegate.runs.file_edit import write_answers
 from tidegate.schema.dead_letter import DISCARDED
-from tidegate.sink.parquet_file import uuid7
 
 FOLDER = "date=2026-01-28"
 

@@ -18,11 +18,11 @@ from support.bucket import Bucket
 from support.lake import Lake
 from tidegate.commands.dead_letters import retry
 from tidegate.commands.project import sources_of
+from tidegate.parquet.parquet_file import uuid7
+from tidegate.parquet.partitions import FILE_NAME_BYTES
 from tidegate.runs.file_edit import DeadLetterSelection
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
-from tidegate.sink.parquet_file import uuid7
-from tidegate.sink.partitions import FILE_NAME_BYTES
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
 from tidegate.specs.columns import FunctionRead
 from tidegate.specs.locations import Location

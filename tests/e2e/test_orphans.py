@@ -22,6 +22,7 @@ from tidegate import load, reconcile
 from tidegate.core.files.state import embedded
 from tidegate.errors import CommitLost, ObjectMissing, TidegateError
 from tidegate.observe.events import ComparisonProgressed, Event, ignore
+from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.change import Change, DataFile, SourceKey
 from tidegate.protocol.delta import DeltaLakeTable
 from tidegate.protocol.ledger import entries
@@ -33,7 +34,6 @@ from tidegate.runs.loop import Loop
 from tidegate.runs.orphans import TableScan
 from tidegate.runs.reconcile import ReconcileOptions, Reconciling
 from tidegate.runs.replay_record import fence
-from tidegate.sink.parquet_file import uuid7
 from tidegate.specs.locations import Location
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store

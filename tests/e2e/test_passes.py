@@ -25,7 +25,7 @@ from tidegate.observe.events import (
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import WITHOUT_NATIVE, Loop
 from tidegate.schema.literals import SWITCH
-from tidegate.sink.read_task import GroupResult, Hear, ReadTask
+from tidegate.tasks.read_task import GroupResult, Hear, ReadTask
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_late_file_inside_the_window_is_read_once(lake: Lake) -> None:
 def test_what_is_read_of_a_large_file_is_told_before_it_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("tidegate.sink.task.TELL_SECONDS", 0.0)
+    monkeypatch.setattr("tidegate.tasks.task.TELL_SECONDS", 0.0)
     lake = Lake(tmp_path)
     size = lake.arrive(f"date=2026-01-28/{name}", 200_000).stat().st_size
     lake.run()
@@ -259,7 +259,7 @@ def test_tasks_without_the_native_reader_are_told_once(lake: Lake, monkeypatch: 
     monkeypatch.setenv(SWITCH, "0")
     lake.run()
     assert not any(isinstance(each, Notice) and each.text == WITHOUT_NATIVE for each in lake.seen)
-    monkeypatch.setattr("tidegate.sink.read_task.find_native", lambda: threading)  # only the driver has it
+    monkeypatch.setattr("tidegate.tasks.read_task.find_native", lambda: threading)  # only the driver has it
     running = Loop(lake.project, InProcessEngine(), 2, lake.seen.append)
     for number in range(3):
         lake.arrive(f"date=2026-01-28/hour=13/{number}.ndjson")

@@ -21,8 +21,8 @@ from tidegate.commands.run import run_on
 from tidegate.failpoints import arm, arm_by
 from tidegate.observe import events
 from tidegate.observe.events import Event
+from tidegate.parquet.writer import RollingWriter, WriterSettings
 from tidegate.runs.in_process import InProcessEngine
-from tidegate.sink.writer import RollingWriter, WriterSettings
 from tidegate.storage.port import ObjectStore
 
 DAY = "date=2026-01-28"

@@ -19,14 +19,14 @@ from tidegate.core.files.plan import FileGroup
 from tidegate.core.files.state import Active, embedded, encode_paths
 from tidegate.errors import ConfigError, RunStopped, TidegateError
 from tidegate.observe.events import CommitContested, ComparisonProgressed, Event, Notice
+from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.change import Change, Coverage, DataFile
 from tidegate.protocol.ledger import entries
 from tidegate.runs.file_source import watermarks_of
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.reconcile import ReconcileOptions, Reconciling
 from tidegate.runs.replay_record import fence
-from tidegate.sink.parquet_file import uuid7
-from tidegate.sink.read_task import GroupResult, Hear, ReadTask
+from tidegate.tasks.read_task import GroupResult, Hear, ReadTask
 
 HOUR = "date=2026-01-28/hour=12"
 

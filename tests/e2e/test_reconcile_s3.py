@@ -14,10 +14,10 @@ from servers.s3 import Server
 from support.lake import FIELDS, assert_same
 from support.reconciling import clean, compare, ingest
 from tidegate import load
+from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.delta import query
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
-from tidegate.sink.parquet_file import uuid7
 from tidegate.storage.stores import open_store
 
 pytestmark = pytest.mark.s3

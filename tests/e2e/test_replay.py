@@ -27,8 +27,8 @@ from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Engine
 from tidegate.runs.tracker import Clock
-from tidegate.sink.read_task import GroupResult, Hear, ReadTask
 from tidegate.storage.stores import open_store
+from tidegate.tasks.read_task import GroupResult, Hear, ReadTask
 
 FILE = {"metadata_columns": ["_source_file"]}
 BY_HOUR = {**FILE, "partition_by": {"prefix_template": "date=%Y-%m-%d/hour=%H"}}

@@ -12,7 +12,7 @@ import pytest
 from support.lake import Lake
 from support.reconciling import DAY, clean, compare, leave_behind
 from support.staging import commit, pending, staged, units
-from tidegate.sink.parquet_file import uuid7
+from tidegate.parquet.parquet_file import uuid7
 
 HOUR = "date=2026-01-28/hour=12"
 

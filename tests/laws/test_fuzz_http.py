@@ -17,14 +17,14 @@ from support.long_runs import examples
 from support.unit_waves import FIELDS, source, wave, work
 from tidegate.errors import TidegateError
 from tidegate.schema.inference import check_agreement, infer_json
-from tidegate.sink.unit_columns import RecordBlocks
-from tidegate.sink.unit_share import carry_out_here
 from tidegate.sources.http import survey
 from tidegate.sources.http.answers import Counts, Fetch, Shapes, blocks
 from tidegate.sources.http.bounds import Part
 from tidegate.sources.units.work import UnitFailure
 from tidegate.specs.columns import HttpRead, Pagination, PaginationKind, Retries
 from tidegate.specs.project import FieldSpec, SchemaSpec
+from tidegate.tasks.unit_columns import RecordBlocks
+from tidegate.tasks.unit_share import carry_out_here
 
 FUZZ = settings(
     max_examples=examples(10_000, 25),

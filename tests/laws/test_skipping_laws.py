@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.long_runs import examples
-from tidegate.sink.partitions import Partition
-from tidegate.sink.writer import RollingWriter, WriterSettings
+from tidegate.parquet.partitions import Partition
+from tidegate.parquet.writer import RollingWriter, WriterSettings
 from tidegate.specs.locations import Location
 from tidegate.storage.stores import open_store
 

@@ -16,7 +16,6 @@ from openpyxl import Workbook
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import EnvironmentProblem, SourceError
 from tidegate.runs.in_process import open_arrow_reader
-from tidegate.sink.row_task import row_task
 from tidegate.sources.reader import FunctionRequest, GreatestValues, Reader
 from tidegate.spark.engine import open_reader
 from tidegate.spark.filters import greatest_of
@@ -24,6 +23,7 @@ from tidegate.spark.frames import columns_of
 from tidegate.specs.columns import ColumnSource, CsvOptions, FunctionRead, TableFormat, TableRead
 from tidegate.specs.locations import Location, Options
 from tidegate.specs.project import FieldSpec, PipelineSpec, SchemaSpec, SinkSpec
+from tidegate.tasks.row_task import row_task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

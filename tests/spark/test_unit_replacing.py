@@ -12,9 +12,9 @@ import pytest
 from spark.unit_tables import DAY, UnitTable
 from support.long_runs import LONG
 from tidegate.errors import RowsRefused, SchemaMismatch
-from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.spark.loading.strategies import ReplaceUnits
 from tidegate.specs.units import Replace
+from tidegate.tasks.unit_task import ReplacedUnit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

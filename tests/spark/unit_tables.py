@@ -14,14 +14,14 @@ from tidegate.protocol.documents import WORK
 from tidegate.protocol.follow_ups import WorkRemover, new_work_area
 from tidegate.protocol.position import Position, TableContext
 from tidegate.protocol.store import PositionStore, open_delta
-from tidegate.sink.row_task import Batch, RowsWritten, RowTask, joined, row_task, write_batches
-from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.spark.loading.strategies import unit_frame
 from tidegate.specs.columns import FunctionRead
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PipelineSpec, SchemaSpec, SinkSpec, TransformSpec
 from tidegate.specs.units import Replace, UnitSource
 from tidegate.storage.stores import open_store
+from tidegate.tasks.row_task import Batch, RowsWritten, RowTask, joined, row_task, write_batches
+from tidegate.tasks.unit_task import ReplacedUnit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,11 +26,11 @@ from tidegate.runs.bind import bind
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import WaitingFrame
-from tidegate.sink.row_task import Batch
 from tidegate.specs.columns import LoadType
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute
 from tidegate.storage.stores import open_store
+from tidegate.tasks.row_task import Batch
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64()), pa.field("at", pa.timestamp("us", "UTC")), pa.field("note", pa.string())]

@@ -23,12 +23,12 @@ from tidegate.protocol.delta import DeltaLakeTable, query
 from tidegate.protocol.table import CommitNote
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import WaitingFrame
-from tidegate.sink.row_task import Batch
-from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.specs.locations import Location
 from tidegate.specs.units import UnitSource
 from tidegate.storage.options import absolute
 from tidegate.storage.stores import open_store
+from tidegate.tasks.row_task import Batch
+from tidegate.tasks.unit_task import ReplacedUnit
 
 FIELDS = [{"name": "id", "type": "int64"}, {"name": "at", "type": "timestamp"}]
 

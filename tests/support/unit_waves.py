@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from servers.api import Api
-from tidegate.sink.unit_share import carry_out_here
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
 from tidegate.specs.columns import HttpRead, Pagination, PaginationKind, Retries
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, PipelineSpec, SchemaSpec, SinkSpec
 from tidegate.specs.units import Bounding, RangeParam, UnitRead, UnitSource, UnitWatermark
+from tidegate.tasks.unit_share import carry_out_here
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 FIELDS = (FieldSpec("id", "int64"), FieldSpec("at", "timestamp"))

@@ -59,12 +59,12 @@ from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.pass_ import Engine, WaitingFrame
 from tidegate.runs.replay_record import TRIES_AGAINST_OTHERS, ReplayRecord
 from tidegate.runs.tracker import Clock, ColumnBound
-from tidegate.sink.row_task import Batch, RowsWritten, row_task
 from tidegate.sources.reader import Reader, Typed, explain
 from tidegate.specs.columns import LoadType, Value, Watermark
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PipelineSpec
 from tidegate.storage.options import absolute
+from tidegate.tasks.row_task import Batch, RowsWritten, row_task
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,6 +18,7 @@ from tidegate.errors import CommitLost, ConfigError, ObjectChanged, StateError, 
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.events import Emit, ignore
+from tidegate.parquet.partitions import path_values
 from tidegate.protocol.change import Change, SourceKey
 from tidegate.protocol.log import References
 from tidegate.protocol.position import Pace, Position, utc_now
@@ -46,7 +47,6 @@ from tidegate.runs.staged_units import (
     schema_in,
 )
 from tidegate.runs.tracker import Clock
-from tidegate.sink.partitions import path_values
 from tidegate.specs.project import Delivery, Maintenance, PathSource, PipelineSpec, ProjectSpec, StagingSpec
 from tidegate.storage.port import ObjectInfo, Scope
 

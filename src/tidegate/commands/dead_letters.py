@@ -18,6 +18,7 @@ from tidegate.core.files.plan import FileGroup, FileSlice, Plan, Stage
 from tidegate.core.files.state import Covered, Refused
 from tidegate.errors import CommitLost, ObjectChanged, ObjectMissing, TidegateError
 from tidegate.observe.events import Emit, ignore
+from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.run import LettersReport
@@ -27,9 +28,8 @@ from tidegate.runs.file_walk import WrittenLetters, coverage_of, read_all
 from tidegate.runs.lanes import FrameLane, TableColumnsPlan, as_read, frame_reasons, resolve_columns
 from tidegate.runs.pass_ import Engine
 from tidegate.schema.dead_letter import DISCARDED, FILE, RECORD, RETRIED, Letter, fingerprint
-from tidegate.sink.parquet_file import uuid7
-from tidegate.sink.read_task import GroupResult, ReadTask
-from tidegate.sink.task import Reread, reread
+from tidegate.tasks.read_task import GroupResult, ReadTask
+from tidegate.tasks.task import Reread, reread
 
 TRIES_AGAINST_OTHERS = 20
 MANY_FILES = 10**9

@@ -15,9 +15,9 @@ from tidegate.core.files.paths import Layout
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import TidegateError
 from tidegate.formats.samples import Sampler
+from tidegate.parquet.partitions import path_values
 from tidegate.protocol.delta import pin_table
 from tidegate.schema.names import MADE_COLUMNS
-from tidegate.sink.partitions import path_values
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PathSource
 from tidegate.storage.port import ObjectInfo, ObjectStore

@@ -31,6 +31,7 @@ from tidegate.errors import CommitLost, ObjectChanged, SourceError, StorageError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.wording import count
+from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.change import Change, Coverage, Replacement
 from tidegate.protocol.delta import literal, rows_by_value
 from tidegate.protocol.follow_ups import new_work_area, remove_old_work, remove_work
@@ -45,13 +46,12 @@ from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.pass_ import Engine, against_others
 from tidegate.runs.tracker import AnySource, Clock
 from tidegate.schema.dead_letter import REPLAYED
-from tidegate.sink.parquet_file import uuid7
-from tidegate.sink.read_task import GroupResult, ReadTask
-from tidegate.sink.row_task import FILE_BYTES, rows_of
 from tidegate.sources.file_discovery import scope_of
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PathSource, ProjectSpec
 from tidegate.storage.stores import open_store
+from tidegate.tasks.read_task import GroupResult, ReadTask
+from tidegate.tasks.row_task import FILE_BYTES, rows_of
 
 FILE_COLUMN = "_source_file"
 MOST_FILES = 10_000

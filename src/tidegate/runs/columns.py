@@ -83,7 +83,7 @@ _MOVES = re.compile("upd|modif|chang", re.IGNORECASE)
 NO_LOOK = "backlog unknown: only a run asks this source"
 
 if TYPE_CHECKING:
-    from tidegate.sink.row_task import RowsWritten, RowTask
+    from tidegate.tasks.row_task import RowsWritten, RowTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,7 +431,7 @@ class ColumnWalk:
         return plain and not position.needs_frames
 
     def _append(self, position: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None) -> Position:
-        from tidegate.sink.row_task import row_task
+        from tidegate.tasks.row_task import row_task
 
         source = self._source
         task = row_task(source.pipeline, source.source, self._engine.columns(frame), position.schema())
@@ -452,7 +452,7 @@ class ColumnWalk:
         self, position: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None, area: WorkArea
     ) -> Position:
         """Read the rows into a work area once, where they stay the same for every statement; then load them."""
-        from tidegate.sink.row_task import Batch, row_task
+        from tidegate.tasks.row_task import Batch, row_task
 
         source = self._source
         task = row_task(source.pipeline, source.source, self._engine.columns(frame), work=area.location)

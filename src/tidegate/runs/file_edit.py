@@ -26,13 +26,13 @@ from tidegate.core.files.paths import SourceFile, join, matches_path, split
 from tidegate.core.files.state import PathState, embedded, encode_paths
 from tidegate.errors import CommitLost, TidegateError
 from tidegate.observe.wording import count
+from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.change import Change, State
 from tidegate.reports.correction import FileSet, WatermarkMove
 from tidegate.runs.file_source import FileSource, watermarks_of
 from tidegate.runs.file_walk import WrittenLetters, letter_writer
 from tidegate.runs.tracker import ConfirmMove, WatermarkEdit
 from tidegate.schema.dead_letter import READ_AGAIN, Letter
-from tidegate.sink.parquet_file import uuid7
 from tidegate.sources.file_discovery import scope_of
 from tidegate.specs.project import PathSource
 from tidegate.storage.port import Scope

@@ -25,6 +25,7 @@ from tidegate.core.files.state import Changed, Covered, Failed, FileOutcome, Not
 from tidegate.errors import LimitReached, RunStopped, StateError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
+from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.change import Change, Coverage, DataFile
 from tidegate.protocol.dead_letters import debt
 from tidegate.protocol.position import Position, schema_debt
@@ -33,9 +34,9 @@ from tidegate.runs.lanes import FrameLane, TableColumnsPlan, as_read, resolve_co
 from tidegate.runs.pass_ import Engine, Pass, Tasks
 from tidegate.runs.staged import step_json
 from tidegate.schema.inference import Inference
-from tidegate.sink.dead_letters import DeadLetterTarget, DeadLetterWriter
-from tidegate.sink.parquet_file import uuid7
-from tidegate.sink.read_task import (
+from tidegate.storage.port import UploadCounts
+from tidegate.tasks.dead_letters import DeadLetterTarget, DeadLetterWriter
+from tidegate.tasks.read_task import (
     CommitLimits,
     FinishedGroup,
     FinishedResults,
@@ -44,7 +45,6 @@ from tidegate.sink.read_task import (
     ReadTask,
     TaskActivity,
 )
-from tidegate.storage.port import UploadCounts
 
 ROUNDS_FOR_CHANGED_FILES = 3
 FRACTION_FROM = 100

@@ -30,23 +30,6 @@ from tidegate.runs.pass_ import WaitingFrame
 from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import TIMESTAMP
 from tidegate.schema.types import arrow_schema as arrow_schema_of
-from tidegate.sink.read_task import (
-    CommitLimits,
-    FinishedGroup,
-    GroupResult,
-    Hear,
-    ReadTask,
-    files_of,
-    infer_files,
-    list_files,
-    scan_files,
-)
-from tidegate.sink.row_task import Batch, Greatest, RowsWritten, RowTask, WorkRows, write_batches
-from tidegate.sink.task import read_group
-from tidegate.sink.unit_columns import RecordBlocks
-from tidegate.sink.unit_segments import DatabaseSegments, carry_out_segments
-from tidegate.sink.unit_share import carry_out_here
-from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.sources.databases import DatabaseReader, instants
 from tidegate.sources.http.answers import Counts, Fetch, LineBlock, Shapes, blocks
 from tidegate.sources.http.bounds import http_read, parts, upper
@@ -79,6 +62,23 @@ from tidegate.specs.units import UnitSource
 from tidegate.specs.user_code import load_function, named_errors, show
 from tidegate.storage.port import Scope
 from tidegate.storage.stores import open_store
+from tidegate.tasks.read_task import (
+    CommitLimits,
+    FinishedGroup,
+    GroupResult,
+    Hear,
+    ReadTask,
+    files_of,
+    infer_files,
+    list_files,
+    scan_files,
+)
+from tidegate.tasks.row_task import Batch, Greatest, RowsWritten, RowTask, WorkRows, write_batches
+from tidegate.tasks.task import read_group
+from tidegate.tasks.unit_columns import RecordBlocks
+from tidegate.tasks.unit_segments import DatabaseSegments, carry_out_segments
+from tidegate.tasks.unit_share import carry_out_here
+from tidegate.tasks.unit_task import ReplacedUnit
 
 if TYPE_CHECKING:
     from tidegate.sources.iceberg import IcebergTable

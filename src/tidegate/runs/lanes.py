@@ -26,6 +26,8 @@ from tidegate.errors import (
 )
 from tidegate.formats.samples import SAMPLED_LINES, Sampler, spread
 from tidegate.observe.events import ColumnsInferred, Emit, Notice
+from tidegate.parquet.parquet_file import FinishedFile
+from tidegate.parquet.partitions import METADATA_COLUMNS, Partitioning, table_schema
 from tidegate.protocol.change import Change
 from tidegate.protocol.follow_ups import WorkArea
 from tidegate.protocol.position import InferredSchema, Position
@@ -43,13 +45,11 @@ from tidegate.runs.pass_ import Engine
 from tidegate.schema.inference import SHOWN, Inference, check_agreement
 from tidegate.schema.names import merged_fields
 from tidegate.schema.types import arrow_schema, field_specs, paths_of
-from tidegate.sink.parquet_file import FinishedFile
-from tidegate.sink.partitions import METADATA_COLUMNS, Partitioning, table_schema
-from tidegate.sink.read_task import FinishedGroup, GroupResult, ReadTask, read_task
-from tidegate.sink.row_task import WorkRows
 from tidegate.spark.jars import S3
 from tidegate.specs.project import Evolution, FieldSpec, PathSource, PipelineSpec
 from tidegate.storage.local import announce
+from tidegate.tasks.read_task import FinishedGroup, GroupResult, ReadTask, read_task
+from tidegate.tasks.row_task import WorkRows
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,17 +19,17 @@ import pyarrow.parquet as pq
 
 from tidegate.errors import TableError, TidegateError
 from tidegate.observe.events import Emit, TableCared, TableCareFailed
+from tidegate.parquet.parquet_file import FinishedFile
+from tidegate.parquet.partitions import Partition
+from tidegate.parquet.writer import RollingWriter
 from tidegate.protocol.maintenance import ActiveFile, MaintainedTable, Rewrite, RewriteOvertaken, commit_rewrite
 from tidegate.protocol.position import Position
 from tidegate.protocol.table import Add, TableFacts, arrow_schema
 from tidegate.reports.run import TableCareReport
-from tidegate.sink.parquet_file import FinishedFile
-from tidegate.sink.partitions import Partition
-from tidegate.sink.read_task import writer_settings
-from tidegate.sink.writer import RollingWriter
 from tidegate.specs.project import Maintenance, PipelineSpec, SinkSpec
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store
+from tidegate.tasks.read_task import writer_settings
 
 BATCH_ROWS = 65_536
 NEVER_ROLL = 1 << 62

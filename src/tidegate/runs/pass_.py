@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
     from tidegate.core.columns.predicates import RowFilter
     from tidegate.core.files.plan import FileGroup
-    from tidegate.sink.read_task import CommitLimits, FinishedGroup, Hear, ReadTask
-    from tidegate.sink.row_task import Batch, RowsWritten, RowTask, WorkRows
-    from tidegate.sink.unit_task import ReplacedUnit
     from tidegate.sources.reader import Reader
     from tidegate.sources.units.work import UnitWave, WaveResult
     from tidegate.specs.columns import ColumnSource
     from tidegate.specs.masking import Mask
     from tidegate.specs.project import SchemaSpec
     from tidegate.specs.units import UnitSource
+    from tidegate.tasks.read_task import CommitLimits, FinishedGroup, Hear, ReadTask
+    from tidegate.tasks.row_task import Batch, RowsWritten, RowTask, WorkRows
+    from tidegate.tasks.unit_task import ReplacedUnit
 
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 60.0

@@ -39,8 +39,8 @@ from tidegate.runs.orphans import LettersScan, TableScan
 from tidegate.runs.pass_ import Engine, Pass, without_name
 from tidegate.runs.replay_record import fence
 from tidegate.runs.tracker import AnySource, Clock, TrackedSource
-from tidegate.sink.read_task import GroupResult, ReadTask
 from tidegate.specs.project import ReconcileSpec
+from tidegate.tasks.read_task import GroupResult, ReadTask
 
 
 class LateWalk(FileWalk):

@@ -31,7 +31,7 @@ from tidegate.protocol.store import PositionStore
 from tidegate.protocol.table import schema_json
 from tidegate.protocol.table_checks import check_changes
 from tidegate.runs.file_source import FileSource, FileTracker, SourceState, Step
-from tidegate.sink.read_task import outcome_from_json, outcome_to_json
+from tidegate.tasks.read_task import outcome_from_json, outcome_to_json
 
 PROPERTY = "delta.deletedFileRetentionDuration"
 DEFAULT = timedelta(days=7)

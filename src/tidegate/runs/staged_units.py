@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.errors import ObjectChanged, ObjectMissing, StateError, TableError, TidegateError
+from tidegate.parquet.statistics import delta_statistics, float_columns
 from tidegate.protocol.change import Change, DataFile, SourceKey, Written
 from tidegate.protocol.commit import Member, measure
 from tidegate.protocol.position import Position
@@ -41,10 +42,9 @@ from tidegate.runs.file_source import FileSource, SourceState
 from tidegate.runs.file_walk import WrittenLetters, covered_ranges
 from tidegate.runs.staged import after_step, without_step
 from tidegate.schema.types import plain_field
-from tidegate.sink.read_task import outcome_from_json
-from tidegate.sink.statistics import delta_statistics, float_columns
 from tidegate.specs.project import Evolution
 from tidegate.storage.port import ObjectStore, SeekableInput
+from tidegate.tasks.read_task import outcome_from_json
 
 FOOTERS_AT_ONCE = 16
 READ_AT_ONCE = 64

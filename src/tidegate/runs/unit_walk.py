@@ -34,8 +34,6 @@ from tidegate.reports.run import FailedUnit
 from tidegate.runs.pass_ import ANOTHER_RUN, Engine, Pass
 from tidegate.runs.tracker import UnitBound
 from tidegate.runs.units import check_repeats
-from tidegate.sink.row_task import Batch
-from tidegate.sink.unit_task import ReplacedUnit, own_columns
 from tidegate.sources.units.inputs import read_units
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
 from tidegate.specs.columns import HttpRead
@@ -43,6 +41,8 @@ from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import Evolution
 from tidegate.specs.units import FileRead, NotFound, Replace, UnitSource
+from tidegate.tasks.row_task import Batch
+from tidegate.tasks.unit_task import ReplacedUnit, own_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa

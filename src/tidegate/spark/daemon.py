@@ -13,9 +13,7 @@ import gc
 import pandas  # noqa: F401  # Spark's own workers load it for Arrow functions
 from pyspark.daemon import manager
 
-import tidegate.sink.task
-import tidegate.spark.tasks  # noqa: F401
-from tidegate.sink.parquet_file import keep_memory
+from tidegate.parquet.parquet_file import keep_memory
 
 if __name__ == "__main__":
     keep_memory()

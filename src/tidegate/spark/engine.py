@@ -17,8 +17,6 @@ from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.files.plan import FileGroup
 from tidegate.core.files.state import Refused
 from tidegate.errors import EnvironmentProblem, RunStopped, TidegateError, chain
-from tidegate.sink.read_task import CommitLimits, GroupResult, Hear, ReadTask
-from tidegate.sink.row_task import WorkRows
 from tidegate.sources.reader import Reader
 from tidegate.spark.frames import SparkFrame, columns_of, write_rows
 from tidegate.spark.loading.strategies import load_frame, unit_frame
@@ -49,16 +47,18 @@ from tidegate.spark.work_units import carry_out
 from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, TableFormat, TableRead
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import SchemaSpec, SparkSpec
+from tidegate.tasks.read_task import CommitLimits, GroupResult, Hear, ReadTask
+from tidegate.tasks.row_task import WorkRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.sink.row_task import Batch, RowsWritten, RowTask
-    from tidegate.sink.unit_task import ReplacedUnit
     from tidegate.sources.units.work import UnitWave, WaveResult
     from tidegate.spark.frames import SparkFrame
     from tidegate.specs.units import UnitSource
+    from tidegate.tasks.row_task import Batch, RowsWritten, RowTask
+    from tidegate.tasks.unit_task import ReplacedUnit
 
 
 ENCRYPTED = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")

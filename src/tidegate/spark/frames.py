@@ -29,7 +29,6 @@ from tidegate.protocol.table import CommitNote
 from tidegate.schema.evolution import require_as
 from tidegate.schema.names import MOST_LEVELS, spell
 from tidegate.schema.types import levels
-from tidegate.sink.row_task import RowsWritten, RowTask, WorkRows, joined, write_batches
 from tidegate.sources.adbc import AdbcShare, share_rows
 from tidegate.sources.jdbc import is_of_database
 from tidegate.spark.filters import named
@@ -41,6 +40,7 @@ from tidegate.specs.masking import Mask
 from tidegate.specs.project import ParquetCodec, TransformSpec
 from tidegate.specs.user_code import contained, load_function, show
 from tidegate.storage.stores import open_store
+from tidegate.tasks.row_task import RowsWritten, RowTask, WorkRows, joined, write_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa

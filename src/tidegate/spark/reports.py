@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.sink.read_task import Hear, TaskActivity
+from tidegate.tasks.read_task import Hear, TaskActivity
 
 CONNECT_SECONDS = 3.0
 REPLY_SECONDS = 600.0

@@ -23,10 +23,10 @@ from uuid import uuid4
 
 from tidegate.core.files.plan import FileGroup
 from tidegate.errors import EnvironmentProblem, TidegateError
-from tidegate.sink.read_task import CommitLimits, FinishedGroup, FinishedResults, GroupResult, Hear, ReadTask
-from tidegate.sink.task import read_group
 from tidegate.spark.reports import ActiveTasks, ReportAddress
 from tidegate.specs.masking import Mask, shorten
+from tidegate.tasks.read_task import CommitLimits, FinishedGroup, FinishedResults, GroupResult, Hear, ReadTask
+from tidegate.tasks.task import read_group
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,16 +18,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, literal, predicate
 from tidegate.errors import RunStopped, TidegateError
-from tidegate.sink.row_task import RowsWritten, RowTask, joined, row_task, write_batches
-from tidegate.sink.unit_share import (
-    fetch_and_write,
-    most_in_flight,
-    pack_share,
-    write_fetched,
-    write_packed,
-    written_at_once,
-)
-from tidegate.sink.unit_task import WriteTask, fetch_task, own_columns, write_wave
 from tidegate.sources.http.client import slot_count
 from tidegate.sources.jdbc import JdbcStatements
 from tidegate.sources.reader import UnitRequest
@@ -64,6 +54,16 @@ from tidegate.spark.tasks import run_tasks, slot_frame, slot_numbers, task_failu
 from tidegate.specs.columns import FunctionRead, HttpRead, JdbcRead
 from tidegate.specs.masking import Mask
 from tidegate.specs.units import Replace, UnitSource
+from tidegate.tasks.row_task import RowsWritten, RowTask, joined, row_task, write_batches
+from tidegate.tasks.unit_share import (
+    fetch_and_write,
+    most_in_flight,
+    pack_share,
+    write_fetched,
+    write_packed,
+    written_at_once,
+)
+from tidegate.tasks.unit_task import WriteTask, fetch_task, own_columns, write_wave
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -30,12 +30,12 @@ from tidegate.formats.strict_lines import bad_kind
 from tidegate.schema.dead_letter import Letter, letter_of
 from tidegate.schema.literals import SWITCH, find_native
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.dead_letters import DeadLetterTarget
-from tidegate.sink.read_task import ReadTask
-from tidegate.sink.task import read_unit, reread
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, Format, Numbers, PathSource
 from tidegate.storage.stores import open_store
+from tidegate.tasks.dead_letters import DeadLetterTarget
+from tidegate.tasks.read_task import ReadTask
+from tidegate.tasks.task import read_unit, reread
 
 
 @pytest.fixture(params=["native", "python"])

@@ -14,11 +14,11 @@ import pytest
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.observe.metrics import BAD_KINDS
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.dead_letters import DeadLetterTarget
-from tidegate.sink.read_task import ReadTask
-from tidegate.sink.task import read_unit
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, Format
+from tidegate.tasks.dead_letters import DeadLetterTarget
+from tidegate.tasks.read_task import ReadTask
+from tidegate.tasks.task import read_unit
 
 FIELDS = (
     FieldSpec("id", "int64", nullable=False),

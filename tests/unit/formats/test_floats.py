@@ -21,11 +21,11 @@ from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.formats.json import Decoder
 from tidegate.formats.strict_lines import RecordRules, StrictLineReader
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.dead_letters import DeadLetterTarget
-from tidegate.sink.read_task import ReadTask
-from tidegate.sink.task import read_unit
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, Format, Numbers
+from tidegate.tasks.dead_letters import DeadLetterTarget
+from tidegate.tasks.read_task import ReadTask
+from tidegate.tasks.task import read_unit
 
 pytestmark = pytest.mark.usefixtures("each_reader")
 

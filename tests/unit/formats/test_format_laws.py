@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from support.format_files import written
 from support.long_runs import examples
 from tidegate.core.files.plan import FileSlice
+from tidegate.parquet.partitions import Partitioning
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.partitions import Partitioning
-from tidegate.sink.read_task import ReadTask, open_format
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, Format
+from tidegate.tasks.read_task import ReadTask, open_format
 
 Outcome = tuple[int, dict[str, Any] | str]
 """The place of a record, and its row or the reason why it has none."""

@@ -24,17 +24,17 @@ from tidegate.errors import ObjectChanged
 from tidegate.formats.avro_types import NativePlan, UnknownType
 from tidegate.formats.csv import CsvDialect
 from tidegate.formats.port import Fetcher
+from tidegate.parquet.partitions import Partitioning
+from tidegate.parquet.writer import WriterSettings
 from tidegate.schema.dead_letter import Letter, letter_of
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.dead_letters import DeadLetterTarget
-from tidegate.sink.partitions import Partitioning
-from tidegate.sink.read_task import GroupResult, ReadTask, open_format
-from tidegate.sink.task import Reread, read_unit, reread
-from tidegate.sink.writer import WriterSettings
 from tidegate.specs.columns import CsvOptions
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, Format, Numbers, PartitionBy
 from tidegate.storage.stores import open_store
+from tidegate.tasks.dead_letters import DeadLetterTarget
+from tidegate.tasks.read_task import GroupResult, ReadTask, open_format
+from tidegate.tasks.task import Reread, read_unit, reread
 
 FIELDS = (
     FieldSpec("id", "int64", nullable=False),

@@ -14,12 +14,12 @@ from support.format_files import ENDINGS, written
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.errors import ObjectChanged
 from tidegate.formats.port import Fetcher
+from tidegate.parquet.partitions import Partitioning
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.partitions import Partitioning
-from tidegate.sink.read_task import ReadTask, open_format
-from tidegate.sink.task import read_unit
 from tidegate.specs.project import FieldSpec, Format
 from tidegate.storage.stores import open_store
+from tidegate.tasks.read_task import ReadTask, open_format
+from tidegate.tasks.task import read_unit
 
 pytestmark = pytest.mark.s3
 

@@ -23,10 +23,10 @@ from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.tracker import Backlog, PassRetries, Summary, Tracker, WatermarkEdit
-from tidegate.sink.row_task import row_task
 from tidegate.specs.columns import ColumnSource, FunctionRead
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
+from tidegate.tasks.row_task import row_task
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Changed, Covered, NotReached, Refused
+from tidegate.parquet.parquet_file import FinishedFile
 from tidegate.runs.file_walk import ADDS_PER_COMMIT, coverage_of, in_commits, left_of
-from tidegate.sink.parquet_file import FinishedFile
-from tidegate.sink.read_task import GroupResult
+from tidegate.tasks.read_task import GroupResult
 
 FILES = tuple(FileSlice(name, 10, "e") for name in "abcde")
 

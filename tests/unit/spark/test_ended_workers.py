@@ -16,12 +16,12 @@ from support.lake import Lake
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered, Refused
 from tidegate.errors import EnvironmentProblem, RunStopped, TidegateError
-from tidegate.sink.read_task import CommitLimits, ReadTask
 from tidegate.spark.engine import SparkEngine
 from tidegate.spark.reports import ReportListener
 from tidegate.spark.tasks import Packed, machine_problem, task_failure, worker_ended
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, SparkSpec
+from tidegate.tasks.read_task import CommitLimits, ReadTask
 
 ENDED = "Python worker exited unexpectedly (crashed): Fatal Python error: Bus error\n"
 LOST = "ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason: Command exited with code 137"

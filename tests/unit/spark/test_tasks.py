@@ -11,10 +11,10 @@ import pytest
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered
 from tidegate.errors import RunStopped, TidegateError
-from tidegate.sink.read_task import CommitLimits, GroupResult, ReadTask, TaskActivity
 from tidegate.spark.reports import ActiveTasks, ReportAddress, ReportListener
 from tidegate.spark.tasks import Parts, TaskPool, Turns
 from tidegate.specs.locations import Location
+from tidegate.tasks.read_task import CommitLimits, GroupResult, ReadTask, TaskActivity
 
 UNHEARD = ActiveTasks(lambda now: None)
 TASK = ReadTask(Location("memory://source"), Location("memory://table"), (), b"")

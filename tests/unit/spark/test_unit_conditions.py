@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from tidegate.errors import SchemaMismatch
-from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.spark.loading.strategies import ReplaceUnits, first_day
 from tidegate.specs.columns import FunctionRead
 from tidegate.specs.units import Replace, UnitSource
+from tidegate.tasks.unit_task import ReplacedUnit
 
 DAY = 86_400_000
 BERLIN = "Europe/Berlin"

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from tidegate.errors import RunStopped, TidegateError
-from tidegate.sink.unit_share import most_in_flight
 from tidegate.sources.units.work import UnitFailure
 from tidegate.spark.tasks import deal
 from tidegate.spark.work_units import Item, Jobs, fetch_slots
 from tidegate.specs.columns import HttpRead, RateLimit
 from tidegate.specs.locations import Location
 from tidegate.specs.units import FileFormat, FileRead, UnitSource
+from tidegate.tasks.unit_share import most_in_flight
 
 DEAD = "dead"
 ENDED = "Spark gave up on a task: it ended the worker (it was killed or vanished, most often for lack of memory)"

@@ -23,10 +23,8 @@ from servers.s3 import Server
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered, NotReached
 from tidegate.errors import AccessDenied, ObjectChanged, ObjectExists, ObjectMissing, StorageError, StorageUnavailable
+from tidegate.parquet.writer import WriterSettings
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.read_task import ReadTask
-from tidegate.sink.task import read_group
-from tidegate.sink.writer import WriterSettings
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, PartitionBy
 from tidegate.storage.port import (
@@ -40,6 +38,8 @@ from tidegate.storage.port import (
     safe_cause,
 )
 from tidegate.storage.stores import open_store
+from tidegate.tasks.read_task import ReadTask
+from tidegate.tasks.task import read_group
 
 
 @pytest.fixture(params=["file", "memory"])

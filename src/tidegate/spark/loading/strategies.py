@@ -22,8 +22,6 @@ from tidegate.errors import SchemaMismatch, TableError
 from tidegate.protocol.table import CommitNote
 from tidegate.schema.evolution import require_as
 from tidegate.schema.names import spell
-from tidegate.sink.row_task import Batch, row_task
-from tidegate.sink.unit_task import ReplacedUnit
 from tidegate.sources.units.work import moment_of
 from tidegate.spark.frames import SparkFrame, codec_of, fitted, read_rows, write_rows
 from tidegate.spark.loading.scd2 import Versions
@@ -31,6 +29,8 @@ from tidegate.spark.loading.target import Guard, Keys, KeySurvey, TableWindow, T
 from tidegate.spark.session import put, quote
 from tidegate.specs.columns import ColumnSource, Load, LoadType
 from tidegate.specs.units import Replace, UnitSource
+from tidegate.tasks.row_task import Batch, row_task
+from tidegate.tasks.unit_task import ReplacedUnit
 
 if TYPE_CHECKING:
     import pyarrow as pa

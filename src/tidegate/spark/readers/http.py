@@ -17,7 +17,6 @@ from tidegate.core.columns.predicates import Bound, RowFilter
 from tidegate.errors import SourceError, TidegateError
 from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.unit_columns import RecordBlocks
 from tidegate.sources.http.answers import Counts, Fetch, LineBlock, Shapes, blocks
 from tidegate.sources.http.bounds import Part, http_read, parts, upper
 from tidegate.spark.readers.reader import FrameReader
@@ -25,6 +24,7 @@ from tidegate.spark.tasks import Packed, cause, machine_problem, slot_frame, slo
 from tidegate.specs.columns import ColumnSource, Value
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import FieldSpec, SchemaSpec
+from tidegate.tasks.unit_columns import RecordBlocks
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,7 +26,6 @@ from tidegate.formats.excel import WorkbookScan, first_rows, workbooks_of
 from tidegate.formats.samples import SAMPLED_LINES, spread
 from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import arrow_schema
-from tidegate.sink.read_task import files_of, infer_files, list_files, scan_files
 from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.sources.reader import kinds_of_times
 from tidegate.spark.filters import kinds_in, named
@@ -39,6 +38,7 @@ from tidegate.specs.project import FieldSpec, PathSource, SchemaSpec
 from tidegate.storage.options import split_uri
 from tidegate.storage.port import Scope
 from tidegate.storage.stores import open_store
+from tidegate.tasks.read_task import files_of, infer_files, list_files, scan_files
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,10 +12,10 @@ from servers.surveys import keep_files, keep_surveys
 from support.unit_waves import failure, rows
 from tidegate.config import load
 from tidegate.core.units.planner import plan_units
-from tidegate.sink.unit_share import carry_out_here
 from tidegate.sources.units.inputs import read_units
 from tidegate.sources.units.work import UnitFailure, UnitWave, UnitWork, UnitWritten
 from tidegate.specs.locations import Location
+from tidegate.tasks.unit_share import carry_out_here
 
 NOW = datetime(2026, 2, 4, 0, 0, tzinfo=UTC)
 

@@ -22,8 +22,6 @@ from support.format_files import ENDINGS as OF_FILES
 from support.format_files import written
 from support.unit_waves import carried_out, failure, inferred, rows, source, surveys, wave, work
 from tidegate.errors import SourceMissing
-from tidegate.sink.unit_share import carry_out_here
-from tidegate.sink.unit_task import fetch, fetch_task, plan_write, write
 from tidegate.sources.units.fetch import address_of, list_files
 from tidegate.sources.units.work import Fetched, UnitFailure, UnitWork, UnitWritten, Variables
 from tidegate.specs.columns import AuthKind, CsvOptions, HttpAuth, HttpRead, Retries
@@ -40,6 +38,8 @@ from tidegate.specs.units import (
     WorkUnits,
 )
 from tidegate.storage.stores import open_store
+from tidegate.tasks.unit_share import carry_out_here
+from tidegate.tasks.unit_task import fetch, fetch_task, plan_write, write
 
 FIELDS = (FieldSpec("id", "int64"), FieldSpec("k", "string"))
 SCHEMA = SchemaSpec(FIELDS)

@@ -13,12 +13,12 @@ import pytest
 from servers.api import Answer, Api, Asked
 from servers.surveys import keep_surveys
 from support.unit_waves import RANGE, carried_out, failure, rows, source, surveys, wave, work
-from tidegate.sink.unit_task import fetch, fetch_task, plan_write, write
 from tidegate.sources.units.fetch import Senders
 from tidegate.sources.units.work import Fetched, UnitFailure, UnitWritten
 from tidegate.specs.columns import AuthKind, HttpAuth, Pagination, RateLimit, WatermarkParams
 from tidegate.specs.locations import Options, Secret
 from tidegate.specs.units import Bounding, RangeParam
+from tidegate.tasks.unit_task import fetch, fetch_task, plan_write, write
 
 
 def at(day: int, hour: int = 0) -> str:

@@ -1,0 +1,1 @@
+"""Writes rows into rolling Parquet files: partitions, statistics, names, and uploads in bounded memory."""

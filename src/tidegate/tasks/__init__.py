@@ -1,0 +1,1 @@
+"""What runs on workers: reads files, rows or work units, checks every record, and hands finished files over."""

@@ -1,0 +1,157 @@
+"""Writes dead letters: the task that meets them writes them, and they become visible after its rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.core.files.plan import FileSlice
+from tidegate.errors import LimitReached
+from tidegate.formats.port import Rejected
+from tidegate.formats.strict_lines import bad_kind
+from tidegate.parquet.parquet_file import FinishedFile, uuid7
+from tidegate.parquet.partitions import Partition
+from tidegate.parquet.writer import RollingWriter, WriterSettings
+from tidegate.schema.dead_letter import (
+    FILE,
+    RECORD,
+    RESOLUTION,
+    Letter,
+    letter_id,
+    letter_ids,
+    letter_rows,
+    letter_schema,
+)
+from tidegate.specs.locations import Location
+from tidegate.specs.project import ParquetCodec
+from tidegate.storage.stores import open_store
+
+_SETTINGS = WriterSettings(row_group_size=16 * 1024 * 1024, codec=ParquetCodec.ZSTD)
+_REASON_LIMIT = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterTarget:
+    """Where dead letters go, and their common fields; a task writes at most ``limit`` of them, 0 for any number."""
+
+    table: Location
+    pipeline: str
+    source: str
+    run: str
+    schema_fingerprint: str = ""
+    limit: int = 0
+
+
+class DeadLetterWriter:
+    """Writes the dead letters of a task, or of the driver; :meth:`cut` returns finished files."""
+
+    def __init__(self, place: DeadLetterTarget) -> None:
+        self._place = place
+        self._writer: RollingWriter | None = None
+        self._at = datetime.now(UTC)
+        self.count = 0
+        self.kinds: Counter[str] = Counter()
+        self._cut_at = 0
+        self._kinds_at_cut: Counter[str] = Counter()
+
+    def records(self, each: FileSlice, first_line: int, rejected: Iterable[Rejected]) -> None:
+        """Add bad lines of one file; their offsets count from ``first_line`` (from 0)."""
+        place = self._place
+        rejected = list(rejected)
+        for reason, count in Counter(found.reason for found in rejected).items():
+            self.kinds[bad_kind(reason)] += count
+        if rejected:
+            self._write(self._rows_of(each, first_line, rejected), each.path)
+        if place.limit and self.count > place.limit:
+            raise LimitReached(
+                f"{place.pipeline}/{place.source}: more than {place.limit} bad records in one task; the last is "
+                f"{each.path}, line {first_line + 1} and after",
+                "nothing of it was committed; correct the files or the schema, or raise error_handling.max_bad_records",
+            )
+
+    def file(self, each: FileSlice, reason: str, stage: str) -> None:
+        """Add a file that could not be read from ``start_record`` on."""
+        self._put([self._letter(FILE, each, each.start_record + 1, reason, stage)])
+
+    def resolved(self, letters: Iterable[Letter], how: str) -> None:
+        """Mark dead letters as resolved."""
+        place = self._place
+        common = (RESOLUTION, place.pipeline, place.source, self._at, place.run)
+        self._put([Letter(str(uuid7()), *common, reason=how, resolves=one.id) for one in letters])
+
+    def cut(self) -> tuple[FinishedFile, ...]:
+        """Close the open file; returns everything finished since the last cut."""
+        self._cut_at, self._kinds_at_cut = self.count, self.kinds.copy()
+        return () if self._writer is None else self._writer.cut()
+
+    def abandon(self) -> None:
+        """Drop what was written since the last cut."""
+        self.count, self.kinds = self._cut_at, self._kinds_at_cut.copy()
+        if self._writer is not None:
+            self._writer.abandon()
+
+    def close(self) -> None:
+        """Stop, and drop what is not finished."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _rows_of(self, each: FileSlice, first_line: int, rejected: list[Rejected]) -> pa.RecordBatch:
+        """A letter for each bad line; there may be very many, so they are built as columns."""
+        common = self._letter(RECORD, each, 0, "", "decode")
+        lines = [first_line + found.offset + 1 for found in rejected]
+        texts = [_text(found.text) for found in rejected]
+        differing: dict[str, list[Any]] = {
+            "id": letter_ids(common.pipeline, common.source, common.run, each.path, lines),
+            "line": lines,
+            "reason": [found.reason[:_REASON_LIMIT] for found in rejected],
+            "text": texts,
+            "raw": [found.text if text is None else None for found, text in zip(rejected, texts, strict=True)],
+        }
+        arrays = [
+            pa.array(differing[field.name], field.type)
+            if field.name in differing
+            else pa.repeat(pa.scalar(getattr(common, field.name), field.type), len(rejected))
+            for field in letter_schema()
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=letter_schema())
+
+    def _letter(self, kind: str, each: FileSlice, line: int, reason: str, stage: str) -> Letter:
+        place = self._place
+        return Letter(
+            id=letter_id(place.pipeline, place.source, place.run, each.path, line),
+            kind=kind,
+            pipeline=place.pipeline,
+            source=place.source,
+            at=self._at,
+            run=place.run,
+            file=each.path,
+            size=each.size,
+            etag=each.etag,
+            line=line,
+            reason=reason[:_REASON_LIMIT],
+            stage=stage,
+            schema_fingerprint=place.schema_fingerprint,
+        )
+
+    def _put(self, letters: list[Letter]) -> None:
+        if letters:
+            self._write(letter_rows(letters), letters[0].file or "")
+
+    def _write(self, rows: pa.RecordBatch, file: str) -> None:
+        if self._writer is None:
+            self._writer = RollingWriter(open_store(self._place.table), _SETTINGS)
+        self._writer.write(rows, Partition(), file)
+        self.count += rows.num_rows
+
+
+def _text(content: bytes) -> str | None:
+    """The text of a line; None if it is not UTF-8."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None

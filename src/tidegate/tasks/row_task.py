@@ -1,0 +1,387 @@
+"""Rows that Spark hands over, written as finished files into a table's folder or a work area.
+
+They were read from the source once and do not change any more, however often a statement looks at them.
+
+One file at a time is in memory, so that files written for this purpose are kept small.
+
+The same rolling writer as for source files, so also the same sizes and statistics. No Spark in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial, reduce
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidegate.errors import RowsRefused, SchemaMismatch
+from tidegate.parquet.parquet_file import FinishedFile, RowOrigin, keep_memory
+from tidegate.parquet.partitions import Partitioning, with_keys
+from tidegate.parquet.writer import RollingWriter, WriterSettings
+from tidegate.protocol.change import DataFile
+from tidegate.schema.evolution import require_as, write_schema
+from tidegate.schema.names import spell
+from tidegate.schema.types import plain_schema
+from tidegate.specs.columns import ColumnSource, Value, WatermarkMode
+from tidegate.specs.locations import Location
+from tidegate.specs.masking import Mask
+from tidegate.specs.project import PartitionBy, PipelineSpec
+from tidegate.storage.port import ObjectStore, name_limits
+from tidegate.storage.stores import open_store
+from tidegate.tasks.read_task import writer_settings
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRows:
+    """What one commit of the DataFrame lane is about to write.
+
+    ``files`` count, relative to ``work``: others in there are leftovers of repeated tasks. Partition columns are in
+    ``columns`` and, as directories, in the paths; directories above those are work areas of single tasks.
+    ``partitioned_by`` partitions a table that does not exist yet. ``sizes`` are the bytes of the files, and ``rows``
+    their number of rows: both are compared with what a statement finds.
+    """
+
+    pipeline: PipelineSpec
+    work: Location
+    files: tuple[str, ...]
+    columns: pa.Schema
+    partitioned_by: tuple[str, ...]
+    sizes: tuple[int, ...]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(WorkRows):
+    """The rows of a column source or of work units, in a work area."""
+
+    source: ColumnSource
+
+    @classmethod
+    def of(cls, pipeline: PipelineSpec, source: ColumnSource, task: RowTask, written: RowsWritten) -> Batch:
+        """The batch that ``task`` left in its work area."""
+        files = tuple(file.path for file in written.data_files)
+        sizes = tuple(file.size for file in written.data_files)
+        return cls(pipeline, task.place, files, task.written, task.partition_columns, sizes, written.rows, source)
+
+
+FILE_BYTES = 32 * 1024 * 1024
+"""The size of files that are written to be read again."""
+
+_ROWS = 8192
+
+
+def rows_of(store: ObjectStore, files: Sequence[DataFile], columns: pa.Schema) -> pa.RecordBatchReader:
+    """The rows of ``files`` in ``columns``: partition values become columns, missing columns are null."""
+    return pa.RecordBatchReader.from_batches(columns, _batches(store, files, columns))
+
+
+def _batches(store: ObjectStore, files: Sequence[DataFile], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for file in files:
+        content = pq.ParquetFile(pa.BufferReader(store.get(file.path)))
+        for batch in content.iter_batches(_ROWS):
+            yield _fit_file(batch, file, columns)
+
+
+def _fit_file(batch: pa.RecordBatch, file: DataFile, columns: pa.Schema) -> pa.RecordBatch:
+    known = [*batch.schema.names, *file.partition_values]
+    unknown = [name for name in known if name not in columns.names]
+    if unknown:
+        raise SchemaMismatch(
+            f"columns {', '.join(unknown)} of {file.path} are not in the table", "add them to the table first"
+        )
+    arrays = [_column(batch, file, field) for field in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+def _column(batch: pa.RecordBatch, file: DataFile, field: pa.Field) -> pa.Array:
+    if field.name in file.partition_values:
+        return pa.repeat(_value(file.partition_values[field.name], field.type), batch.num_rows)
+    if field.name in batch.schema.names:
+        return batch.column(field.name).cast(field.type)
+    return pa.nulls(batch.num_rows, field.type)
+
+
+def _value(text: str | None, kind: pa.DataType) -> pa.Scalar:
+    """A partition value from Delta's text; a moment is in UTC."""
+    zoned = text is not None and pa.types.is_timestamp(kind) and kind.tz is not None
+    return pa.scalar(f"{text}Z" if zoned else text, pa.string()).cast(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class RowTask:
+    """Everything a task needs besides its rows; picklable.
+
+    ``place`` is the table or a work area. ``columns`` are those of the incoming rows and ``files`` those of the files.
+    With ``divided`` each partition value has its own files, without the keys; otherwise keys are ordinary columns.
+    ``followed`` are the watermark columns as the rows spell them. ``drop_nulls``: rows without a watermark are counted
+    and not written; so are rows with a time later than ``until`` in a watermark column, of a cursor in the first. Times
+    without a zone are in ``timezone``. ``mask`` hides secrets in a task's errors; it stays in the driver.
+    """
+
+    place: Location
+    columns: pa.Schema
+    files: pa.Schema
+    partition_by: PartitionBy | None = None
+    divided: bool = True
+    writer: WriterSettings = field(default_factory=WriterSettings)
+    watermark_columns: tuple[str, ...] = ()
+    followed: tuple[str, ...] = ()
+    mode: WatermarkMode = WatermarkMode.ANY
+    drop_nulls: bool = False
+    mask: Mask = field(default_factory=Mask, repr=False, compare=False)
+    until: datetime | None = None
+    timezone: str = "UTC"
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the incoming rows, in order."""
+        return list(self.columns.names)
+
+    @property
+    def partitioning(self) -> Partitioning:
+        """How the rows are divided into partitions of the table."""
+        return Partitioning(self.partition_by, self.columns)
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The partition columns of the table."""
+        return self.partitioning.columns
+
+    @property
+    def written(self) -> pa.Schema:
+        """All written columns, partition columns included."""
+        files = {each.name: each for each in self.files}
+        whole = with_keys(self.columns, self.partitioning.keys)
+        return pa.schema([files.get(each.name, each) for each in whole])
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWritten:
+    """What tasks wrote: finished files, and the watermark values of their rows.
+
+    ``greatest`` has None for a column that was always null; in ``tuple`` mode it is the greatest cursor. ``nulls`` are
+    rows with null in every watermark column (in a cursor: in any), ``later`` those beyond ``until``.
+    """
+
+    data_files: tuple[DataFile, ...] = ()
+    rows: int = 0
+    greatest: Mapping[str, Value | None] = field(default_factory=dict)
+    nulls: int = 0
+    later: int = 0
+
+
+def row_task(
+    pipeline: PipelineSpec,
+    source: ColumnSource,
+    columns: pa.Schema,
+    table: pa.Schema | None = None,
+    *,
+    work: Location | None = None,
+) -> RowTask:
+    """The task that writes rows with these ``columns``: into the table, or undivided into a work area.
+
+    ``table`` has the table's current columns; rows are written with its wider types and must meet its requirements;
+    ``SchemaMismatch`` if they do not fit. A work area keeps the columns as they are.
+    """
+    by = None if work is not None and pipeline.transform is not None else partition_by(pipeline)
+    rows = require_as(plain_schema(columns), table)
+    keys = Partitioning(by, rows)
+    if work is None:
+        made_by = "the declared schema" if pipeline.schema.fields else "the source"
+        files = write_schema(rows, table, pipeline.schema.evolution, keys.columns, made_by)
+    else:
+        files = with_keys(rows, keys.keys)
+    followed = tuple(spell(name, rows.names) for name in source.watermark_columns)
+    missing = [name for name in followed if name not in rows.names]
+    if missing:
+        raise SchemaMismatch(
+            f"{pipeline.name}/{source.name}: the rows have no watermark column {missing[0]!r}",
+            f"they have: {', '.join(rows.names)}",
+        )
+    return RowTask(
+        place=work or pipeline.sink.table,
+        columns=rows,
+        files=files,
+        partition_by=by,
+        divided=work is None,
+        writer=writer_settings(pipeline.sink),
+        watermark_columns=source.watermark_columns,
+        followed=followed,
+        mode=source.mode,
+        mask=Mask.around(pipeline),
+        timezone=source.source_timezone,
+    )
+
+
+def partition_by(pipeline: PipelineSpec) -> PartitionBy | None:
+    """The partitions of a table whose rows have no path: each key without a ``column`` is a column itself."""
+    by = pipeline.sink.partition_by
+    if by is None or by.column is not None:
+        return by
+    return replace(by, column=by.prefix_template.strip("/").split("/")[0].partition("=")[0])
+
+
+class Greatest:
+    """The greatest values so far. ``nulls`` counts rows with null in every column; for a cursor, in any column."""
+
+    def __init__(self, columns: Sequence[str], mode: WatermarkMode = WatermarkMode.ANY) -> None:
+        self.nulls = 0
+        self._columns = tuple(columns)
+        self._as_tuple = mode is WatermarkMode.TUPLE
+        self._values: dict[str, Value | None] = dict.fromkeys(columns)
+
+    @property
+    def values(self) -> dict[str, Value | None]:
+        """The greatest value per column; None if all were null."""
+        return dict(self._values)
+
+    def see(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Add a batch; returns its rows with a watermark."""
+        if not self._columns:
+            return batch
+        empty = [pc.is_null(batch.column(name)) for name in self._columns]
+        missing = reduce(pc.or_ if self._as_tuple else pc.and_, empty)
+        self.nulls += pc.sum(missing).as_py() or 0
+        known = batch.filter(pc.invert(missing))
+        self.include(self._cursor(known) if self._as_tuple else self._each(known))
+        return known
+
+    def include(self, seen: Mapping[str, Value | None]) -> None:
+        """Add the values of another task."""
+        if self._as_tuple:
+            known = [values for values in (self._values, seen) if None not in values.values()]
+            self._values = dict(sorted(known, key=self._place)[-1] if known else seen)
+        else:
+            self._values = {name: _greater((self._values[name], seen[name])) for name in self._columns}
+
+    def _place(self, values: Mapping[str, Value | None]) -> Any:
+        return [_rank(value) for name in self._columns if (value := values[name]) is not None]
+
+    def _each(self, batch: pa.RecordBatch) -> dict[str, Value | None]:
+        return {name: _python(_top(batch.column(name))) for name in self._columns}
+
+    def _cursor(self, batch: pa.RecordBatch) -> dict[str, Value | None]:
+        """The lexicographically greatest row: of the rows that are greatest in one column, the greatest in the next."""
+        found: dict[str, Value | None] = {}
+        for name in self._columns:
+            top = _top(batch.column(name))
+            found[name] = _python(top)
+            batch = batch.filter(_is_top(batch.column(name), top))
+        return found
+
+
+def _greater(values: Iterable[Value | None]) -> Value | None:
+    return max((value for value in values if value is not None), key=_rank, default=None)
+
+
+def _rank(value: Value) -> Any:
+    """Sort key with NaN above every number, as in Spark and databases; otherwise its row would be read again."""
+    is_nan = value != value
+    return is_nan, 0.0 if is_nan else value
+
+
+def _top(column: pa.Array) -> pa.Scalar:
+    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+        return pa.scalar(float("nan"), column.type)
+    return pc.max(column)
+
+
+def _is_top(column: pa.Array, top: pa.Scalar) -> pa.Array:
+    value = top.as_py()
+    return pc.equal(column, top) if value == value else pc.is_nan(column)
+
+
+def _python(scalar: pa.Scalar) -> Value | None:
+    """The value in Python; instants in UTC."""
+    value: Value | None = scalar.as_py()
+    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is not None else value
+
+
+def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritten:
+    """Write the rows of one task. The result is complete and durable; after an error nothing counts."""
+    keep_memory()
+    keys = task.partitioning
+    divide = partial((keys if task.divided else Partitioning(None, task.files)).split, path="", schema=task.files)
+    seen = Greatest(task.followed, task.mode)
+    later = 0
+    with closing(RollingWriter(open_store(task.place), task.writer)) as writer:
+        for batch in batches:
+            fitted = _fit_rows(batch, task.columns)
+            rows = _due(fitted, task)
+            later += fitted.num_rows - rows.num_rows
+            known = seen.see(rows)
+            rows = known if task.drop_nulls else rows
+            if rows.num_rows:
+                _check_paths(keys, rows, task)
+                origin = RowOrigin.of_file("", np.arange(rows.num_rows))
+                writer.scatter(rows if task.divided else keys.keyed(rows), divide, "", origin)
+        finished = writer.cut()
+    greatest = {name: seen.values[found] for name, found in zip(task.watermark_columns, task.followed, strict=True)}
+    return RowsWritten(
+        tuple(map(_data_file, finished)), sum(file.record_count for file in finished), greatest, seen.nulls, later
+    )
+
+
+def _check_paths(keys: Partitioning, rows: pa.RecordBatch, task: RowTask) -> None:
+    """``RowsRefused`` for a value whose partition has no path: here is no place for single bad records."""
+    # A work area lies deeper than the table that Spark will write.
+    limits = name_limits(task.place) if task.divided else replace(name_limits(task.place), path=None)
+    for reason in keys.without_path(rows, "", limits).values():
+        raise RowsRefused(reason, "nothing was committed; leave such rows out, or partition by another column")
+
+
+def joined(task: RowTask, parts: Sequence[RowsWritten]) -> RowsWritten:
+    """The combined results of all tasks."""
+    seen = Greatest(task.watermark_columns, task.mode)
+    for part in parts:
+        seen.include(part.greatest)
+    return RowsWritten(
+        tuple(file for part in parts for file in part.data_files),
+        sum(part.rows for part in parts),
+        seen.values,
+        sum(part.nulls for part in parts),
+        sum(part.later for part in parts),
+    )
+
+
+def _due(batch: pa.RecordBatch, task: RowTask) -> pa.RecordBatch:
+    """Rows that are not ahead of time: no leading watermark column lies beyond ``until``."""
+    leading = task.followed[:1] if task.mode is WatermarkMode.TUPLE else task.followed
+    for name in leading if task.until is not None else ():
+        column = batch.column(name)
+        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+            until = _like(column.type, task)
+            batch = batch.filter(pc.fill_null(pc.less_equal(column, pa.scalar(until, column.type)), True))
+    return batch
+
+
+def _like(kind: pa.DataType, task: RowTask) -> Value:
+    """``until`` as a value of a time or date column."""
+    assert task.until is not None
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return task.until
+    local = task.until.astimezone(ZoneInfo(task.timezone)).replace(tzinfo=None)
+    return local if pa.types.is_timestamp(kind) else local.date()
+
+
+def _fit_rows(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
+    """The rows with exactly these columns and types; ``RowsRefused`` if a required value is missing."""
+    for each in columns:
+        if not each.nullable and batch.column(each.name).null_count:
+            raise RowsRefused(
+                f"a row has null in column {each.name!r}, which the table requires",
+                "nothing was committed; leave such rows out (filter_expression), or give them a value",
+            )
+    return batch.select(columns.names).cast(columns)
+
+
+def _data_file(file: FinishedFile) -> DataFile:
+    return DataFile(file.path, file.size, file.record_count, file.partition_values, file.stats)
