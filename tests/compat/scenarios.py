@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -688,12 +687,6 @@ def replay_in_the_middle(ground: Ground) -> None:
     ground.kill("state.commit.before=kill@3", *REPLAY)
 
 
-def _old_identity(ground: Ground, name: str) -> None:
-    from compat.lakes import FIXTURES
-
-    shutil.copytree(FIXTURES.parent / "old_identities" / name, ground.root / "lake" / name)
-
-
 SHOP = {"shop": {"type": "jdbc", "url": "jdbc:postgresql://db-1.example:5432/shop?sslmode=require"}}
 
 
@@ -712,7 +705,8 @@ def jdbc_identity(ground: Ground) -> None:
         "sink": {"table_uri": "lake/columns"},
     }
     ground.configure({"shop": body}, connections=SHOP)
-    _old_identity(ground, "columns")
+    write_deltalake(str(ground.root / "lake/columns"), pa.table({"id": pa.array([], pa.int64())}))
+    ground.tidegate("watermark set", "-p", "shop", "--value", "id=42", "--yes")
     ground.tidegate("watermark set", "-p", "shop", "--value", "id=7", "--yes")
 
 

@@ -221,6 +221,19 @@ class TestReasonsToStop:
         with pytest.raises(StateError, match="source_uri was"):
             filled.positions(identity=Identity("path", "file:///elsewhere")).open()
 
+    def test_a_failover_is_a_warning_and_no_other_source(self, lake: Lake) -> None:
+        first, second = (Identity("column", "jdbc:db:shop#t", notes={"hosts": name}) for name in ("db-1", "db-2"))
+        positions = lake.positions(identity=first)
+        positions.commit(positions.open(), lake.change(0, 1))
+        moved = lake.positions(identity=second)
+        opened = moved.open()
+        assert opened.version == 1
+        assert [warning.split(";")[0] for warning in opened.warnings] == [
+            "the hosts of the source were db-1 and are now db-2"
+        ]
+        moved.commit(opened, lake.change(1, 2))
+        assert lake.positions(identity=second).open().warnings == ()
+
     def test_a_newer_schema_version_is_refused_with_both_numbers(self, filled: Lake) -> None:
         path = winning(filled, 3)
         document = json.loads(filled.store.get(path))

@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidegate.protocol.table import Add, CommitNote
-from tidegate.specs.locations import current_identity
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,16 +119,13 @@ class SourceKey:
 class Identity:
     """What a position is a position *in*: it means nothing for another location or another set of names.
 
-    ``notes`` are recorded beside it and may change, such as the hosts of a database. ``formerly`` is how earlier
-    releases wrote ``source_uri``: a position with that form belongs to the same source, and the next commit rewrites
-    it.
+    ``notes`` are recorded beside it and may change, such as the hosts of a database.
     """
 
     kind: str
     source_uri: str
     pattern: str | None = None
     notes: Mapping[str, str] = field(default_factory=dict, compare=False)
-    formerly: str | None = field(default=None, compare=False, repr=False)
 
     def to_json(self) -> dict[str, object]:
         """As it is stored."""
@@ -144,12 +140,10 @@ class Identity:
         return cls(str(data["kind"]), str(data["source_uri"]), None if pattern is None else str(pattern), kept)
 
     def differences(self, recorded: Identity) -> tuple[str, ...]:
-        """One phrase per field that differs from the recorded one; addresses of databases only in today's form."""
-        source = current_identity(recorded.source_uri)
-        is_former = recorded.source_uri in (self.source_uri, self.formerly)
+        """One phrase per field that differs from the recorded one."""
         pairs = (
             ("kind", recorded.kind, self.kind),
-            ("source_uri", self.source_uri if is_former else source, self.source_uri),
+            ("source_uri", recorded.source_uri, self.source_uri),
             ("pattern", recorded.pattern, self.pattern),
         )
         return tuple(f"{name} was {old!r} and is now {new!r}" for name, old, new in pairs if old != new)

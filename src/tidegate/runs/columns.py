@@ -108,7 +108,7 @@ class ColumnTracker(Tracker):
         source = self.source
         is_cursor = source.mode is WatermarkMode.TUPLE
         cursor = f"tuple: {', '.join(source.watermark_columns)}" if is_cursor else None
-        return Identity(self.kind, source.uri, cursor, source.notes, source.former_uri)
+        return Identity(self.kind, source.uri, cursor, source.notes)
 
     def decode(self, recorded: State | None) -> ColumnState | None:
         return None if recorded is None else decode_columns(recorded)

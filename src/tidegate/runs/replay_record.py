@@ -210,7 +210,7 @@ class ReplayStates(StateKind):
 
     @property
     def identity(self) -> Identity:
-        return Identity(KIND, self.source.uri, None, self.source.notes, self.source.former_uri)
+        return Identity(KIND, self.source.uri, None, self.source.notes)
 
     def decode(self, recorded: State | None) -> ReplayState | None:
         """The record; None without a replay."""

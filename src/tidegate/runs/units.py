@@ -65,7 +65,7 @@ class UnitTracker(Tracker):
     def identity(self) -> Identity:
         """What is read."""
         rows = self.source.rows
-        return Identity(self.kind, self.source.uri, None, rows.notes, rows.former_uri)
+        return Identity(self.kind, self.source.uri, None, rows.notes)
 
     def decode(self, recorded: State | None) -> UnitState | None:
         return None if recorded is None else decode_units(recorded)

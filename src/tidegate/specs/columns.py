@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from tidegate.errors import ConfigError
-from tidegate.specs.locations import Location, Options, Secret, former_identity, hosts_of, identity_of
+from tidegate.specs.locations import Location, Options, Secret, hosts_of, identity_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,15 +362,6 @@ class ColumnSource:
     def takes_turns(self) -> bool:
         """Runs race: whoever loses a commit has only asked twice."""
         return False
-
-    @property
-    def former_uri(self) -> str | None:
-        """What :attr:`uri` was in earlier releases, where positions may still have it; None where it is the same."""
-        match self.read:
-            case JdbcRead(url=url, table=table):
-                return f"{former_identity(url)}#{table or 'query'}"
-            case _:
-                return None
 
     @property
     def notes(self) -> Mapping[str, str]:

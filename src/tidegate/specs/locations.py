@@ -340,23 +340,6 @@ def hosts_of(url: str) -> str:
     return "" if known is None else ", ".join(known.hosts)
 
 
-def former_identity(url: str) -> str:
-    """The identity that earlier releases recorded, with the hosts in it."""
-    return re.sub(r"//[^/@]*@", "//", url.split("?")[0].split(";")[0])
-
-
-def current_identity(source_uri: str) -> str:
-    """The identity of a database source in today's form, whichever form it was recorded in; others stay.
-
-    >>> current_identity("jdbc:postgresql://db:5432/shop#public.orders")
-    'jdbc:postgresql:shop#public.orders'
-    """
-    if not source_uri.startswith("jdbc:"):
-        return source_uri
-    url, mark, name = source_uri.partition("#")
-    return source_uri if re.fullmatch(r"jdbc:[a-z0-9_.-]+:~[0-9a-f]*", url) else f"{identity_of(url)}{mark}{name}"
-
-
 def holds_credentials(url: str) -> bool:
     """Whether an address holds a user or a password anywhere, even if it cannot be parsed."""
     return any(_holds(each) for each in _unfolded(url))

@@ -12,7 +12,6 @@ from tidegate.config import load
 from tidegate.errors import ConfigError
 from tidegate.specs.columns import ColumnSource, JdbcRead
 from tidegate.specs.locations import (
-    current_identity,
     holds_credentials,
     hosts_of,
     identity_of,
@@ -20,7 +19,6 @@ from tidegate.specs.locations import (
     public_address,
 )
 
-OLD = Path(__file__).parents[2] / "compat" / "old_identities" / "identities.json"
 CANARY = "canary-4711"
 
 
@@ -61,7 +59,6 @@ def test_an_address_is_what_the_user_names_and_where_it_is(url: str, identity: s
     assert (identity_of(url), hosts_of(url)) == (identity, hosts)
     assert not holds_credentials(url)
     assert public_address(url) == url
-    assert current_identity(f"{identity}#t") == f"{identity}#t"
 
 
 SECRETS = [
@@ -105,7 +102,7 @@ def test_no_credentials_come_out_of_an_address(form: str) -> None:
     for secret in (CANARY, quote(CANARY + "/@", safe="")):
         url = form.format(secret)
         told = [ColumnSource("s", JdbcRead(url, table="t")).uri, hosts_of(url), public_address(url)]
-        assert CANARY not in f"{told} {jdbc_address_of(url)} {current_identity(f'{url}#t')}"
+        assert CANARY not in f"{told} {jdbc_address_of(url)}"
         assert holds_credentials(url)
         assert holds_credentials(quote(url, safe=":/"))
         assert holds_credentials(quote(quote(url, safe=":/"), safe=":/"))
@@ -129,12 +126,3 @@ def test_credentials_in_an_address_are_refused_without_showing_them(form: str, t
     if form in SECRETS:
         assert problem.endswith("contains credentials; put them into user, password and properties")
         assert CANARY not in problem
-
-
-@pytest.mark.parametrize("recorded", json.loads(OLD.read_text()), ids=lambda each: each["source_uri"][:30])
-def test_identities_of_earlier_releases_are_those_of_today(recorded: dict[str, str]) -> None:
-    source = ColumnSource("orders", JdbcRead(recorded["url"], table=recorded.get("table"), query=recorded.get("query")))
-    assert source.former_uri == recorded["source_uri"]
-    loses_database = recorded["url"].startswith("jdbc:sqlserver")
-    assert (current_identity(recorded["source_uri"]) == source.uri) is not loses_database
-    assert CANARY not in source.uri
