@@ -23,9 +23,9 @@ from tidegate.errors import SourceError
 from tidegate.protocol.delta import query
 from tidegate.protocol.position import utc_now
 from tidegate.runs.bind import bind
+from tidegate.runs.engine import Engine
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
-from tidegate.runs.pass_ import Engine
 from tidegate.runs.tracker import Clock
 from tidegate.storage.stores import open_store
 from tidegate.tasks.read_task import GroupResult, Hear, ReadTask

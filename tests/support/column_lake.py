@@ -23,9 +23,9 @@ from tidegate.protocol.delta import DeltaLakeTable, query
 from tidegate.protocol.table import Add, CommitNote
 from tidegate.reports.correction import ColumnReplayReport
 from tidegate.runs.bind import bind
+from tidegate.runs.engine import WaitingFrame
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
-from tidegate.runs.pass_ import WaitingFrame
 from tidegate.specs.columns import LoadType
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute

@@ -15,8 +15,8 @@ from tidegate import RunReport, load, plan
 from tidegate.observe import events
 from tidegate.protocol.delta import query
 from tidegate.reports.units import UnitSourcePlan
+from tidegate.runs.engine import Engine
 from tidegate.runs.loop import Loop
-from tidegate.runs.pass_ import Engine
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute
 

@@ -11,9 +11,9 @@ from tidegate import ProjectSpec, ReconcileReport
 from tidegate.observe.events import Emit, ignore
 from tidegate.parquet.parquet_file import uuid7
 from tidegate.runs.bind import bind
+from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.in_process import InProcessEngine
-from tidegate.runs.pass_ import Engine
 from tidegate.runs.reconcile import ReconcileOptions, Reconciling
 
 DAY = timedelta(hours=24)

@@ -29,8 +29,8 @@ from tidegate.cli.invocation import Invocation
 from tidegate.cli.main import cli
 from tidegate.observe.events import Event
 from tidegate.protocol.delta import query
+from tidegate.runs.engine import Engine
 from tidegate.runs.loop import Loop
-from tidegate.runs.pass_ import Engine
 from tidegate.sources.units.work import UnitWave, WaveResult
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute

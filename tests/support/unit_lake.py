@@ -21,8 +21,8 @@ from tidegate import ProjectSpec, RunReport, SourceReport, load
 from tidegate.observe.events import Event
 from tidegate.protocol.delta import DeltaLakeTable, query
 from tidegate.protocol.table import CommitNote
+from tidegate.runs.engine import WaitingFrame
 from tidegate.runs.loop import Loop
-from tidegate.runs.pass_ import WaitingFrame
 from tidegate.specs.locations import Location
 from tidegate.specs.units import UnitSource
 from tidegate.storage.options import absolute

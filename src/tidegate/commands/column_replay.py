@@ -55,8 +55,8 @@ from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.staging import COMMITTER
 from tidegate.protocol.store import PositionStore
 from tidegate.reports.correction import ChunkReport, ColumnReplayReport, Fate
+from tidegate.runs.engine import ColumnRows, WaitingFrame
 from tidegate.runs.loop import stops_on_signals
-from tidegate.runs.pass_ import Engine, WaitingFrame
 from tidegate.runs.replay_record import TRIES_AGAINST_OTHERS, ReplayRecord
 from tidegate.runs.tracker import Clock, ColumnBound
 from tidegate.sources.reader import Reader, Typed, explain
@@ -386,7 +386,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
     def __init__(
         self,
         bound: ColumnBound,
-        engine: Engine,
+        engine: ColumnRows,
         config: ReplayConfig,
         *,
         into: Location | None = None,
@@ -399,7 +399,8 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         stop: threading.Event | None = None,
         clock: Clock = utc_now,
     ) -> None:
-        super().__init__(bound, engine, emit, stop, clock)
+        super().__init__(bound, emit, stop, clock)
+        self._engine = engine
         self._config = config
         self._fresh = fresh
         self._again = again

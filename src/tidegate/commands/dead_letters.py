@@ -22,11 +22,11 @@ from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.run import LettersReport
+from tidegate.runs.engine import FileTasks
 from tidegate.runs.file_edit import DeadLetterSelection, select_letters, write_answers
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.file_walk import WrittenLetters, coverage_of, read_all
 from tidegate.runs.lanes import FrameLane, TableColumnsPlan, as_read, frame_reasons, resolve_columns
-from tidegate.runs.pass_ import Engine
 from tidegate.schema.dead_letter import DISCARDED, FILE, RECORD, RETRIED, Letter, fingerprint
 from tidegate.tasks.read_task import GroupResult, ReadTask
 from tidegate.tasks.task import Reread, reread
@@ -95,7 +95,7 @@ def discard_letters(
 
 
 def retry(
-    bound: FileSource, choice: DeadLetterSelection, lane: Callable[[], Engine], emit: Emit = ignore
+    bound: FileSource, choice: DeadLetterSelection, lane: Callable[[], FileTasks], emit: Emit = ignore
 ) -> LettersReport:
     """Read letters again; ``lane`` starts the engine, which only files need."""
     return _commit(bound, lambda opened: _plan_retry(bound, opened, choice, lane, emit))
@@ -142,7 +142,7 @@ def _plan_discard(bound: FileSource, opened: Position, choice: DeadLetterSelecti
 
 
 def _plan_retry(
-    bound: FileSource, opened: Position, choice: DeadLetterSelection, lane: Callable[[], Engine], emit: Emit
+    bound: FileSource, opened: Position, choice: DeadLetterSelection, lane: Callable[[], FileTasks], emit: Emit
 ) -> _Answer:
     letters = list(select_letters(bound, choice))
     report = _report(bound, len(letters))
@@ -188,7 +188,9 @@ class _Files:
     bad: list[tuple[Letter, str]] = field(default_factory=list)
 
 
-def _reread_files(bound: FileSource, task: ReadTask, letters: Sequence[Letter], lane: Callable[[], Engine]) -> _Files:
+def _reread_files(
+    bound: FileSource, task: ReadTask, letters: Sequence[Letter], lane: Callable[[], FileTasks]
+) -> _Files:
     found = _Files()
     by_path: dict[str, list[Letter]] = {}
     for letter in letters:

@@ -22,8 +22,8 @@ from tidegate.specs.masking import Mask, remember
 from tidegate.specs.project import PipelineSpec, ProjectSpec, SourceSpec
 
 if TYPE_CHECKING:
+    from tidegate.runs.engine import Engine
     from tidegate.runs.file_source import FileSource
-    from tidegate.runs.pass_ import Engine
     from tidegate.runs.tracker import AnySource, Offer, TrackedSource, UnitBound
 
 Config = str | Path | ProjectSpec

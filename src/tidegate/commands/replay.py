@@ -37,13 +37,14 @@ from tidegate.protocol.delta import literal, rows_by_value
 from tidegate.protocol.follow_ups import new_work_area, remove_old_work, remove_work
 from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.correction import ColumnReplayReport, FileSet, ReplayReport
+from tidegate.runs.engine import FileTasks
 from tidegate.runs.file_edit import DeadLetterSelection as LetterChoice
 from tidegate.runs.file_edit import select_letters, write_answers
 from tidegate.runs.file_source import FileSource, SourceState, sizing_of
 from tidegate.runs.file_walk import WrittenLetters, coverage_of, read_all
 from tidegate.runs.lanes import TableColumnsPlan, frame_reasons, resolve_columns
 from tidegate.runs.loop import stops_on_signals
-from tidegate.runs.pass_ import Engine, against_others
+from tidegate.runs.pass_ import against_others
 from tidegate.runs.tracker import AnySource, Clock
 from tidegate.schema.dead_letter import REPLAYED
 from tidegate.sources.file_discovery import scope_of
@@ -94,11 +95,8 @@ ReportT = TypeVar("ReportT", ReplayReport, ColumnReplayReport)
 class Replay(ABC, Generic[BoundT, ReportT]):
     """One replay of one source: plan, agree, carry out. Subclasses decide what is read and which rows are replaced."""
 
-    def __init__(
-        self, bound: BoundT, engine: Engine, emit: events.Emit, stop: threading.Event | None, clock: Clock
-    ) -> None:
+    def __init__(self, bound: BoundT, emit: events.Emit, stop: threading.Event | None, clock: Clock) -> None:
         self._bound = bound
-        self._engine = engine
         self._emit = emit
         self._stop = stop or threading.Event()
         self._clock = clock
@@ -283,7 +281,7 @@ class FileReplay(Replay[FileSource, ReplayReport]):
     def __init__(
         self,
         bound: FileSource,
-        engine: Engine,
+        engine: FileTasks,
         selection: Selection,
         *,
         drop_missing: bool = False,
@@ -292,7 +290,8 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         stop: threading.Event | None = None,
         clock: Clock = utc_now,
     ) -> None:
-        super().__init__(bound, engine, emit, stop, clock)
+        super().__init__(bound, emit, stop, clock)
+        self._engine = engine
         self._selection = selection
         self._drop_missing = drop_missing
         self._others = tuple(others)

@@ -10,8 +10,8 @@ from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, Notice, ignore
 from tidegate.protocol.position import utc_now
 from tidegate.reports.run import RunReport
+from tidegate.runs.engine import Engine
 from tidegate.runs.loop import Loop, stops_on_signals
-from tidegate.runs.pass_ import Engine
 from tidegate.specs.project import ProjectSpec
 
 

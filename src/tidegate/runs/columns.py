@@ -45,6 +45,7 @@ from tidegate.protocol.table_checks import filled_by_spark
 from tidegate.reports.correction import FileSet, WatermarkMove
 from tidegate.reports.run import Check, ColumnSourcePlan
 from tidegate.runs.checks import answers, collect_checks, jdbc_checks
+from tidegate.runs.engine import ColumnRows
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.replay_record import replay_source
 from tidegate.runs.tracker import (
@@ -311,7 +312,7 @@ class ColumnWalk:
     def __init__(self, run: Pass) -> None:
         self._run = run
         self._source: ColumnBound = run.source
-        self._engine = run.engine
+        self._engine: ColumnRows = run.engine
         self._names = run.names
         self._why_started = ""
 

@@ -29,9 +29,10 @@ from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.change import Change, Coverage, DataFile
 from tidegate.protocol.dead_letters import debt
 from tidegate.protocol.position import Position, schema_debt
+from tidegate.runs.engine import FileTasks, Tasks
 from tidegate.runs.file_source import FileSource, SourceState, Step, Steps, plan_files
 from tidegate.runs.lanes import FrameLane, TableColumnsPlan, as_read, resolve_columns
-from tidegate.runs.pass_ import Engine, Pass, Tasks
+from tidegate.runs.pass_ import Pass
 from tidegate.runs.staged import step_json
 from tidegate.schema.inference import Inference
 from tidegate.storage.port import UploadCounts
@@ -500,7 +501,7 @@ class GroupQueue:
         self._failures: list[TidegateError] = []
         self._last = monotonic()
 
-    def batches(self, engine: Engine) -> Generator[list[GroupResult]]:
+    def batches(self, engine: FileTasks) -> Generator[list[GroupResult]]:
         """Results that are due for a commit, until nothing is left or nothing more may be read.
 
         Set ``is_full`` in between to begin no further group. Raises what ended a task, or failed a group, after
@@ -574,7 +575,7 @@ class GroupQueue:
 
 
 def read_all(
-    engine: Engine,
+    engine: FileTasks,
     task: ReadTask,
     groups: Sequence[FileGroup],
     *,

@@ -26,7 +26,7 @@ from tidegate.core.files.plan import FileGroup
 from tidegate.errors import SourceError
 from tidegate.protocol.delta import pin_table
 from tidegate.protocol.table import arrow_schema
-from tidegate.runs.pass_ import WaitingFrame
+from tidegate.runs.engine import WaitingFrame
 from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import TIMESTAMP
 from tidegate.schema.types import arrow_schema as arrow_schema_of

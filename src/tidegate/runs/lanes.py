@@ -40,8 +40,8 @@ from tidegate.protocol.table_checks import (
     lane_reasons,
     without_filled,
 )
+from tidegate.runs.engine import FileTasks
 from tidegate.runs.file_source import FileSource
-from tidegate.runs.pass_ import Engine
 from tidegate.schema.inference import SHOWN, Inference, check_agreement
 from tidegate.schema.names import merged_fields
 from tidegate.schema.types import arrow_schema, field_specs, paths_of
@@ -288,7 +288,7 @@ class FrameLane:
     Each task has its own work area, so that any of them can be committed while others are under way.
     """
 
-    def __init__(self, source: FileSource, engine: Engine, now: datetime) -> None:
+    def __init__(self, source: FileSource, engine: FileTasks, now: datetime) -> None:
         self._source = source
         self._engine = engine
         self._areas: dict[str, WorkArea] = {}
@@ -297,7 +297,7 @@ class FrameLane:
         announce(source.pipeline.sink.table)
 
     @classmethod
-    def of(cls, source: FileSource, engine: Engine, opened: Position, now: datetime) -> FrameLane | None:
+    def of(cls, source: FileSource, engine: FileTasks, opened: Position, now: datetime) -> FrameLane | None:
         """The lane on top of ``opened``; None for the Arrow lane."""
         reasons = frame_reasons(source, opened)
         if reasons and source.positions.staged:

@@ -21,8 +21,9 @@ from tidegate.protocol.documents import read_mirror
 from tidegate.protocol.position import Pace, utc_now
 from tidegate.reports.run import RunReport, SourceReport, shown_state
 from tidegate.runs.bind import bind
+from tidegate.runs.engine import Engine
 from tidegate.runs.maintenance import maintain_if_due
-from tidegate.runs.pass_ import ANOTHER_RUN, Engine, Pass, without_name
+from tidegate.runs.pass_ import ANOTHER_RUN, Pass, without_name
 from tidegate.runs.presence import Courtesy, claim_source, settle_attempts
 from tidegate.runs.reconcile import ScheduledReconciling
 from tidegate.runs.tracker import Clock, Summary, TrackedSource

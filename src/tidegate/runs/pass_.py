@@ -1,8 +1,7 @@
-"""One pass over one source of any kind: open, walk, commit, until the walk ends; and the port of engines.
+"""One pass over one source of any kind: open, walk, commit, until the walk ends.
 
 A walk reads and proposes; the pass commits, counts and starts over if another run was first. Results count only once
-they are committed: what was read on top of a lost position is discarded. An engine executes what walks decide: tasks,
-frames and waves.
+they are committed: what was read on top of a lost position is discarded.
 """
 
 from __future__ import annotations
@@ -11,34 +10,18 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from tidegate.errors import ColumnsChanged, CommitLost, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
-from tidegate.protocol.change import Change, Frame, State
+from tidegate.protocol.change import Change, State
 from tidegate.protocol.position import Attempts, Position, utc_now
 from tidegate.reports.run import FailedUnit
+from tidegate.runs.engine import Engine
 from tidegate.runs.tracker import AnySource, Clock, PassRetries, Walk
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from tidegate.core.columns.predicates import RowFilter
-    from tidegate.core.files.plan import FileGroup
-    from tidegate.sources.reader import Reader
-    from tidegate.sources.units.work import UnitWave, WaveResult
-    from tidegate.specs.columns import ColumnSource
-    from tidegate.specs.masking import Mask
-    from tidegate.specs.project import SchemaSpec
-    from tidegate.specs.units import UnitSource
-    from tidegate.tasks.read_task import CommitLimits, FinishedGroup, Hear, ReadTask
-    from tidegate.tasks.row_task import Batch, RowsWritten, RowTask, WorkRows
-    from tidegate.tasks.unit_task import ReplacedUnit
-
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 60.0
 """Seconds before a pass that lost starts over, so that two do not collide again and again."""
@@ -207,95 +190,3 @@ class Pass:
         """Leave the source to the winner, longer after each loss in a row, by the work that this pass lost."""
         wasted = max(SHORTEST_PAUSE, time.monotonic() - self._began)
         self.stop.wait(min(LONGEST_PAUSE, wasted * 2.0 ** (self._losses - 1)) * (0.5 + random.random() / 2))
-
-
-class WaitingFrame(Frame, Protocol):
-    """Rows for Spark to write, and their columns."""
-
-    def columns(self, table: pa.Schema | None) -> pa.Schema:
-        """The columns as they will be written into ``table``."""
-        ...
-
-
-class Tasks(Protocol):
-    """Tasks that read groups of files, each begun as soon as there is room for it.
-
-    A context: the rest is cancelled at its end, and does not count.
-    """
-
-    @property
-    def count(self) -> int:
-        """The number of groups submitted and not yet returned by :meth:`finished`."""
-
-    def submit(self, task: ReadTask, group: FileGroup) -> None:
-        """Read ``group`` as soon as there is room; groups with small numbers come first.
-
-        A task may read several groups, one after the other; each is handed over when finished.
-        """
-
-    def finished(self, seconds: float | None = None) -> list[FinishedGroup]:
-        """All finished groups; waits for the first, at most that many seconds. Nothing if there is none to wait for.
-
-        A group may have failed by itself: its result says so, and covers nothing. Raises what else ended a task.
-        """
-
-    def withdraw(self) -> list[FileGroup]:
-        """The groups that were not begun; they will not be read."""
-
-    def __enter__(self) -> Tasks: ...
-
-    def __exit__(self, *error: object) -> None:
-        """Cancel what is left."""
-
-
-class Engine(Protocol):
-    """Executes what walks decide. Its results are complete and durable, and nothing is visible yet.
-
-    Walks pass frames of rows on without looking into them.
-    """
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether reading can begin at once; otherwise a pass first tries to find out whether anything is new."""
-
-    def prepare(self) -> None:
-        """Get ready for use by several threads."""
-
-    def tasks(self, most: int, limits: CommitLimits, hear: Hear) -> Tasks:
-        """Tasks that read groups of files, at most ``most`` at once; ``hear`` gets their activity, if possible.
-
-        None begins while so much is finished, and not handed over, that a commit of it would be due for each of them.
-        """
-
-    def frame(self, rows: WorkRows) -> WaitingFrame:
-        """Decoded rows for the DataFrame lane; raises if this engine cannot write them."""
-
-    def reader(self, source: ColumnSource, schema: SchemaSpec, now: datetime) -> Reader:
-        """The reader of a column source."""
-
-    def count(self, frame: Any) -> int:
-        """The number of rows in a frame of a reader."""
-
-    def columns(self, frame: Any) -> pa.Schema:
-        """The columns of a frame of a reader."""
-
-    def write_rows(self, frame: Any, task: RowTask) -> RowsWritten:
-        """Write every row, once."""
-
-    def load(self, batch: Batch, window: RowFilter | None, *, chunk: bool) -> WaitingFrame:
-        """Rows of a work area, to be written by the load strategy of their pipeline."""
-
-    def carry_out(self, wave: UnitWave) -> WaveResult:
-        """Read and write the work units of a wave; one that fails does not stop the others.
-
-        Raises only if none of them could be tried.
-        """
-
-    def replace_units(self, batch: Batch, source: UnitSource, replaced: Sequence[ReplacedUnit]) -> WaitingFrame:
-        """Rows of a work area that replace those of ``replaced``, or with equal keys, in one commit."""
-
-    def own_log(self, error: BaseException, mask: Mask) -> str:
-        """Where the engine's own log is kept, masked, and its end, if ``error`` came from the engine."""
-
-    def close(self) -> None:
-        """Release the engine's resources."""

@@ -32,11 +32,12 @@ from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.correction import FoundFiles, ReconcileReport, SourceComparison, TableComparison
 from tidegate.reports.run import FailedFile
 from tidegate.runs.comparison import Compared, Comparison, scratch
+from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FILES_PER_PLAN, FileSource, SourceState, Step, discover_files, sizing_of
 from tidegate.runs.file_walk import FileWalk
 from tidegate.runs.lanes import TableColumnsPlan
 from tidegate.runs.orphans import LettersScan, TableScan
-from tidegate.runs.pass_ import Engine, Pass, without_name
+from tidegate.runs.pass_ import Pass, without_name
 from tidegate.runs.replay_record import fence
 from tidegate.runs.tracker import AnySource, Clock, TrackedSource
 from tidegate.specs.project import ReconcileSpec

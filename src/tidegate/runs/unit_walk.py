@@ -31,7 +31,8 @@ from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, DataFile, State
 from tidegate.protocol.position import Position
 from tidegate.reports.run import FailedUnit
-from tidegate.runs.pass_ import ANOTHER_RUN, Engine, Pass
+from tidegate.runs.engine import UnitRunner
+from tidegate.runs.pass_ import ANOTHER_RUN, Pass
 from tidegate.runs.tracker import UnitBound
 from tidegate.runs.units import check_repeats
 from tidegate.sources.units.inputs import read_units
@@ -469,7 +470,7 @@ def _masked(result: UnitWritten | UnitFailure | None, mask: Mask) -> UnitWritten
 class UnitChange:
     """One group on its way into the table; :meth:`clean` removes what no commit refers to."""
 
-    def __init__(self, source: UnitBound, engine: Engine, opened: Position, plan: UnitPlan) -> None:
+    def __init__(self, source: UnitBound, engine: UnitRunner, opened: Position, plan: UnitPlan) -> None:
         self._source = source
         self._engine = engine
         self._opened = opened
