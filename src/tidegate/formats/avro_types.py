@@ -255,7 +255,7 @@ def readable_schema(schema: Any) -> Any:
     kept = {key: schema[key] for key in _KEPT if key in schema}
     match kind:
         case "record" | "error":
-            fields = [{"name": each["name"], "type": readable_schema(each["type"])} for each in schema["fields"]]
+            fields = [{"name": member["name"], "type": readable_schema(member["type"])} for member in schema["fields"]]
             return {**kept, "fields": fields}
         case "array":
             return {"type": kind, "items": readable_schema(schema["items"])}
@@ -325,11 +325,11 @@ class AvroTypes:
     def _record(self, schema: dict[str, Any]) -> ShapedType:
         """The type of a record; one inside itself is unknown when met, so it is kept as JSON text."""
         fields, shapes = [], {}
-        for each in schema["fields"]:
-            kind, shape = self.of(each["type"])
-            fields.append(pa.field(each["name"], kind))
+        for member in schema["fields"]:
+            kind, shape = self.of(member["type"])
+            fields.append(pa.field(member["name"], kind))
             if shape is not None:
-                shapes[each["name"]] = shape
+                shapes[member["name"]] = shape
         return self._name(schema, (pa.struct(fields), self._members(shapes)))
 
     def _union(self, branches: list[Any]) -> ShapedType:
@@ -376,7 +376,7 @@ class AvroTypes:
 def _each(shape: Shape | None) -> Shape | None:
     if shape is None:
         return None
-    return lambda values: [None if each is None else shape(each) for each in values]
+    return lambda values: [None if value is None else shape(value) for value in values]
 
 
 def _pairs(shape: Shape | None) -> Shape:
@@ -467,7 +467,7 @@ class NativePlan:
             case "map":
                 return "map", -1, self.of(schema["values"], depth + 1)
             case "record" | "error" if schema["fields"]:
-                found: Plan = "record", -1, [self.of(each["type"], depth + 1) for each in schema["fields"]]
+                found: Plan = "record", -1, [self.of(member["type"], depth + 1) for member in schema["fields"]]
             case "enum":
                 self._symbols += len(schema["symbols"])
                 if self._symbols > _MOST_SYMBOLS:

@@ -72,7 +72,7 @@ class BatchRows:
     def __init__(self, batch: pa.RecordBatch, fields: tuple[FieldSpec, ...]) -> None:
         self._batch = batch
         self._fields = {field.name: field for field in fields}
-        self._is_nested = any(pa.types.is_nested(each.type) for each in batch.schema)
+        self._is_nested = any(pa.types.is_nested(field.type) for field in batch.schema)
 
     def __len__(self) -> int:
         return int(self._batch.num_rows)
@@ -334,10 +334,10 @@ def json_value(scalar: pa.Scalar, field: FieldSpec | None) -> Any:
             return Pairs((name, json_value(value, children.get(name))) for name, value in scalar.items())
         case "list":
             items = None if field is None else field.items
-            return [json_value(each, items) for each in scalar.values]
+            return [json_value(value, items) for value in scalar.values]
         case "map":
             values = None if field is None else field.values
-            return Pairs((str(each["key"]), json_value(each["value"], values)) for each in scalar.values)
+            return Pairs((str(value["key"]), json_value(value["value"], values)) for value in scalar.values)
         case _:
             return str(scalar.cast(pa.string())).replace(" ", "T", 1)
 

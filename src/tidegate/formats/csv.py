@@ -204,7 +204,7 @@ class CsvRows:
     def __init__(self, block: RecordBlock, sheet: Sheet, fields: tuple[FieldSpec, ...]) -> None:
         self._block = block
         self._sheet = sheet
-        self._fields = {each.name: each for each in fields}
+        self._fields = {field.name: field for field in fields}
         starts = np.concatenate((np.array([0], np.int64), block.ends[:-1]))[: len(block.ends)]
         lengths = block.ends - starts
         content = np.frombuffer(block.text, np.uint8)

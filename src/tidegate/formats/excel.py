@@ -237,7 +237,11 @@ class _Workbook:
 
     def _choose(self, sheets: _Attributes, relations: _Attributes, sheet: str | None) -> tuple[str, str]:
         """The name of a sheet, and of its part."""
-        targets = {each.get("Id"): each.get("Target", "") for each in relations if each["Type"].endswith("/worksheet")}
+        targets = {
+            relation.get("Id"): relation.get("Target", "")
+            for relation in relations
+            if relation["Type"].endswith("/worksheet")
+        }
         ids = {each["name"]: next((each[key] for key in each if key.endswith(":id")), None) for each in sheets}
         if sheet is not None and sheet not in ids:
             raise SourceError(f"{self._path} has no sheet {sheet!r}", f"its sheets are {', '.join(ids)}")

@@ -510,7 +510,7 @@ def _native_lines(rules: RecordRules) -> NativeLines | None:
 def array_of(kind: pa.DataType, parts: Parts) -> pa.Array:
     """A column as Arrow has it."""
     length, nulls, buffers, inner = parts
-    whole = [None if each is None else pa.py_buffer(each) for each in buffers]
+    whole = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
     children: list[pa.Array] = []
     if pa.types.is_map(kind):
         pairs = [array_of(each, part) for each, part in zip((kind.key_type, kind.item_type), inner, strict=True)]

@@ -377,7 +377,7 @@ class RowDecoder:
     def _at_once(self, rows: Rows, start: int, end: int) -> pa.RecordBatch:
         columns = rows.columns(start, end)
         arrays = [
-            columns[each.name] if each.name in columns else pa.nulls(end - start, each.type) for each in self.schema
+            columns[field.name] if field.name in columns else pa.nulls(end - start, field.type) for field in self.schema
         ]
         for each, array in zip(self.schema, arrays, strict=True):
             if not each.nullable and array.null_count:

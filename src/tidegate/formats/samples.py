@@ -43,7 +43,7 @@ _UNREADABLE = (SourceError, BadLine, ObjectMissing, ObjectChanged, LineTooLong, 
 def spread(slices: Sequence[FileSlice]) -> Sequence[FileSlice]:
     """All of a few or small files; of many a few, evenly from the first to the last."""
     last = len(slices) - 1
-    if last < MOST_SMALL_FILES and sum(each.size for each in slices) <= SMALL_BYTES:
+    if last < MOST_SMALL_FILES and sum(file.size for file in slices) <= SMALL_BYTES:
         return slices
     return slices if last < SAMPLED_FILES else [slices[n * last // (SAMPLED_FILES - 1)] for n in range(SAMPLED_FILES)]
 
@@ -103,9 +103,9 @@ class Sampler:
         """
         join = self._joining(forbidden, coerce_conflicts_to_utf8, rescued, moments)
         samples = self._samples(slices)
-        wide = tuple(f"{each.path}: {each.too_wide}" for each in samples if each.too_wide)
+        wide = tuple(f"{sample.path}: {sample.too_wide}" for sample in samples if sample.too_wide)
         try:
-            narrow = [each for each in samples if not each.too_wide]
+            narrow = [sample for sample in samples if not sample.too_wide]
             if wide and not narrow:
                 raise SourceError(f"no columns can be inferred: {wide[0]}", DECLARE_OTHERS)
             found = self._joined(join, narrow, known, forbidden)
@@ -132,10 +132,10 @@ class Sampler:
             problem = error
         if found is not None and (not found.problems or len(samples) == 1):
             return found
-        filled = {each.path for each in samples if each.records} or {each.path for each in samples}
-        votes = [replace(self._columns(each, join, forbidden), votes=each.path in filled) for each in samples]
+        filled = {sample.path for sample in samples if sample.records} or {sample.path for sample in samples}
+        votes = [replace(self._columns(sample, join, forbidden), votes=sample.path in filled) for sample in samples]
         majority = find_majority(votes, self._known_kinds(known))
-        kept = [each for each in samples if each.path in majority.kept & filled]
+        kept = [sample for sample in samples if sample.path in majority.kept & filled]
         agreed = self._without_problems(join, kept) if 0 < len(kept) < len(samples) else None
         if agreed is not None and majority.ties and problem is not None:
             raise no_majority(majority.ties, self._with_others(agreed.fields, join, samples))
@@ -151,9 +151,9 @@ class Sampler:
         self, fields: tuple[FieldSpec, ...], join: Join, samples: Sequence[_Sample]
     ) -> tuple[FieldSpec, ...]:
         """The fields, and those that only other samples have."""
-        for each in sorted(samples, key=lambda each: each.path):
+        for sample in sorted(samples, key=lambda each: each.path):
             with contextlib.suppress(SourceError):
-                fields = merged_fields(fields, join([each]).fields)
+                fields = merged_fields(fields, join([sample]).fields)
         return fields
 
     def _without_problems(self, join: Join, samples: Sequence[_Sample]) -> Inference | None:
@@ -167,18 +167,18 @@ class Sampler:
         match self._source.format:
             case Format.CSV:
                 return lambda samples: infer_cells(
-                    [each.content for each in samples],
-                    unreadable=sum(each.unreadable for each in samples),
+                    [sample.content for sample in samples],
+                    unreadable=sum(sample.unreadable for sample in samples),
                     forbidden=forbidden,
                     moments=moments,
                 )
             case Format.PARQUET | Format.AVRO:
                 return lambda samples: infer_types(
-                    [(each.path, *each.content) for each in samples], forbidden=forbidden
+                    [(sample.path, *sample.content) for sample in samples], forbidden=forbidden
                 )
             case _:
                 return lambda samples: infer_json(
-                    [each.content for each in samples],
+                    [sample.content for sample in samples],
                     coerce_conflicts_to_utf8=coerce,
                     forbidden=forbidden,
                     rescued=rescued,
@@ -214,11 +214,11 @@ class Sampler:
     def _samples(self, slices: Sequence[FileSlice]) -> list[_Sample]:
         match self._source.format:
             case Format.CSV:
-                return [self._rows(each) for each in slices]
+                return [self._rows(file) for file in slices]
             case Format.PARQUET | Format.AVRO:
                 return list(self._schemas(slices))
             case _:
-                return [_Sample(each.path, self._first_lines(each)) for each in slices]
+                return [_Sample(file.path, self._first_lines(file)) for file in slices]
 
     @contextlib.contextmanager
     def _noting_failure(self, each: FileSlice) -> Iterator[None]:
@@ -256,12 +256,12 @@ class Sampler:
         return _Sample(each.path, rows, unreadable)
 
     def _schemas(self, slices: Sequence[FileSlice]) -> Iterator[_Sample]:
-        for each in slices:
+        for file in slices:
             found: tuple[pa.Schema, int] | None = None
-            with self._noting_failure(each):
-                found = self._own_schema(each)
+            with self._noting_failure(file):
+                found = self._own_schema(file)
             if found is not None:
-                yield _Sample(each.path, found, width=len(found[0]))
+                yield _Sample(file.path, found, width=len(found[0]))
 
     def _own_schema(self, each: FileSlice) -> tuple[pa.Schema, int]:
         if self._source.format is Format.PARQUET:

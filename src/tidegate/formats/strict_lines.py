@@ -66,7 +66,7 @@ class RecordRules:
     @property
     def known(self) -> tuple[FieldSpec, ...]:
         """The declared fields without the rescued one."""
-        return tuple(each for each in self.fields if each.name != self.rescued)
+        return tuple(field for field in self.fields if field.name != self.rescued)
 
     @property
     def tells_twins(self) -> bool:

@@ -146,9 +146,9 @@ class Covering:
 
     def add(self, ranges: tuple[RecordRange, ...]) -> None:
         """Add ranges; two ranges of one source file become one that spans both."""
-        for each in ranges:
-            start, end = self._found.get(each.file, (each.start, each.end))
-            self._found[each.file] = (min(start, each.start), max(end, each.end))
+        for interval in ranges:
+            start, end = self._found.get(interval.file, (interval.start, interval.end))
+            self._found[interval.file] = (min(start, interval.start), max(end, interval.end))
 
     def ranges(self) -> tuple[RecordRange, ...]:
         """All of them."""

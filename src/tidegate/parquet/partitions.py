@@ -175,7 +175,7 @@ class Partitioning:
         segments = [
             f"{escaped(name)}={_directory_value(value)}" for name, value in zip(self.columns, label, strict=True)
         ]
-        lengths = [len(each.encode()) for each in segments]
+        lengths = [len(segment.encode()) for segment in segments]
         if limits.allow(lengths, FILE_NAME_BYTES):
             return ""
         length = max(lengths)

@@ -63,7 +63,7 @@ class Letter:
         return shown
 
 
-LETTER_COLUMNS = tuple(each.name for each in fields(Letter))
+LETTER_COLUMNS = tuple(field.name for field in fields(Letter))
 """The columns of the dead-letter table, in their order."""
 
 
@@ -73,7 +73,7 @@ def letter_schema() -> pa.Schema:
     import pyarrow as pa
 
     types = {"str": pa.string(), "int": pa.int64(), "bytes": pa.binary(), "datetime": pa.timestamp("us", tz="UTC")}
-    declared = ((each.name, *str(each.type).partition(" | ")) for each in fields(Letter))
+    declared = ((field.name, *str(field.type).partition(" | ")) for field in fields(Letter))
     return pa.schema([pa.field(name, types[kind], nullable=bool(optional)) for name, kind, optional, _ in declared])
 
 

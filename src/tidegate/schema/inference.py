@@ -124,7 +124,7 @@ class Inference:
         return self._sure(self.fields, "")
 
     def _sure(self, fields: tuple[FieldSpec, ...], where: str) -> tuple[FieldSpec, ...]:
-        found = (self._sure_field(each, where + each.name) for each in fields)
+        found = (self._sure_field(field, where + field.name) for field in fields)
         return tuple(each for each in found if each is not None)
 
     def _sure_field(self, field: FieldSpec, path: str) -> FieldSpec | None:
@@ -142,7 +142,7 @@ class Inference:
         """One line for people: how many columns, and the ones that are unsure, if they are few."""
         nested = len(self.report) - len(self.fields)
         size = f"{len(self.fields)} columns" + (f" ({nested} fields inside them)" if nested > 0 else "")
-        shown = self.report if len(self.report) <= SHOWN else [each for each in self.report if each.note]
+        shown = self.report if len(self.report) <= SHOWN else [line for line in self.report if line.note]
         lines = "; ".join(each.describe() for each in shown[:SHOWN])
         more = f"; and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
         listed = f": {lines}{more}" if lines else ""
@@ -152,8 +152,8 @@ class Inference:
         """In JSON types, as it is stored beside the table."""
         return {
             "schema_version": 1,
-            "fields": [field_to_json(each) for each in self.fields],
-            "report": [asdict(each) for each in self.report],
+            "fields": [field_to_json(field) for field in self.fields],
+            "report": [asdict(line) for line in self.report],
             "records": self.records,
             "unreadable": self.unreadable,
         }
@@ -162,7 +162,7 @@ class Inference:
     def from_json(cls, data: Mapping[str, Any]) -> Inference:
         """What :meth:`to_json` wrote."""
         return cls(
-            fields=tuple(field_from_json(each) for each in data["fields"]),
+            fields=tuple(field_from_json(member) for member in data["fields"]),
             report=tuple(FieldReport(**each) for each in data.get("report", ())),
             records=data.get("records", 0),
             unreadable=data.get("unreadable", 0),
@@ -318,16 +318,16 @@ def kinds_seen(found: Inference) -> tuple[dict[str, str], dict[str, str]]:
     """What one JSON file says about each field, as far as files can contradict each other; and where it does itself."""
     kinds: dict[str, str] = {}
     mixed: dict[str, str] = {}
-    for each in found.report:
-        seen = set(each.kinds)
+    for line in found.report:
+        seen = set(line.kinds)
         if seen <= NUMBERS:
-            kinds |= {each.path: "number"} if seen else {}
+            kinds |= {line.path: "number"} if seen else {}
         elif seen <= {"moment", "string"}:
-            kinds[each.path] = "string"
+            kinds[line.path] = "string"
         elif len(seen) == 1:
-            kinds[each.path] = seen.pop()
+            kinds[line.path] = seen.pop()
         else:
-            mixed[each.path] = " and ".join(sorted(seen))
+            mixed[line.path] = " and ".join(sorted(seen))
     return kinds, mixed
 
 

@@ -224,7 +224,7 @@ def kinds_of(schema: pa.Schema) -> dict[str, str]:
     >>> kinds_of(pa.schema([("id", pa.int32()), ("price", pa.float64()), ("none", pa.null())]))
     {'id': 'number', 'price': 'number'}
     """
-    return dict(kinds_of_fields(_declared(each) for each in schema if not pa.types.is_null(each.type)))
+    return dict(kinds_of_fields(_declared(field) for field in schema if not pa.types.is_null(field.type)))
 
 
 def kinds_of_fields(fields: Iterable[FieldSpec], where: str = "") -> Iterator[tuple[str, str]]:
@@ -271,9 +271,9 @@ def infer_types(files: Iterable[tuple[str, pa.Schema, int]], *, forbidden: tuple
     records = 0
     for path, schema, count in files:
         records += count
-        for each in schema:
-            found = _declared(each)
-            columns.setdefault(each.name, _TypedColumn(found, Counter())).add(found, each.type, count, path)
+        for field in schema:
+            found = _declared(field)
+            columns.setdefault(field.name, _TypedColumn(found, Counter())).add(found, field.type, count, path)
     if not columns:
         raise SourceError("no file has columns to infer", "declare schema.fields, or wait for data")
     wrong = column_problems(list(columns), forbidden)

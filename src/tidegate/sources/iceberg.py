@@ -121,27 +121,27 @@ class IcebergTable:
             tasks = list(self._table.scan(row_filter=_expression(rows, self._kinds)).plan_files())
         except Exception as error:
             self._refuse(error)
-        return tuple(self._check_file(each) for each in tasks)
+        return tuple(self._check_file(task) for task in tasks)
 
     @property
     def kinds(self) -> dict[str, str]:
         """The Spark types of the columns; UUIDs are text."""
-        return {each["name"]: "string" if each["type"] == "uuid" else _kind(each["type"]) for each in self.fields}
+        return {field["name"]: "string" if field["type"] == "uuid" else _kind(field["type"]) for field in self.fields}
 
     def columns(self, names: Sequence[str] | None = None) -> pa.Schema:
         """All columns, or those with these ``names``, as :meth:`scan` returns them."""
-        wanted = [each for each in self.fields if names is None or each["name"] in names]
+        wanted = [field for field in self.fields if names is None or field["name"] in names]
         return pa.schema([self._column(each) for each in wanted])
 
     def scan(self, rows: RowFilter, names: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """A superset of the matching rows, in all columns or those with these ``names``."""
         columns = self.columns(names)
-        numbers = {each["name"]: each for each in self.fields}
+        numbers = {field["name"]: field for field in self.fields}
         for file in self.plan_files(rows):
             try:
-                for batch in _read(file, [numbers[each.name]["id"] for each in columns]):
+                for batch in _read(file, [numbers[column.name]["id"] for column in columns]):
                     found = {_number(each): array for each, array in zip(batch.schema, batch.columns, strict=True)}
-                    arrays = [_projected(found, numbers[each.name], each.type, len(batch)) for each in columns]
+                    arrays = [_projected(found, numbers[column.name], column.type, len(batch)) for column in columns]
                     yield pa.record_batch(arrays, columns)
             except (pa.ArrowException, NotImplementedError) as error:
                 told = str(error).partition("\n")[0]
@@ -158,7 +158,7 @@ class IcebergTable:
         refuse_default(described, path, self._source)
         match described["type"]:
             case {"type": "struct", "fields": fields}:
-                return pa.struct([(each["name"], self._type(each, f"{path}.{each['name']}")) for each in fields])
+                return pa.struct([(field["name"], self._type(field, f"{path}.{field['name']}")) for field in fields])
             case {"type": "list", "element": element}:
                 return pa.list_(pa.field("element", self._type({"type": element}, f"{path}.element")))
             case {"type": "map", "key": key, "value": value}:
@@ -336,9 +336,9 @@ def _metadata(location: Location, source: str) -> str:
     if hint and not hint.isnumeric():
         return f"{address}/metadata/{hint.removesuffix('.metadata.json')}.metadata.json"
     versions: dict[int, list[str]] = {}
-    for each in store.list_directory("metadata").objects:
-        if found := _METADATA.search(each.path):
-            versions.setdefault(int(found[1]), []).append(each.path)
+    for info in store.list_directory("metadata").objects:
+        if found := _METADATA.search(info.path):
+            versions.setdefault(int(found[1]), []).append(info.path)
     if not versions:
         raise SourceError(f"{source}: there is no Iceberg metadata in {location.uri}/metadata", "check source_uri")
     newest = versions[max(versions)]
@@ -392,10 +392,10 @@ def _expression(rows: RowFilter, kinds: Mapping[str, IcebergType]) -> BooleanExp
         if includes:
             wanted, caps = [*wanted, *nulls], [*caps, *nulls]
         return And(_one_of(wanted), _one_of(caps))
-    wanted = [_new(each, kinds) for each in rows.ranges]
+    wanted = [_new(interval, kinds) for interval in rows.ranges]
     if includes:
         wanted.append(_all_of(nulls))
-    return _all_of([_one_of(wanted), *(_cover(each, kinds) for each in rows.ranges)])
+    return _all_of([_one_of(wanted), *(_cover(interval, kinds) for interval in rows.ranges)])
 
 
 def _one_of(parts: Sequence[BooleanExpression]) -> BooleanExpression:

@@ -99,12 +99,12 @@ def greatest_of(frame: DataFrame, columns: Sequence[str], mode: WatermarkMode = 
 
     if not columns:
         return GreatestValues()
-    found_in = [named(each) for each in columns]
+    found_in = [named(column) for column in columns]
     nulls = [each.isNull() for each in found_in]
     is_tuple = mode is WatermarkMode.TUPLE
     unknown = nulls[0]
-    for each in nulls[1:]:
-        unknown = unknown | each if is_tuple else unknown & each
+    for null in nulls[1:]:
+        unknown = unknown | null if is_tuple else unknown & null
     if is_tuple:
         whole = f.struct(*(each.alias(f"g{index}") for index, each in enumerate(found_in)))
         found = [f.max(f.when(~unknown, whole)).alias("greatest")]

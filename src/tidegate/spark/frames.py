@@ -204,17 +204,17 @@ def columns_of(frame: DataFrame, made_by: str) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import NullType, VariantType
 
-    twice = [name for name, count in Counter(each.name.lower() for each in frame.schema).items() if count > 1]
+    twice = [name for name, count in Counter(field.name.lower() for field in frame.schema).items() if count > 1]
     if twice:
         raise SchemaMismatch(f"{made_by} gives the column {twice[0]!r} twice", "give each column a name of its own")
-    for each in frame.schema:
-        if isinstance(each.dataType, NullType):
+    for field in frame.schema:
+        if isinstance(field.dataType, NullType):
             raise SchemaMismatch(
-                f"{made_by} gives the column {each.name!r} no type", "cast it, such as: cast(null as string)"
+                f"{made_by} gives the column {field.name!r} no type", "cast it, such as: cast(null as string)"
             )
-        if isinstance(each.dataType, VariantType):
+        if isinstance(field.dataType, VariantType):
             raise SchemaMismatch(
-                f"{made_by} gives {each.name!r}, a variant, which Tidegate cannot write", "cast it, or keep the text"
+                f"{made_by} gives {field.name!r}, a variant, which Tidegate cannot write", "cast it, or keep the text"
             )
     unread = replaced_name(frame.schema)
     if unread is not None:
@@ -229,7 +229,7 @@ def columns_of(frame: DataFrame, made_by: str) -> pa.Schema:
         raise SchemaMismatch(
             f"{made_by} gives a type that no table can hold ({telling_line(error)})", "cast it"
         ) from error
-    if deep := [(each.name, found) for each in columns if (found := levels(each.type)) > MOST_LEVELS]:
+    if deep := [(column.name, found) for column in columns if (found := levels(column.type)) > MOST_LEVELS]:
         raise SchemaMismatch(
             f"{made_by} gives the column {deep[0][0]!r} with {deep[0][1]} nested levels; a table has at most "
             f"{MOST_LEVELS}",

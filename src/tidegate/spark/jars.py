@@ -326,10 +326,10 @@ def packages_of(sources: Iterable[SourceSpec]) -> tuple[str, ...]:
 
 def packages_for(pipelines: Iterable[PipelineSpec]) -> tuple[str, ...]:
     """What Spark needs to read or load the sources of these pipelines, and their tables on S3."""
-    asked = [(each, source) for each in pipelines for source in each.sources if source.read is not None]
+    asked = [(pipeline, source) for pipeline in pipelines for source in pipeline.sources if source.read is not None]
     sources = [source for _, source in asked]
     places = [pipeline.sink.table.uri for pipeline, _ in asked]
-    places += [each.read.location.uri for each in sources if isinstance(each.read, TableRead)]
+    places += [source.read.location.uri for source in sources if isinstance(source.read, TableRead)]
     on_s3 = (S3,) if any(uri.startswith("s3:") for uri in places) else ()
     return (*packages_of(sources), *on_s3)
 

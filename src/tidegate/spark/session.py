@@ -155,8 +155,8 @@ def py4j_is_silent(stop: threading.Event) -> Iterator[None]:
     """While inside, Py4J logs nothing once ``stop`` is set; everybody else does."""
     found = _WhileStopping(stop)
     loggers = [logging.getLogger(name) for name in _LOGGERS]
-    for each in loggers:
-        each.addFilter(found)
+    for logger in loggers:
+        logger.addFilter(found)
     try:
         yield
     finally:
@@ -234,7 +234,7 @@ def java_options(config: Mapping[str, str], name: str) -> str:
         parts = shlex.split(theirs)
     except ValueError:
         parts = theirs.split()
-    other = [each for each in parts if each.startswith(_ZONE) and each.removeprefix(_ZONE) not in _UTC]
+    other = [part for part in parts if part.startswith(_ZONE) and part.removeprefix(_ZONE) not in _UTC]
     if other:
         raise ConfigError(
             (f"spark.config: {name}: {other[0]!r}: Java's zone is UTC, because all times are in UTC; remove it",)
@@ -532,9 +532,9 @@ def _names(kind: DataType) -> Iterator[str]:
 
     match kind:
         case StructType():
-            for each in kind.fields:
-                yield each.name
-                yield from _names(each.dataType)
+            for field in kind.fields:
+                yield field.name
+                yield from _names(field.dataType)
         case ArrayType():
             yield from _names(kind.elementType)
         case MapType():

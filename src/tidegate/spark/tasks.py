@@ -176,7 +176,7 @@ def machine_problem(error: Exception, mask: Mask | None = None) -> EnvironmentPr
     for pattern, problem in _OF_PYTHON:
         if found := pattern.search(text):
             return EnvironmentProblem(
-                problem.format(*(_last_line(each) for each in found.groups())),
+                problem.format(*(_last_line(group) for group in found.groups())),
                 f"let {_what_names_python()} name a Python with the same Tidegate on every machine, as this program has"
                 f" it in {sys.executable}",
             )
@@ -457,7 +457,7 @@ def _weight(part: Part) -> int:
 
 def is_fresh(part: Part) -> bool:
     """Whether no file of a group has failed before: one that has may harm others."""
-    return not any(each.attempts for each in part[1].slices)
+    return not any(file.attempts for file in part[1].slices)
 
 
 class JobTag:

@@ -201,8 +201,8 @@ class _FrameJob:
         own: pa.Schema | None = None
         try:
             segments = self.frames.segments(work)
-            for each in segments:
-                found = with_own(columns_of(each.rows, f"{wave.source.name}: unit {work.unit!r}"), wave.source)
+            for segment in segments:
+                found = with_own(columns_of(segment.rows, f"{wave.source.name}: unit {work.unit!r}"), wave.source)
                 row_task(wave.pipeline, wave.source.rows, found, wave.table)
                 own = _merge_schemas(own, found)
             _merge_schemas(others, own)
@@ -258,7 +258,9 @@ class _FrameJob:
 
     def _write(self, task: RowTask, ready: Mapping[int, _UnitFrames]) -> dict[int, UnitWritten | UnitFailure]:
         """One job for these work units; evaluated once."""
-        frames = [self._number_columns(task, number, each) for number, unit in ready.items() for each in unit.segments]
+        frames = [
+            self._number_columns(task, number, segment) for number, unit in ready.items() for segment in unit.segments
+        ]
         found: dict[int, list[_UnitPart]] = defaultdict(list)
         if frames:
             rows = union_all(frames)

@@ -197,7 +197,7 @@ class LocalStore:
 
     def _below(self, prefix: str, after: str | None, known: Known | None, scope: Scope | None) -> Iterator[ObjectInfo]:
         directories, names = self._scan(prefix, after, scope)
-        keys = [*names, *(f"{each}/" for each in directories if may_hold_after(each, after))]
+        keys = [*names, *(f"{directory}/" for directory in directories if may_hold_after(directory, after))]
         for key in sorted(keys):
             if key.endswith("/"):
                 yield from self._below(key[:-1], after, known, scope)

@@ -208,10 +208,12 @@ class RemoteStore:
             directories, keys = keys_below(self.location, prefix, deep=deep)
         except (OSError, ValueError):
             raise error from None
-        for each in filter(is_odd, (*directories, *keys)):
-            if scope is not None and (not deep or each in keys):
-                scope.leave_out(Reason.NAME, each)
-        return [each for each in directories if not is_odd(each)], [each for each in keys if not is_odd(each)]
+        for directory in filter(is_odd, (*directories, *keys)):
+            if scope is not None and (not deep or directory in keys):
+                scope.leave_out(Reason.NAME, directory)
+        return [directory for directory in directories if not is_odd(directory)], [
+            key for key in keys if not is_odd(key)
+        ]
 
     def _heads(self, keys: Iterable[str], known: Known | None) -> Iterator[Sequence[ObjectMeta]]:
         """The objects at ``keys``, requested one by one, page by page; missing ones are left out."""

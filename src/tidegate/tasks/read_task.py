@@ -210,7 +210,7 @@ class GroupResult:
     @classmethod
     def of_failure(cls, unit: FileGroup, error: TidegateError) -> GroupResult:
         """The result of a group that could not be read or written: none of its files was reached."""
-        return cls(unit.number, tuple(NotReached(each.path) for each in unit.slices), failure=error)
+        return cls(unit.number, tuple(NotReached(file.path) for file in unit.slices), failure=error)
 
 
 def outcome_to_json(outcome: FileOutcome) -> dict[str, Any]:
@@ -352,14 +352,14 @@ def scan_files(
     )
     files = open_format(task, Partitioning(None, arrow_schema(fields)))
     with closing(Fetcher(open_store(source.location))) as fetcher:
-        for each in slices:
+        for file in slices:
             before = 0
-            with closing(fetcher.seekable(each) if files.seeks else fetcher(each)) as raw:
-                for decoded in files.read(raw, each):
+            with closing(fetcher.seekable(file) if files.seeks else fetcher(file)) as raw:
+                for decoded in files.read(raw, file):
                     if decoded.rejected:
                         first = decoded.rejected[0]
                         raise SourceError(
-                            f"{each.path}, {files.noun} {before + first.offset + 1}: {first.reason}",
+                            f"{file.path}, {files.noun} {before + first.offset + 1}: {first.reason}",
                             "correct the file, or declare schema.fields that it fits",
                         )
                     before += decoded.lines

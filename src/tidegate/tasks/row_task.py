@@ -158,7 +158,7 @@ class RowTask:
     @property
     def written(self) -> pa.Schema:
         """All written columns, partition columns included."""
-        files = {each.name: each for each in self.files}
+        files = {file.name: file for file in self.files}
         whole = with_keys(self.columns, self.partitioning.keys)
         return pa.schema([files.get(each.name, each) for each in whole])
 
@@ -374,10 +374,10 @@ def _like(kind: pa.DataType, task: RowTask) -> Value:
 
 def _fit_rows(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
     """The rows with exactly these columns and types; ``RowsRefused`` if a required value is missing."""
-    for each in columns:
-        if not each.nullable and batch.column(each.name).null_count:
+    for column in columns:
+        if not column.nullable and batch.column(column.name).null_count:
             raise RowsRefused(
-                f"a row has null in column {each.name!r}, which the table requires",
+                f"a row has null in column {column.name!r}, which the table requires",
                 "nothing was committed; leave such rows out (filter_expression), or give them a value",
             )
     return batch.select(columns.names).cast(columns)

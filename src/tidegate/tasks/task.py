@@ -198,7 +198,7 @@ class GroupWalk:
         )
 
     def _read_files(self, unit: FileGroup) -> tuple[FileOutcome, ...]:
-        self._fetch.expect([each for each in unit.slices if _is_small(each)])
+        self._fetch.expect([file for file in unit.slices if _is_small(file)])
         for position, each in enumerate(unit.slices):
             if position and (self._is_full(each) or self._is_late()):
                 self._outcomes[each.path] = NotReached(each.path)
@@ -207,7 +207,7 @@ class GroupWalk:
                 self._outcomes[each.path] = self._outcome(each)
                 self._bytes += each.size
         self._decode_gathered()
-        return tuple(self._outcomes[each.path] for each in unit.slices)
+        return tuple(self._outcomes[file.path] for file in unit.slices)
 
     def close(self) -> None:
         """Stop, and drop what is not finished."""
@@ -571,6 +571,6 @@ def _take(format: FormatReader, landing: TableWriter, block: list[Letter], found
     lines = np.array([(block[offset].line or 1) - 1 for offset in kept], np.int64)
     landing.write(decoded.batch, block[0].file or "", lines, 0)
     found.good.extend(block[offset] for offset in kept)
-    found.bad.extend((block[each.offset], each.reason) for each in decoded.rejected)
-    answered = {*kept.tolist(), *(each.offset for each in decoded.rejected)}
+    found.bad.extend((block[rejection.offset], rejection.reason) for rejection in decoded.rejected)
+    answered = {*kept.tolist(), *(rejection.offset for rejection in decoded.rejected)}
     found.bad.extend((letter, "blank line") for offset, letter in enumerate(block) if offset not in answered)

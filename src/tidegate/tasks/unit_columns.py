@@ -164,7 +164,7 @@ class UnitColumnReport:
         with closing(opened(file, seeks=False)) as raw:
             for decoded in format.read(raw, file.slice):
                 good += decoded.batch.num_rows
-                reason = reason or next((each.reason for each in decoded.rejected), "")
+                reason = reason or next((rejection.reason for rejection in decoded.rejected), "")
                 if good:
                     yield from self._cells(dict.fromkeys(names))
                 for name, column in zip(names, decoded.batch.columns, strict=True):
@@ -258,7 +258,7 @@ def _known(wave: UnitWave) -> tuple[FieldSpec, ...]:
     made = {
         wave.source.unit_column,
         wave.source.segment_column,
-        *(each.partition("=")[0] for each in levels if "=" in each),
+        *(level.partition("=")[0] for level in levels if "=" in level),
     }
     return tuple(each for column in wave.table or () if column.name not in made for each in _declared(column))
 
@@ -289,10 +289,10 @@ def _of_records(schema: SchemaSpec, told: Told) -> tuple[Inference | None, dict[
     if found is None or not found.problems:
         return found, refused
     most = _look(replace(schema, rescued=schema.rescued or "rescued"), readable.values())
-    known = {each.path for each in most.report} if most else set()
+    known = {line.path for line in most.report} if most else set()
     for index, records in readable.items():
         own = _look(schema, [records])
-        missing = [each.path for each in own.report if each.path not in known] if own else []
+        missing = [line.path for line in own.report if line.path not in known] if own else []
         if own and (missing or own.problems):
             reasons = dict.fromkeys((*own.problems, *found.problems))
             refused[index] = f"the records do not agree with those of other work units: {'; '.join(reasons)}"
@@ -331,7 +331,7 @@ def _of_files(format: FileFormat | None, schema: SchemaSpec, told: Told) -> tupl
 def kept_types(fields: tuple[FieldSpec, ...], table: pa.Schema | None) -> tuple[FieldSpec, ...]:
     """``fields`` with the types of ``table``; new fields of a struct stay."""
     known = {each.name: each.type for each in table or ()}
-    return tuple(_keep_type(each, plain(known[each.name])) if each.name in known else each for each in fields)
+    return tuple(_keep_type(field, plain(known[field.name])) if field.name in known else field for field in fields)
 
 
 def _keep_type(found: FieldSpec, table: pa.DataType) -> FieldSpec:

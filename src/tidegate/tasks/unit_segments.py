@@ -66,7 +66,11 @@ class DatabaseSegments:
         asked = fit_bounds(widened_range(source, low, high), columns.kinds, source.timezone, source.name)
         found = read_columns(database, columns, self._wave.pipeline.schema)
         if source.time_column is not None and asked.columns[0] not in [each.name for each in found]:
-            found += [each for each in read_columns(database, columns, SchemaSpec()) if each.name == asked.columns[0]]
+            found += [
+                read_column
+                for read_column in read_columns(database, columns, SchemaSpec())
+                if read_column.name == asked.columns[0]
+            ]
         statement = replace(database.selected(columns), read=read).rows(asked)
         schema = pa.schema([each.field for each in found])
         return StreamedRows(schema, lambda: stream(database, statement, found, source.timezone), lambda: 0)
@@ -131,7 +135,7 @@ class _SegmentJob:
     def _columns(self, schema: pa.Schema) -> pa.Schema:
         """The columns of the table: the declared ones, or all, after those of the work unit."""
         fields = self.wave.pipeline.schema.fields
-        kept = [schema.field(column_named(each.name, schema.names, self.wave.source.name)) for each in fields]
+        kept = [schema.field(column_named(field.name, schema.names, self.wave.source.name)) for field in fields]
         records = pa.schema(kept) if fields else schema
         return pa.schema([*own_columns(self.wave.source, records.names), *records])
 
@@ -148,7 +152,9 @@ def _unified(one: pa.Schema, other: pa.Schema) -> pa.Schema:
 def _filled(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
     """The rows in these columns; null in those that only other work units have."""
     there = set(batch.schema.names)
-    arrays = [batch.column(each.name) if each.name in there else pa.nulls(len(batch), each.type) for each in columns]
+    arrays = [
+        batch.column(column.name) if column.name in there else pa.nulls(len(batch), column.type) for column in columns
+    ]
     return pa.RecordBatch.from_arrays(arrays, columns.names)
 
 

@@ -392,7 +392,7 @@ class UnitBlock:
             raise SourceError("the records cannot be told apart", "each work unit is decoded by itself")
         self._units = np.repeat(np.array([place for place, _ in files], np.int64), counts)
         source, low = task.source, pa.array(np.repeat(np.array([low for low, _ in segments], np.int64), counts))
-        names = pa.array([each.unit for each in units], pa.string()).take(pa.array(self._units))
+        names = pa.array([unit.unit for unit in units], pa.string()).take(pa.array(self._units))
         rows = with_own(decoded, source, names, low)
         if source.time_column is not None:
             high = pa.array(np.repeat(np.array([high for _, high in segments], np.int64), counts))

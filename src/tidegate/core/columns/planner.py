@@ -112,7 +112,7 @@ def stored_ahead(source: ColumnSource, stored: Watermark, now: datetime) -> Iter
 
 def caps_ahead(plan: ColumnPlan, seen: Watermark) -> dict[str, Value]:
     """The cap of each column whose greatest value lies beyond the horizon."""
-    caps = {each: _cap(seen.get(each), plan.horizon, plan.source_timezone) for each in plan.reads.leading}
+    caps = {column: _cap(seen.get(column), plan.horizon, plan.source_timezone) for column in plan.reads.leading}
     return {column: cap for column, cap in caps.items() if cap is not None}
 
 
@@ -235,9 +235,9 @@ def fix_bounds(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> 
     columns = plan.reads.columns
     before = before.spelled(columns).only(columns)
     is_cursor = plan.reads.mode is WatermarkMode.TUPLE and bool(columns)
-    reached = {each: _checked(plan, each, seen.get(each)) for each in columns}
+    reached = {column: _checked(plan, column, seen.get(column)) for column in columns}
     if plan.lag_until is not None:
-        check_lag(f"{plan.pipeline}/{plan.source}", {each: reached[each] for each in plan.reads.leading})
+        check_lag(f"{plan.pipeline}/{plan.source}", {column: reached[column] for column in plan.reads.leading})
     for each in plan.reads.leading:
         cap = _cap(reached[each], plan.lag_until, plan.source_timezone)
         reached[each] = reached[each] if cap is None else cap
@@ -272,7 +272,7 @@ class _Planning:
         self._is_cursor = source.mode is WatermarkMode.TUPLE
         self._leading = chunk_columns(source, None)
         self.stored: dict[str, Value | None] = {
-            each: state.values[each] for each in self._columns if each in state.values
+            column: state.values[column] for column in self._columns if column in state.values
         }
         self.is_full = not self._columns or load.type.reads_everything
         self._is_first = is_watermark_empty(self.stored)
@@ -300,7 +300,7 @@ class _Planning:
     @property
     def is_window(self) -> bool:
         """Whether both ends of the range are known, so that its rows can be replaced."""
-        known = not self._is_first and all(each in self.stored for each in self._columns)
+        known = not self._is_first and all(column in self.stored for column in self._columns)
         return self._load.replace_by_watermark and known and not self._is_cursor
 
     def unbounded(self) -> RowFilter:
@@ -345,7 +345,7 @@ class _Planning:
         """Where the read begins, by column."""
         if not self._is_cursor:
             return {each: self._lowered(each, value) for each, value in self.stored.items()}
-        bounds = {each.column: each.lower for each in self._cursor_ranges()}
+        bounds = {cursor_range.column: cursor_range.lower for cursor_range in self._cursor_ranges()}
         return {each: bound.value for each, bound in bounds.items() if bound is not None}
 
     def check_lag(self) -> None:
@@ -407,7 +407,7 @@ class _Planning:
     def _cursor_ranges(self) -> tuple[ColumnRange, ...]:
         """The stored cursor; with look-back its first column alone."""
         cursor = self._state.cursor(self._columns)
-        ranges = {each: ColumnRange(each) for each in self._columns}
+        ranges = {column: ColumnRange(column) for column in self._columns}
         first = self._columns[0]
         if not self._source.look_back.is_off and cursor:
             low = self._lowered(first, cursor[0])
@@ -434,7 +434,7 @@ class _Planning:
         return low if self._source.look_back.is_off else _before_jump(low, zone)
 
     def _later_columns(self) -> list[str]:
-        return [each for each in self._columns if each not in self.stored]
+        return [column for column in self._columns if column not in self.stored]
 
     def _check_later_columns(self) -> None:
         later = self._later_columns()
@@ -468,12 +468,14 @@ def _cap_rows(rows: RowFilter, after: ColumnState) -> RowFilter:
     that appeared since would be read twice.
     """
     known = {
-        each: Bound(value, inclusive=each not in after.inclusive)
-        for each in rows.columns
-        if (value := after.values.get(each)) is not None
+        column: Bound(value, inclusive=column not in after.inclusive)
+        for column in rows.columns
+        if (value := after.values.get(column)) is not None
     }
     capped = rows.capped(known)
-    ranges = tuple(each if each.column in known else replace(each, only_null=True) for each in capped.ranges)
+    ranges = tuple(
+        interval if interval.column in known else replace(interval, only_null=True) for interval in capped.ranges
+    )
     return replace(capped, ranges=ranges)
 
 

@@ -90,7 +90,7 @@ class RowFilter:
     @property
     def columns(self) -> tuple[str, ...]:
         """The watermark columns, in order."""
-        return tuple(each.column for each in self.ranges)
+        return tuple(interval.column for interval in self.ranges)
 
     @property
     def leading(self) -> tuple[str, ...]:
@@ -100,23 +100,23 @@ class RowFilter:
     @property
     def watermark(self) -> dict[str, Value | None]:
         """The lower bounds by column: None if a column was never filled, no entry if everything is new."""
-        bounded = [each for each in self.ranges if each.lower is not None or each.any_value]
+        bounded = [interval for interval in self.ranges if interval.lower is not None or interval.any_value]
         return {each.column: None if each.lower is None else each.lower.value for each in bounded}
 
     @property
     def operator(self) -> str:
         """The operator between a row's value and these bounds."""
-        lowers = [each.lower for each in self.ranges if each.lower is not None]
-        return INCLUSIVE if any(each.inclusive for each in lowers) else EXCLUSIVE
+        lowers = [interval.lower for interval in self.ranges if interval.lower is not None]
+        return INCLUSIVE if any(lower.inclusive for lower in lowers) else EXCLUSIVE
 
     def without_lower(self) -> RowFilter:
         """The same without lower bounds: only caps, nulls and the extra condition are left."""
-        ranges = tuple(replace(each, lower=None, any_value=False) for each in self.ranges)
+        ranges = tuple(replace(interval, lower=None, any_value=False) for interval in self.ranges)
         return replace(self, ranges=ranges)
 
     def capped(self, upper: dict[str, Bound]) -> RowFilter:
         """The same with upper bounds, by column."""
-        ranges = tuple(replace(each, upper=upper.get(each.column, each.upper)) for each in self.ranges)
+        ranges = tuple(replace(interval, upper=upper.get(interval.column, interval.upper)) for interval in self.ranges)
         return replace(self, ranges=ranges)
 
 
@@ -311,11 +311,11 @@ def predicate(rows: RowFilter, dialect: SqlDialect) -> str | None:
 
 def null_predicate(rows: RowFilter, dialect: SqlDialect) -> str | None:
     """The condition of rows with null instead of a watermark; None without watermark columns."""
-    columns = [quote(each, dialect) for each in rows.columns]
+    columns = [quote(column, dialect) for column in rows.columns]
     if not columns:
         return None
     word = " OR " if rows.mode is WatermarkMode.TUPLE else " AND "
-    nulls = word.join(f"{each} IS NULL" for each in columns)
+    nulls = word.join(f"{column} IS NULL" for column in columns)
     return " AND ".join([f"({nulls})" if len(columns) > 1 and rows.extra is not None else nulls, *_extra(rows)])
 
 
@@ -357,14 +357,14 @@ class _Any:
         self._dialect = dialect
         self._includes = rows.nulls is NullWatermark.INCLUDE
         self._is_single = len(rows.ranges) == 1
-        self._is_unbounded = any(_wants_all(each) for each in rows.ranges)
-        self._names = [quote(each.column, dialect) for each in rows.ranges]
+        self._is_unbounded = any(_wants_all(interval) for interval in rows.ranges)
+        self._names = [quote(interval.column, dialect) for interval in rows.ranges]
 
     def lower(self) -> list[Part]:
         if not self._ranges:
             return []
         if self._is_unbounded:
-            needed = not self._includes and any(_is_capped(each) for each in self._ranges)
+            needed = not self._includes and any(_is_capped(interval) for interval in self._ranges)
             if not needed or (self._is_single and not self._ranges[0].only_null):
                 return []
             return [[f"{name} IS NOT NULL" for name in self._names]]
@@ -394,11 +394,11 @@ class _Tuple:
     def __init__(self, rows: RowFilter, dialect: SqlDialect) -> None:
         self._rows = rows
         self._dialect = dialect
-        self._names = [quote(each.column, dialect) for each in rows.ranges]
+        self._names = [quote(interval.column, dialect) for interval in rows.ranges]
         self._nulls = [f"{name} IS NULL" for name in self._names] if rows.nulls is NullWatermark.INCLUDE else []
-        self._lowers = _bounds([each.lower for each in rows.ranges])
-        self._uppers = _bounds([each.upper for each in rows.ranges])
-        self._only_null = any(each.only_null for each in rows.ranges)
+        self._lowers = _bounds([interval.lower for interval in rows.ranges])
+        self._uppers = _bounds([interval.upper for interval in rows.ranges])
+        self._only_null = any(interval.only_null for interval in rows.ranges)
 
     def lower(self) -> list[Part]:
         parts = [[self._cursor(">", self._lowers), *self._nulls]] if self._lowers else []
@@ -428,12 +428,12 @@ def _bounds(bounds: Sequence[Bound | None]) -> list[Bound]:
 
 
 def _matches_any(rows: RowFilter, row: Row) -> bool:
-    values = [(each, row.get(each.column)) for each in rows.ranges]
+    values = [(interval, row.get(interval.column)) for interval in rows.ranges]
     if not values:
         return True
-    capped = any(_is_capped(each) for each in rows.ranges)
+    capped = any(_is_capped(interval) for interval in rows.ranges)
     if all(value is None for _, value in values):
-        unconditional = any(_wants_all(each) for each in rows.ranges) and not capped
+        unconditional = any(_wants_all(interval) for interval in rows.ranges) and not capped
         return rows.nulls is NullWatermark.INCLUDE or unconditional
     wanted = any(_wants_all(each) or _is_new(each, value) for each, value in values)
     return wanted and all(_is_covered(each, value) for each, value in values)
@@ -462,9 +462,12 @@ def _stays_below(value: Value, upper: Bound) -> bool:
 
 
 def _matches_tuple(rows: RowFilter, row: Row) -> bool:
-    values = [row.get(each.column) for each in rows.ranges]
-    lowers, uppers = _bounds([each.lower for each in rows.ranges]), _bounds([each.upper for each in rows.ranges])
-    only_null = any(each.only_null for each in rows.ranges)
+    values = [row.get(interval.column) for interval in rows.ranges]
+    lowers, uppers = (
+        _bounds([interval.lower for interval in rows.ranges]),
+        _bounds([interval.upper for interval in rows.ranges]),
+    )
+    only_null = any(interval.only_null for interval in rows.ranges)
     if any(value is None for value in values):
         return rows.nulls is NullWatermark.INCLUDE or not (lowers or uppers or only_null)
     known = [value for value in values if value is not None]
@@ -523,7 +526,7 @@ def narrow_window(window: RowFilter | None, found: object, default: object, name
         raise WatermarkError(
             f"{key} gave {found!r}", f"return None, or a lower and an upper bound for each of {columns}"
         )
-    return replace(window, ranges=tuple(_narrowed(each, given[each.column], key) for each in window.ranges))
+    return replace(window, ranges=tuple(_narrowed(interval, given[interval.column], key) for interval in window.ranges))
 
 
 def _narrowed(read: ColumnRange, given: tuple[Value, Value], key: str) -> ColumnRange:
@@ -543,5 +546,6 @@ def _narrowed(read: ColumnRange, given: tuple[Value, Value], key: str) -> Column
 def rename_columns(rows: RowFilter, names: Mapping[str, str]) -> RowFilter:
     """The same rows in a table with other column names."""
     return replace(
-        rows, ranges=tuple(replace(each, column=names.get(each.column, each.column)) for each in rows.ranges)
+        rows,
+        ranges=tuple(replace(interval, column=names.get(interval.column, interval.column)) for interval in rows.ranges),
     )

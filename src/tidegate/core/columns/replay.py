@@ -323,8 +323,8 @@ def _interval(node: Node) -> ChunkInterval | None:
 
 
 def _numbers(node: Node) -> Iterator[int]:
-    for each in node.items():
-        first, last = each.items()
+    for item in node.items():
+        first, last = item.items()
         yield from range(first.integer(), last.integer() + 1)
 
 
@@ -394,15 +394,15 @@ def check_handover(
     stored = (state or ColumnState()).values
     columns = chunk_columns(source, replay.chunk_column)
     _check_columns(name, source, load, columns)
-    below = [each for each in columns if (value := stored.get(each)) is None or is_above(replay.start, value)]
+    below = [column for column in columns if (value := stored.get(column)) is None or is_above(replay.start, value)]
     if below and not skip_gap:
         raise WatermarkError(
             f"{name}: the replay starts at {replay.start}, above the watermark of {_listed(stored, below)}: the rows"
             " between were never read",
             "start at the watermark or below; or, if they are not wanted, use --skip-gap",
         )
-    passed = [each for each in columns if _is_passed(stored.get(each), replay.end)]
-    ahead = [each for each in columns if each not in passed]
+    passed = [column for column in columns if _is_passed(stored.get(column), replay.end)]
+    ahead = [column for column in columns if column not in passed]
     if passed and ahead:
         raise WatermarkError(
             f"{name}: the replay ends at {replay.end}, above the watermark of {_listed(stored, passed)} and not above"
@@ -453,7 +453,7 @@ def columns_read_twice(
         return ()
     if state is None:
         return source.watermark_columns
-    used = [each for each in source.watermark_columns if each in chunk_columns(source, replay.chunk_column)]
+    used = [column for column in source.watermark_columns if column in chunk_columns(source, replay.chunk_column)]
     return tuple(each for each in used if _is_above_next(replay.end, state.values.get(each)))
 
 
@@ -482,7 +482,7 @@ def hand_over(
 
 
 def _check_columns(name: str, source: ColumnSource, load: Load, columns: tuple[str, ...]) -> None:
-    foreign = [each for each in columns if each not in source.watermark_columns]
+    foreign = [column for column in columns if column not in source.watermark_columns]
     if foreign or not columns:
         raise WatermarkError(
             f"{name}: {', '.join(foreign) or 'no column'} is not a watermark column, so that the end of the replay says"
@@ -508,4 +508,4 @@ def _is_passed(stored: Value | None, end: Value) -> bool:
 
 
 def _listed(stored: Watermark, columns: list[str]) -> str:
-    return ", ".join(f"{each} ({stored.get(each, 'nothing stored')})" for each in columns)
+    return ", ".join(f"{column} ({stored.get(column, 'nothing stored')})" for column in columns)

@@ -224,7 +224,7 @@ def without_inclusive(watermark: Mapping[str, Any]) -> tuple[dict[str, Any], fro
 
 def _check_inclusive(watermark: Mapping[str, Any], remedy: str) -> None:
     columns = watermark.get(INCLUSIVE, [])
-    if not isinstance(columns, list) or not all(isinstance(each, str) for each in columns):
+    if not isinstance(columns, list) or not all(isinstance(column, str) for column in columns):
         raise WatermarkError(f"{INCLUSIVE} must be a list of columns, not {columns!r}", remedy)
 
 
@@ -317,12 +317,12 @@ class ColumnState:
 
     def spelled(self, columns: Sequence[str]) -> ColumnState:
         """The same state with columns spelled as in ``columns``: a configuration may change upper and lower case."""
-        ours = {each.lower(): each for each in columns if each not in self.values}
-        names = {each: ours[each.lower()] for each in self.values if each not in columns and each.lower() in ours}
+        ours = {column.lower(): column for column in columns if column not in self.values}
+        names = {value: ours[value.lower()] for value in self.values if value not in columns and value.lower() in ours}
         if not names:
             return self
         values = {names.get(each, each): value for each, value in self.values.items()}
-        return replace(self, values=values, inclusive=frozenset(names.get(each, each) for each in self.inclusive))
+        return replace(self, values=values, inclusive=frozenset(names.get(column, column) for column in self.inclusive))
 
     def only(self, columns: Sequence[str]) -> ColumnState:
         """The state of these columns alone; values of unused columns mean nothing later."""
@@ -335,14 +335,14 @@ class ColumnState:
         A column stays inclusive until a row at its value or above was read.
         """
         values = {**self.values, **{each: self._greater(each, value) for each, value in seen.items()}}
-        reached = {each for each in self.inclusive if self._is_reached(each, seen.get(each))}
+        reached = {column for column in self.inclusive if self._is_reached(column, seen.get(column))}
         return replace(self, values=values, inclusive=self.inclusive - reached, updated=now)
 
     def advanced_cursor(self, columns: Sequence[str], seen: Watermark, now: datetime) -> ColumnState:
         """The same if all ``columns`` form one cursor, and ``seen`` is the greatest one."""
         if seen.get(columns[0]) is None or not self._is_cursor_reached(columns, seen):
             return replace(self, values={**dict.fromkeys(columns), **self.values}, updated=now)
-        values = {**self.values, **{each: seen.get(each) for each in columns}}
+        values = {**self.values, **{column: seen.get(column) for column in columns}}
         return replace(self, values=values, inclusive=self.inclusive - set(columns), updated=now)
 
     def cursor(self, columns: Sequence[str]) -> tuple[Value, ...]:

@@ -534,7 +534,7 @@ def segments_to_merge(segments: Sequence[Segment], added: int) -> tuple[Segment,
 
 def with_segment(state: SetState, merged: Sequence[Segment], new: Segment) -> SetState:
     """The state with ``new`` in place of the merged segments."""
-    return replace(state, segments=(*(each for each in state.segments if each not in merged), new))
+    return replace(state, segments=(*(segment for segment in state.segments if segment not in merged), new))
 
 
 def _rank(count: int) -> int:

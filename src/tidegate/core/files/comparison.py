@@ -89,9 +89,9 @@ class Comparing:
         self._is_due = is_due(source, state)
         self._status_of = lru_cache(PARTITIONS_AT_ONCE)(file_statuses(source, state))
         self._partitions = frozenset(state.partition_watermarks) | {split(path)[0] for path in state.files}
-        self._above = frozenset(parent for each in self._partitions for parent in _parents(each))
+        self._above = frozenset(parent for partition in self._partitions for parent in _parents(partition))
         self._out_of_sight_up_to = lru_cache(PARTITIONS_AT_ONCE)(self._bound_above)
-        self._moves = [(is_due(source, each.before), is_due(source, each.after)) for each in history.moves]
+        self._moves = [(is_due(source, move.before), is_due(source, move.after)) for move in history.moves]
 
     def finding(self, file: SourceFile, committed: CommittedFile | None) -> Finding:
         """The status of ``file``, given what is committed of it."""

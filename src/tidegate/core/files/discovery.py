@@ -323,7 +323,7 @@ def seals_taken_back(
     have files that are still to be read.
     """
     layout = Layout.of(source)
-    ahead = {each.prefix for each in future_seals(source, state, now)}
+    ahead = {future_seal.prefix for future_seal in future_seals(source, state, now)}
     begun = {} if start is None else {prefix: seal for prefix, seal in start.sealed.items() if prefix in ahead}
     oldest: dict[str, datetime] = {}
     for time in filter(None, map(layout.time_of, unfinished)):

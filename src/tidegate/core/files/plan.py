@@ -67,7 +67,7 @@ class FileGroup:
     @property
     def bytes(self) -> int:
         """Their size at the source."""
-        return sum(each.size for each in self.slices)
+        return sum(file.size for file in self.slices)
 
     @property
     def files(self) -> int:
@@ -140,7 +140,7 @@ class Plan:
     def waits(self) -> bool:
         """Whether unfinished files are held back: an empty plan then does not mean an idle source."""
         waiting = {Reason.GIVEN_UP, Reason.CHANGED, Reason.UNSEEN, Reason.ISLANDS_FULL, Reason.TOO_MANY_FAILED}
-        return any(each.reason in waiting for each in self.skipped)
+        return any(skip.reason in waiting for skip in self.skipped)
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -158,9 +158,9 @@ class Plan:
             "files": self.files,
             "bytes": self.bytes,
             "units": [
-                {"number": unit.number, "slices": [_slice_json(each) for each in unit.slices]} for unit in self.units
+                {"number": unit.number, "slices": [_slice_json(file) for file in unit.slices]} for unit in self.units
             ],
-            "skipped": [_skipped_json(each) for each in self.skipped],
+            "skipped": [_skipped_json(skip) for skip in self.skipped],
             "listed": [[file.path, file.size, file.etag] for file in self.listed],
             "late": list(self.late),
             "notes": list(self.notes),
@@ -179,7 +179,7 @@ class Plan:
 
     def _findings_json(self) -> dict[str, object]:
         """What is there only if it was found."""
-        ahead = [each.to_json() for each in self.future_seals]
+        ahead = [future_seal.to_json() for future_seal in self.future_seals]
         left_out = {} if self.left_out is None else {"left_out": self.left_out.to_json()}
         seals_by = {} if self.seals_by is None else {"seals_by": utc_text(self.seals_by)}
         return {**({"future_seals": ahead} if ahead else {}), **left_out, **seals_by}
@@ -246,7 +246,7 @@ def _slice(node: Node) -> FileSlice:
 
 
 def _unit(node: Node) -> FileGroup:
-    return FileGroup(node.get("number").integer(), tuple(_slice(each) for each in node.get("slices").items()))
+    return FileGroup(node.get("number").integer(), tuple(_slice(item) for item in node.get("slices").items()))
 
 
 def _skipped(node: Node) -> Skipped:
@@ -265,7 +265,7 @@ def _future_seals(node: Node) -> FutureSeal:
 def _left_out(node: Node) -> LeftOut | None:
     if node.is_null:
         return None
-    by_folder = ((each.get("folder").text(), each.get("files").integer()) for each in node.get("by_folder").items())
+    by_folder = ((item.get("folder").text(), item.get("files").integer()) for item in node.get("by_folder").items())
     return LeftOut(
         node.get("before").moment(),
         node.get("folders").integer(),
@@ -293,7 +293,7 @@ def _directories(node: Node) -> Directories:
 
 
 def _texts(node: Node) -> tuple[str, ...]:
-    return tuple(each.text() for each in node.items())
+    return tuple(item.text() for item in node.items())
 
 
 def held_back(source: PathSource, skipped: Iterable[Skipped], files: Mapping[str, FileProgress]) -> Iterator[str]:
@@ -379,10 +379,10 @@ def nothing_fits(source: PathSource, listing: PathListing, *, any_read: bool) ->
     """Why nothing was ever read from a place with files: their names fit neither the format nor the pattern."""
     if any_read or listing.files:
         return
-    for each in listing.skipped:
-        if each.reason is Reason.PATTERN:
-            what = "the only file does not fit" if each.count == 1 else f"none of {each.count:,} files fits"
-            yield f"{what} pattern: {source.pattern!r}, e.g. {each.examples[0]}; correct the pattern"
+    for skip in listing.skipped:
+        if skip.reason is Reason.PATTERN:
+            what = "the only file does not fit" if skip.count == 1 else f"none of {skip.count:,} files fits"
+            yield f"{what} pattern: {source.pattern!r}, e.g. {skip.examples[0]}; correct the pattern"
     if listing.endings:
         known = dict.fromkeys(filter(None, map(format_of, listing.endings)))
         remedy = " or ".join(f"format: {each}" for each in known) or f"pattern: '*{next(iter(listing.endings))}'"

@@ -314,7 +314,7 @@ class _PathChoice(_Choice):
         self._state = state
         self._status_of = file_statuses(source, state)
         self._room = source.max_islands - len(state.files)
-        self._is_stuck = sum(isinstance(each, Failed) for each in state.files.values()) >= source.max_islands
+        self._is_stuck = sum(isinstance(file, Failed) for file in state.files.values()) >= source.max_islands
         self._last: dict[str, str] = {}
 
     def choose(self, partition: str, files: list[tuple[str, SourceFile]]) -> None:
@@ -434,12 +434,12 @@ def plan_set(
 
 
 def _rewritten(listing: PathListing) -> Iterator[str]:
-    for each in listing.skipped:
-        if each.reason is Reason.REWRITTEN:
-            files = "file" if each.count == 1 else "files"
+    for skip in listing.skipped:
+        if skip.reason is Reason.REWRITTEN:
+            files = "file" if skip.count == 1 else "files"
             yield (
-                f"{each.count:,} {files} changed after being read and {'is' if each.count == 1 else 'are'} not read"
-                f" again, e.g. {each.examples[0]}; deliver new content under a new name"
+                f"{skip.count:,} {files} changed after being read and {'is' if skip.count == 1 else 'are'} not read"
+                f" again, e.g. {skip.examples[0]}; deliver new content under a new name"
             )
 
 

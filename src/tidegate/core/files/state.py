@@ -580,7 +580,7 @@ def _decode_seal(node: Node) -> Seal:
 
 def _decode_window(node: Node) -> LateWindow:
     node.only(("above", "names"))
-    names = tuple(each.text() for each in node.get("names").items())
+    names = tuple(item.text() for item in node.get("names").items())
     return LateWindow(names, node.get("above").optional_text())
 
 
@@ -595,7 +595,9 @@ def encode_set(state: SetState) -> dict[str, object]:
         "watermark": _encode_watermark(state.watermark),
         "set": {
             "files": state.remembered,
-            "segments": [{"sha256": each.sha256, "count": each.count, "size": each.size} for each in state.segments],
+            "segments": [
+                {"sha256": segment.sha256, "count": segment.count, "size": segment.size} for segment in state.segments
+            ],
         },
         "last_update_ts": state.last_update_ts,
         "source_state": _encode_files(state),

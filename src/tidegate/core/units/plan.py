@@ -214,12 +214,12 @@ class _Places:
         """Give at most ``most`` places to the first candidates, and return the others."""
         left: list[Candidate] = []
         most = min(most, self.free)
-        for each in candidates:
-            fitting = min(most, len(each.units))
+        for candidate in candidates:
+            fitting = min(most, len(candidate.units))
             if fitting:
-                self.taken.append(each._replace(units=each.units[:fitting]))
+                self.taken.append(candidate._replace(units=candidate.units[:fitting]))
                 self.free -= fitting
                 most -= fitting
-            if fitting < len(each.units):
-                left.append(each._replace(units=each.units[fitting:]))
+            if fitting < len(candidate.units):
+                left.append(candidate._replace(units=candidate.units[fitting:]))
         return left

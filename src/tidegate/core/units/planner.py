@@ -70,8 +70,8 @@ class UnitDecisions:
     def __init__(self, source: UnitSource, zone: ZoneInfo, cut: Cut) -> None:
         self.source, self.zone, self.cut = source, zone, cut
         self.job_cutoff: int | None = None
-        self.starts = [each.start for each in cut.partitions]
-        self.ends = [each.end for each in cut.partitions]
+        self.starts = [partition.start for partition in cut.partitions]
+        self.ends = [partition.end for partition in cut.partitions]
         self._has_grace, self._abstains = not source.grace.is_zero, not source.abstinent.is_zero
         self._has_segments = source.replace is Replace.SEGMENTS
         self._appends = source.replace is Replace.NONE
@@ -569,7 +569,7 @@ def _still_planned(state: UnitState, plan: UnitPlan) -> dict[tuple[str, int], Fa
     """The failures of partitions that still exist."""
     if not state.failures:
         return {}
-    starts = {failure_start(each.start, each.nominal_end) for each in plan.partitions}
+    starts = {failure_start(partition.start, partition.nominal_end) for partition in plan.partitions}
     return {key: failure for key, failure in state.failures.items() if key[1] in starts}
 
 

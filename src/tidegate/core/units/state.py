@@ -275,10 +275,10 @@ def _distances(moments: Sequence[int], tick: int) -> list[int]:
 
 def _entries(node: Node, tick: int) -> dict[str, UnitEntry]:
     entries: dict[str, UnitEntry] = {}
-    for each in node.items():
-        parts = list(each.items())
+    for item in node.items():
+        parts = list(item.items())
         if not 1 <= len(parts) <= 5:
-            raise each.refusal("units and up to four things about them")
+            raise item.refusal("units and up to four things about them")
         units = [unit.text() for unit in parts[0].items()]
         entry = UnitEntry(
             coverage=_intervals(parts[1], tick) if len(parts) > 1 else (),
@@ -294,7 +294,7 @@ def _entries(node: Node, tick: int) -> dict[str, UnitEntry]:
 
 
 def _ascending(node: Node, tick: int) -> tuple[int, ...]:
-    distances = [each.whole() for each in node.items()]
+    distances = [item.whole() for item in node.items()]
     if any(distance <= 0 for distance in distances[1:]):
         raise node.refusal("a moment and distances above 0")
     return tuple(each * tick for each in accumulate(distances))
@@ -309,15 +309,15 @@ def _intervals(node: Node, tick: int) -> Coverage:
 
 def _failures(node: Node) -> dict[tuple[str, int], Failure]:
     failures: dict[tuple[str, int], Failure] = {}
-    for each in node.items():
-        parts = list(each.items())
+    for item in node.items():
+        parts = list(item.items())
         if len(parts) != 5:
-            raise each.refusal("unit, start, count, run and reason of a failure")
+            raise item.refusal("unit, start, count, run and reason of a failure")
         unit, start, count, run, reason = parts
         if not count.integer():
             raise count.refusal("how often it failed, 1 or more")
         key = unit.text(), start.whole()
         if key in failures:
-            raise each.refusal("each work unit once")
+            raise item.refusal("each work unit once")
         failures[key] = Failure(count.integer(), run.integer(), reason.text())
     return failures

@@ -336,7 +336,7 @@ def _composite(source: UnitSource, end: int, zone: ZoneInfo, now: int) -> tuple[
     """The sub-ranges, clipped to the end of the range, and what identities depend on."""
     assert source.time is not None
     subs, time_range = source.work.sub_ranges, source.time.range
-    kinds = [each.kind for each in subs]
+    kinds = [sub.kind for sub in subs]
     first = _edge(time_range.start, kinds[0], kinds[-1], zone, now)
     edges = [_edge(subs[0].start, kinds[0], kinds[-1], zone, now)]
     for (one, other), grid in zip(pairwise(subs), (_coarser(pair) for pair in pairwise(kinds)), strict=True):

@@ -69,7 +69,11 @@ def round_down(now: datetime, format: str, zone: str = "UTC") -> datetime:
     hour = minute.replace(minute=0)
     day = hour.replace(hour=0)
     candidates = (local, minute, hour, day, day.replace(day=1), day.replace(month=1, day=1))
-    fitting = (each for each in candidates if format_value(each, format, zone) == text and _begins(each, format, zone))
+    fitting = (
+        candidate
+        for candidate in candidates
+        if format_value(candidate, format, zone) == text and _begins(candidate, format, zone)
+    )
     return next(fitting, local).astimezone(UTC)
 
 
@@ -136,13 +140,13 @@ def parts(source: ColumnSource, rows: RowFilter, now: datetime) -> tuple[Part, .
     params, zone = read.watermark, source.source_timezone
     if _is_void(rows):
         return ()
-    ranges = [each for each in rows.ranges if each.column in params.mapping]
+    ranges = [interval for interval in rows.ranges if interval.column in params.mapping]
     lower = tuple(
-        (params.mapping[each.column], format_value(each.lower.value, params.format, zone))
-        for each in ranges
-        if each.lower is not None and _can_send_lower(rows)
+        (params.mapping[interval.column], format_value(interval.lower.value, params.format, zone))
+        for interval in ranges
+        if interval.lower is not None and _can_send_lower(rows)
     )
-    upper = next((each.upper for each in ranges if each.upper is not None), None)
+    upper = next((interval.upper for interval in ranges if interval.upper is not None), None)
     if params.to_param is None and params.split > 1:
         raise SourceError(
             f"watermark_split: {params.split} needs watermark_to_param: without it every part would reach to the end",
@@ -191,7 +195,7 @@ def describe(source: ColumnSource, rows: RowFilter) -> str:
     """The request in words, for plans, without secrets."""
     read = http_read(source)
     known = parts(source, rows, datetime.now(UTC))
-    has_cap = any(each.upper is not None for each in rows.ranges)
+    has_cap = any(interval.upper is not None for interval in rows.ranges)
     shown = [
         " ".join(
             f"{name}=<now>"
@@ -230,7 +234,7 @@ def _is_crossed(each: ColumnRange) -> bool:
 
 def _can_send_lower(rows: RowFilter) -> bool:
     """Whether lower bounds exclude only unwanted rows: not if another column wants every value."""
-    return rows.mode is WatermarkMode.TUPLE or all(each.lower is not None for each in rows.ranges)
+    return rows.mode is WatermarkMode.TUPLE or all(interval.lower is not None for interval in rows.ranges)
 
 
 def _sent_upper(
@@ -240,7 +244,9 @@ def _sent_upper(
         return _above(bound.value, params, zone)
     if bound is not None:
         return round_up(bound.value, params.format, zone)
-    counted = any(each.lower is not None and isinstance(each.lower.value, int | float | Decimal) for each in ranges)
+    counted = any(
+        interval.lower is not None and isinstance(interval.lower.value, int | float | Decimal) for interval in ranges
+    )
     if counted and not params.format.startswith("timestamp"):
         return None
     return format_value(round_down(now, params.format, zone), params.format, zone)

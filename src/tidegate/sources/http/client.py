@@ -204,7 +204,7 @@ class Authentication:
             if password is not None:
                 quoted = (quote_plus(each, errors="surrogatepass") for each in (user or "", password.value))
                 known += [f"{user or ''}:{password.value}", ":".join(quoted)]
-        return tuple(each for each in [*known, *self._tokens] if each)
+        return tuple(token for token in [*known, *self._tokens] if token)
 
     def _new_token(self, ask: AskToken) -> str:
         auth = self._auth

@@ -170,11 +170,11 @@ class Envelope:
     @cached_property
     def says_end(self) -> bool:
         """Whether a flag says that this is the end."""
-        return any(self._flag(each) is False for each in self._fields)
+        return any(self._flag(field) is False for field in self._fields)
 
     def by_number(self) -> Pagination:
         """Pages by number or offset, whichever the response or the request has a field for; by number if neither."""
-        named = [(each.name, _spelled(each.place)) for each in self._fields if _number(each.value) is not None]
+        named = [(field.name, _spelled(field.place)) for field in self._fields if _number(field.value) is not None]
         named += [(normal(name), name) for name, value in self.sent.items() if _number(value) is not None]
         offset = next((spelled for name, spelled in named if name in _OFFSETS), None)
         page = next((spelled for name, spelled in named if name in _PAGE_NUMBERS - {"number"}), None)
@@ -241,7 +241,7 @@ class Envelope:
     @cached_property
     def _is_ended(self) -> bool:
         """Whether a flag says the end so clearly that cursors and links beside it are not looked at."""
-        return any(self._flag(each) is False for each in self._fields if each.name not in _OF_JOBS)
+        return any(self._flag(field) is False for field in self._fields if field.name not in _OF_JOBS)
 
     def _cursor_headers(self) -> Iterator[PageSignal]:
         if number := self.headers.get(_NEXT_PAGE_HEADER, "").strip():
@@ -254,14 +254,14 @@ class Envelope:
         """A field called ``cursor``, ``after`` or ``pageToken``, and Airtable's ``offset`` that is text."""
         if self._is_ended:
             return
-        for each in self._fields:
-            opaque = each.name in _OFFSETS and isinstance(each.value, str) and _number(each.value) is None
-            is_sent = each.value in self.sent.values()
-            if (each.name in _WEAK_CURSORS or opaque) and not is_sent and not self._is_half_of_range(each):
-                if self._is_cursor(each.value):
-                    yield self._cursor(each.place, each.value)
-                elif each.name == "after" and isinstance(each.value, Mapping):
-                    yield from self._next(each)
+        for entry in self._fields:
+            opaque = entry.name in _OFFSETS and isinstance(entry.value, str) and _number(entry.value) is None
+            is_sent = entry.value in self.sent.values()
+            if (entry.name in _WEAK_CURSORS or opaque) and not is_sent and not self._is_half_of_range(entry):
+                if self._is_cursor(entry.value):
+                    yield self._cursor(entry.place, entry.value)
+                elif entry.name == "after" and isinstance(entry.value, Mapping):
+                    yield from self._next(entry)
 
     def _is_half_of_range(self, found: _Field) -> bool:
         """Whether an ``after`` has its ``before``: the two ends of a page, or of a range of dates."""
@@ -331,18 +331,18 @@ class Envelope:
     def _after_flag(self, flag: _Field) -> Pagination:
         """The pagination of a response whose flag says that there is more, by what else it has."""
         more = flag.place if says_more(flag.name) else None
-        for each in self._fields:
-            if each.name in _COMPANIONS and self._is_cursor(each.value):
-                return Pagination(PaginationKind.CURSOR, cursor_params(each.place)[0], next=each.place, more=more)
+        for entry in self._fields:
+            if entry.name in _COMPANIONS and self._is_cursor(entry.value):
+                return Pagination(PaginationKind.CURSOR, cursor_params(entry.place)[0], next=entry.place, more=more)
         by_number = self.by_number()
-        has_field = any(each.name in _OFFSETS | _PAGE_NUMBERS | _PAGE_COUNTS for each in self._fields)
+        has_field = any(field.name in _OFFSETS | _PAGE_NUMBERS | _PAGE_COUNTS for field in self._fields)
         if not has_field and "id" in self.last and not any(_is_of_page(name) for name in self.sent):
             return Pagination(PaginationKind.CURSOR, "starting_after", last_field="id", more=more)
         return replace(by_number, more=more)
 
     def _page_counts(self) -> Iterator[PageSignal]:
         current = self._page_number or 1
-        named = [(each.place, each.value) for each in self._fields if each.name in _PAGE_COUNTS]
+        named = [(field.place, field.value) for field in self._fields if field.name in _PAGE_COUNTS]
         named += [(f"{_HEADER}{name}", self.headers[name]) for name in _PAGES_HEADERS if name in self.headers]
         for place, value in named:
             number = _number(value)
@@ -352,7 +352,7 @@ class Envelope:
     @cached_property
     def _page_number(self) -> int | None:
         """The number of this page, where the response has it."""
-        numbers = (_number(each.value) for each in self._fields if each.name in _PAGE_NUMBERS)
+        numbers = (_number(field.value) for field in self._fields if field.name in _PAGE_NUMBERS)
         return next((number for number in numbers if number is not None), None)
 
     def _totals(self, count: int) -> Iterator[PageSignal]:
@@ -361,14 +361,14 @@ class Envelope:
                 yield PageSignal(SignalKind.TOTAL, place, number, self.by_number())
 
     def _named_totals(self) -> Iterator[tuple[str, int]]:
-        for each in self._fields:
-            place, value = each.place, each.value
+        for entry in self._fields:
+            place, value = entry.place, entry.value
             if isinstance(value, Mapping) and "value" in value:
                 place, value = f"{place}.value", value["value"]
             number = _number(value)
-            if number is None or (each.name in _COUNTS and (self.says_end or number in self._limits().values())):
+            if number is None or (entry.name in _COUNTS and (self.says_end or number in self._limits().values())):
                 continue
-            if each.name in _TOTALS | _COUNTS and not (each.name == "total" and each.parent == "pages"):
+            if entry.name in _TOTALS | _COUNTS and not (entry.name == "total" and entry.parent == "pages"):
                 yield place, number
         for name in _TOTAL_HEADERS:
             if (number := _number(self.headers.get(name))) is not None:
@@ -385,7 +385,7 @@ class Envelope:
         """As many records as were asked for, where nothing in the response says that these are all."""
         is_known = self.says_end or any(number <= count for _, number in self._named_totals())
         has_next = self.link is not None or any(
-            each.name in _NEXT or (each.name in _WEAK_CURSORS and each.value in (None, "")) for each in self._fields
+            field.name in _NEXT or (field.name in _WEAK_CURSORS and field.value in (None, "")) for field in self._fields
         )
         for name, number in self._limits().items() if not is_known and not has_next else ():
             if count >= number:
@@ -443,9 +443,9 @@ def value_at(data: Any, path: str, default: Any = None) -> Any:
 
 def related(links: Sequence[Any], relation: str) -> Mapping[str, Any] | None:
     """The link of a list that has this ``rel``."""
-    for each in links:
-        if isinstance(each, Mapping) and relation in (each.get("rel"), each.get("relation")):
-            return each
+    for link in links:
+        if isinstance(link, Mapping) and relation in (link.get("rel"), link.get("relation")):
+            return link
     return None
 
 

@@ -318,7 +318,7 @@ class _Look:
         second = self._try(param, start + len(self._page))
         if self._is_other(second):
             return replace(candidate, start=start or None)
-        again = [_identity(each) for each in (second.records(self._records) or [])] if second is not None else []
+        again = [_identity(record) for record in (second.records(self._records) or [])] if second is not None else []
         # An offset that counts from 1 gives the last record of the first page again.
         from_one = given is None and again[:1] == [_identity(self._page[-1])] and self._seen.isdisjoint(again[1:])
         if from_one and self._is_other(self._try(param, 1 + len(self._page))) and self._is_first(self._try(param, 1)):
@@ -364,7 +364,7 @@ class _Look:
     def _middle(self, column: str) -> Any:
         """A value with records below and above it; None where the values show too little."""
         values: list[Any] = [each.get(column) for each in self._page]
-        if not all(isinstance(each, str) for each in values) and not all(map(_is_whole, values)):
+        if not all(isinstance(value, str) for value in values) and not all(map(_is_whole, values)):
             return None
         distinct = sorted(set(values))
         return distinct[len(distinct) // 2] if len(distinct) > 2 else None
@@ -374,8 +374,8 @@ class _Look:
         if blind := self._blind_total(response):
             why = f"{blind} counts all records: a filtered response would seem to be a part"
             return f"{param!r} filters by {column}, but is not used, since {why}"
-        others = [each for each in growing_fields(self._page) if each != column]
-        alike = [each for each in others if self._is_filtered(response, each, bound)]
+        others = [growing_field for growing_field in growing_fields(self._page) if growing_field != column]
+        alike = [other for other in others if self._is_filtered(response, other, bound)]
         if alike and not is_named:
             return f"{param!r} filters by {column} or by {alike[0]}; name the column with --watermark"
         return ""
@@ -388,7 +388,7 @@ class _Look:
 
     def _is_filtered(self, response: Response, column: str, bound: Any) -> bool:
         """Whether the records from ``bound`` on came, and none below it."""
-        found = [each for each in response.records(self._records) or [] if isinstance(each, Mapping)]
+        found = [record for record in response.records(self._records) or [] if isinstance(record, Mapping)]
         values: list[Any] = [each.get(column) for each in found]
         if not found or any(type(value) is not type(bound) or value < bound for value in values):
             return False
@@ -459,11 +459,15 @@ class _Look:
 
 def growing_fields(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Fields that may grow, the likeliest first: times of one form, in UTC, and then numbers, in every record."""
-    fields = [name for name in (records[0] if records else {}) if all(name in each for each in records)]
+    fields = [name for name in (records[0] if records else {}) if all(name in record for record in records)]
     for word in _TIMES:
-        yield from (name for name in fields if word in normal(name) and _is_moment([each[name] for each in records]))
+        yield from (
+            name for name in fields if word in normal(name) and _is_moment([record[name] for record in records])
+        )
     for word in _NUMBERS:
-        yield from (name for name in fields if normal(name) == word and _is_number([each[name] for each in records]))
+        yield from (
+            name for name in fields if normal(name) == word and _is_number([record[name] for record in records])
+        )
 
 
 def filter_params(column: str) -> tuple[str, ...]:
@@ -483,9 +487,9 @@ def filter_params(column: str) -> tuple[str, ...]:
 def _is_moment(values: Sequence[Any]) -> bool:
     """Texts that sort in time, or whole numbers: moments in UTC, all written alike, with a time of day."""
     if all(map(_is_whole, values)):
-        return all(each > 10**8 for each in values)
-    texts = [each for each in values if isinstance(each, str) and _MOMENT.fullmatch(each)]
-    return len(texts) == len(values) and len({(len(each), each[-1]) for each in texts}) == 1
+        return all(value > 10**8 for value in values)
+    texts = [value for value in values if isinstance(value, str) and _MOMENT.fullmatch(value)]
+    return len(texts) == len(values) and len({(len(text), text[-1]) for text in texts}) == 1
 
 
 def _is_number(values: Sequence[Any]) -> bool:

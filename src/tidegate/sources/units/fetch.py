@@ -263,7 +263,7 @@ def _asks_again(source: UnitSource, work: UnitWork, before: tuple[int, int], now
     Bounds are rounded down to their formats: of a server that gets both, two equal requests ask for an empty range. An
     address of files is always the same files.
     """
-    may_be_empty = isinstance(now, SegmentRequest) and len({each.bound for each in source.params}) > 1
+    may_be_empty = isinstance(now, SegmentRequest) and len({param.bound for param in source.params}) > 1
     return bool(source.params) and not may_be_empty and _request(source, variables_of(source, work, before)) == now
 
 
@@ -427,7 +427,7 @@ def address_of(template: Location, variables: Variables) -> FileAddress:
         )
     first = next((place for place, each in enumerate(levels) if _WILD.search(_unclassed(each))), len(levels) - 1)
     fixed = re.split(r"\{\{|[*?]", path)[0].rpartition("/")[0]
-    folder = "/".join(_unclassed(each, plain=True) for each in levels[:first])
+    folder = "/".join(_unclassed(level, plain=True) for level in levels[:first])
     root, place = (
         Location(f"{scheme}://{authority}/{quote(each)}".rstrip("/"), template.options) for each in (fixed, folder)
     )
@@ -508,7 +508,7 @@ def _found(store: ObjectStore, address: FileAddress, scope: Scope | None) -> Ite
             if _fits(level, below_it)
         ]
     for prefix in prefixes:
-        yield from (each for each in store.list_directory(prefix, scope=scope).objects if _fits(last, each.path))
+        yield from (info for info in store.list_directory(prefix, scope=scope).objects if _fits(last, info.path))
 
 
 def _fits(pattern: str, path: str) -> bool:

@@ -146,7 +146,7 @@ class InputFiles:
     @property
     def version(self) -> str:
         """A short text that changes with the names, sizes and etags of the files."""
-        known = json.dumps([[each.path, each.size, each.etag] for each in self.files])
+        known = json.dumps([[file.path, file.size, file.etag] for file in self.files])
         return f"files {hashlib.sha256(known.encode()).hexdigest()[:16]}"
 
 
@@ -177,10 +177,10 @@ def input_files(location: Location) -> InputFiles:
 
 def rows_of(input: SecondaryInput, found: InputFiles, fields: Sequence[str]) -> Iterator[Columns]:
     """The rows of all files, with these fields; :class:`SourceError` names what cannot be read."""
-    for each in found.files:
-        path = f"secondary input {found.store.location.uri}/{each.path}"
+    for file in found.files:
+        path = f"secondary input {found.store.location.uri}/{file.path}"
         try:
-            yield from _rows(input, found.store, each, path, fields)
+            yield from _rows(input, found.store, file, path, fields)
         except NoText as error:
             raise SourceError(f"{path}: {error}", "name fields with plain values") from error
         except (pa.ArrowException, OSError, EOFError) as error:

@@ -29,8 +29,8 @@ Row = tuple[str | None, ...]
 
 def read_units(source: UnitSource) -> Units:
     """The current units of ``source``; :class:`SourceError` if an input cannot be used."""
-    making = [each for each in source.inputs if not each.for_all]
-    read = [(each, *_open(each)) for each in source.inputs]
+    making = [declared for declared in source.inputs if not declared.for_all]
+    read = [(declared, *_open(declared)) for declared in source.inputs]
     version = "; ".join(version for _, version, _ in read) or None
     shared = {name: secret for each, _, rows in read if each.for_all for name, secret in only_row(each, rows).items()}
     if making:
@@ -171,10 +171,14 @@ def _test(pattern: str) -> Callable[[str | None], bool]:
 def _check_alike(inputs: Sequence[SecondaryInput]) -> None:
     """Check that several inputs with units have the same fields."""
     first = inputs[0]
-    for each in inputs[1:]:
-        if (each.fields, each.auth_fields, each.variable) != (first.fields, first.auth_fields, first.variable):
+    for declared in inputs[1:]:
+        if (declared.fields, declared.auth_fields, declared.variable) != (
+            first.fields,
+            first.auth_fields,
+            first.variable,
+        ):
             raise SourceError(
-                f"secondary inputs {first.location.uri} and {each.location.uri} make units of different fields",
+                f"secondary inputs {first.location.uri} and {declared.location.uri} make units of different fields",
                 "give them the same `fields`, `as` and `auth_fields`",
             )
 

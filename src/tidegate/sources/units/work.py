@@ -155,12 +155,12 @@ class Variables:
 
     def mask(self, text: str) -> str:
         """A message without secrets, in any encoding."""
-        return Mask.of(*(each.value for each in self.secrets.values()))(text)
+        return Mask.of(*(secret.value for secret in self.secrets.values()))(text)
 
 
 def variables_of(source: UnitSource, work: UnitWork, segment: Segment) -> Variables:
     """The variables of one read: of the unit, and of the range."""
-    ranges = {each.name: range_text(source, each, segment) for each in source.params}
+    ranges = {param.name: range_text(source, param, segment) for param in source.params}
     return Variables({**own_values(source, work), **ranges}, work.secrets)
 
 
@@ -222,7 +222,7 @@ def names_in(value: object) -> Iterator[str]:
 def sent_params(source: UnitSource, variables: Variables, used: Iterable[str]) -> tuple[tuple[str, str | int], ...]:
     """The parameters of the range to send: those not used as variables."""
     elsewhere = set(used)
-    return tuple((each.name, variables.value(each.name)) for each in source.params if each.name not in elsewhere)
+    return tuple((param.name, variables.value(param.name)) for param in source.params if param.name not in elsewhere)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +323,7 @@ def fill_query(query: str, values: Mapping[str, Value], dialect: SqlDialect) -> 
 
 def values_of(source: UnitSource, work: UnitWork, segment: Segment) -> dict[str, Value]:
     """The values of the variables of one read: texts of the unit, and the bounds in their formats."""
-    return {**own_values(source, work), **{each.name: bound(source, each, segment) for each in source.params}}
+    return {**own_values(source, work), **{param.name: bound(source, param, segment) for param in source.params}}
 
 
 def bound(source: UnitSource, param: RangeParam, segment: Segment) -> Value:

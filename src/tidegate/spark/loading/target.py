@@ -114,8 +114,8 @@ class Keys:
 
         outside = f.lit(0) if window is None else f.count_if(~f.coalesce(f.expr(window), f.lit(False)))
         nulls = f.lit(False)
-        for each in self.columns():
-            nulls = nulls | each.isNull()
+        for column in self.columns():
+            nulls = nulls | column.isNull()
         keys = rows.groupBy(*self.columns()).agg(f.count(f.lit(1)).alias("n"), outside.alias("o"))
         found = keys.agg(f.sum("n"), f.max("n"), f.max(nulls), f.sum("o")).head()
         assert found is not None
@@ -146,7 +146,7 @@ class Keys:
         watermarks = [named(name) for name in self.order if name in rows.columns]
         if len(watermarks) > 1 and self.mode is WatermarkMode.ANY:
             watermarks = [f.greatest(*watermarks)]
-        order = [each.desc_nulls_last() for each in (*watermarks, *map(named, self.tie_break))]
+        order = [watermark.desc_nulls_last() for watermark in (*watermarks, *map(named, self.tie_break))]
         return order or [f.lit(0).asc()]
 
     def key_text(self, found: Sequence[object]) -> str:
@@ -231,16 +231,16 @@ class TableWindow:
                     f"{self.owner}: the window is one of column {name!r}, which the table does not have",
                     "give its name there in sink.window_columns, or set replace_by_watermark: false",
                 )
-        moments = {each.name for each in columns if kinds.is_timestamp(each.type) and each.type.tz is not None}
-        ranges = tuple(self._zoned(each) if each.column in moments else each for each in rows.ranges)
+        moments = {column.name for column in columns if kinds.is_timestamp(column.type) and column.type.tz is not None}
+        ranges = tuple(self._zoned(interval) if interval.column in moments else interval for interval in rows.ranges)
         return predicate(replace(rows, ranges=ranges), SqlDialect.SPARK) or "true"
 
     def later(self, columns: pa.Schema) -> str | None:
         """SQL for rows above the window; None if the table lacks its columns."""
         ranges = tuple(
-            ColumnRange(each.column, Bound(each.upper.value, inclusive=not each.upper.inclusive))
-            for each in self.rows.ranges
-            if each.upper is not None
+            ColumnRange(interval.column, Bound(interval.upper.value, inclusive=not interval.upper.inclusive))
+            for interval in self.rows.ranges
+            if interval.upper is not None
         )
         is_known = bool(ranges) and all(name in columns.names for name in self.columns)
         return replace(self, rows=RowFilter(ranges)).condition(columns) if is_known else None

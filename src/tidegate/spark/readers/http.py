@@ -116,8 +116,12 @@ class HttpReader(FrameReader):
                 rescued=self._schema.rescued is not None,
             )
             fields = check_agreement(found).fields
-        known = {each.name for each in fields}
-        missing = [FieldSpec(each.column, _type_of(each.lower)) for each in rows.ranges if each.column not in known]
+        known = {field.name for field in fields}
+        missing = [
+            FieldSpec(interval.column, _type_of(interval.lower))
+            for interval in rows.ranges
+            if interval.column not in known
+        ]
         return (*fields, *missing)
 
 

@@ -142,7 +142,7 @@ class JdbcConnection:
     def _mask(self) -> Mask:
         """Masks the password, property values, the whole address, and its parameters."""
         parameters = re.split(r"[?;&]", self._read.url)[1:]
-        values = [each.partition("=")[2] for each in parameters]
+        values = [parameter.partition("=")[2] for parameter in parameters]
         return Mask.around(self._read) | Mask.of(self._read.url, self._url, *parameters, *values)
 
 
@@ -299,7 +299,7 @@ class JdbcReader:
         names = ", ".join(quote_name(name, self._connection.dialect) for name, _ in columns.values())
         statement = f"SELECT {names} FROM ({origin}) tidegate_read"
         exact = tuple(column for _, column in columns.values())
-        wheres = [f" WHERE {each}" for each in conditions] or [""]
+        wheres = [f" WHERE {condition}" for condition in conditions] or [""]
         shares = tuple(AdbcShare(connection, f"{statement}{where}", exact) for where in wheres)
         check_share(shares[0])
         return shares

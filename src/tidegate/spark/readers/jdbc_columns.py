@@ -25,7 +25,10 @@ class JdbcColumns(DatabaseColumns):
         super().__init__(map(_database_field, schema), dialect)
         self._types = {field.name: field.dataType for field in schema}
         self.schema = StructType(
-            [StructField(each.name, self._type(each.name, self.kinds[each.name]), each.nullable) for each in schema]
+            [
+                StructField(field.name, self._type(field.name, self.kinds[field.name]), field.nullable)
+                for field in schema
+            ]
         )
 
     def exact(self, rows: StructType, timezone: str, source: str) -> dict[str, tuple[str, ExactColumn]]:

@@ -108,13 +108,13 @@ def spark_columns(fields: Sequence[Mapping[str, Any]], source: str) -> StructTyp
     """Spark columns for ``fields``, a struct in the JSON of the Iceberg specification; raises for types Spark lacks."""
     from pyspark.sql.types import StructType
 
-    return StructType([_field(each, each["name"], source) for each in fields])
+    return StructType([_field(field, field["name"], source) for field in fields])
 
 
 def as_written(frame: DataFrame, fields: Sequence[Mapping[str, Any]]) -> DataFrame:
     """``frame`` without Iceberg's field ids, and with UUIDs as text."""
-    uuids = {each["name"] for each in fields if each["type"] == "uuid"}
-    return frame.select(*(_plain(each, is_uuid=each.name in uuids) for each in frame.schema))
+    uuids = {field["name"] for field in fields if field["type"] == "uuid"}
+    return frame.select(*(_plain(field, is_uuid=field.name in uuids) for field in frame.schema))
 
 
 def _plain(field: StructField, *, is_uuid: bool) -> Column:
@@ -157,7 +157,7 @@ def _type(described: Any, path: str, source: str) -> DataType:
 
     match described:
         case {"type": "struct", "fields": fields}:
-            return StructType([_field(each, f"{path}.{each['name']}", source) for each in fields])
+            return StructType([_field(field, f"{path}.{field['name']}", source) for field in fields])
         case {"type": "list", "element": element}:
             return ArrayType(_type(element, f"{path}.element", source))
         case {"type": "map", "key": key, "value": value}:
