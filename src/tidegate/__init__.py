@@ -70,67 +70,67 @@ if TYPE_CHECKING:
     from tidegate.protocol.providers import BaseMetadataProvider as BaseMetadataProvider
     from tidegate.protocol.providers import WatermarkManager as WatermarkManager
     from tidegate.protocol.store import metadata_provider as metadata_provider
-    from tidegate.reports.correction import ChunkReport as ChunkReport
-    from tidegate.reports.correction import ColumnReplayReport as ColumnReplayReport
-    from tidegate.reports.correction import FileSet as FileSet
-    from tidegate.reports.correction import FoundDataFile as FoundDataFile
-    from tidegate.reports.correction import FoundDataFiles as FoundDataFiles
-    from tidegate.reports.correction import FoundFiles as FoundFiles
-    from tidegate.reports.correction import ReconcileReport as ReconcileReport
-    from tidegate.reports.correction import ReplayReport as ReplayReport
-    from tidegate.reports.correction import SourceComparison as SourceComparison
-    from tidegate.reports.correction import TableComparison as TableComparison
-    from tidegate.reports.correction import WatermarkMove as WatermarkMove
-    from tidegate.reports.run import Adoption as Adoption
-    from tidegate.reports.run import ChaosReport as ChaosReport
-    from tidegate.reports.run import Check as Check
-    from tidegate.reports.run import ColumnSourcePlan as ColumnSourcePlan
-    from tidegate.reports.run import DemoReport as DemoReport
-    from tidegate.reports.run import FailedFile as FailedFile
-    from tidegate.reports.run import FailedUnit as FailedUnit
+    from tidegate.reports.chaos import ChaosReport as ChaosReport
+    from tidegate.reports.checks import Adoption as Adoption
+    from tidegate.reports.checks import Check as Check
+    from tidegate.reports.commit import AdoptedFile as AdoptedFile
+    from tidegate.reports.commit import CommitReport as CommitReport
+    from tidegate.reports.commit import FileAdoption as FileAdoption
+    from tidegate.reports.commit import RejectedUnit as RejectedUnit
+    from tidegate.reports.commit import StagedSource as StagedSource
+    from tidegate.reports.commit import TableCommit as TableCommit
+    from tidegate.reports.ledger import FileRange as FileRange
+    from tidegate.reports.ledger import FilesReport as FilesReport
+    from tidegate.reports.ledger import FileTotals as FileTotals
+    from tidegate.reports.ledger import IngestedFile as IngestedFile
+    from tidegate.reports.ledger import LedgerCompaction as LedgerCompaction
+    from tidegate.reports.ledger import LedgerExport as LedgerExport
+    from tidegate.reports.ledger import LedgerGap as LedgerGap
+    from tidegate.reports.plan import ColumnSourcePlan as ColumnSourcePlan
+    from tidegate.reports.plan import PartitionLine as PartitionLine
+    from tidegate.reports.plan import PlannedUnits as PlannedUnits
+    from tidegate.reports.plan import SkippedWork as SkippedWork
+    from tidegate.reports.plan import SourcePlan as SourcePlan
+    from tidegate.reports.plan import UnitSourcePlan as UnitSourcePlan
+    from tidegate.reports.project import DemoReport as DemoReport
+    from tidegate.reports.project import InitReport as InitReport
+    from tidegate.reports.project import PropertiesImport as PropertiesImport
+    from tidegate.reports.project import PropertyNote as PropertyNote
+    from tidegate.reports.reconcile import FoundDataFile as FoundDataFile
+    from tidegate.reports.reconcile import FoundDataFiles as FoundDataFiles
+    from tidegate.reports.reconcile import FoundFiles as FoundFiles
+    from tidegate.reports.reconcile import ReconcileReport as ReconcileReport
+    from tidegate.reports.reconcile import SourceComparison as SourceComparison
+    from tidegate.reports.reconcile import TableComparison as TableComparison
+    from tidegate.reports.replay import ChunkReport as ChunkReport
+    from tidegate.reports.replay import ColumnReplayReport as ColumnReplayReport
+    from tidegate.reports.replay import LettersReport as LettersReport
+    from tidegate.reports.replay import ReplayReport as ReplayReport
     from tidegate.reports.run import IngestReport as IngestReport
-    from tidegate.reports.run import InitReport as InitReport
-    from tidegate.reports.run import LettersReport as LettersReport
     from tidegate.reports.run import RunReport as RunReport
-    from tidegate.reports.run import SourcePlan as SourcePlan
     from tidegate.reports.run import SourceReport as SourceReport
-    from tidegate.reports.run import SourceStatus as SourceStatus
-    from tidegate.reports.run import TableCareReport as TableCareReport
-    from tidegate.reports.run import WatermarkView as WatermarkView
-    from tidegate.reports.run import WorkProgress as WorkProgress
-    from tidegate.reports.table import AdoptedFile as AdoptedFile
+    from tidegate.reports.status import FailedFile as FailedFile
+    from tidegate.reports.status import FailedUnit as FailedUnit
+    from tidegate.reports.status import SourceStatus as SourceStatus
+    from tidegate.reports.status import WorkProgress as WorkProgress
     from tidegate.reports.table import ColumnSeen as ColumnSeen
-    from tidegate.reports.table import CommitReport as CommitReport
-    from tidegate.reports.table import FileAdoption as FileAdoption
-    from tidegate.reports.table import FileRange as FileRange
-    from tidegate.reports.table import FilesReport as FilesReport
-    from tidegate.reports.table import FileTotals as FileTotals
-    from tidegate.reports.table import IngestedFile as IngestedFile
-    from tidegate.reports.table import LedgerCompaction as LedgerCompaction
-    from tidegate.reports.table import LedgerExport as LedgerExport
-    from tidegate.reports.table import LedgerGap as LedgerGap
-    from tidegate.reports.table import PositionView as PositionView
-    from tidegate.reports.table import PropertiesImport as PropertiesImport
-    from tidegate.reports.table import PropertyNote as PropertyNote
-    from tidegate.reports.table import RejectedUnit as RejectedUnit
     from tidegate.reports.table import SchemaChange as SchemaChange
     from tidegate.reports.table import SchemaColumn as SchemaColumn
     from tidegate.reports.table import SchemaDiff as SchemaDiff
     from tidegate.reports.table import SchemaInference as SchemaInference
     from tidegate.reports.table import SchemaView as SchemaView
-    from tidegate.reports.table import StagedSource as StagedSource
-    from tidegate.reports.table import TableCommit as TableCommit
+    from tidegate.reports.table import TableCareReport as TableCareReport
     from tidegate.reports.table import TableRewrite as TableRewrite
-    from tidegate.reports.table import WatermarkHistory as WatermarkHistory
-    from tidegate.reports.units import PartitionLine as PartitionLine
-    from tidegate.reports.units import PlannedUnits as PlannedUnits
-    from tidegate.reports.units import SkippedWork as SkippedWork
     from tidegate.reports.units import UnitLine as UnitLine
     from tidegate.reports.units import UnitList as UnitList
     from tidegate.reports.units import UnitsMove as UnitsMove
-    from tidegate.reports.units import UnitSourcePlan as UnitSourcePlan
     from tidegate.reports.units import UnitView as UnitView
     from tidegate.reports.units import WorkUnitLine as WorkUnitLine
+    from tidegate.reports.watermark import FileSet as FileSet
+    from tidegate.reports.watermark import PositionView as PositionView
+    from tidegate.reports.watermark import WatermarkHistory as WatermarkHistory
+    from tidegate.reports.watermark import WatermarkMove as WatermarkMove
+    from tidegate.reports.watermark import WatermarkView as WatermarkView
     from tidegate.sources.reader import UnitRequest as UnitRequest
     from tidegate.spark.filters import apply_watermark_filter as apply_watermark_filter
     from tidegate.specs.columns import AuthKind as AuthKind
@@ -234,23 +234,21 @@ _NAMES = {
     "core.columns.state": "WatermarkSerializer is_watermark_empty",
     "protocol.providers": "BaseMetadataProvider WatermarkManager",
     "protocol.store": "metadata_provider",
-    "reports.correction": (
-        "ChunkReport ColumnReplayReport FileSet FoundDataFile FoundDataFiles FoundFiles ReconcileReport "
-        "ReplayReport SourceComparison TableComparison WatermarkMove"
-    ),
-    "reports.run": (
-        "Adoption ChaosReport Check ColumnSourcePlan DemoReport FailedFile FailedUnit IngestReport InitReport "
-        "LettersReport RunReport SourcePlan SourceReport SourceStatus TableCareReport WatermarkView WorkProgress"
-    ),
+    "reports.chaos": "ChaosReport",
+    "reports.checks": "Adoption Check",
+    "reports.commit": "AdoptedFile CommitReport FileAdoption RejectedUnit StagedSource TableCommit",
+    "reports.ledger": "FileRange FileTotals FilesReport IngestedFile LedgerCompaction LedgerExport LedgerGap",
+    "reports.plan": "ColumnSourcePlan PartitionLine PlannedUnits SkippedWork SourcePlan UnitSourcePlan",
+    "reports.project": "DemoReport InitReport PropertiesImport PropertyNote",
+    "reports.reconcile": "FoundDataFile FoundDataFiles FoundFiles ReconcileReport SourceComparison TableComparison",
+    "reports.replay": "ChunkReport ColumnReplayReport LettersReport ReplayReport",
+    "reports.run": "IngestReport RunReport SourceReport",
+    "reports.status": "FailedFile FailedUnit SourceStatus WorkProgress",
     "reports.table": (
-        "AdoptedFile ColumnSeen CommitReport FileAdoption FileRange FileTotals FilesReport IngestedFile "
-        "LedgerCompaction LedgerExport LedgerGap PositionView PropertiesImport PropertyNote RejectedUnit "
-        "SchemaChange SchemaColumn SchemaDiff SchemaInference SchemaView StagedSource TableCommit TableRewrite "
-        "WatermarkHistory"
+        "ColumnSeen SchemaChange SchemaColumn SchemaDiff SchemaInference SchemaView TableCareReport TableRewrite"
     ),
-    "reports.units": (
-        "PartitionLine PlannedUnits SkippedWork UnitLine UnitList UnitSourcePlan UnitView UnitsMove WorkUnitLine"
-    ),
+    "reports.units": "UnitLine UnitList UnitView UnitsMove WorkUnitLine",
+    "reports.watermark": "FileSet PositionView WatermarkHistory WatermarkMove WatermarkView",
     "sources.reader": "UnitRequest",
     "spark.filters": "apply_watermark_filter",
     "specs.columns": (

@@ -18,7 +18,7 @@ from tidegate.core.columns.replay import ReplayConfig
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.providers import WatermarkManager
-from tidegate.reports.correction import ColumnReplayReport
+from tidegate.reports.replay import ColumnReplayReport
 from tidegate.reports.run import RunReport
 from tidegate.schema.names import spell
 from tidegate.spark.filters import apply_watermark_filter

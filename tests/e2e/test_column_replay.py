@@ -14,7 +14,7 @@ from support.column_lake import SCHEMA, ColumnLake, InProcessColumnEngine
 from tidegate import set_watermark, show_watermarks, watermark_history
 from tidegate.core.columns.predicates import RowFilter
 from tidegate.errors import ConfigError, SourceError, TidegateError, WatermarkError
-from tidegate.reports.correction import ColumnReplayReport
+from tidegate.reports.replay import ColumnReplayReport
 from tidegate.runs.in_process import ArrowReader
 from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import SchemaSpec

@@ -16,7 +16,7 @@ from tidegate.commands.project import sources_of
 from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.columns.replay import ReplayConfig
 from tidegate.errors import SourceError, WatermarkError
-from tidegate.reports.correction import ColumnReplayReport
+from tidegate.reports.replay import ColumnReplayReport
 from tidegate.runs.in_process import ArrowReader
 from tidegate.sources.reader import GreatestValues
 from tidegate.specs.columns import ColumnSource, TableRead, Value

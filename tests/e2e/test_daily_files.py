@@ -11,12 +11,12 @@ import pytest
 from servers import api as servers
 from support.file_server import FileServer
 from tidegate import ConfigError, load, status
-from tidegate.cli.pages import plain
 from tidegate.cli.plan import render_plan
 from tidegate.commands.doctor import examine_project
 from tidegate.commands.project import sources_of
 from tidegate.commands.units import reset_units
 from tidegate.protocol.delta import query
+from tidegate.reports.page import plain
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute

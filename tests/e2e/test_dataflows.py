@@ -12,7 +12,7 @@ import pytest
 from support.column_lake import ColumnLake
 from tidegate import DataFlow, ReplayConfig, replay_range, run_replay
 from tidegate.errors import ConfigError, WatermarkError
-from tidegate.reports.correction import ColumnReplayReport
+from tidegate.reports.replay import ColumnReplayReport
 from tidegate.spark.engine import SparkEngine
 
 FILES = """

@@ -20,7 +20,7 @@ from tidegate.commands.project import sources_of
 from tidegate.commands.replay import FileReplay, other_locations
 from tidegate.core.files.edit import Selection
 from tidegate.observe.events import Notice
-from tidegate.reports.run import LettersReport
+from tidegate.reports.replay import LettersReport
 from tidegate.runs.bind import bind
 from tidegate.runs.file_edit import DeadLetterSelection
 from tidegate.runs.in_process import InProcessEngine

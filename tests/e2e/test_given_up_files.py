@@ -9,11 +9,11 @@ import pytest
 import tidegate
 from support.lake import Lake
 from tidegate.cli.files import render_files
-from tidegate.cli.pages import Cell, Table
 from tidegate.commands.dead_letters import retry
 from tidegate.commands.project import sources_of
-from tidegate.reports.correction import SourceComparison
-from tidegate.reports.table import IngestedFile
+from tidegate.reports.ledger import IngestedFile
+from tidegate.reports.page import Cell, Table
+from tidegate.reports.reconcile import SourceComparison
 from tidegate.runs.file_edit import DeadLetterSelection
 from tidegate.runs.in_process import InProcessEngine
 

@@ -11,7 +11,7 @@ import pytest
 import tidegate
 from support.lake import Lake
 from tidegate.observe.events import Notice
-from tidegate.reports.run import SourcePlan
+from tidegate.reports.plan import SourcePlan
 
 CSV = "no file is read: 2 files end in .csv; this source reads ndjson: set format: csv"
 

@@ -14,7 +14,7 @@ from tidegate.errors import CommitLost
 from tidegate.failpoints import arm
 from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.change import Change
-from tidegate.reports.correction import TableComparison
+from tidegate.reports.reconcile import TableComparison
 from tidegate.runs.file_edit import write_answers
 from tidegate.schema.dead_letter import DISCARDED
 

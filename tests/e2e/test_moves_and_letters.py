@@ -11,7 +11,7 @@ import tidegate
 from support.lake import Lake
 from tidegate.failpoints import arm
 from tidegate.protocol.delta import query
-from tidegate.reports.correction import WatermarkMove
+from tidegate.reports.watermark import WatermarkMove
 from tidegate.schema.dead_letter import Letter
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute

@@ -12,9 +12,9 @@ import pytest
 import tidegate
 from support.lake import Lake
 from tidegate import ConfigError
-from tidegate.cli.pages import plain
 from tidegate.cli.run import render_run
 from tidegate.commands.files import FilesQuery
+from tidegate.reports.page import plain
 from tidegate.runs.file_edit import DeadLetterSelection
 
 DAY = "date=2026-01-28"

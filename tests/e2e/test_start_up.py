@@ -51,7 +51,7 @@ def test_a_look_at_files_loads_nothing_that_only_runs_and_corrections_need(tmp_p
     unneeded = {
         "tidegate.runs.pass_",
         "tidegate.spark.session",
-        "tidegate.reports.correction",
+        "tidegate.reports.reconcile",
     }
     look = LOOK.replace('{"pyspark", "py4j", "pandas"}', repr(unneeded))
     done = subprocess.run([sys.executable, "-c", look, *command, str(lake.config)], capture_output=True, text=True)

@@ -13,7 +13,7 @@ from support.unit_lake import day
 from tidegate import plan, status
 from tidegate.commands.units import units
 from tidegate.observe.events import Notice
-from tidegate.reports.units import UnitSourcePlan
+from tidegate.reports.plan import UnitSourcePlan
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "work-units.md").read_text(encoding="utf-8")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from support.lake import Lake
 from tidegate import optimize_table, vacuum_table
-from tidegate.cli.pages import Line
 from tidegate.cli.table import render_care
-from tidegate.reports.run import TableCareReport
+from tidegate.reports.page import Line
+from tidegate.reports.table import TableCareReport
 
 
 def optimized(folder: Path, **settings: object) -> Lake:

@@ -17,7 +17,7 @@ from deltalake import write_deltalake
 from support.lake import Lake, assert_same
 from tidegate import TidegateError, plan, reconcile, reset_watermark, set_watermark, show_watermarks
 from tidegate.errors import CommitLost
-from tidegate.reports.correction import WatermarkMove
+from tidegate.reports.watermark import WatermarkMove
 
 HOUR = "date=2026-01-28/hour=12"
 BAD = '{"id": 1}\nnot JSON\n'

@@ -13,11 +13,11 @@ import pytest
 
 from support.unit_lake import FIELDS, SurveyLake, day, survey_lake
 from tidegate import ConfigError, plan, run, status, widen_table
-from tidegate.cli.pages import plain
 from tidegate.cli.plan import render_plan
 from tidegate.commands.run import run_on
 from tidegate.core.units.state import UnitState
 from tidegate.observe import events
+from tidegate.reports.page import plain
 from tidegate.runs.bind import bind
 from tidegate.runs.loop import Loop
 from tidegate.runs.presence import Note

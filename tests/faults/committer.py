@@ -17,7 +17,7 @@ from faults.worker import CRASHED, FAILED, FINE, LOST, SURVIVED, _arm
 from tidegate import load
 from tidegate.commands.commit import Committing
 from tidegate.failpoints import InjectedFailure
-from tidegate.reports.table import CommitReport
+from tidegate.reports.commit import CommitReport
 
 
 def work(task: Mapping[str, Any]) -> int:

@@ -13,7 +13,7 @@ from tidegate import TidegateError, chaos
 from tidegate.errors import StorageUnavailable
 from tidegate.experiments.rounds import NOW, Arrivals, scratch_project
 from tidegate.protocol import commit
-from tidegate.reports.run import ChaosReport
+from tidegate.reports.chaos import ChaosReport
 from tidegate.specs.locations import Location
 from tidegate.storage.stores import open_store
 

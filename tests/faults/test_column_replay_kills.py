@@ -11,7 +11,7 @@ from support import scripts
 from support.column_lake import ColumnLake
 from support.long_runs import chosen
 from tidegate import show_watermarks
-from tidegate.reports.correction import ColumnReplayReport
+from tidegate.reports.replay import ColumnReplayReport
 
 WORKER = Path(__file__).with_name("column_replay_worker.py")
 IDS = [*range(10), *range(20, 40)]

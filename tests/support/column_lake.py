@@ -21,7 +21,7 @@ from tidegate.core.columns.replay import ReplayConfig
 from tidegate.observe.events import Emit, Event
 from tidegate.protocol.delta import DeltaLakeTable, query
 from tidegate.protocol.table import Add, CommitNote
-from tidegate.reports.correction import ColumnReplayReport
+from tidegate.reports.replay import ColumnReplayReport
 from tidegate.runs.bind import bind
 from tidegate.runs.engine import WaitingFrame
 from tidegate.runs.in_process import InProcessEngine

@@ -14,7 +14,7 @@ from support.unit_lake import InProcessUnitEngine, day
 from tidegate import RunReport, load, plan
 from tidegate.observe import events
 from tidegate.protocol.delta import query
-from tidegate.reports.units import UnitSourcePlan
+from tidegate.reports.plan import UnitSourcePlan
 from tidegate.runs.engine import Engine
 from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location

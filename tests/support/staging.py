@@ -11,7 +11,7 @@ from support.lake import Lake
 from tidegate.commands.commit import Committing
 from tidegate.protocol.change import SourceKey
 from tidegate.protocol.staging import META, PENDING, REJECTED, UNIT, Meta, StagedUnit, unit_path
-from tidegate.reports.table import TableCommit
+from tidegate.reports.commit import TableCommit
 
 
 def pending(lake: Lake) -> Path:

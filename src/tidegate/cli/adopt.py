@@ -10,7 +10,9 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Command, Confirmation, Invocation, confirm_options, target, with_json
-from tidegate.cli.pages import (
+from tidegate.cli.status import state_cell
+from tidegate.reports.checks import Adoption, Check
+from tidegate.reports.page import (
     Block,
     Gap,
     Heading,
@@ -25,9 +27,7 @@ from tidegate.cli.pages import (
     source_name,
     tabulate,
 )
-from tidegate.cli.status import state_cell
-from tidegate.observe.wording import count
-from tidegate.reports.run import Adoption, Check
+from tidegate.reports.wording import count
 
 ROWS_SHOWN = 20
 _STYLES = {"ok": Style.NORMAL, "warn": Style.WARN, "fail": Style.BAD}

@@ -11,9 +11,9 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Command, Invocation, with_json
-from tidegate.cli.pages import Block, Cell, Fact, Gap, Row, Style, after_gap, facts, line, page, tabulate
-from tidegate.observe.wording import count, duration
-from tidegate.reports.run import ChaosProgress, ChaosReport, PlaceFailures
+from tidegate.reports.chaos import ChaosProgress, ChaosReport, PlaceFailures
+from tidegate.reports.page import Block, Cell, Fact, Gap, Row, Style, after_gap, facts, line, page, tabulate
+from tidegate.reports.wording import count, duration
 
 _PERIOD = 5.0
 

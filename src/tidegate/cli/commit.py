@@ -19,9 +19,9 @@ from tidegate.cli.invocation import (
     target,
     with_json,
 )
-from tidegate.cli.pages import Block, Cell, Gap, Heading, Line, Style, cell, facts, line, page, source_name, tabulate
-from tidegate.observe.wording import count, duration, size
-from tidegate.reports.table import CommitReport, FileAdoption, TableCommit
+from tidegate.reports.commit import CommitReport, FileAdoption, TableCommit
+from tidegate.reports.page import Block, Cell, Gap, Heading, Line, Style, cell, facts, line, page, source_name, tabulate
+from tidegate.reports.wording import count, duration, size
 
 FILES_SHOWN = 100
 

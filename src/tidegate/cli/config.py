@@ -10,13 +10,13 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Group, Invocation, config_argument, print_json, print_text, print_yaml, with_json
-from tidegate.cli.pages import Block, Cell, Gap, Style, after_gap, line, page, tabulate
 from tidegate.errors import ConfigError
-from tidegate.observe.wording import count
+from tidegate.reports.page import Block, Cell, Gap, Style, after_gap, line, page, tabulate
+from tidegate.reports.wording import count
 from tidegate.specs.masking import known_mask
 
 if TYPE_CHECKING:
-    from tidegate.reports.table import PropertiesImport
+    from tidegate.reports.project import PropertiesImport
     from tidegate.specs.project import PipelineSpec, ProjectSpec
 
 

@@ -10,9 +10,9 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Command, Invocation, with_json
-from tidegate.cli.pages import Block, Cell, Column, Fit, Gap, Heading, Style, facts, line, page, tabulate
-from tidegate.observe.wording import duration
-from tidegate.reports.run import DemoReport, DemoStep
+from tidegate.reports.page import Block, Cell, Column, Fit, Gap, Heading, Style, facts, line, page, tabulate
+from tidegate.reports.project import DemoReport, DemoStep
+from tidegate.reports.wording import duration
 
 
 @click.command(

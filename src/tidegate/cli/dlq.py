@@ -11,7 +11,7 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Confirmation, Group, Invocation, confirm_options, print_json, target, with_json
-from tidegate.cli.pages import (
+from tidegate.reports.page import (
     Block,
     Cell,
     Gap,
@@ -28,8 +28,8 @@ from tidegate.cli.pages import (
     source_name,
     tabulate,
 )
-from tidegate.observe.wording import count
-from tidegate.reports.run import LettersReport
+from tidegate.reports.replay import LettersReport
+from tidegate.reports.wording import count
 
 if TYPE_CHECKING:
     from tidegate.schema.dead_letter import Letter

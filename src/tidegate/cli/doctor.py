@@ -9,9 +9,9 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Command, Invocation, target, with_json
-from tidegate.cli.pages import Block, Cell, Gap, Line, Style, line, page, tabulate
-from tidegate.observe.wording import count
-from tidegate.reports.run import Check
+from tidegate.reports.checks import Check
+from tidegate.reports.page import Block, Cell, Gap, Line, Style, line, page, tabulate
+from tidegate.reports.wording import count
 
 _STYLES = {"ok": Style.GOOD, "warn": Style.WARN, "fail": Style.BAD}
 

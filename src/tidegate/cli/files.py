@@ -10,9 +10,9 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Command, Invocation, Moment, limit_option, target, with_json
-from tidegate.cli.pages import Block, Cell, Gap, Page, Row, Style, Table, cell, line, page, source_name, tabulate
-from tidegate.observe.wording import count, size
-from tidegate.reports.table import FileRange, FilesReport, IngestedFile, LedgerCompaction, LedgerExport, LedgerGap
+from tidegate.reports.ledger import FileRange, FilesReport, IngestedFile, LedgerCompaction, LedgerExport, LedgerGap
+from tidegate.reports.page import Block, Cell, Gap, Page, Row, Style, Table, cell, line, page, source_name, tabulate
+from tidegate.reports.wording import count, size
 
 _COMMIT = ("~file", "?committed", "?>commit", "?>table version", "?action")
 _NUMBERS = ("?>records", ">rows", ">bad")

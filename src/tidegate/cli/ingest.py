@@ -12,8 +12,8 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Command, Invocation, with_json
-from tidegate.cli.pages import Block, Gap, Heading, Style, facts, line, page
 from tidegate.cli.run import code_of, render_run
+from tidegate.reports.page import Block, Gap, Heading, Style, facts, line, page
 from tidegate.reports.run import IngestReport
 from tidegate.specs.project import Format
 

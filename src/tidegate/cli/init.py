@@ -10,8 +10,8 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Command, Invocation, with_json
-from tidegate.cli.pages import Block, Gap, Heading, Style, line, page
-from tidegate.reports.run import InitReport
+from tidegate.reports.page import Block, Gap, Heading, Style, line, page
+from tidegate.reports.project import InitReport
 
 if TYPE_CHECKING:
     from tidegate.commands.init import Kind

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec,
 import click
 
 import tidegate
-from tidegate.cli.pages import UNBOUNDED, Page, plain
 from tidegate.errors import ConfigError, TidegateError, safe_text
-from tidegate.observe.wording import broken, count, visible
+from tidegate.reports.page import UNBOUNDED, Page, plain
+from tidegate.reports.wording import broken, count, visible
 from tidegate.specs.masking import Mask, known_mask
 
 if TYPE_CHECKING:

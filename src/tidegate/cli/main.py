@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from tidegate.cli.invocation import Command, Group, Invocation, print_json, report, with_json
-from tidegate.cli.pages import facts
+from tidegate.reports.page import facts
 from tidegate.schema.literals import describe_reader
 from tidegate.signals import noticing_interrupts
 from tidegate.specs.credentials import credentials_in_address, is_credential

@@ -18,7 +18,8 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Command, Invocation, at_option, target, with_json
-from tidegate.cli.pages import (
+from tidegate.core.calendar import iso, milliseconds, zone_named
+from tidegate.reports.page import (
     Block,
     Cell,
     Column,
@@ -40,10 +41,8 @@ from tidegate.cli.pages import (
     source_name,
     tabulate,
 )
-from tidegate.core.calendar import iso, milliseconds, zone_named
-from tidegate.observe.wording import count, size
-from tidegate.reports.run import ColumnSourcePlan, SourcePlan
-from tidegate.reports.units import PartitionLine, PlannedUnits, UnitSourcePlan
+from tidegate.reports.plan import ColumnSourcePlan, PartitionLine, PlannedUnits, SourcePlan, UnitSourcePlan
+from tidegate.reports.wording import count, size
 
 if TYPE_CHECKING:
     from tidegate.core.files.discovery import LeftOut

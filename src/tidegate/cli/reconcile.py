@@ -11,7 +11,7 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Age, Command, Invocation, exit_code, target, with_json
-from tidegate.cli.pages import (
+from tidegate.reports.page import (
     Block,
     Cell,
     Gap,
@@ -27,8 +27,8 @@ from tidegate.cli.pages import (
     source_name,
     tabulate,
 )
-from tidegate.observe.wording import count, duration, size
-from tidegate.reports.correction import FoundDataFiles, FoundFiles, ReconcileReport, SourceComparison, TableComparison
+from tidegate.reports.reconcile import FoundDataFiles, FoundFiles, ReconcileReport, SourceComparison, TableComparison
+from tidegate.reports.wording import count, duration, size
 
 SHOWN = 20
 

@@ -13,7 +13,8 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Command, Confirmation, Decorated, Invocation, confirm_options, target, with_json
-from tidegate.cli.pages import (
+from tidegate.cli.watermark import fates
+from tidegate.reports.page import (
     Block,
     Cell,
     Gap,
@@ -28,9 +29,8 @@ from tidegate.cli.pages import (
     source_name,
     tabulate,
 )
-from tidegate.cli.watermark import fates
-from tidegate.observe.wording import count, duration
-from tidegate.reports.correction import ColumnReplayReport, ReplayReport
+from tidegate.reports.replay import ColumnReplayReport, ReplayReport
+from tidegate.reports.wording import count, duration
 
 CHUNKS_SHOWN = 12
 _STYLES = {"done": Style.GOOD, "failed": Style.BAD, "skipped": Style.DIM, "planned": Style.NORMAL}

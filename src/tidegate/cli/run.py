@@ -13,7 +13,10 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Command, Invocation, at_option, exit_code, mode_of, target, with_json
-from tidegate.cli.pages import (
+from tidegate.cli.status import failed_lines, state_cell
+from tidegate.core.files.discovery import Reason
+from tidegate.core.units.plan import WhySkipped
+from tidegate.reports.page import (
     Block,
     Cell,
     Gap,
@@ -29,11 +32,8 @@ from tidegate.cli.pages import (
     source_name,
     tabulate,
 )
-from tidegate.cli.status import failed_lines, state_cell
-from tidegate.core.files.discovery import Reason
-from tidegate.core.units.plan import WhySkipped
-from tidegate.observe.wording import count, duration, size
 from tidegate.reports.run import RunReport, SourceReport
+from tidegate.reports.wording import count, duration, size
 
 FIELDS_SHOWN = 5
 NORMAL = frozenset(

@@ -10,7 +10,7 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Confirmation, Group, Invocation, confirm_options, print_yaml, target, with_json
-from tidegate.cli.pages import (
+from tidegate.reports.page import (
     Block,
     Cell,
     Gap,
@@ -27,8 +27,8 @@ from tidegate.cli.pages import (
     source_name,
     tabulate,
 )
-from tidegate.observe.wording import count, duration, size
 from tidegate.reports.table import ColumnSeen, SchemaChange, SchemaDiff, SchemaInference, SchemaView, TableRewrite
+from tidegate.reports.wording import count, duration, size
 
 STOPS = 5
 """The exit code of ``diff`` if the next run would stop: the same as the run's."""

@@ -11,7 +11,7 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Command, Invocation, print_text, target, with_json
-from tidegate.cli.pages import (
+from tidegate.reports.page import (
     Block,
     Cell,
     Fact,
@@ -30,8 +30,8 @@ from tidegate.cli.pages import (
     source_name,
     tabulate,
 )
-from tidegate.observe.wording import count, duration, size
-from tidegate.reports.run import FailedFile, SourceStatus, WorkProgress
+from tidegate.reports.status import FailedFile, SourceStatus, WorkProgress
+from tidegate.reports.wording import count, duration, size
 
 FAILED_SHOWN = 5
 _STATE_STYLES = {"Active": Style.GOOD, "Initial": Style.DIM, "Empty": Style.WARN, "Unknown": Style.WARN}

@@ -8,10 +8,10 @@ import click
 
 import tidegate
 from tidegate.cli.invocation import Confirmation, Group, Invocation, confirm_options, target, with_json
-from tidegate.cli.pages import Page, Style, line
 from tidegate.cli.schema import render_rewrite, render_rewrite_end
-from tidegate.observe.wording import count, duration, size
-from tidegate.reports.run import TableCareReport
+from tidegate.reports.page import Page, Style, line
+from tidegate.reports.table import TableCareReport
+from tidegate.reports.wording import count, duration, size
 
 _dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would happen; change nothing.")
 

@@ -11,8 +11,8 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from tidegate.cli.pages import UNBOUNDED, Cell, Column, Facts, Fit, Gap, Heading, Line, Page, Style, Table
-from tidegate.observe.wording import visible
+from tidegate.reports.page import UNBOUNDED, Cell, Column, Facts, Fit, Gap, Heading, Line, Page, Style, Table
+from tidegate.reports.wording import visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

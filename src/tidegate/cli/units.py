@@ -19,7 +19,9 @@ from tidegate.cli.invocation import (
     target,
     with_json,
 )
-from tidegate.cli.pages import (
+from tidegate.cli.plan import REASONS, ROWS_SHOWN, local_time, older, unit_name
+from tidegate.cli.watermark import render_move_end
+from tidegate.reports.page import (
     Block,
     Cell,
     Fact,
@@ -37,10 +39,8 @@ from tidegate.cli.pages import (
     source_name,
     tabulate,
 )
-from tidegate.cli.plan import REASONS, ROWS_SHOWN, local_time, older, unit_name
-from tidegate.cli.watermark import render_move_end
-from tidegate.observe.wording import count
 from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
+from tidegate.reports.wording import count
 
 NAMES_SHOWN = 12
 _STATES = {"failed": Style.BAD, "retired": Style.WARN, "open": Style.STRONG, "done": Style.GOOD}

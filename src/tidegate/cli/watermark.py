@@ -11,7 +11,8 @@ import click
 import tidegate
 from tidegate.cli.files import action_cell
 from tidegate.cli.invocation import Confirmation, Group, Invocation, confirm_options, limit_option, target, with_json
-from tidegate.cli.pages import (
+from tidegate.cli.status import state_cell
+from tidegate.reports.page import (
     Block,
     Cell,
     Fact,
@@ -31,14 +32,12 @@ from tidegate.cli.pages import (
     source_name,
     tabulate,
 )
-from tidegate.cli.status import state_cell
-from tidegate.observe.wording import count, size
+from tidegate.reports.wording import count, size
 
 if TYPE_CHECKING:
-    from tidegate.reports.correction import FileSet, WatermarkMove
-    from tidegate.reports.run import FailedUnit, WatermarkView
-    from tidegate.reports.table import PositionView, WatermarkHistory
+    from tidegate.reports.status import FailedUnit
     from tidegate.reports.units import UnitsMove
+    from tidegate.reports.watermark import FileSet, PositionView, WatermarkHistory, WatermarkMove, WatermarkView
 
 ROWS_SHOWN = 20
 

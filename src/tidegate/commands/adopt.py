@@ -8,8 +8,8 @@ from tidegate.commands.project import Config, file_sources
 from tidegate.migrate.blizzard import AdoptOptions
 from tidegate.migrate.blizzard import adopt as adopt_source
 from tidegate.migrate.property_import import import_file
-from tidegate.reports.run import Adoption
-from tidegate.reports.table import PropertiesImport
+from tidegate.reports.checks import Adoption
+from tidegate.reports.project import PropertiesImport
 
 
 def adopt(

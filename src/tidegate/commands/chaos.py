@@ -17,7 +17,7 @@ from pathlib import Path
 from tidegate.errors import ConfigError, StorageError, StorageUnavailable
 from tidegate.experiments.processes import KillRound, SparkRound
 from tidegate.experiments.rounds import FaultCounts, NotExactlyOnce, Round, ScratchRound
-from tidegate.reports.run import ChaosLimits, ChaosProgress, ChaosReport
+from tidegate.reports.chaos import ChaosLimits, ChaosProgress, ChaosReport
 from tidegate.specs.locations import Location, Options
 from tidegate.storage.options import absolute, split_uri
 from tidegate.storage.stores import open_store

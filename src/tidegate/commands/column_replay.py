@@ -54,7 +54,7 @@ from tidegate.protocol.log import sources_of
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.staging import COMMITTER
 from tidegate.protocol.store import PositionStore
-from tidegate.reports.correction import ChunkReport, ColumnReplayReport, Fate
+from tidegate.reports.replay import ChunkReport, ColumnReplayReport, Fate
 from tidegate.runs.engine import ColumnRows, WaitingFrame
 from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.replay_record import TRIES_AGAINST_OTHERS, ReplayRecord

@@ -24,7 +24,7 @@ from tidegate.protocol.log import References
 from tidegate.protocol.position import Pace, Position, utc_now
 from tidegate.protocol.staging import COMMITTER, staged_files
 from tidegate.protocol.table_checks import MAX_FILES
-from tidegate.reports.table import AdoptedFile, CommitReport, FileAdoption, RejectedUnit, StagedSource, TableCommit
+from tidegate.reports.commit import AdoptedFile, CommitReport, FileAdoption, RejectedUnit, StagedSource, TableCommit
 from tidegate.runs.bind import bind, is_files
 from tidegate.runs.committer import (
     TRIES_AGAINST_OTHERS,

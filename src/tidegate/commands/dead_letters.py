@@ -21,7 +21,7 @@ from tidegate.observe.events import Emit, ignore
 from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
-from tidegate.reports.run import LettersReport
+from tidegate.reports.replay import LettersReport
 from tidegate.runs.engine import FileTasks
 from tidegate.runs.file_edit import DeadLetterSelection, select_letters, write_answers
 from tidegate.runs.file_source import FileSource

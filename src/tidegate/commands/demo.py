@@ -22,7 +22,9 @@ from tidegate.commands.status import status
 from tidegate.errors import TidegateError
 from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.delta import query
-from tidegate.reports.run import DemoReport, DemoStep, RunReport, SourceStatus
+from tidegate.reports.project import DemoReport, DemoStep
+from tidegate.reports.run import RunReport
+from tidegate.reports.status import SourceStatus
 from tidegate.spark.jars import find_java
 from tidegate.spark.session import active_session
 from tidegate.specs.locations import Location

@@ -10,8 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 from tidegate.commands.project import Config, load, sources_of
 from tidegate.errors import ConfigError, TidegateError
-from tidegate.observe.wording import count
-from tidegate.reports.run import Check
+from tidegate.reports.checks import Check
+from tidegate.reports.wording import count
 from tidegate.runs.checks import collect_checks, space, writable
 from tidegate.runs.tracker import TrackedSource
 from tidegate.schema.literals import describe_reader, find_native

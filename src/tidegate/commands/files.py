@@ -18,7 +18,7 @@ from tidegate.protocol.documents import Parent
 from tidegate.protocol.ledger import entries, newest_first, record_batches
 from tidegate.protocol.ledger_blocks import LedgerEntry
 from tidegate.protocol.position import Position
-from tidegate.reports.table import (
+from tidegate.reports.ledger import (
     FileRange,
     FilesReport,
     FileTotals,

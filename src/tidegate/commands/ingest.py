@@ -30,10 +30,10 @@ from tidegate.core.columns.state import KIND, decode_columns
 from tidegate.core.files.discovery import ending_of, format_of
 from tidegate.errors import ConfigError, StorageError, TidegateError
 from tidegate.observe.events import Emit, ignore
-from tidegate.observe.wording import count
 from tidegate.protocol.change import SourceKey
 from tidegate.protocol.documents import read_mirror
 from tidegate.reports.run import IngestReport
+from tidegate.reports.wording import count
 from tidegate.sources.file_discovery import SAMPLE, Order, names_sort_in_time, sample_files
 from tidegate.sources.http.survey import survey_api
 from tidegate.specs.columns import HttpRead

@@ -8,7 +8,7 @@ from typing import Literal
 
 from tidegate.config import json_schema
 from tidegate.errors import ConfigError
-from tidegate.reports.run import InitReport
+from tidegate.reports.project import InitReport
 
 Kind = Literal["files", "database", "api"]
 CONFIG, SCHEMA, VARIABLES = "pipelines.yml", "tidegate.schema.json", ".env.example"

@@ -16,7 +16,7 @@ from tidegate.commands.project import (
     without_secrets,
 )
 from tidegate.observe.events import Emit, ignore
-from tidegate.reports.correction import ReconcileReport
+from tidegate.reports.reconcile import ReconcileReport
 from tidegate.runs.bind import is_files
 from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.reconcile import ReconcileOptions, Reconciling, checked_age

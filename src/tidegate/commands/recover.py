@@ -22,7 +22,7 @@ from tidegate.protocol.ledger import finished_files
 from tidegate.protocol.open import Accept, StateUnreadable, Winner
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.recovery import Ladder, Rung
-from tidegate.reports.run import Check
+from tidegate.reports.checks import Check
 from tidegate.runs.tracker import Clock, TrackedSource
 
 

@@ -30,13 +30,14 @@ from tidegate.core.files.state import Changed, FileOutcome, Refused
 from tidegate.errors import CommitLost, ObjectChanged, SourceError, StorageError, TidegateError, UnsupportedTable
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
-from tidegate.observe.wording import count
 from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.change import Change, Coverage, Replacement
 from tidegate.protocol.delta import literal, rows_by_value
 from tidegate.protocol.follow_ups import new_work_area, remove_old_work, remove_work
 from tidegate.protocol.position import Position, utc_now
-from tidegate.reports.correction import ColumnReplayReport, FileSet, ReplayReport
+from tidegate.reports.replay import ColumnReplayReport, ReplayReport
+from tidegate.reports.watermark import FileSet
+from tidegate.reports.wording import count
 from tidegate.runs.engine import FileTasks
 from tidegate.runs.file_edit import DeadLetterSelection as LetterChoice
 from tidegate.runs.file_edit import select_letters, write_answers

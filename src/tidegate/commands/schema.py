@@ -25,7 +25,6 @@ from tidegate.errors import (
     TidegateError,
 )
 from tidegate.formats.samples import spread
-from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, Replacement
 from tidegate.protocol.position import InferredSchema
 from tidegate.protocol.table import Snapshot, no_rows
@@ -40,6 +39,7 @@ from tidegate.reports.table import (
     SchemaView,
     TableRewrite,
 )
+from tidegate.reports.wording import count
 from tidegate.runs.file_source import FILES_PER_PLAN, FileSource, discover_files
 from tidegate.runs.lanes import fields_of_table, known_fields, read_remembered, whole_columns, with_rescued
 from tidegate.runs.lanes import sample as sample_files

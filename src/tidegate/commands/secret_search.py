@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from tidegate.commands.project import Config, load
 from tidegate.errors import TidegateError
-from tidegate.observe.wording import count
-from tidegate.reports.run import Check
+from tidegate.reports.checks import Check
+from tidegate.reports.wording import count
 from tidegate.spark.jars import cache_folder
 from tidegate.specs.columns import ProviderKind
 from tidegate.specs.credentials import SHORTEST

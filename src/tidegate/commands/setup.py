@@ -26,7 +26,7 @@ from pathlib import Path
 
 from tidegate.commands.project import Config, agree, load
 from tidegate.errors import EnvironmentProblem, TidegateError
-from tidegate.reports.run import Check
+from tidegate.reports.checks import Check
 from tidegate.spark.jars import (
     DELTA,
     S3,

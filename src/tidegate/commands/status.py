@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from tidegate.commands.project import Config, load, sources_of
 from tidegate.errors import TidegateError
 from tidegate.protocol.documents import Mirror
-from tidegate.reports.run import SourceStatus, shown_state
+from tidegate.reports.status import SourceStatus, shown_state
 from tidegate.runs.presence import attempts_note, who_is_at_work
 from tidegate.runs.tracker import AnyPlan, Backlog, Summary, TrackedSource
 from tidegate.specs.masking import Mask

@@ -16,8 +16,7 @@ from tidegate.commands.project import Config, agree, load, pipelines_of, sources
 from tidegate.errors import ConfigError, StorageUnavailable, TableError, TidegateError
 from tidegate.protocol.table import CommitNote, Snapshot, arrow_schema
 from tidegate.protocol.table_checks import check_replaceable, check_table
-from tidegate.reports.run import TableCareReport
-from tidegate.reports.table import SchemaChange, TableRewrite
+from tidegate.reports.table import SchemaChange, TableCareReport, TableRewrite
 from tidegate.runs.maintenance import TableMaintenance
 from tidegate.runs.tracker import AnySource
 from tidegate.schema.evolution import differences, widen

@@ -17,10 +17,10 @@ from tidegate.core.units.planner import failure_start
 from tidegate.core.units.state import Failure, UnitEntry, UnitState, clip, high_of
 from tidegate.core.units.time_range import cut
 from tidegate.errors import TidegateError
-from tidegate.observe.wording import count
 from tidegate.protocol.change import Change
 from tidegate.protocol.position import Position
 from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
+from tidegate.reports.wording import count
 from tidegate.runs.tracker import UnitBound
 from tidegate.runs.units import OPEN_REASONS, UnitLook, look, maybe_utc, spans, starting_at, utc
 from tidegate.specs.units import Replace

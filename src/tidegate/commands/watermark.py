@@ -10,12 +10,11 @@ from tidegate.commands.files import moment_of, newest_position
 from tidegate.commands.project import Config, agree, load, source_of, sources_of
 from tidegate.protocol.ledger import newest_first
 from tidegate.protocol.ledger_blocks import LedgerEntry
-from tidegate.reports.run import WatermarkView
-from tidegate.reports.table import PositionView, WatermarkHistory
+from tidegate.reports.watermark import PositionView, WatermarkHistory, WatermarkView
 from tidegate.runs.tracker import Summary, TrackedSource, WatermarkEdit
 
 if TYPE_CHECKING:
-    from tidegate.reports.correction import WatermarkMove
+    from tidegate.reports.watermark import WatermarkMove
 
 
 def show_watermarks(config: Config, pipeline: str, source: str | None = None) -> tuple[WatermarkView, ...]:

@@ -42,7 +42,8 @@ from tidegate.protocol.delta import query
 from tidegate.protocol.log import entry_path
 from tidegate.protocol.maintenance import append_foreign_rows, compact_as_stranger
 from tidegate.protocol.position import Pace, utc_now
-from tidegate.reports.run import PlaceFailures, RunReport
+from tidegate.reports.chaos import PlaceFailures
+from tidegate.reports.run import RunReport
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location

@@ -23,7 +23,7 @@ from tidegate.formats.json import LineTooLong, line_blocks
 from tidegate.formats.parquet import open_parquet, own_schema
 from tidegate.formats.port import chunks
 from tidegate.formats.strict_lines import BadLine
-from tidegate.observe.wording import count
+from tidegate.reports.wording import count
 from tidegate.schema.inference import Inference, Row, draft_of, infer_cells, infer_json, kinds_seen
 from tidegate.schema.majority import FileColumns, find_majority
 from tidegate.schema.names import DECLARE_OTHERS, MOST_COLUMNS, forbidden_name, merged_fields

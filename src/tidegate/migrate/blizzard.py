@@ -23,7 +23,6 @@ from tidegate.core.files.paths import SourceFile, sort_key, split
 from tidegate.core.files.state import FileProgress, Finished, PathState, decode_paths, embedded, encode_paths
 from tidegate.core.json_shape import is_newer, load_json
 from tidegate.errors import ObjectMissing, StateError, TidegateError
-from tidegate.observe.wording import count
 from tidegate.protocol.change import LEGACY_ROOT, Change, SourceKey
 from tidegate.protocol.log import (
     Contents,
@@ -38,7 +37,8 @@ from tidegate.protocol.log import (
 from tidegate.protocol.open import Accept
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.table import Snapshot
-from tidegate.reports.run import Adoption, Check
+from tidegate.reports.checks import Adoption, Check
+from tidegate.reports.wording import count
 from tidegate.runs.file_source import FileSource, plan_files, watermarks_of
 from tidegate.runs.tracker import Clock
 from tidegate.sources.file_discovery import discover

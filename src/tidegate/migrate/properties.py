@@ -11,7 +11,7 @@ import yaml
 
 from tidegate.config.work_units import MS_KEYS
 from tidegate.core.json_shape import load_json
-from tidegate.reports.table import PropertyNote
+from tidegate.reports.project import PropertyNote
 from tidegate.specs.credentials import credentials_in_address, is_credential, looks_random
 from tidegate.specs.locations import jdbc_credentials, looks_secret
 

@@ -29,7 +29,7 @@ from tidegate.migrate.property_sections import (
     settings,
     watermarks,
 )
-from tidegate.reports.table import PropertiesImport, PropertyNote
+from tidegate.reports.project import PropertiesImport, PropertyNote
 from tidegate.specs.credentials import is_plain_setting, looks_random
 from tidegate.specs.locations import holds_credentials
 from tidegate.specs.masking import Mask, remember

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from tidegate.observe import events
 from tidegate.observe.events import CommitFailed, Emit, Event, FailureTraced, FileRefused, SourceFailed, UnitRejected
-from tidegate.observe.wording import count, duration, size, visible
+from tidegate.reports.wording import count, duration, size, visible
 from tidegate.specs.masking import Mask
 
 _OUTCOMES = {"failed": "failed", "retired": "is retired", "thin": "is left for a later run"}

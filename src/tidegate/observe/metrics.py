@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from tidegate.observe import events
 from tidegate.observe.events import Event
-from tidegate.observe.wording import count, duration
+from tidegate.reports.wording import count, duration
 
 PREFIX = "tidegate_"
 LEGACY_PREFIX = "blizzard_"

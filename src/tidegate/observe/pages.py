@@ -40,8 +40,8 @@ from tidegate.observe.metrics import (
     Series,
     SourceHealth,
 )
-from tidegate.observe.wording import count
-from tidegate.reports.run import SourceStatus
+from tidegate.reports.status import SourceStatus
+from tidegate.reports.wording import count
 from tidegate.specs.project import PipelineSpec, ProjectSpec
 
 Exported = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Self
 from tidegate.observe import events
 from tidegate.observe.events import Event
 from tidegate.observe.logs import labelled, sentence, subject
-from tidegate.observe.wording import broken, count, duration, short, size, size_of
+from tidegate.reports.wording import broken, count, duration, short, size, size_of
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

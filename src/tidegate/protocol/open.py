@@ -24,7 +24,6 @@ from enum import StrEnum
 from typing import Any
 
 from tidegate.errors import StateError
-from tidegate.observe.wording import count
 from tidegate.protocol import documents, follow_ups, log
 from tidegate.protocol.change import Identity, SourceKey, State
 from tidegate.protocol.documents import CommitTag, DamagedCommitTag, Document, Parent, Stored, Won
@@ -33,6 +32,7 @@ from tidegate.protocol.position import Position, TableContext, read_cold_start
 from tidegate.protocol.staging import signals_of
 from tidegate.protocol.table import Snapshot
 from tidegate.protocol.table_checks import lane_reasons
+from tidegate.reports.wording import count
 
 _RECHECK_FROM = 50
 """A note is renewed if that saves the next OPEN this many log entries."""

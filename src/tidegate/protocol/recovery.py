@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from tidegate.errors import StateError
-from tidegate.observe.wording import count
 from tidegate.protocol import documents
 from tidegate.protocol.change import Coverage, State
 from tidegate.protocol.documents import Document, Mirror, Parent, read_mirror
@@ -31,6 +30,7 @@ from tidegate.protocol.open import (
 )
 from tidegate.protocol.position import Position, TableContext
 from tidegate.protocol.table import Snapshot
+from tidegate.reports.wording import count
 
 Usable = Callable[[State], bool]
 """Whether a run can continue from a state; raises for one of a newer version."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tidegate.core.columns.predicates import untested_note
 from tidegate.errors import SourceError, TidegateError
-from tidegate.reports.run import Check
+from tidegate.reports.checks import Check
 from tidegate.sources.reader import address_of
 from tidegate.spark.jars import driver_of, fetched, packages_of
 from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader

@@ -37,13 +37,14 @@ from tidegate.core.columns.state import (
 from tidegate.errors import RowsRefused, TidegateError, WatermarkError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
-from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, Identity, SourceKey, State
 from tidegate.protocol.follow_ups import WorkArea, remove_work
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.table_checks import filled_by_spark
-from tidegate.reports.correction import FileSet, WatermarkMove
-from tidegate.reports.run import Check, ColumnSourcePlan
+from tidegate.reports.checks import Check
+from tidegate.reports.plan import ColumnSourcePlan
+from tidegate.reports.watermark import FileSet, WatermarkMove
+from tidegate.reports.wording import count
 from tidegate.runs.checks import answers, collect_checks, jdbc_checks
 from tidegate.runs.engine import ColumnRows
 from tidegate.runs.pass_ import Pass

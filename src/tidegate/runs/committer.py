@@ -30,7 +30,6 @@ from tidegate.errors import (
 )
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
-from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, DataFile, SourceKey, Written
 from tidegate.protocol.commit import Member, commit_together, owed_by
 from tidegate.protocol.documents import SCHEMA_VERSION, encode
@@ -49,6 +48,7 @@ from tidegate.protocol.staging import (
 )
 from tidegate.protocol.store import PositionStore
 from tidegate.protocol.table import Snapshot
+from tidegate.reports.wording import count
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.lanes import first_columns
 from tidegate.runs.staged import DEFAULT, retention

@@ -24,12 +24,12 @@ from tidegate.core.files.plan import FileSlice
 from tidegate.core.files.state import PathState, decode_paths
 from tidegate.errors import EnvironmentProblem, RunStopped, SourceError
 from tidegate.observe.events import ComparisonProgressed, Emit
-from tidegate.observe.wording import count
 from tidegate.protocol import documents
 from tidegate.protocol.ledger import entries
 from tidegate.protocol.ledger_blocks import LedgerEntry
 from tidegate.protocol.position import Position, utc_now
-from tidegate.reports.correction import NAMES, FoundFiles
+from tidegate.reports.reconcile import NAMES, FoundFiles
+from tidegate.reports.wording import count
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.tracker import Clock
 from tidegate.sources.file_discovery import scope_of

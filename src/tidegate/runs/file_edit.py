@@ -25,10 +25,10 @@ from tidegate.core.files.edit import (
 from tidegate.core.files.paths import SourceFile, join, matches_path, split
 from tidegate.core.files.state import PathState, embedded, encode_paths
 from tidegate.errors import CommitLost, TidegateError
-from tidegate.observe.wording import count
 from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.change import Change, State
-from tidegate.reports.correction import FileSet, WatermarkMove
+from tidegate.reports.watermark import FileSet, WatermarkMove
+from tidegate.reports.wording import count
 from tidegate.runs.file_source import FileSource, watermarks_of
 from tidegate.runs.file_walk import WrittenLetters, letter_writer
 from tidegate.runs.tracker import ConfirmMove, WatermarkEdit

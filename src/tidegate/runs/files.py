@@ -28,14 +28,16 @@ from tidegate.core.files.state import (
     encode_set,
 )
 from tidegate.errors import ColumnsChanged, CommitLost, ObjectChanged, ObjectMissing, StateError, TidegateError
-from tidegate.observe.wording import count
 from tidegate.protocol.change import Coverage, Identity, State
 from tidegate.protocol.dead_letters import KIND as LETTERS
 from tidegate.protocol.path_segments import Known, RememberedPaths
 from tidegate.protocol.position import INFERRED_SCHEMA, InferredSchema, Payer, Position, utc_now
 from tidegate.protocol.staging import Signal, signals_of
 from tidegate.protocol.store import PositionStore
-from tidegate.reports.run import Check, FailedFile, SourcePlan
+from tidegate.reports.checks import Check
+from tidegate.reports.plan import SourcePlan
+from tidegate.reports.status import FailedFile
+from tidegate.reports.wording import count
 from tidegate.runs.checks import collect_checks
 from tidegate.runs.file_source import FileSource, FileTracker, SourceState, Steps, discover_files, plan_files
 from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, PassRetries, Summary, Walk, WatermarkEdit
@@ -45,7 +47,7 @@ from tidegate.sources.file_discovery import discover as discover_paths
 from tidegate.specs.project import Delivery, Format
 
 if TYPE_CHECKING:
-    from tidegate.reports.correction import WatermarkMove
+    from tidegate.reports.watermark import WatermarkMove
     from tidegate.runs.pass_ import Pass
 
 EXAMPLES = 10

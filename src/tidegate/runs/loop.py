@@ -19,7 +19,8 @@ from tidegate.observe import events
 from tidegate.protocol.change import SourceKey
 from tidegate.protocol.documents import read_mirror
 from tidegate.protocol.position import Pace, utc_now
-from tidegate.reports.run import RunReport, SourceReport, shown_state
+from tidegate.reports.run import RunReport, SourceReport
+from tidegate.reports.status import shown_state
 from tidegate.runs.bind import bind
 from tidegate.runs.engine import Engine
 from tidegate.runs.maintenance import maintain_if_due

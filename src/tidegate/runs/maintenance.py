@@ -25,7 +25,7 @@ from tidegate.parquet.writer import RollingWriter
 from tidegate.protocol.maintenance import ActiveFile, MaintainedTable, Rewrite, RewriteOvertaken, commit_rewrite
 from tidegate.protocol.position import Position
 from tidegate.protocol.table import Add, TableFacts, arrow_schema
-from tidegate.reports.run import TableCareReport
+from tidegate.reports.table import TableCareReport
 from tidegate.specs.project import Maintenance, PipelineSpec, SinkSpec
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store

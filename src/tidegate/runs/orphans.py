@@ -27,7 +27,7 @@ from tidegate.protocol import documents
 from tidegate.protocol.documents import read_mirror
 from tidegate.protocol.log import References
 from tidegate.protocol.staging import list_pending, meta_path, staged_files
-from tidegate.reports.correction import NAMES, FoundDataFile, FoundDataFiles
+from tidegate.reports.reconcile import NAMES, FoundDataFile, FoundDataFiles
 from tidegate.runs.comparison import fill, progress_teller
 from tidegate.runs.replay_record import check_all_known, replays_in
 from tidegate.runs.tracker import TrackedSource

@@ -19,7 +19,7 @@ from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.protocol.change import Change, State
 from tidegate.protocol.position import Attempts, Position, utc_now
-from tidegate.reports.run import FailedUnit
+from tidegate.reports.status import FailedUnit
 from tidegate.runs.engine import Engine
 from tidegate.runs.tracker import AnySource, Clock, PassRetries, Walk
 

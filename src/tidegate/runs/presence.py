@@ -24,10 +24,10 @@ from uuid import uuid4
 from tidegate.core.json_shape import load_json
 from tidegate.errors import ObjectExists, ObjectMissing, RunStopped, StorageError, TidegateError
 from tidegate.observe import events
-from tidegate.observe.wording import count, duration
 from tidegate.protocol.change import SourceKey, State
 from tidegate.protocol.position import Attempts, forget_attempts, note_attempt, shown_attempts, utc_now
 from tidegate.reports.run import SourceReport
+from tidegate.reports.wording import count, duration
 from tidegate.runs.tracker import AnySource, Clock
 from tidegate.specs.project import OnConflict
 from tidegate.storage.port import ObjectStore

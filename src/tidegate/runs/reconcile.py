@@ -25,12 +25,12 @@ from tidegate.core.files.planner import group_files
 from tidegate.core.files.state import Covered, FileOutcome, PathState, Refused
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.observe import events
-from tidegate.observe.wording import count, duration, size
 from tidegate.protocol.change import Change
 from tidegate.protocol.follow_ups import remove_old_work
 from tidegate.protocol.position import Position, utc_now
-from tidegate.reports.correction import FoundFiles, ReconcileReport, SourceComparison, TableComparison
-from tidegate.reports.run import FailedFile
+from tidegate.reports.reconcile import FoundFiles, ReconcileReport, SourceComparison, TableComparison
+from tidegate.reports.status import FailedFile
+from tidegate.reports.wording import count, duration, size
 from tidegate.runs.comparison import Compared, Comparison, scratch
 from tidegate.runs.engine import Engine
 from tidegate.runs.file_source import FILES_PER_PLAN, FileSource, SourceState, Step, discover_files, sizing_of

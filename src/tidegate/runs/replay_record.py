@@ -28,7 +28,6 @@ from tidegate.core.columns.replay import (
 from tidegate.core.columns.state import ColumnState, column_watermark_text, kind_of, text_of
 from tidegate.errors import CommitLost, StateError, TidegateError
 from tidegate.failpoints import failpoint
-from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, Identity, SourceKey, State
 from tidegate.protocol.documents import WORK as WORK
 from tidegate.protocol.follow_ups import WorkRemover
@@ -36,6 +35,7 @@ from tidegate.protocol.log import sources_of
 from tidegate.protocol.position import Position
 from tidegate.protocol.staging import COMMITTER
 from tidegate.protocol.store import PositionStore, open_delta
+from tidegate.reports.wording import count
 from tidegate.runs.pass_ import against_others
 from tidegate.runs.tracker import AnySource, BoundSource, Clock, ColumnBound, StateKind
 from tidegate.specs.columns import ColumnSource

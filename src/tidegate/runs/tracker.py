@@ -25,7 +25,9 @@ from tidegate.protocol.follow_ups import WorkArea, new_work_area, remove_old_wor
 from tidegate.protocol.open import StateUnreadable, way_out
 from tidegate.protocol.position import Attempts, Payer, Position, read_attempts
 from tidegate.protocol.store import PositionStore
-from tidegate.reports.run import Check, ColumnSourcePlan, FailedFile, FailedUnit, SourcePlan, WorkProgress
+from tidegate.reports.checks import Check
+from tidegate.reports.plan import ColumnSourcePlan, SourcePlan
+from tidegate.reports.status import FailedFile, FailedUnit, WorkProgress
 from tidegate.specs.columns import ColumnSource
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PipelineSpec, SourceSpec
@@ -33,8 +35,8 @@ from tidegate.specs.units import UnitSource
 from tidegate.storage.port import ObjectStore
 
 if TYPE_CHECKING:
-    from tidegate.reports.correction import WatermarkMove
-    from tidegate.reports.units import UnitSourcePlan
+    from tidegate.reports.plan import UnitSourcePlan
+    from tidegate.reports.watermark import WatermarkMove
 
 
 TrackingWord = Literal["watermark", "set", "columns", "units"]

@@ -27,10 +27,10 @@ from tidegate.core.units.state import Units, UnitState
 from tidegate.errors import RunStopped
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
-from tidegate.observe.wording import count
 from tidegate.protocol.change import Change, DataFile, State
 from tidegate.protocol.position import Position
-from tidegate.reports.run import FailedUnit
+from tidegate.reports.status import FailedUnit
+from tidegate.reports.wording import count
 from tidegate.runs.engine import UnitRunner
 from tidegate.runs.pass_ import ANOTHER_RUN, Pass
 from tidegate.runs.tracker import UnitBound

@@ -14,13 +14,14 @@ from tidegate.core.units.plan import RunGroup, SkippedUnits, TimePartition, Unit
 from tidegate.core.units.planner import plan_units
 from tidegate.core.units.state import Units, UnitState, decode_units, encode_units, unit_watermark_text
 from tidegate.errors import ConfigError, TidegateError, WatermarkError
-from tidegate.observe.wording import count
 from tidegate.protocol.change import Identity, SourceKey, State
 from tidegate.protocol.documents import Mirror
 from tidegate.protocol.position import Attempts, Position, read_attempts, utc_now
-from tidegate.reports.correction import WatermarkMove
-from tidegate.reports.run import Check, FailedUnit, WorkProgress
-from tidegate.reports.units import PartitionLine, PlannedUnits, SkippedWork, UnitSourcePlan
+from tidegate.reports.checks import Check
+from tidegate.reports.plan import PartitionLine, PlannedUnits, SkippedWork, UnitSourcePlan
+from tidegate.reports.status import FailedUnit, WorkProgress
+from tidegate.reports.watermark import WatermarkMove
+from tidegate.reports.wording import count
 from tidegate.runs.checks import answers, collect_checks, jdbc_checks
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.tracker import (

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidegate.observe.wording import count
+from tidegate.reports.wording import count
 
 Variant = tuple[str, str]
 """A column by its name, or its path inside another, and the kind of its values."""

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, Self, TypeVar
 
 from tidegate.core.files.discovery import Reason, ReasonCounts, Skipped
 from tidegate.errors import AccessDenied, ObjectChanged, ObjectExists, ObjectMissing, StorageError, StorageUnavailable
-from tidegate.observe.wording import visible
+from tidegate.reports.wording import visible
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
 from tidegate.storage.options import FAMILIES, plain_scheme, split_uri

@@ -18,10 +18,44 @@ from click.testing import CliRunner, Result
 
 import tidegate
 from tidegate.cli.main import cli
-from tidegate.cli.pages import Page, plain
 from tidegate.observe import events
-from tidegate.reports import correction, run, table, units
-from tidegate.reports.run import ChaosProgress, ChaosReport, PlaceFailures
+from tidegate.reports.chaos import ChaosProgress, ChaosReport, PlaceFailures
+from tidegate.reports.checks import Adoption, Check
+from tidegate.reports.commit import AdoptedFile, CommitReport, FileAdoption, RejectedUnit, StagedSource, TableCommit
+from tidegate.reports.ledger import (
+    FileRange,
+    FilesReport,
+    FileTotals,
+    IngestedFile,
+    LedgerCompaction,
+    LedgerExport,
+    LedgerGap,
+)
+from tidegate.reports.page import Page, plain
+from tidegate.reports.project import DemoReport, DemoStep, InitReport, PropertiesImport, PropertyNote
+from tidegate.reports.reconcile import (
+    FoundDataFile,
+    FoundDataFiles,
+    FoundFiles,
+    ReconcileReport,
+    SourceComparison,
+    TableComparison,
+)
+from tidegate.reports.replay import ChunkReport, ColumnReplayReport, LettersReport, ReplayReport
+from tidegate.reports.run import IngestReport, RunReport, SourceReport
+from tidegate.reports.status import FailedFile, SourceStatus
+from tidegate.reports.table import (
+    ColumnSeen,
+    SchemaChange,
+    SchemaColumn,
+    SchemaDiff,
+    SchemaInference,
+    SchemaView,
+    TableCareReport,
+    TableRewrite,
+)
+from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
+from tidegate.reports.watermark import FileSet, PositionView, WatermarkHistory, WatermarkMove, WatermarkView
 from tidegate.schema.dead_letter import Letter
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
@@ -44,11 +78,11 @@ PROJECT = ProjectSpec(
     notices=("global.connection_pooling has no effect here and is ignored",),
 )
 
-FAILED = run.FailedFile("date=2026-01-28/hour=13/7.ndjson.gz", "line 3: not JSON", 2)
+FAILED = FailedFile("date=2026-01-28/hour=13/7.ndjson.gz", "line 3: not JSON", 2)
 
-REPORT = run.RunReport(
+REPORT = RunReport(
     (
-        run.SourceReport(
+        SourceReport(
             "events",
             "asia",
             "Active",
@@ -63,7 +97,7 @@ REPORT = run.RunReport(
             None,
             9.5,
         ),
-        run.SourceReport("events", "europe", "Initial", None, 0, 0, 0, 0, seconds=0.2),
+        SourceReport("events", "europe", "Initial", None, 0, 0, 0, 0, seconds=0.2),
     ),
     ok=True,
     seconds=10.2,
@@ -71,9 +105,9 @@ REPORT = run.RunReport(
 
 REJECTED = "_staging/pending/events/asia/00000000000000000007.unit.json"
 
-COMMIT = table.CommitReport(
+COMMIT = CommitReport(
     (
-        table.TableCommit(
+        TableCommit(
             "file:///lake/events",
             17,
             commits=2,
@@ -82,28 +116,28 @@ COMMIT = table.CommitReport(
             rows=1_200_000,
             foreign=2,
             waiting=1,
-            rejected=(table.RejectedUnit("_staging/pending/events/asia/00000000000000000007.unit.json", "is gone"),),
-            sources=(table.StagedSource("events", "asia", 19, 12, 1_200_000, 1),),
+            rejected=(RejectedUnit("_staging/pending/events/asia/00000000000000000007.unit.json", "is gone"),),
+            sources=(StagedSource("events", "asia", 19, 12, 1_200_000, 1),),
         ),
     ),
     ok=False,
     seconds=1.5,
 )
 
-FILE_ADOPTION = table.FileAdoption(
+FILE_ADOPTION = FileAdoption(
     "file:///lake/events",
     "imported",
     (
-        table.AdoptedFile("imported/one.parquet", 1 << 20, '"abc"', 1000),
-        table.AdoptedFile("imported/two.parquet", 1 << 20, '"def"', refused="column 'id' is missing"),
+        AdoptedFile("imported/one.parquet", 1 << 20, '"abc"', 1000),
+        AdoptedFile("imported/two.parquet", 1 << 20, '"def"', refused="column 'id' is missing"),
     ),
     known=3,
 )
 
-CARE = run.TableCareReport("events", "file:///lake/events", "optimize", False, 18, 40, 1 << 26, 1, 1 << 25)
+CARE = TableCareReport("events", "file:///lake/events", "optimize", False, 18, 40, 1 << 26, 1, 1 << 25)
 
 STATUS = (
-    run.SourceStatus(
+    SourceStatus(
         "events",
         "asia",
         "file:///lake/events",
@@ -123,7 +157,7 @@ STATUS = (
         shown_from="mirror",
         notes=("late_files is strict: files below a watermark are not looked for",),
     ),
-    run.SourceStatus(
+    SourceStatus(
         "events",
         "europe",
         "file:///lake/events",
@@ -141,7 +175,7 @@ STATUS = (
 )
 
 WATERMARKS = (
-    run.WatermarkView(
+    WatermarkView(
         "events",
         "asia",
         12,
@@ -161,59 +195,59 @@ WATERMARKS = (
 
 COMMITTED = datetime(2026, 1, 28, 14, 30, 5, tzinfo=UTC)
 ROUNDS = (
-    table.FileRange(11, None, "run", COMMITTED, 0, 4000, False, 3990, 10),
-    table.FileRange(12, 17, "replay", COMMITTED, 4000, 10_000, True, 6000, 0),
+    FileRange(11, None, "run", COMMITTED, 0, 4000, False, 3990, 10),
+    FileRange(12, 17, "replay", COMMITTED, 4000, 10_000, True, 6000, 0),
 )
 
-FILES = table.FilesReport(
+FILES = FilesReport(
     (
-        table.IngestedFile(
+        IngestedFile(
             "events", "asia", MARK, 1 << 20, None, True, 10_000, 9990, 10, 12, 17, "replay", COMMITTED, ROUNDS
         ),
-        table.IngestedFile(
+        IngestedFile(
             "events", "europe", "b.ndjson", 10, None, False, 4000, 3990, 10, 11, None, "run", COMMITTED, ROUNDS[:1]
         ),
-        table.IngestedFile(
+        IngestedFile(
             "events", "europe", "c.ndjson", 10, None, False, 6000, 6000, 0, 12, 17, "run", COMMITTED, ROUNDS[1:]
         ),
     ),
-    table.FileTotals(3, (1 << 20) + 20, 20_000, 19_980, 20, 2),
+    FileTotals(3, (1 << 20) + 20, 20_000, 19_980, 20, 2),
     complete=False,
     gaps=(
-        table.LedgerGap("events", "asia", 3, 3, "document x.json is damaged"),
-        table.LedgerGap("events", "asia", 5, 9, "its document is missing"),
+        LedgerGap("events", "asia", 3, 3, "document x.json is damaged"),
+        LedgerGap("events", "asia", 5, 9, "its document is missing"),
     ),
     notes=("events/asia: the newest position may be missing",),
 )
 
 HISTORY = (
-    table.WatermarkHistory(
+    WatermarkHistory(
         "events",
         "asia",
         (
-            table.PositionView(12, COMMITTED, "run", 40, 250_010, 250_000, 10, 1, 17, "Active", MARK),
-            table.PositionView(11, None, "unknown", 0, 0, 0, 0, 0, None, None, None, "its document is missing"),
+            PositionView(12, COMMITTED, "run", 40, 250_010, 250_000, 10, 1, 17, "Active", MARK),
+            PositionView(11, None, "unknown", 0, 0, 0, 0, 0, None, None, None, "its document is missing"),
         ),
         complete=False,
     ),
-    table.WatermarkHistory("events", "europe", (), complete=True, notes=("the table cannot be opened",)),
+    WatermarkHistory("events", "europe", (), complete=True, notes=("the table cannot be opened",)),
 )
 
-MOVE = correction.WatermarkMove(
+MOVE = WatermarkMove(
     "events",
     "asia",
     "watermark set",
     "date=2026-01-28",
     "date=2026-01-28/0007.ndjson.gz",
     "date=2026-01-28/0003.ndjson.gz",
-    correction.FileSet(4, 4000, ("date=2026-01-28/0004.ndjson.gz", "date=2026-01-28/0005.ndjson.gz")),
-    correction.FileSet(),
+    FileSet(4, 4000, ("date=2026-01-28/0004.ndjson.gz", "date=2026-01-28/0005.ndjson.gz")),
+    FileSet(),
     ("rows of files that are read again are in the table twice afterwards",),
     13,
     18,
 )
 
-SEEN = table.ColumnSeen(
+SEEN = ColumnSeen(
     "code",
     "string",
     10,
@@ -225,39 +259,39 @@ SEEN = table.ColumnSeen(
     {"integer": "1", "string": '"A"'},
     "kept as text",
 )
-INFERENCE = table.SchemaInference(
+INFERENCE = SchemaInference(
     "events", "asia", 2, 10, 0, (SEEN,), ("'code' is integer (1) and string (\"A\")",), "schema:\n  fields:", ("code",)
 )
-SCHEMA_VIEW = table.SchemaView(
+SCHEMA_VIEW = SchemaView(
     "events",
     "file:///lake/events",
     17,
     "merge",
-    (table.SchemaColumn("code", None, "string", "string"),),
+    (SchemaColumn("code", None, "string", "string"),),
     ("a note",),
 )
-CHANGE = table.SchemaChange("id", "narrower table", "int32", "int64", "", "column 'id' is int32 in the table")
-SCHEMA_DIFF = table.SchemaDiff("events", "file:///lake/events", "merge", (CHANGE,), ok=False)
-REWRITE = table.TableRewrite(
+CHANGE = SchemaChange("id", "narrower table", "int32", "int64", "", "column 'id' is int32 in the table")
+SCHEMA_DIFF = SchemaDiff("events", "file:///lake/events", "merge", (CHANGE,), ok=False)
+REWRITE = TableRewrite(
     "events", "file:///lake/events", "table widen", (replace(CHANGE, error=None),), 1_000, 4, 1 << 20, 17
 )
 
-RANGE_REPLAY = correction.ColumnReplayReport(
+RANGE_REPLAY = ColumnReplayReport(
     pipeline="orders",
     source="default",
     table_uri="file:///lake/orders",
     column="updated_at",
-    chunks=(correction.ChunkReport("2026-01-01", "2026-02-01", "done", 7),),
+    chunks=(ChunkReport("2026-01-01", "2026-02-01", "done", 7),),
     predicate="WHERE `updated_at` >= DATE '2026-01-01' AND `updated_at` < DATE '2026-02-01'",
 )
-REPLAY = correction.ReplayReport(
+REPLAY = ReplayReport(
     "events",
     "asia",
     "file:///lake/events",
     "files date=2026-01-28/*",
-    correction.FileSet(2, 2000, ("date=2026-01-28/0001.ndjson.gz", "date=2026-01-28/0002.ndjson.gz")),
-    correction.FileSet(1, 100, ("date=2026-01-28/0008.ndjson.gz",)),
-    correction.FileSet(),
+    FileSet(2, 2000, ("date=2026-01-28/0001.ndjson.gz", "date=2026-01-28/0002.ndjson.gz")),
+    FileSet(1, 100, ("date=2026-01-28/0008.ndjson.gz",)),
+    FileSet(),
     drop_missing=False,
     rows_removed=2000,
     rows_written=1990,
@@ -268,7 +302,7 @@ REPLAY = correction.ReplayReport(
 )
 
 ADOPTIONS = (
-    run.Adoption(
+    Adoption(
         "events",
         "asia",
         "s3://lake/events",
@@ -280,7 +314,7 @@ ADOPTIONS = (
         {f"date=2026-01-{day:02d}": f"{day}.ndjson" for day in range(1, 29)},
         {"date=2026-01-28/c.ndjson": 4000},
         None,
-        (run.Check("left out", "warn", "3 files at or below its watermark", "`--read-skipped` reads them"),),
+        (Check("left out", "warn", "3 files at or below its watermark", "`--read-skipped` reads them"),),
         next_files=40,
         adopted=True,
         version=1,
@@ -289,47 +323,41 @@ ADOPTIONS = (
 )
 
 CHECKS = (
-    run.Check("python", "ok", "3.11.7"),
-    run.Check("java", "warn", "Java 11", "install Java 17 or 21"),
+    Check("python", "ok", "3.11.7"),
+    Check("java", "warn", "Java 11", "install Java 17 or 21"),
 )
 
-ORPHAN = correction.FoundDataFile("date=2026-01-28/a.parquet", 2048, datetime(2026, 1, 25, tzinfo=UTC))
+ORPHAN = FoundDataFile("date=2026-01-28/a.parquet", 2048, datetime(2026, 1, 25, tzinfo=UTC))
 
-RECONCILED = correction.ReconcileReport(
+RECONCILED = ReconcileReport(
     (
-        correction.SourceComparison(
+        SourceComparison(
             "events",
             "asia",
             12,
-            correction.FoundFiles(1_000_000, 1 << 30),
+            FoundFiles(1_000_000, 1 << 30),
             999_970,
-            late=correction.FoundFiles(
-                25, 1 << 20, tuple(f"date=2026-01-02/{number:02d}.ndjson" for number in range(25))
-            ),
-            unfinished=correction.FoundFiles(1, 10, (FAILED.path,)),
+            late=FoundFiles(25, 1 << 20, tuple(f"date=2026-01-02/{number:02d}.ndjson" for number in range(25))),
+            unfinished=FoundFiles(1, 10, (FAILED.path,)),
         ),
     ),
-    (
-        correction.TableComparison(
-            "file:///lake/events", 400, correction.FoundDataFiles(1, ORPHAN.size, ORPHAN.modified, (ORPHAN,))
-        ),
-    ),
+    (TableComparison("file:///lake/events", 400, FoundDataFiles(1, ORPHAN.size, ORPHAN.modified, (ORPHAN,))),),
     ok=False,
     seconds=65.0,
 )
 
 STEPS = (
-    run.DemoStep("Data", "300 files were made.", "ls demo/data"),
-    run.DemoStep("The table", columns=("event", "rows"), rows=(("click", "1,200"), ("view", "3"))),
+    DemoStep("Data", "300 files were made.", "ls demo/data"),
+    DemoStep("The table", columns=("event", "rows"), rows=(("click", "1,200"), ("view", "3"))),
 )
 
 
-IMPORTED = table.PropertiesImport(
+IMPORTED = PropertiesImport(
     origin="surveys.pull",
     yaml="# Made from surveys.pull\npipelines: {}\n",
     carried=("job.name", "ms.watermark"),
-    left=(table.PropertyNote(7, "ms.ssl", "client certificates are not supported"),),
-    not_needed=(table.PropertyNote(9, "job.group", "a pipeline has a name and no group"),),
+    left=(PropertyNote(7, "ms.ssl", "client certificates are not supported"),),
+    not_needed=(PropertyNote(9, "job.group", "a pipeline has a name and no group"),),
     variables=("SURVEYS_TOKEN",),
 )
 CHAOS = ChaosReport(
@@ -410,13 +438,13 @@ LETTERS = (
     ),
 )
 ANSWERS = (
-    run.LettersReport(
+    LettersReport(
         "events", "asia", "file:///lake/events_dead_letters", 3, 2, 2, 0, (("9b1d", MARK, "not JSON"),), 13, 18
     ),
 )
 
 
-UNITS = units.UnitList(
+UNITS = UnitList(
     "events",
     "asia",
     12,
@@ -425,12 +453,12 @@ UNITS = units.UnitList(
     2,
     3,
     (
-        units.UnitLine("id3", "failed", 1, 1, 1, "2026-02-01T00:00:00Z", None, "the server answered 500"),
-        units.UnitLine("id1", "done", 2, 0, 0, "2026-03-01T00:00:00Z", "2026-03-04T00:00:00Z"),
+        UnitLine("id3", "failed", 1, 1, 1, "2026-02-01T00:00:00Z", None, "the server answered 500"),
+        UnitLine("id1", "done", 2, 0, 0, "2026-03-01T00:00:00Z", "2026-03-04T00:00:00Z"),
     ),
 )
 
-UNIT = units.UnitView(
+UNIT = UnitView(
     "events",
     "asia",
     "id3",
@@ -441,7 +469,7 @@ UNIT = units.UnitView(
     (("2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"),),
     (),
     (
-        units.WorkUnitLine(
+        WorkUnitLine(
             "2026-02-01T00:00:00Z",
             "2026-02-21T00:00:00Z",
             "2026-03-01T00:00:00Z",
@@ -455,16 +483,16 @@ UNIT = units.UnitView(
     {"surveyId": "id3"},
 )
 
-UNITS_MOVE = units.UnitsMove("events", "asia", "units reset", None, ("id3",), 0, 0, 1, ("read again",), 12, 17)
+UNITS_MOVE = UnitsMove("events", "asia", "units reset", None, ("id3",), 0, 0, 1, ("read again",), 12, 17)
 
 
-EXPORT = table.LedgerExport("x.parquet", 2, 1200)
+EXPORT = LedgerExport("x.parquet", 2, 1200)
 COMPACTION = (
-    table.LedgerCompaction("events", "asia", 3, 1540),
-    table.LedgerCompaction("events", "europe", 0, 0),
+    LedgerCompaction("events", "asia", 3, 1540),
+    LedgerCompaction("events", "europe", 0, 0),
 )
 
-INGESTED = run.IngestReport("orders", (("source", "files at in"),), "pipelines: {}\n", ("KEY",), "p.yml", REPORT)
+INGESTED = IngestReport("orders", (("source", "files at in"),), "pipelines: {}\n", ("KEY",), "p.yml", REPORT)
 
 RESULTS: Mapping[str, Any] = {
     "adopt": ADOPTIONS,
@@ -473,7 +501,7 @@ RESULTS: Mapping[str, Any] = {
     "checkpoint_table": replace(CARE, operation="checkpoint"),
     "commit": COMMIT,
     "compact_ledger": COMPACTION,
-    "demo": run.DemoReport("/tmp/demo", "/tmp/demo/t.yml", STEPS, True, 3.0, ("tidegate status t.yml",)),
+    "demo": DemoReport("/tmp/demo", "/tmp/demo/t.yml", STEPS, True, 3.0, ("tidegate status t.yml",)),
     "diff_schema": SCHEMA_DIFF,
     "discard_letters": ANSWERS,
     "doctor": CHECKS,
@@ -482,7 +510,7 @@ RESULTS: Mapping[str, Any] = {
     "import_properties": IMPORTED,
     "infer_schema": INFERENCE,
     "ingest": INGESTED,
-    "init": run.InitReport("shop", ("pipelines.yml",), ("tidegate plan shop/pipelines.yml",), "shop/.env.example"),
+    "init": InitReport("shop", ("pipelines.yml",), ("tidegate plan shop/pipelines.yml",), "shop/.env.example"),
     "list_letters": LETTERS,
     "load": PROJECT,
     "optimize_table": CARE,
@@ -553,7 +581,7 @@ class StandIn:
             arguments["stop"].set()
         _call_back(name, arguments)
         found = self.results[name]
-        if isinstance(found, run.TableCareReport):
+        if isinstance(found, TableCareReport):
             return replace(found, dry_run=arguments["dry_run"])
         if "confirm" not in arguments:
             return found

@@ -9,10 +9,10 @@ import pytest
 from click.testing import Result
 
 from tidegate.cli.commit import render_adoption
-from tidegate.cli.pages import plain
 from tidegate.observe.events import UnitRejected
 from tidegate.observe.logs import sentence
-from tidegate.reports import table
+from tidegate.reports.commit import CommitReport, TableCommit
+from tidegate.reports.page import plain
 from unit.cli import standin
 from unit.cli.standin import StandIn, invoke
 
@@ -65,15 +65,13 @@ def test_options_that_exclude_each_other_are_refused(arguments: list[str]) -> No
         ((replace(FINE, error="x", exit_code=4), standin.COMMIT.tables[0]), False, 1),
     ],
 )
-def test_the_exit_code_is_the_one_that_all_errors_share(
-    tables: tuple[table.TableCommit, ...], ok: bool, code: int
-) -> None:
-    report = table.CommitReport(tables, ok, 0.5)
+def test_the_exit_code_is_the_one_that_all_errors_share(tables: tuple[TableCommit, ...], ok: bool, code: int) -> None:
+    report = CommitReport(tables, ok, 0.5)
     assert commit(api=StandIn(commit=report)).exit_code == code
 
 
 def test_a_commit_that_was_cut_short_ends_with_130() -> None:
-    report = table.CommitReport((FINE,), True, 0.5)
+    report = CommitReport((FINE,), True, 0.5)
     assert commit(api=StandIn(commit=report, stops=True)).exit_code == 130
     assert commit("--continuous", api=StandIn(commit=report, stops=True)).exit_code == 0
 

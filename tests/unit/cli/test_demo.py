@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tidegate.cli.demo import render_demo_step
-from tidegate.cli.pages import Table, plain
-from tidegate.reports.run import DemoStep
+from tidegate.reports.page import Table, plain
+from tidegate.reports.project import DemoStep
 from unit.cli.standin import StandIn, document, invoke
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tidegate.cli.dlq import render_letter, render_letters
-from tidegate.cli.pages import plain
+from tidegate.reports.page import plain
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke, text
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tidegate.cli.doctor import render_checks
-from tidegate.cli.pages import plain
-from tidegate.reports.run import Check
+from tidegate.reports.checks import Check
+from tidegate.reports.page import plain
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke, text
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tidegate.cli.files import render_files
-from tidegate.cli.pages import plain
-from tidegate.reports.table import FilesReport, FileTotals
+from tidegate.reports.ledger import FilesReport, FileTotals
+from tidegate.reports.page import plain
 from unit.cli import standin
 from unit.cli.standin import StandIn, invoke
 

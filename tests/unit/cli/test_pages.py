@@ -8,8 +8,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from tidegate.cli.pages import Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell, plain, tabulate
 from tidegate.cli.terminal import console_for, draw
+from tidegate.reports.page import Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell, plain, tabulate
 
 PAGE: Page = (
     Heading("Title"),

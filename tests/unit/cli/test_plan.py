@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tidegate.cli.pages import plain
 from tidegate.cli.plan import PARTITIONS_SHOWN, render_plan
 from tidegate.core.files.discovery import Reason, Skipped
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.core.files.state import PathState
-from tidegate.reports.run import SourcePlan
+from tidegate.reports.page import plain
+from tidegate.reports.plan import SourcePlan
 from unit.cli.standin import StandIn, document, invoke
 
 CONFIG = {"config": Path("t.yml")}

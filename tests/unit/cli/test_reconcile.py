@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from tidegate.reports.correction import FoundDataFiles, FoundFiles, ReconcileReport, SourceComparison, TableComparison
+from tidegate.reports.reconcile import FoundDataFiles, FoundFiles, ReconcileReport, SourceComparison, TableComparison
 from unit.cli import standin
 from unit.cli.standin import StandIn, invoke
 

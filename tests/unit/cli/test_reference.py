@@ -20,7 +20,35 @@ from tidegate.cli.main import cli
 from tidegate.core.files.discovery import Reason, Skipped
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.core.units.plan import WhyRun, WhySkipped
-from tidegate.reports import correction, run, table, units
+from tidegate.reports.chaos import ChaosReport, PlaceFailures
+from tidegate.reports.checks import Adoption, Check
+from tidegate.reports.commit import CommitReport, RejectedUnit, StagedSource, TableCommit
+from tidegate.reports.ledger import FileRange, FilesReport, FileTotals, IngestedFile, LedgerGap
+from tidegate.reports.plan import PartitionLine, PlannedUnits, SkippedWork, SourcePlan, UnitSourcePlan
+from tidegate.reports.project import DemoReport, DemoStep, PropertiesImport, PropertyNote
+from tidegate.reports.reconcile import (
+    FoundDataFile,
+    FoundDataFiles,
+    FoundFiles,
+    ReconcileReport,
+    SourceComparison,
+    TableComparison,
+)
+from tidegate.reports.replay import ReplayReport
+from tidegate.reports.run import RunReport, SourceReport
+from tidegate.reports.status import FailedFile, SourceStatus, WorkProgress
+from tidegate.reports.table import (
+    ColumnSeen,
+    SchemaChange,
+    SchemaColumn,
+    SchemaDiff,
+    SchemaInference,
+    SchemaView,
+    TableCareReport,
+    TableRewrite,
+)
+from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
+from tidegate.reports.watermark import FileSet, PositionView, WatermarkHistory, WatermarkMove, WatermarkView
 from unit.cli.standin import invoke
 
 REFERENCE = Path(__file__).parents[3] / "docs/reference"
@@ -122,58 +150,58 @@ def names(kind: Any) -> set[str]:
 @pytest.mark.parametrize(
     ("section", "path", "kind"),
     [
-        ("tidegate plan", ("plans", 0), run.SourcePlan),
-        ("tidegate run", (), run.RunReport),
-        ("tidegate run", ("sources", 0), run.SourceReport),
-        ("tidegate run", ("sources", 0, "failed", 0), run.FailedFile),
-        ("tidegate commit", (), table.CommitReport),
-        ("tidegate commit", ("tables", 0), table.TableCommit),
-        ("tidegate commit", ("tables", 0, "rejected", 0), table.RejectedUnit),
-        ("tidegate commit", ("tables", 0, "sources", 0), table.StagedSource),
-        ("tidegate status", ("sources", 0), run.SourceStatus),
-        ("tidegate watermark show", ("watermarks", 0), run.WatermarkView),
-        ("tidegate watermark history", ("sources", 0), table.WatermarkHistory),
-        ("tidegate watermark history", ("sources", 0, "positions", 0), table.PositionView),
-        ("tidegate units list", ("sources", 0), units.UnitList),
-        ("tidegate units list", ("sources", 0, "units", 0), units.UnitLine),
-        ("tidegate units show", (), units.UnitView),
-        ("tidegate units show", ("work_units", 0), units.WorkUnitLine),
-        ("tidegate units retry", (), units.UnitsMove),
-        ("tidegate units reset", (), units.UnitsMove),
-        ("tidegate files", (), table.FilesReport),
-        ("tidegate files", ("files", 0), table.IngestedFile),
-        ("tidegate files", ("files", 0, "ranges", 0), table.FileRange),
-        ("tidegate files", ("totals",), table.FileTotals),
-        ("tidegate files", ("gaps", 0), table.LedgerGap),
-        ("tidegate watermark set", (), correction.WatermarkMove),
-        ("tidegate watermark set", ("read_again",), correction.FileSet),
-        ("tidegate watermark reset", (), correction.WatermarkMove),
-        ("tidegate replay", (), correction.ReplayReport),
-        ("tidegate replay", ("replayed",), correction.FileSet),
-        ("tidegate config import", (), table.PropertiesImport),
-        ("tidegate config import", ("left", 0), table.PropertyNote),
-        ("tidegate schema infer", (), table.SchemaInference),
-        ("tidegate schema infer", ("columns", 0), table.ColumnSeen),
-        ("tidegate schema show", (), table.SchemaView),
-        ("tidegate schema show", ("columns", 0), table.SchemaColumn),
-        ("tidegate schema diff", (), table.SchemaDiff),
-        ("tidegate schema diff", ("changes", 0), table.SchemaChange),
-        ("tidegate schema replace", (), table.TableRewrite),
-        ("tidegate table widen", (), table.TableRewrite),
-        ("tidegate table widen", ("changes", 0), table.SchemaChange),
-        ("tidegate table optimize", (), run.TableCareReport),
-        ("tidegate doctor", ("checks", 0), run.Check),
-        ("tidegate adopt", ("adoptions", 0), run.Adoption),
-        ("tidegate reconcile", (), correction.ReconcileReport),
-        ("tidegate reconcile", ("sources", 0), correction.SourceComparison),
-        ("tidegate reconcile", ("sources", 0, "late"), correction.FoundFiles),
-        ("tidegate reconcile", ("tables", 0), correction.TableComparison),
-        ("tidegate reconcile", ("tables", 0, "orphans"), correction.FoundDataFiles),
-        ("tidegate reconcile", ("tables", 0, "orphans", "files", 0), correction.FoundDataFile),
-        ("tidegate chaos", (), run.ChaosReport),
-        ("tidegate chaos", ("places", 0), run.PlaceFailures),
-        ("tidegate demo", (), run.DemoReport),
-        ("tidegate demo", ("steps", 0), run.DemoStep),
+        ("tidegate plan", ("plans", 0), SourcePlan),
+        ("tidegate run", (), RunReport),
+        ("tidegate run", ("sources", 0), SourceReport),
+        ("tidegate run", ("sources", 0, "failed", 0), FailedFile),
+        ("tidegate commit", (), CommitReport),
+        ("tidegate commit", ("tables", 0), TableCommit),
+        ("tidegate commit", ("tables", 0, "rejected", 0), RejectedUnit),
+        ("tidegate commit", ("tables", 0, "sources", 0), StagedSource),
+        ("tidegate status", ("sources", 0), SourceStatus),
+        ("tidegate watermark show", ("watermarks", 0), WatermarkView),
+        ("tidegate watermark history", ("sources", 0), WatermarkHistory),
+        ("tidegate watermark history", ("sources", 0, "positions", 0), PositionView),
+        ("tidegate units list", ("sources", 0), UnitList),
+        ("tidegate units list", ("sources", 0, "units", 0), UnitLine),
+        ("tidegate units show", (), UnitView),
+        ("tidegate units show", ("work_units", 0), WorkUnitLine),
+        ("tidegate units retry", (), UnitsMove),
+        ("tidegate units reset", (), UnitsMove),
+        ("tidegate files", (), FilesReport),
+        ("tidegate files", ("files", 0), IngestedFile),
+        ("tidegate files", ("files", 0, "ranges", 0), FileRange),
+        ("tidegate files", ("totals",), FileTotals),
+        ("tidegate files", ("gaps", 0), LedgerGap),
+        ("tidegate watermark set", (), WatermarkMove),
+        ("tidegate watermark set", ("read_again",), FileSet),
+        ("tidegate watermark reset", (), WatermarkMove),
+        ("tidegate replay", (), ReplayReport),
+        ("tidegate replay", ("replayed",), FileSet),
+        ("tidegate config import", (), PropertiesImport),
+        ("tidegate config import", ("left", 0), PropertyNote),
+        ("tidegate schema infer", (), SchemaInference),
+        ("tidegate schema infer", ("columns", 0), ColumnSeen),
+        ("tidegate schema show", (), SchemaView),
+        ("tidegate schema show", ("columns", 0), SchemaColumn),
+        ("tidegate schema diff", (), SchemaDiff),
+        ("tidegate schema diff", ("changes", 0), SchemaChange),
+        ("tidegate schema replace", (), TableRewrite),
+        ("tidegate table widen", (), TableRewrite),
+        ("tidegate table widen", ("changes", 0), SchemaChange),
+        ("tidegate table optimize", (), TableCareReport),
+        ("tidegate doctor", ("checks", 0), Check),
+        ("tidegate adopt", ("adoptions", 0), Adoption),
+        ("tidegate reconcile", (), ReconcileReport),
+        ("tidegate reconcile", ("sources", 0), SourceComparison),
+        ("tidegate reconcile", ("sources", 0, "late"), FoundFiles),
+        ("tidegate reconcile", ("tables", 0), TableComparison),
+        ("tidegate reconcile", ("tables", 0, "orphans"), FoundDataFiles),
+        ("tidegate reconcile", ("tables", 0, "orphans", "files", 0), FoundDataFile),
+        ("tidegate chaos", (), ChaosReport),
+        ("tidegate chaos", ("places", 0), PlaceFailures),
+        ("tidegate demo", (), DemoReport),
+        ("tidegate demo", ("steps", 0), DemoStep),
     ],
 )
 def test_the_json_shown_has_the_keys_of_the_values(section: str, path: tuple[Any, ...], kind: Any) -> None:
@@ -201,10 +229,10 @@ def test_every_key_of_a_plan_is_documented() -> None:
 
 def test_every_key_of_a_plan_of_work_units_is_documented() -> None:
     kinds = (
-        units.UnitSourcePlan,
-        units.PartitionLine,
-        units.PlannedUnits,
-        units.SkippedWork,
+        UnitSourcePlan,
+        PartitionLine,
+        PlannedUnits,
+        SkippedWork,
     )
     for key in set().union(*map(names, kinds)):
         assert key in ("pipeline", "source", "table_uri", "notes") or f"`{key}`" in SECTIONS["tidegate plan"], key
@@ -213,7 +241,7 @@ def test_every_key_of_a_plan_of_work_units_is_documented() -> None:
 
 
 def test_every_number_of_work_units_in_a_status_is_documented() -> None:
-    assert all(f"`{key}`" in SECTIONS["tidegate status"] for key in names(run.WorkProgress))
+    assert all(f"`{key}`" in SECTIONS["tidegate status"] for key in names(WorkProgress))
 
 
 @pytest.mark.parametrize("name", [name for name in LEAVES if json_blocks(name)])

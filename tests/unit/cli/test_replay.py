@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.reports.correction import ChunkReport
+from tidegate.reports.replay import ChunkReport
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke
 

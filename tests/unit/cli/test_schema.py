@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.cli.pages import plain
 from tidegate.cli.schema import render_diff
+from tidegate.reports.page import plain
 from tidegate.reports.table import SchemaDiff
 from unit.cli.standin import StandIn, document, invoke
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tidegate.cli.pages import Style
 from tidegate.cli.status import render_status, state_cell
-from tidegate.reports.run import FailedFile
+from tidegate.reports.page import Style
+from tidegate.reports.status import FailedFile
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke, text
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from support.unit_positions import UnitLake, day, monthly, project_of
-from tidegate.cli.pages import plain
 from tidegate.cli.plan import ROWS_SHOWN, render_plan
 from tidegate.cli.status import render_status
 from tidegate.cli.units import render_unit, render_units
@@ -19,6 +18,7 @@ from tidegate.cli.watermark import render_watermarks
 from tidegate.commands.status import plan_of, status_of
 from tidegate.commands.units import view_unit
 from tidegate.commands.watermark import watermark_of
+from tidegate.reports.page import plain
 from tidegate.specs.project import ProjectSpec
 from unit.cli import standin
 from unit.cli.standin import StandIn, invoke

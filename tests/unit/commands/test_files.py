@@ -7,7 +7,7 @@ import pytest
 from tidegate.commands.files import FileLines, FilesQuery
 from tidegate.protocol.change import Coverage
 from tidegate.protocol.ledger_blocks import LedgerEntry
-from tidegate.reports.table import IngestedFile
+from tidegate.reports.ledger import IngestedFile
 
 
 def entry(version: int, *ranges: tuple[str, int, int, bool]) -> LedgerEntry:

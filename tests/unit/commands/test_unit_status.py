@@ -15,7 +15,7 @@ from support.unit_positions import UnitLake, day, monthly, project_of
 from tidegate.commands.status import plan_of, status_of
 from tidegate.commands.watermark import watermark_of
 from tidegate.errors import ConfigError, SourceError, TidegateError, WatermarkError
-from tidegate.reports.units import UnitSourcePlan
+from tidegate.reports.plan import UnitSourcePlan
 from tidegate.specs.locations import Location
 from tidegate.specs.project import ProjectSpec
 from tidegate.specs.units import InputFormat, PartitionKind, SecondaryInput, Span, UnitWatermark, WorkUnits

@@ -18,7 +18,7 @@ from tidegate.errors import ConfigError
 from tidegate.migrate.properties import CARRIED, LEFT, NOT_NEEDED, rule_of
 from tidegate.migrate.property_import import import_file, import_text
 from tidegate.migrate.property_sections import strftime
-from tidegate.reports.table import PropertiesImport
+from tidegate.reports.project import PropertiesImport
 from tidegate.specs.columns import AuthKind, HttpRead, JdbcRead, LoadType, Pagination, PaginationKind, RateLimit
 from tidegate.specs.project import FieldSpec, PipelineSpec
 from tidegate.specs.units import (

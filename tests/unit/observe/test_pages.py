@@ -14,7 +14,7 @@ import pytest
 from tidegate.errors import ConfigError, EnvironmentProblem
 from tidegate.observe import pages
 from tidegate.observe.pages import MOST_CONNECTIONS, Answer, RecordedPages, serve_status, serving, text
-from tidegate.reports.run import FailedFile, SourceStatus, WorkProgress
+from tidegate.reports.status import FailedFile, SourceStatus, WorkProgress
 from unit.observe.test_metrics import Clock
 
 STATUS = SourceStatus(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from tidegate.reports import run
+from tidegate.reports.report import Report
 from unit.cli import standin
 
 VALUES = (
@@ -22,7 +22,7 @@ VALUES = (
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_the_json_form_survives_json_and_names_every_field(value: run.Report) -> None:
+def test_the_json_form_survives_json_and_names_every_field(value: Report) -> None:
     data = value.to_json()
     assert json.loads(json.dumps(data)) == data
     assert dataclasses.is_dataclass(value)
@@ -30,7 +30,7 @@ def test_the_json_form_survives_json_and_names_every_field(value: run.Report) ->
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_a_report_does_not_change(value: run.Report) -> None:
+def test_a_report_does_not_change(value: Report) -> None:
     assert dataclasses.is_dataclass(value)
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(value, dataclasses.fields(value)[0].name, None)

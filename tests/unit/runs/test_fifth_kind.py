@@ -16,8 +16,10 @@ from tidegate.errors import StateError, TidegateError
 from tidegate.protocol.change import Change, Identity, SourceKey, State
 from tidegate.protocol.delta import query
 from tidegate.protocol.position import Position
-from tidegate.reports.correction import FileSet, WatermarkMove
-from tidegate.reports.run import Check, ColumnSourcePlan, RunReport
+from tidegate.reports.checks import Check
+from tidegate.reports.plan import ColumnSourcePlan
+from tidegate.reports.run import RunReport
+from tidegate.reports.watermark import FileSet, WatermarkMove
 from tidegate.runs import bind
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop

@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import wraps
 from typing import ParamSpec, Protocol, assert_never
 
-from tidegate.observe.wording import count, visible
+from tidegate.reports.wording import count, visible
 
 P = ParamSpec("P")
 UNBOUNDED = 10_000

@@ -6,8 +6,8 @@ import doctest
 
 import pytest
 
-from tidegate.observe import wording
-from tidegate.observe.wording import count, duration, short, size, size_of, visible
+from tidegate.reports import wording
+from tidegate.reports.wording import count, duration, short, size, size_of, visible
 
 
 def test_the_examples_in_the_docstrings_are_true() -> None:

@@ -1,118 +1,16 @@
-"""Results of commands that correct: moved watermarks, replays, reconciliations."""
+"""All files of sources and tables, compared with what was committed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from tidegate.reports.run import FailedFile, Report
+from tidegate.reports.report import Report
+from tidegate.reports.status import FailedFile
 
 if TYPE_CHECKING:
     from tidegate.core.files.discovery import FutureSeal
-
-
-@dataclass(frozen=True, slots=True)
-class FileSet(Report):
-    """Some source files: their number, total size, and up to three examples."""
-
-    files: int = 0
-    bytes: int = 0
-    examples: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class WatermarkMove(Report):
-    """A watermark set or forgotten by a person, and the consequences for the files.
-
-    ``partition`` is None for the whole source, ``before`` and ``after`` are None without a watermark. ``read_again``
-    are finished files that the next run would read again, which doubles their rows unless they were not in the table;
-    ``never_read`` are unread files that it would skip. ``letters`` are the open dead letters of files that are read
-    from their start again; the move answers them. ``version`` is the position after the commit if ``applied``, else the
-    one looked at. ``tracking`` is ``columns`` for a column source: it has no partition, and the notes say what happens
-    to rows.
-    """
-
-    pipeline: str
-    source: str
-    action: str
-    partition: str | None
-    before: str | None
-    after: str | None
-    read_again: FileSet
-    never_read: FileSet
-    notes: tuple[str, ...]
-    version: int
-    table_version: int
-    applied: bool = False
-    letters: int = 0
-    tracking: Literal["files", "columns"] = "files"
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayReport(Report):
-    """Files whose rows were replaced, or would be.
-
-    ``rows_removed`` are the rows of ``replayed`` (and, with ``drop_missing``, of ``missing``) in the table,
-    ``rows_written`` those that replaced them: None unless ``applied``. ``left_to_run`` are unfinished files,
-    ``missing`` are in the table but no longer in the source.
-    """
-
-    pipeline: str
-    source: str
-    table_uri: str
-    selected: str
-    replayed: FileSet
-    left_to_run: FileSet
-    missing: FileSet
-    drop_missing: bool
-    rows_removed: int
-    rows_written: int | None
-    notes: tuple[str, ...]
-    version: int
-    table_version: int
-    applied: bool = False
-    seconds: float = 0.0
-
-
-Fate = Literal["planned", "skipped", "done", "failed"]
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkReport(Report):
-    """Values ``low <= v < high`` and their fate.
-
-    ``planned``: to be read; ``skipped``: finished by an earlier start of the same replay; ``done``: committed now, with
-    ``rows``; ``failed``: nothing of it was committed, ``error`` says why.
-    """
-
-    low: str
-    high: str
-    fate: Fate
-    rows: int = 0
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnReplayReport(Report):
-    """A replay of one source. ``predicate`` is the condition over all chunks, ``saved`` the watermark that production
-    continues from, if it was moved.
-
-    ``resumed``: an earlier start of the same replay had finished some chunks. ``ok`` only if every chunk is finished.
-    """
-
-    pipeline: str
-    source: str
-    table_uri: str
-    column: str
-    chunks: tuple[ChunkReport, ...]
-    predicate: str = ""
-    resumed: bool = False
-    saved: str | None = None
-    notes: tuple[str, ...] = ()
-    ok: bool = True
-    applied: bool = False
-    seconds: float = 0.0
 
 
 NAMES = 10_000
