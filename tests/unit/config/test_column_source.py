@@ -14,6 +14,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.errors import raises
 from support.long_runs import examples
 from tidegate.config import load, show
 from tidegate.errors import ConfigError
@@ -567,7 +568,7 @@ def test_parts_of_a_pipeline_that_belong_to_files_are_refused(
 
 
 def test_an_error_in_a_file_that_cannot_be_is_a_configuration_error() -> None:
-    with pytest.raises(ConfigError, match="sources"):
+    with raises(ConfigError, "pipelines.p.sources.a", "pipelines.p.sources.b", "connections"):
         load("pipelines: {p: {sources: {a: [], b: 7}, sink: {path: x}}}\nconnections: []\n", env={})
 
 
@@ -601,7 +602,7 @@ def test_append_is_refused_exactly_where_the_specs_look_back(
     if found.is_off:
         assert only(load(yaml.safe_dump(data), env={})).look_back == found
     else:
-        with pytest.raises(ConfigError, match="look-back reads rows again"):
+        with raises(ConfigError, "look-back", "load_type: merge_upsert"):
             load(yaml.safe_dump(data), env={})
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support.errors import raises
 from tidegate import load
 from tidegate.config.document import MAX_DEPTH, Block, Scalar, find, line_of, parse, path_of, put_in
 from tidegate.errors import ConfigError
@@ -224,5 +225,5 @@ def test_keys_are_never_replaced(problems: Problems) -> None:
 def test_a_value_that_lacks_the_space_after_its_colon_says_so(tmp_path: Path) -> None:
     config = tmp_path / "p.yml"
     config.write_text("pipelines:\n  a:\n    source:\n      source_uri:in/\n    sink: {table_uri: t}\n")
-    with pytest.raises(ConfigError, match="source: must be a mapping; write a space after the colon"):
+    with raises(ConfigError, "3: pipelines.a.source", "colon"):
         load(config)

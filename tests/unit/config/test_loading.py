@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from support.errors import raises
 from tidegate.config import _dump, load
 from tidegate.errors import ConfigError
 from tidegate.specs.project import (
@@ -165,7 +166,7 @@ def test_keys_at_the_top_are_one_pipeline_named_after_the_file(loaded: Load) -> 
 def test_a_short_file_whose_name_is_no_pipeline_name_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "my file.yml"
     path.write_text(SHORT)
-    with pytest.raises(ConfigError, match="'my file' is not a name"):
+    with raises(ConfigError, "'my file'"):
         load(path, env={})
 
 
@@ -254,29 +255,29 @@ def test_only_the_pipelines_asked_for_are_kept(tmp_path: Path) -> None:
 def test_a_pipeline_that_is_not_there_is_named_with_the_nearest_one(tmp_path: Path) -> None:
     path = tmp_path / "orders.yml"
     path.write_text(SHORT)
-    with pytest.raises(ConfigError) as caught:
+    with raises(ConfigError, path, "'ordres'", "'orders'") as caught:
         load(path, env={}, pipelines=["ordres"])
-    assert caught.value.problems == (f"{path}: no pipeline 'ordres'; allowed: orders; did you mean 'orders'?",)
+    assert len(caught.value.problems) == 1
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, "no such file"),
-        (b"a: \xff\n", "pipelines.yml:1: not UTF-8 text"),
-        (b"x" * 4_000_001, "larger than 4,000,000 bytes"),
+        (None, "pipelines.yml … no such file"),
+        (b"a: \xff\n", "pipelines.yml:1 … UTF-8"),
+        (b"x" * 4_000_001, "pipelines.yml … 4,000,000 bytes"),
     ],
 )
 def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, content: bytes | None, words: str) -> None:
     path = tmp_path / "pipelines.yml"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(ConfigError, match=words):
+    with raises(ConfigError, words):
         load(path, env={})
 
 
 def test_a_directory_is_no_configuration(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+    with raises(ConfigError, "Is a directory"):
         load(tmp_path, env={})
 
 

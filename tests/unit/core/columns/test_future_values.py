@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support.errors import raises
 from tidegate.core.columns.planner import (
     ColumnPlan,
     cap_plan,
@@ -89,10 +90,8 @@ def test_the_guard_is_off_where_it_is_switched_off_or_nothing_is_limited() -> No
 
 @pytest.mark.parametrize("value", [FAR, datetime(9999, 12, 31), date(9999, 12, 31), "9999-12-31", "9999-12-31T00:00Z"])
 def test_a_stored_watermark_that_lies_ahead_is_refused_with_the_way_out(value: Value) -> None:
-    with pytest.raises(WatermarkError, match=r"the watermark of u is 9999-12-31.*passed over") as caught:
+    with raises(WatermarkError, "shop/orders", "u", value, "tidegate watermark set", "future_tolerance: none"):
         planned(source("u"), {"u": value})
-    assert "`tidegate watermark set`" in caught.value.remedy
-    assert "future_tolerance: none" in caught.value.remedy
     assert planned(source("u", future_tolerance=None), {"u": value}).stored == {"u": value}
     assert planned(source("u"), {"u": value}, Load(LoadType.OVERWRITE)).full
     assert len(list(stored_ahead(source("u"), {"u": value}, NOW))) == 1
@@ -100,9 +99,8 @@ def test_a_stored_watermark_that_lies_ahead_is_refused_with_the_way_out(value: V
 
 @pytest.mark.parametrize("value", ["9999-12-31", "9999-12-31T23:59:59Z", "2026-03-10 23:00:00"])
 def test_a_text_that_is_a_time_ahead_stops_the_read(value: str) -> None:
-    with pytest.raises(WatermarkError, match="a time further ahead") as caught:
+    with raises(WatermarkError, "shop/orders", "'u'", "future_tolerance", "2026-03-09T22:00:00+00:00", "timestamp"):
         fix_bounds(planned(source("u")), None, {"u": value})
-    assert "declare the column as a timestamp" in caught.value.remedy
 
 
 @pytest.mark.parametrize("value", ["9999", "9999-12", "99991231", "9999-99-99", "2026-03-09T22:00:00Z", "Z-9999-12-31"])

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from laws.world import NOW, SIZING, World, advanced, files, is_empty, paths_of, planned, read, source
+from support.errors import raises
 from tidegate.core.files.discovery import PathListing, Reason, Skipped
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.plan import FileSlice, GivenUp, Plan
@@ -354,5 +355,5 @@ def test_many_tiny_files_are_spread_because_opening_costs() -> None:
 
 @pytest.mark.parametrize("name", ["target_bytes", "max_files", "parallelism"])
 def test_a_sizing_of_nothing_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"Sizing.{name} is 0"):
+    with raises(ValueError, f"Sizing.{name}", "0"):
         Sizing(**{"target_bytes": 1, "max_files": 1, "parallelism": 1, name: 0})

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from support.errors import raises
 from tidegate.core.files.state import (
     Active,
     Failed,
@@ -148,27 +149,26 @@ def test_a_document_with_full_uris_is_made_relative() -> None:
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        ({"schema_version": 2}, "state has schema_version 2, this program knows 1"),
-        ({"schema_version": "1"}, "state.schema_version: expected a whole number, 0 or more, found '1'"),
-        ({"schema_version": True}, "state.schema_version: expected a whole number"),
-        ({"surprise": 1}, "state.surprise: expected no such key, found 1"),
-        ({"watermark": {"state": "Asleep"}}, "state.watermark.state: expected Initial, Active or Idle"),
-        ({"watermark": {"state": "Active"}}, "state.watermark.value: expected a string, found nothing"),
-        ({"watermark": 3}, "state.watermark: expected an object, found 3"),
-        ({"partition_watermarks": {"a": None}}, "state.partition_watermarks['a']: expected a string"),
-        ({"partition_watermarks": []}, "state.partition_watermarks: expected an object"),
-        ({"source_state": {"files": {"a": "Done"}}}, "state.source_state.files['a']: expected \"Finished\""),
-        ({"source_state": {"files": {"a": {"RecordsRead": -1}}}}, "files['a'].RecordsRead: expected a whole"),
-        ({"source_state": {"files": {"a": {}}}}, "files['a'].RecordsRead: expected a whole number"),
-        ({"source_state": {"files": {"a": {"Failed": {}}}}}, "files['a'].Failed.attempts: expected"),
-        ({"source_state": {"more": 1}}, "state.source_state.more: expected no such key"),
-        ({"sealed": {"": {"below": "yesterday"}}}, "state.sealed[''].below: expected an ISO 8601 time"),
-        ({"sealed": {"": {"below": "2024-01-01"}}}, "expected an ISO 8601 time with its zone"),
-        ({"late_window": {"a": {"names": "x"}}}, "state.late_window['a'].names: expected a list"),
+        ({"schema_version": 2}, "schema_version 2 … 1"),
+        ({"schema_version": "1"}, "state.schema_version … whole number … '1'"),
+        ({"schema_version": True}, "state.schema_version … whole number … True"),
+        ({"surprise": 1}, "state.surprise … 1"),
+        ({"watermark": {"state": "Asleep"}}, "state.watermark.state … Initial … Active … Idle"),
+        ({"watermark": {"state": "Active"}}, "state.watermark.value … string … nothing"),
+        ({"watermark": 3}, "state.watermark … object … 3"),
+        ({"partition_watermarks": {"a": None}}, "state.partition_watermarks['a'] … string"),
+        ({"partition_watermarks": []}, "state.partition_watermarks … object"),
+        ({"source_state": {"files": {"a": "Done"}}}, "state.source_state.files['a'] … \"Finished\""),
+        ({"source_state": {"files": {"a": {"RecordsRead": -1}}}}, "files['a'].RecordsRead … whole number … -1"),
+        ({"source_state": {"files": {"a": {}}}}, "files['a'].RecordsRead … whole number … nothing"),
+        ({"source_state": {"files": {"a": {"Failed": {}}}}}, "files['a'].Failed.attempts"),
+        ({"source_state": {"more": 1}}, "state.source_state.more"),
+        ({"sealed": {"": {"below": "yesterday"}}}, "state.sealed[''].below … ISO 8601"),
+        ({"sealed": {"": {"below": "2024-01-01"}}}, "state.sealed[''].below … ISO 8601 … zone"),
+        ({"late_window": {"a": {"names": "x"}}}, "state.late_window['a'].names … list"),
     ],
 )
 def test_anything_else_is_refused_by_name_and_never_a_fresh_start(document: dict[str, object], problem: str) -> None:
-    with pytest.raises(StateError) as refused:
+    with raises(StateError, problem) as refused:
         decode_paths(document)
-    assert problem in refused.value.problem
-    assert "nothing was written" in refused.value.remedy
+    assert refused.value.remedy

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from support.errors import raises
 from support.work_units import after, at, cutoff, moment, planned, read, time_source
 from tidegate.core.units.plan import UnitPlan, WhyRun, WhySkipped
 from tidegate.core.units.planner import advance_units, plan_units
@@ -239,13 +240,13 @@ def test_a_last_partition_that_is_left_out_is_told() -> None:
 
 def test_fewer_units_than_there_must_be_are_refused() -> None:
     source = time_source(min_units=3)
-    with pytest.raises(WatermarkError, match="'surveys' has 2 units, and min_units is 3"):
+    with raises(WatermarkError, "'surveys'", "2 units", "min_units", "3"):
         planned(source, "2020-01-15", units=("A", "B"))
     assert planned(source, "2020-01-15", units=("A", "B", "C")).count == 3
 
 
 def test_a_unit_that_is_there_twice_is_refused() -> None:
-    with pytest.raises(WatermarkError, match="unit 'A' is there 2 times"):
+    with raises(WatermarkError, "'A'", "2 times"):
         planned(MONTHLY, "2020-02-21", units=("A", "B", "A"))
 
 

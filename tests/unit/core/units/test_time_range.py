@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.errors import raises
 from support.work_units import at, moment, time_source
 from tidegate.core.calendar import iso, milliseconds, zone_named
 from tidegate.core.units.time_range import Cut, cut, parse_bound, parse_span, resolve
@@ -234,13 +235,13 @@ def test_anything_else_is_refused_with_its_text(text: str, is_end: bool) -> None
     ],
 )
 def test_abbreviations_of_zones_are_refused_with_the_name_to_use(abbreviation: str, use: str) -> None:
-    with pytest.raises(WatermarkError, match=f"'2020-01-01 10:00:00{abbreviation}'.*{abbreviation}.*write {use}"):
+    with raises(WatermarkError, f"'2020-01-01 10:00:00{abbreviation}'", f"'{abbreviation}'", use):
         parse_bound(f"2020-01-01 10:00:00{abbreviation}", is_end=False)
 
 
 def test_now_is_an_end_and_no_beginning() -> None:
     parse_bound("-", is_end=True)
-    with pytest.raises(WatermarkError, match="'-' is no beginning"):
+    with raises(WatermarkError, "'-'", "P30D"):
         parse_bound("-", is_end=False)
 
 
@@ -260,7 +261,7 @@ def test_lengths_of_time(text: str, expected: Span) -> None:
 
 @pytest.mark.parametrize("text", ["3", "P3", "-", "2020-01-01", "P1DT24H", "PT1H"])
 def test_what_is_no_length_of_time_is_refused_with_its_text(text: str) -> None:
-    with pytest.raises(WatermarkError, match=repr(text)):
+    with raises(WatermarkError, repr(text)):
         parse_span(text)
 
 
@@ -285,18 +286,18 @@ def test_the_second_of_two_equal_hours_is_rounded_to_its_own_beginning() -> None
 
 
 def test_an_end_in_the_future_is_refused_unless_allowed() -> None:
-    with pytest.raises(WatermarkError, match=r"ends in the future: to is '2020-03-01', and it is 2020-02-21 10:37"):
+    with raises(WatermarkError, "'2020-03-01'", "2020-02-21 10:37", "allow_future"):
         bounds(end="2020-03-01")
     assert end_of("2020-03-01", "none", allow_future=True) == "2020-03-01"
 
 
 def test_what_no_calendar_holds_is_refused() -> None:
-    with pytest.raises(WatermarkError, match="years 1 to 9999"):
+    with raises(WatermarkError, "1 to 9999"):
         bounds("P9999999D")
 
 
 def test_an_unknown_zone_is_named() -> None:
-    with pytest.raises(WatermarkError, match="Mars/Base"):
+    with raises(WatermarkError, "Mars/Base"):
         bounds(zone="Mars/Base")
 
 
@@ -461,17 +462,20 @@ def test_a_piece_at_the_end_of_a_sub_range_is_full_there() -> None:
 @pytest.mark.parametrize(
     ("parts", "problem"),
     [
-        ([("2019-01-01", "2019-02-01", "monthly"), ("2019-02-02", "-", "daily")], "a gap between.*'2019-02-02'"),
-        ([("2019-01-01", "2019-02-02", "monthly"), ("2019-02-01", "-", "daily")], "an overlap of.*'2019-02-01'"),
-        ([("2019-01-02", "-", "monthly")], "a gap between the range from '2019-01-01'"),
-        ([("2018-01-01", "-", "monthly")], "an overlap of the range from '2019-01-01'"),
-        ([("2019-01-01", "2019-06-01", "monthly")], "a gap between the last sub-range"),
-        ([("2019-01-01", "2018-06-01", "monthly"), ("2018-06-01", "-", "daily")], "ends before that"),
+        ([("2019-01-01", "2019-02-01", "monthly"), ("2019-02-02", "-", "daily")], "gap … '2019-02-02'"),
+        (
+            [("2019-01-01", "2019-02-02", "monthly"), ("2019-02-01", "-", "daily")],
+            "overlap … '2019-02-01'",
+        ),
+        ([("2019-01-02", "-", "monthly")], "gap … '2019-01-01' … '2019-01-02'"),
+        ([("2018-01-01", "-", "monthly")], "overlap … '2019-01-01' … '2018-01-01'"),
+        ([("2019-01-01", "2019-06-01", "monthly")], "gap … '2019-06-01' … '-'"),
+        ([("2019-01-01", "2018-06-01", "monthly"), ("2018-06-01", "-", "daily")], "2019-01-01 … 2018-06-01"),
     ],
     ids=["gap", "overlap", "begins late", "begins early", "ends early", "turned round"],
 )
 def test_sub_ranges_with_a_gap_or_an_overlap_are_refused(parts: list[tuple[str, str, str]], problem: str) -> None:
-    with pytest.raises(WatermarkError, match=problem):
+    with raises(WatermarkError, problem):
         cut(composite(*parts), moment("2020-02-21"))
 
 
