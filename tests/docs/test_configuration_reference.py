@@ -14,10 +14,10 @@ from tidegate.config import load
 from tidegate.config.keys import Key, every_key
 from tidegate.config.models import duration, lateness_text
 from tidegate.config.normal_form import ALIASES
-from tidegate.config.project import MEANINGLESS
 from tidegate.config.sink import METADATA_COLUMNS
 from tidegate.config.work_units import MS_KEYS
 from tidegate.errors import ConfigError
+from tidegate.migrate.foreign import FOREIGN
 from tidegate.schema.names import CONTAINERS, SCALARS
 from tidegate.specs.project import Lateness
 from tidegate.specs.units import PartialPartition
@@ -111,8 +111,8 @@ def test_the_table_of_names_of_properties_files_is_the_one_in_the_code() -> None
 
 def test_refused_and_ignored_keys_are_named() -> None:
     last = sections()["Keys that do nothing, and keys that are refused"]
-    for path in MEANINGLESS:
-        assert f"`{'.'.join(path)}`" in last
+    for path in FOREIGN.keys:
+        assert f"`{path.removeprefix('pipelines.*.')}`" in last
 
 
 def test_every_type_and_metadata_column_is_named() -> None:
@@ -147,7 +147,7 @@ pipelines:
         source_uri: in
         use_watermark: true
         late_file: window
-        batch_size: many
+        max_attempts: many
     sink:
       table_uri: lake
 

@@ -137,7 +137,7 @@ def test_the_watermark_stays_below_the_files_of_a_rejected_unit(lake: Lake) -> N
 
 
 def test_a_unit_that_goes_on_with_a_file_of_a_rejected_one_is_rejected_too(lake: Lake) -> None:
-    lake.source_settings = {"batch_size": 10, "checkpoint": {"interval_secs": 1}}
+    lake.source_settings = {"checkpoint": {"interval_secs": 1}}
     lake.sink_settings = {"commit_batch_files": 1}
     lake.arrive(f"{HOUR}/0.ndjson", 10)
     lake.run()

@@ -15,6 +15,7 @@ from typing import Any
 
 from tidegate.config import json_schema, load, show
 from tidegate.errors import ConfigError
+from tidegate.migrate.foreign import FOREIGN
 
 CORPUS = Path(__file__).parents[1] / "unit" / "config" / "corpus.json.xz"
 BASE = Path("/srv/project")
@@ -25,7 +26,7 @@ def outcome(case: dict[str, Any], folder: Path) -> dict[str, Any]:
     path = folder / f"{case['stem']}.yml"
     path.write_text(case["text"], encoding="utf-8", newline="")
     try:
-        project = load(path, env=case["env"], base=BASE)
+        project = load(path, env=case["env"], base=BASE, foreign=FOREIGN)
     except ConfigError as error:
         return {"problems": [line.replace(f"{folder}/", "") for line in error.problems]}
     specs = repr(project).replace(f"{folder}/", "")
@@ -34,7 +35,7 @@ def outcome(case: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 def editor_schema() -> str:
     """The editor schema as the command prints it."""
-    return json.dumps(json_schema(), indent=2)
+    return json.dumps(json_schema(FOREIGN), indent=2)
 
 
 def read() -> dict[str, Any]:

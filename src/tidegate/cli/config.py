@@ -11,6 +11,7 @@ import click
 import tidegate
 from tidegate.cli.invocation import Group, Invocation, config_argument, print_json, print_text, print_yaml, with_json
 from tidegate.errors import ConfigError
+from tidegate.migrate.foreign import FOREIGN
 from tidegate.reports.page import Block, Cell, Gap, Style, after_gap, line, page, tabulate
 from tidegate.reports.wording import count
 from tidegate.specs.masking import known_mask
@@ -66,7 +67,7 @@ def schema(invocation: Invocation) -> None:
     """
     from tidegate.config import json_schema
 
-    print_json(json_schema())
+    print_json(json_schema(FOREIGN))
 
 
 @config.command(

@@ -8,6 +8,7 @@ from typing import Literal
 
 from tidegate.config import json_schema
 from tidegate.errors import ConfigError
+from tidegate.migrate.foreign import FOREIGN
 from tidegate.reports.project import InitReport
 
 Kind = Literal["files", "database", "api"]
@@ -126,7 +127,7 @@ def init(folder: Path | None = None, kind: Kind = "files") -> InitReport:
     folder = folder or Path()
     contents = {
         CONFIG: f"{_HEAD}{_BODIES[kind]}",
-        SCHEMA: json.dumps(json_schema(), indent=2) + "\n",
+        SCHEMA: json.dumps(json_schema(FOREIGN), indent=2) + "\n",
         VARIABLES: _ENVIRONMENT[kind],
         "test_pipelines.py": _TEST,
         **({"landing/example.csv": _SAMPLE} if kind == "files" else {}),

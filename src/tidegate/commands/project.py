@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from tidegate.config import load as load_file
 from tidegate.config.document import nearest, sentence
 from tidegate.errors import ConfigError
+from tidegate.migrate.foreign import FOREIGN
 from tidegate.observe.events import Emit, SessionStarting, ignore
 from tidegate.observe.logs import mask_events
 from tidegate.specs.masking import Mask, remember
@@ -41,7 +42,7 @@ def load(config: Config, *, pipeline: str | None = None) -> ProjectSpec:
     if isinstance(config, ProjectSpec):
         project = config
     else:
-        project = load_file(config, env=os.environ, pipelines=() if pipeline is None else (pipeline,))
+        project = load_file(config, env=os.environ, pipelines=() if pipeline is None else (pipeline,), foreign=FOREIGN)
     remember(Mask.around(project))
     return project
 

@@ -22,6 +22,7 @@ from tidegate.config.document import Problem, nearest, parse, sentence
 from tidegate.config.normal_form import normal_form, set_types
 from tidegate.config.secrets import declared_secrets, interpolated, with_variables
 from tidegate.errors import ConfigError
+from tidegate.specs.foreign import Foreign
 from tidegate.specs.masking import Mask, remember
 from tidegate.specs.project import ProjectSpec
 from tidegate.storage.options import absolute
@@ -38,18 +39,20 @@ def load(
     env: Mapping[str, str],
     pipelines: Sequence[str] = (),
     base: Path | None = None,
+    foreign: Foreign | None = None,
 ) -> ProjectSpec:
     """The specs of a configuration file, or of YAML text (a ``str`` with a line break in it).
 
     ``pipelines`` keeps only those named; the whole file is checked all the same. Relative paths start at the
-    file's directory, for text at ``base`` (the working directory). Raises :class:`ConfigError` with all that
-    is wrong.
+    file's directory, for text at ``base`` (the working directory). Keys of other systems that ``foreign`` names are
+    left out, with a notice each. Raises :class:`ConfigError` with all that is wrong.
     """
+    foreign = foreign or Foreign()
     if isinstance(config, str) and "\n" in config:
-        found = _load(config, IN_MEMORY, "default", base or Path.cwd(), env)
+        found = _load(config, IN_MEMORY, "default", base or Path.cwd(), env, foreign)
     else:
         path = Path(config)
-        found = _load(_read(path), str(path), path.stem, base or path.absolute().parent, env)
+        found = _load(_read(path), str(path), path.stem, base or path.absolute().parent, env, foreign)
     return _select(found, pipelines) if pipelines else found
 
 
@@ -64,11 +67,11 @@ def show(project: ProjectSpec) -> str:
     return _dump(with_variables(ProjectModel.show(project), project))
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema(foreign: Foreign | None = None) -> dict[str, Any]:
     """The JSON Schema of a configuration file, for editors."""
     from tidegate.config.keys import editor_schema
 
-    return editor_schema()
+    return editor_schema((foreign or Foreign()).keys)
 
 
 def _dump(data: dict[str, Any]) -> str:
@@ -94,7 +97,7 @@ def _read(path: Path) -> str:
         raise ConfigError((f"{path}:{line}: not UTF-8 text; save the file as UTF-8",)) from None
 
 
-def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str]) -> ProjectSpec:
+def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str], foreign: Foreign) -> ProjectSpec:
     def resolve(uri: str) -> str:
         return absolute(uri, base)
 
@@ -111,7 +114,7 @@ def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str])
 
     root, more = normal_form(written, stem, MS_KEYS)
     kinds = list(set_types(root))
-    notes = take_notes(root, [where for where, _ in kinds])
+    notes = take_notes(root, [where for where, _ in kinds], foreign.keys)
     problems += [*more, *(each for _, each in kinds), *notes.problems]
     problems += project_problems(root, resolve, notes.covers)
     try:

@@ -197,7 +197,6 @@ class SourceModel(Model):
         Format.NDJSON,
     )
     csv: CsvModel = section(CsvModel, "The dialect of CSV files.")
-    batch_size: v.Count = entry("Accepted, but without effect.", 8192)
     poll_interval_secs: v.Count = entry("Seconds between polls of a continuous run.", 60)
     max_attempts: v.Count = entry("How often a failing file is tried before it becomes a dead letter.", 5)
     partition_filter: PartitionFilterModel | None = entry("Limits the first run.", None)

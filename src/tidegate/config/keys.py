@@ -6,7 +6,7 @@ it, or left empty.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_origin
@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 from tidegate.config.document import LACKS_SPACE, Block, Loc, Problem, Scalar, find, nearest, problem, quote, sentence
 from tidegate.config.models import Model, choices, fields, models_in, tag_of
 from tidegate.config.normal_form import ALIASES, PIPELINE_KEYS, STRUCTURED, Alias
-from tidegate.config.project import MEANINGLESS, ProjectModel
+from tidegate.config.project import ProjectModel
 from tidegate.config.schema import ElementModel
 from tidegate.config.units import ParamModel
 from tidegate.config.values import NAME
@@ -112,12 +112,11 @@ def without_tags(loc: Loc) -> tuple[str | int, ...]:
 
 
 def accepted_at(loc: Loc) -> tuple[str, ...]:
-    """Every accepted word in the block at ``loc``: keys, old names, and keys that have no effect."""
+    """Every accepted word in the block at ``loc``: keys and old names."""
     kind = kind_of(without_tags(loc))
     old = [alias.old.split(".")[-1] for alias in ALIASES if kind_of_alias(alias.old) == kind]
     old += MS_KEYS if kind == "source" else ()
-    ignored = [path[-1] for path in MEANINGLESS if path[:-1] == tuple(loc)]
-    return (*fields(model_at(loc)), *old, *ignored)
+    return (*fields(model_at(loc)), *old)
 
 
 def kind_of(loc: Loc) -> str:
@@ -214,8 +213,8 @@ _HOLDERS = {
 _OF_UNITS = tuple(each.__name__ for each in (UnitHttpModel, UnitJdbcModel, UnitPythonModel, DownloadModel))
 
 
-def editor_schema() -> Schema:
-    """The whole schema, as data for ``json.dumps``."""
+def editor_schema(ignored: Iterable[str]) -> Schema:
+    """The whole schema, as data for ``json.dumps``; keys at the paths ``ignored`` may be anything."""
     schema = ProjectModel.model_json_schema()
     blocks: dict[str, Schema] = schema.pop("$defs")
     _relax(schema, ProjectModel)
@@ -226,13 +225,23 @@ def editor_schema() -> Schema:
         _add_alias(blocks, alias)
     for name in _OF_UNITS:
         _add_ms_keys(blocks[name], blocks)
-    for above, name in MEANINGLESS:
-        (holder,) = models_in(fields(ProjectModel)[above].annotation)
-        ignored = {"description": "A key of another system; has no effect here.", "deprecated": True}
-        blocks[holder.__name__]["properties"][name] = ignored
+    for path in ignored:
+        *above, name = path.split(".")
+        for holder in _holders(above):
+            about = {"description": "A key of another system; has no effect here.", "deprecated": True}
+            blocks[holder.__name__]["properties"][name] = about
     _add_short_form(schema, blocks["PipelineModel"])
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Tidegate configuration"}
     return {**schema, **head, "$defs": blocks}
+
+
+def _holders(path: Sequence[str]) -> list[type[Model]]:
+    """The models of the blocks at ``path``, where ``*`` is any name."""
+    holders: list[type[Model]] = [ProjectModel]
+    for part in path:
+        if part != "*":
+            holders = [inner for model in holders for inner in models_in(fields(model)[part].annotation)]
+    return holders
 
 
 def _relax(block: Schema, model: type[Model]) -> None:

@@ -27,10 +27,9 @@ class Alias:
 ALIASES = (
     Alias("source", "sources.default", "short for a single source, called 'default'"),
     Alias("destination", "sink", "another word for the same thing"),
-    Alias("sources.*.path", "sources.*.source_uri", "the name in older configurations"),
-    Alias("sink.path", "sink.table_uri", "the name in older configurations"),
+    Alias("sources.*.path", "sources.*.source_uri", "another word for the same thing"),
+    Alias("sink.path", "sink.table_uri", "another word for the same thing"),
     Alias("schema.evolution", "schema_evolution", "short, where a schema is declared anyway"),
-    Alias("sink.schema_evolution", "schema_evolution", "the name in older configurations"),
 )
 WITHOUT_PLACE = ("jdbc", "http", "python")
 """Types of sources that have no `source_uri`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar
 
@@ -18,6 +18,7 @@ from tidegate.config.document import (
     Notes,
     Problem,
     Spot,
+    find,
     mask,
     mask_address,
     nearest,
@@ -340,11 +341,9 @@ NOT_FOR_FILES: dict[str, dict[str, str]] = {
 }
 """Keys of column sources, and of their tables."""
 
-MEANINGLESS = {("global", "connection_pooling"): "Tidegate always pools connections"}
 
-
-def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
-    """Refused keys, notices and meaningless keys; the last are removed from ``root``.
+def take_notes(root: Block, settled: list[tuple[str, ...]], foreign: Mapping[str, str]) -> Notes:
+    """Refused keys, notices and keys of other systems; the last are removed from ``root``.
 
     ``settled`` are places that are reported already.
     """
@@ -367,7 +366,9 @@ def take_notes(root: Block, settled: list[tuple[str, ...]]) -> Notes:
                 notes.notices.append(f"{source.path('safety_lag')} has no effect where every run reads everything")
         if known and all(is_file_source(source.block) for source in known.values()):
             _refuse(sink, NOT_FOR_FILES["sink"], notes, "not for file sources")
-    _drop_meaningless(root, notes)
+    for path, why in foreign.items():
+        for place in _drop(root, path.split(".")):
+            notes.notices.append(f"{place} has no effect here and is ignored: {why}")
     return notes
 
 
@@ -395,10 +396,19 @@ def _take_source(source: Spot, notes: Notes) -> None:
             note_files(source, notes)
 
 
-def _drop_meaningless(root: Block, notes: Notes) -> None:
-    for (above, last), why in MEANINGLESS.items():
-        holder = root.get(above)
-        if isinstance(holder, Block) and last in holder:
-            notes.notices.append(f"{path_of(root, (above, last))} has no effect here and is ignored: {why}")
-            root[above] = holder.copy()
-            root.block(above).drop(last)
+def _drop(root: Block, path: Sequence[str]) -> Iterator[str]:
+    """Remove the keys at ``path``, where ``*`` is any name; yields them as the file writes them."""
+    places: list[tuple[str, ...]] = [()]
+    for part in path[:-1]:
+        holders = ((place, find(root, place)) for place in places)
+        places = [
+            (*place, name)
+            for place, holder in holders
+            if isinstance(holder, Block)
+            for name in (holder if part == "*" else [part])
+        ]
+    for place in places:
+        holder = find(root, place)
+        if isinstance(holder, Block) and path[-1] in holder:
+            yield path_of(root, (*place, path[-1]))
+            holder.drop(path[-1])

@@ -13,7 +13,7 @@ from tidegate.config.document import Absolute, Problem, Scalar, Spot, nearest, p
 from tidegate.config.file_source import directive_problem, fields_of, shape_problem
 from tidegate.config.models import Model, dump, entry, fields, fill, kinds_of, section
 from tidegate.config.schema import declared_types
-from tidegate.config.values import choose, refusal, text, texts
+from tidegate.config.values import refusal, text, texts
 from tidegate.schema.names import MADE_COLUMNS
 from tidegate.specs.columns import ColumnSource, Load, LoadType
 from tidegate.specs.locations import Location, Options
@@ -27,19 +27,6 @@ _OF_WINDOWS = ("max_delete_fraction", "allow_empty_window")
 """Guards of a replaced window; a replay of an overwrite replaces the whole table."""
 
 VERSION_COLUMNS = ("__valid_from", "__valid_to", "__is_current")
-
-
-def sink_format(value: object) -> str:
-    """Delta, the only format; earlier releases also wrote folders of Parquet files."""
-    if isinstance(value, Scalar) and value.strip() == "parquet":
-        raise refusal(
-            "is no longer supported, because a folder of Parquet files has no log to commit to",
-            "set format: delta and another table_uri, and see decision 0021 for its old rows",
-        )
-    return choose(value, "delta")
-
-
-SinkFormat = Annotated[Literal["delta"], BeforeValidator(sink_format)]
 
 
 class LoadModel(Model):
@@ -73,7 +60,7 @@ class LoadModel(Model):
     scd2_attributes: v.Columns = entry(
         "The columns whose change makes a version; unset: all but keys and watermarks.", (), kinds=("scd2",)
     )
-    format: SinkFormat = entry("The table format; only delta.", "delta")
+    format: Literal["delta"] = entry("The table format; only delta.", "delta")
 
 
 STRATEGY_KEYS = tuple(key for key in fields(LoadModel) if key not in ("table_uri", "load_type", "format"))

@@ -136,7 +136,6 @@ class PathSource:
     deep_listing_every: int = 100
     max_attempts: int = 5
     max_islands: int = 10_000
-    batch_size: int = 8192
     interval_files: int = 100
     interval_secs: int = 60
     mirror_legacy: bool = False

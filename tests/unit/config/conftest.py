@@ -9,6 +9,7 @@ import pytest
 
 from tidegate.config import load
 from tidegate.errors import ConfigError
+from tidegate.migrate.foreign import FOREIGN
 from tidegate.specs.project import ProjectSpec
 
 Load = Callable[..., ProjectSpec]
@@ -22,7 +23,7 @@ def loaded(tmp_path: Path) -> Load:
     def load_text(text: str, *, env: Mapping[str, str] | None = None, name: str = "pipelines.yml") -> ProjectSpec:
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
-        return load(path, env=env or {})
+        return load(path, env=env or {}, foreign=FOREIGN)
 
     return load_text
 
@@ -35,7 +36,7 @@ def problems(tmp_path: Path) -> Problems:
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ConfigError) as caught:
-            load(path, env=env or {})
+            load(path, env=env or {}, foreign=FOREIGN)
         return tuple(line.replace(f"{tmp_path}/", "") for line in caught.value.problems)
 
     return problems_of

@@ -35,7 +35,6 @@ OTHER_VALUES: dict[str, Any] = {
     f"{S}.csv.columns": ["id", "at"],
     f"{S}.csv.null_values": ["", "NA"],
     f"{S}.csv.skip_rows": 2,
-    f"{S}.batch_size": 17,
     f"{S}.poll_interval_secs": 17,
     f"{S}.max_attempts": 17,
     f"{S}.partition_filter": {"prefix_template": "m=%Y-%m", "lookback": 1},

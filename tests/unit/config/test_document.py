@@ -143,7 +143,7 @@ FILE = """\
 source:
   source_uri: in
   use_watermark: {flag}
-  batch_size: {number}
+  max_attempts: {number}
 sink: {{table_uri: "{table}"}}
 """
 
@@ -181,8 +181,8 @@ def test_other_forms_are_named_and_not_guessed(text: str) -> None:
 def test_numbers_and_flags_are_recognised_after_variables_are_put_in(loaded: Load) -> None:
     text = FILE.format(flag="${ON}", number='"${N:-512}"', table="lake")
     (source,) = loaded(text, env={"ON": "true"}).pipelines[0].sources
-    assert source.batch_size == 512
-    assert loaded(text, env={"ON": "yes", "N": "7"}).pipelines[0].sources[0].batch_size == 7
+    assert source.max_attempts == 512
+    assert loaded(text, env={"ON": "yes", "N": "7"}).pipelines[0].sources[0].max_attempts == 7
 
 
 def test_a_value_cannot_change_the_shape_of_the_file(loaded: Load) -> None:
@@ -195,7 +195,7 @@ def test_a_value_cannot_change_the_shape_of_the_file(loaded: Load) -> None:
 def test_every_missing_variable_is_named_once_with_its_line(problems: Problems) -> None:
     text = FILE.format(flag="true", number="${SIZE}", table="s3://${BOX}/${DIR}")
     assert problems(text) == (
-        "pipelines.yml:4: source.batch_size: the variable SIZE is not set; set it, or write ${SIZE:-default}",
+        "pipelines.yml:4: source.max_attempts: the variable SIZE is not set; set it, or write ${SIZE:-default}",
         "pipelines.yml:5: sink.table_uri: the variable BOX is not set; set it, or write ${BOX:-default}",
         "pipelines.yml:5: sink.table_uri: the variable DIR is not set; set it, or write ${DIR:-default}",
     )
@@ -203,7 +203,7 @@ def test_every_missing_variable_is_named_once_with_its_line(problems: Problems) 
 
 def test_a_wrong_value_from_a_variable_is_shown_as_the_file_has_it(problems: Problems) -> None:
     (line,) = problems(FILE.format(flag="true", number="${SIZE}", table="lake"), env={"SIZE": "huge"})
-    assert line == "pipelines.yml:4: source.batch_size: '${SIZE}' is not a whole number"
+    assert line == "pipelines.yml:4: source.max_attempts: '${SIZE}' is not a whole number"
 
 
 def test_a_variable_that_is_not_text_is_named(problems: Problems) -> None:

@@ -14,8 +14,9 @@ from tidegate.config import json_schema, load
 from tidegate.config.keys import every_key
 from tidegate.config.normal_form import ALIASES
 from tidegate.errors import ConfigError
+from tidegate.migrate.foreign import FOREIGN
 
-SCHEMA = json_schema()
+SCHEMA = json_schema(FOREIGN)
 TYPES: dict[str, Any] = {
     "object": dict,
     "array": list,
@@ -72,7 +73,7 @@ def accepts(text: str) -> bool:
 
 def loads(text: str, tmp_path: Path) -> bool:
     try:
-        load(text, env={"N": "5"}, base=tmp_path)
+        load(text, env={"N": "5"}, base=tmp_path, foreign=FOREIGN)
     except ConfigError:
         return False
     return True
@@ -112,7 +113,7 @@ COLUMNS = (DATABASE, API, TABLE, FUNCTION, TABLE.replace("delta, path", "parquet
         GOOD + "schema: {evolution: strict}\nglobal: {connection_pooling: true}\n",
         GOOD + "metrics:\nspark: {config: {spark.executor.cores: 4}}\n",
         GOOD.replace("true}", "true, lateness: 5, checkpoint: , exclude: x}"),
-        GOOD.replace("true}", "true, batch_size: '${N}', late_files: strict}"),
+        GOOD.replace("true}", "true, max_attempts: '${N}', late_files: strict}"),
         "pipelines:\n  a:\n    source: {source_uri: in, use_watermark: true}\n    sink: {table_uri: lake}\n",
     ],
 )
@@ -138,8 +139,8 @@ def test_what_loads_is_valid_in_an_editor(text: str, tmp_path: Path) -> None:
         GOOD.replace("sink", "sinc"),
         GOOD.replace("path: in, ", ""),
         GOOD.replace("true", "sometimes"),
-        GOOD.replace("true}", "true, batch_size: 0}"),
-        GOOD.replace("true}", "true, batch_size: many}"),
+        GOOD.replace("true}", "true, max_attempts: 0}"),
+        GOOD.replace("true}", "true, max_attempts: many}"),
         GOOD.replace("true}", "true, late_files: never}"),
         GOOD.replace("true}", "true, exclude: {a: b}}"),
         GOOD + "delivery: later\n",

@@ -17,6 +17,7 @@ from tidegate.config import load, show
 from tidegate.config.keys import every_key
 from tidegate.config.work_units import MS_KEYS
 from tidegate.errors import ConfigError
+from tidegate.migrate.foreign import FOREIGN
 from tidegate.specs.project import ProjectSpec
 
 GOOD = """\
@@ -43,7 +44,8 @@ pipelines:
       metadata_columns: [_source_file]
   more:
     source: {path: other, use_watermark: true}
-    destination: {path: lake2, schema_evolution: strict}
+    destination: {path: lake2}
+    schema_evolution: strict
 global: {poll_jitter_secs: 3, connection_pooling: true}
 spark: {master: "local[2]", config: {spark.executor.memory: 1g}}
 """
@@ -143,7 +145,7 @@ ODD = st.one_of(
 
 def outcome(text: str) -> ProjectSpec | ConfigError:
     try:
-        return load(text if "\n" in text else text + "\n", env=ENV, base=Path("/srv"))
+        return load(text if "\n" in text else text + "\n", env=ENV, base=Path("/srv"), foreign=FOREIGN)
     except ConfigError as error:
         return error
 
@@ -238,10 +240,10 @@ def test_any_text_at_all(text: str) -> None:
 
 
 def test_the_file_that_is_mangled_is_good() -> None:
-    project = load(GOOD, env=ENV, base=Path("/srv"))
+    project = load(GOOD, env=ENV, base=Path("/srv"), foreign=FOREIGN)
     assert [len(pipeline.sources) for pipeline in project.pipelines] == [2, 1]
-    others = load(COLUMNS, env=ENV, base=Path("/srv"))
+    others = load(COLUMNS, env=ENV, base=Path("/srv"), foreign=FOREIGN)
     assert [len(pipeline.sources) for pipeline in others.pipelines] == [1, 1, 1]
-    units = load(UNITS, env=ENV, base=Path("/srv"))
+    units = load(UNITS, env=ENV, base=Path("/srv"), foreign=FOREIGN)
     assert [len(pipeline.sources) for pipeline in units.pipelines] == [1, 1, 1, 1]
     assert units.notices == ()

@@ -77,7 +77,7 @@ def test_a_source_with_an_unknown_connection_is_one_problem_whatever_else_it_has
     assert "source.connection: there is no connection 'c'; give it a block below 'connections:'" in line
 
 
-@pytest.mark.parametrize("written", ["use_watermark: false", "use_watermark: no", "batch_size: 5"])
+@pytest.mark.parametrize("written", ["use_watermark: false", "use_watermark: no", "max_attempts: 5"])
 def test_without_a_watermark_a_source_is_tracked_by_a_set(loaded: Load, written: str) -> None:
     project = loaded(file().replace("use_watermark: true", written))
     assert project.pipelines[0].sources[0].tracking is Tracking.SET

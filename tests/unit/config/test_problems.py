@@ -20,7 +20,7 @@ pipelines:
         sourceuri: in
         use_watermark: true
         late_file: window
-        batch_size: many
+        max_attempts: many
         partition_filter: {prefix_template: "date=%Y-%m-%d", lookback: -1}
       "e u":
         path: in/eu
@@ -48,7 +48,7 @@ def test_all_problems_of_a_file_come_at_once_in_the_order_of_its_lines(problems:
         f"pipelines.yml:4: {source}.source_uri: is missing; the path or object storage address of the files",
         f"pipelines.yml:5: {source}.sourceuri: unknown key; did you mean 'source_uri'?",
         f"pipelines.yml:7: {source}.late_file: unknown key; did you mean 'late_files'?",
-        f"pipelines.yml:8: {source}.batch_size: 'many' is not a whole number",
+        f"pipelines.yml:8: {source}.max_attempts: 'many' is not a whole number",
         f"pipelines.yml:9: {source}.partition_filter.lookback: '-1' is too small; allowed: 0 or more",
         "pipelines.yml:10: pipelines.events.sources.e u: 'e u' is not a name; "
         "allowed: letters, digits, '_', '.', '-', starting with a letter or digit",
@@ -84,13 +84,13 @@ def sink_with(line: str) -> str:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("batch_size: 0", "'0' is too small; allowed: 1 or more"),
-        ("batch_size: 1.5", "'1.5' is not a whole number"),
-        ("batch_size: 1e3", "'1e3' is not a whole number"),
-        ("batch_size: true", "'true' is not a whole number"),
-        ("batch_size: [1]", "the value is not a whole number"),
-        ("batch_size: 99999999999999999999999", "is too large; allowed: at most"),
-        ("batch_size: 3000000000", "'3000000000' is too large; allowed: 2147483647 or less"),
+        ("max_attempts: 0", "'0' is too small; allowed: 1 or more"),
+        ("max_attempts: 1.5", "'1.5' is not a whole number"),
+        ("max_attempts: 1e3", "'1e3' is not a whole number"),
+        ("max_attempts: true", "'true' is not a whole number"),
+        ("max_attempts: [1]", "the value is not a whole number"),
+        ("max_attempts: 99999999999999999999999", "is too large; allowed: at most"),
+        ("max_attempts: 3000000000", "'3000000000' is too large; allowed: 2147483647 or less"),
         ("late_files: sometimes", "is not one of window, strict"),
         ("late_files: {a: 1}", "the value is not one of window, strict"),
         ("lateness: P0D", "is not a lateness; allowed: '48 periods', 'P2D', 'P1DT12H', 'none'"),
@@ -231,9 +231,9 @@ def test_old_and_new_names_at_once_are_refused(problems: Problems, text: str, wo
 
 
 def test_paths_in_problems_are_those_of_the_file_not_of_the_canonical_form(problems: Problems) -> None:
-    text = "source: {path: in, use_watermark: true, batch_size: x}\ndestination: {path: y, file_size_mb: z}\n"
+    text = "source: {path: in, use_watermark: true, max_attempts: x}\ndestination: {path: y, file_size_mb: z}\n"
     assert [line.split(": ")[1] for line in problems(text)] == [
-        "source.batch_size",
+        "source.max_attempts",
         "destination.file_size_mb",
     ]
 

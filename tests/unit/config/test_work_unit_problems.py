@@ -341,11 +341,7 @@ def test_what_is_wrong_without_a_time_range(problems: Problems, source: dict[str
         (", merge_keys: [k]", "", "sink.merge_keys: has no effect with load_type append; allowed: with merge_upsert"),
         (", deduplicate: [k]", "", "sink.deduplicate: has no effect with work units; remove it"),
         (", window_columns: {a: b}", "", "sink.window_columns: has no effect with work units; remove it"),
-        (
-            ", format: parquet",
-            "",
-            "sink.format: 'parquet' is no longer supported, because a folder of Parquet files has no log to commit to",
-        ),
+        (", format: parquet", "", "sink.format: 'parquet' is not one of delta"),
         ("", "delivery: staged", "p.delivery: staged works only with file sources; set delivery: direct"),
         (
             "",
