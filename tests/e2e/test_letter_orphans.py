@@ -82,7 +82,7 @@ def test_who_slept_with_letters_cannot_commit_them_after_the_fence(lake: Lake) -
     (letter,) = tidegate.list_letters(lake.config, "events")
     state = dict(opened.state or {})
     sleeping = write_answers(place, [letter], DISCARDED, uuid7())
-    change = Change(state, place.tracker.embedded(state), debts=sleeping.debts(place, opened), letters=-1)
+    change = Change(state, place.embedded(state), debts=sleeping.debts(place, opened), letters=-1)
     age(letters(lake))
     assert of_letters(clean(lake.project).tables).removed.count == 1
     with pytest.raises(CommitLost):

@@ -42,7 +42,7 @@ def half_read(lake: Lake) -> str:
     encoded = place.tracker.encode(type(state)(**{**fields(state), "files": partly}))
     change = Change(
         state=encoded,
-        embedded=place.tracker.embedded(encoded),
+        embedded=place.embedded(encoded),
         coverage=(Coverage(HALF, now.size, now.etag, 0, READ, eof=False, rows=READ),),
     )
     place.positions.commit(opened, change)

@@ -18,7 +18,7 @@ from datetime import time as clock_time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.commands.project import Config, agree, load, replayed_source, spark_engine, without_secrets
+from tidegate.commands.project import Config, agree, load, source_of, spark_engine, without_secrets
 from tidegate.commands.replay import Replay
 from tidegate.core.columns.look_back import as_moment
 from tidegate.core.columns.planner import ColumnPlan, ReadBounds, fix_bounds, plan_columns
@@ -58,7 +58,7 @@ from tidegate.reports.replay import ChunkReport, ColumnReplayReport, Fate
 from tidegate.runs.engine import ColumnRows, WaitingFrame
 from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.replay_record import TRIES_AGAINST_OTHERS, ReplayRecord
-from tidegate.runs.tracker import Clock, ColumnBound
+from tidegate.runs.tracker import Clock, ColumnBound, Replayable, refuse
 from tidegate.sources.reader import Reader, Typed, explain
 from tidegate.specs.columns import LoadType, Value, Watermark
 from tidegate.specs.locations import Location
@@ -102,7 +102,9 @@ def replay_range(
     """
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)
-    bound = replayed_source(project, pipeline, source, "replay_range")
+    bound = source_of(project, pipeline, source)
+    if not isinstance(bound.tracker, Replayable):
+        raise refuse(bound, "replay", "only column sources are replayed by ranges")
     bounds = [_value(bound, each, chunk_column) for each in (start, end)]
     asked = ReplayConfig(bounds[0], bounds[1], chunk, save_watermark, chunk_column)
     own = bound.pipeline.sink.table

@@ -246,7 +246,7 @@ def _change(opened: Position, bound: FileSource, letters: WrittenLetters, differ
         raise TidegateError(f"{bound.key}: nothing was ever committed, so it has no dead letters", "run it first")
     return Change(
         state=opened.state,
-        embedded=bound.tracker.embedded(opened.state),
+        embedded=bound.embedded(opened.state),
         dead_letter_files=letters.files,
         debts=letters.debts(bound, opened),
         letters=difference,

@@ -13,7 +13,7 @@ from tidegate.errors import ConfigError, TidegateError
 from tidegate.reports.checks import Check
 from tidegate.reports.wording import count
 from tidegate.runs.checks import collect_checks, space, writable
-from tidegate.runs.tracker import TrackedSource
+from tidegate.runs.tracker import Examinable, TrackedSource
 from tidegate.schema.literals import describe_reader, find_native
 from tidegate.spark.jars import S3, fetched, find_java, java_version
 from tidegate.specs.masking import Mask
@@ -39,7 +39,7 @@ def examine_project(project: ProjectSpec, sources: Sequence[TrackedSource]) -> t
     found = [Check("configuration", "ok", f"{project.origin}: {count(len(sources), 'source')}")]
     found += [Check("configuration", "warn", notice) for notice in project.notices]
     for bound in sources:
-        found += bound.tracker.source_checks(bound)
+        found += bound.tracker.source_checks(bound) if isinstance(bound.tracker, Examinable) else []
         found += _table(bound)
         found += _provider(bound)
     return Mask.around(project).deep(tuple(found))
@@ -100,11 +100,13 @@ def _table(bound: TrackedSource) -> list[Check]:
         opened = bound.open(read_only=True)
         state = bound.state_of(opened)
         at = f"at version {opened.table_version}" if opened.table_version >= 0 else "not made yet"
-        stored = bound.tracker.stored(state)
+        brief = bound.tracker.summary(state).brief
+        stored = f" ({brief})" if brief else ""
         yield Check(name, "ok", f"{bound.table_uri} {at}; {count(opened.version, 'commit')} of this source{stored}")
         for warning in opened.warnings:
             yield Check(name, "warn", warning)
-        yield from bound.tracker.table_checks(bound, name, opened, state)
+        if isinstance(bound.tracker, Examinable):
+            yield from bound.tracker.table_checks(bound, name, opened, state)
         yield from writable(name, bound.table_uri)
 
     return collect_checks(name, look)

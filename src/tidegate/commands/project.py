@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -25,7 +25,7 @@ from tidegate.specs.project import PipelineSpec, ProjectSpec, SourceSpec
 if TYPE_CHECKING:
     from tidegate.runs.engine import Engine
     from tidegate.runs.file_source import FileSource
-    from tidegate.runs.tracker import AnySource, Offer, TrackedSource, UnitBound
+    from tidegate.runs.tracker import AnySource, TrackedSource, UnitBound
 
 Config = str | Path | ProjectSpec
 Mode = Literal["once", "continuous"]
@@ -94,7 +94,9 @@ def source_of(config: Config, pipeline: str, source: str | None) -> TrackedSourc
 
 def bound_files(project: ProjectSpec, name: str | None, emit: Emit = ignore) -> tuple[FileSource, ...]:
     """Only the file sources: another source that cannot be bound does not stop them."""
-    return _files(_bound(project, name, emit, lambda each: each.read is None))
+    from tidegate.runs.bind import is_files
+
+    return tuple(filter(is_files, _bound(project, name, emit, lambda each: each.read is None)))
 
 
 def source_named(sources: Sequence[BoundT], source: str | None) -> BoundT:
@@ -135,40 +137,16 @@ def _bound(
 
 def file_sources(config: Config, pipeline: str, source: str | None = None) -> tuple[FileSource, ...]:
     """The sources of one pipeline, or the named one; all must be files."""
-    found = sources_of(load(config, pipeline=pipeline), pipeline, source)
-    return _files(_check_offer(each, "files") for each in found)
+    from tidegate.runs.bind import require_files
 
-
-def _files(sources: Iterable[TrackedSource]) -> tuple[FileSource, ...]:
-    from tidegate.runs.bind import is_files
-
-    return tuple(filter(is_files, sources))
+    return tuple(map(require_files, sources_of(load(config, pipeline=pipeline), pipeline, source)))
 
 
 def unit_sources(config: Config, pipeline: str, source: str | None = None) -> tuple[UnitBound, ...]:
     """The sources of one pipeline, or the named one; all must have work units."""
-    found = sources_of(load(config, pipeline=pipeline), pipeline, source)
-    return tuple(_check_offer(each, "units") for each in found)
+    from tidegate.runs.bind import require_units
 
-
-def replayed_source(project: ProjectSpec, pipeline: str, source: str | None, offer: Offer) -> AnySource:
-    """The source to replay as ``offer`` says; the tracker of another kind explains how to read it again."""
-    return _check_offer(source_of(project, pipeline, source), offer)
-
-
-_INSTEAD = {
-    "files": "allowed here: a pipeline whose source is files",
-    "units": "allowed here: a source with a time or unit watermark",
-}
-
-
-def _check_offer(source: TrackedSource, offer: Offer) -> TrackedSource:
-    """The source, if it supports ``offer``."""
-    tracker = source.tracker
-    if offer not in tracker.offers:
-        instead = _INSTEAD.get(offer, tracker.replay_hint)
-        raise ConfigError((f"pipeline {source.pipeline.name!r} {tracker.reads}; {instead}",))
-    return source
+    return tuple(map(require_units, sources_of(load(config, pipeline=pipeline), pipeline, source)))
 
 
 @contextlib.contextmanager

@@ -18,12 +18,11 @@ from tidegate.commands.project import Config, load, sources_of
 from tidegate.core.json_shape import is_newer
 from tidegate.errors import StateError, TidegateError
 from tidegate.protocol.change import Change, Coverage
-from tidegate.protocol.ledger import finished_files
 from tidegate.protocol.open import Accept, StateUnreadable, Winner
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.recovery import Ladder, Rung
 from tidegate.reports.checks import Check
-from tidegate.runs.tracker import Clock, TrackedSource
+from tidegate.runs.tracker import Clock, InParts, Recoverable, TrackedSource
 
 
 class Acceptance(StrEnum):
@@ -55,12 +54,15 @@ def recover(
 def recover_source(source: TrackedSource, accept: Collection[str] = (), clock: Clock = utc_now) -> tuple[Check, ...]:
     """Check whether a source can be opened; past the stops in ``accept``, record its position anew."""
     choices = frozenset(Acceptance(each) for each in accept)
-    if not source.tracker.rebuilds:
+    tracker = source.tracker
+    if not isinstance(tracker, InParts):
         choices -= {Acceptance.SET}
     name = str(source.key)
     try:
         opened = source.open(read_only=True)
-        source.tracker.check(source.state_of(opened))
+        state = source.state_of(opened)
+        if isinstance(tracker, InParts):
+            tracker.check_parts(state)
     except StateUnreadable as error:
         return _Unreadable(source, choices, clock).explain(error)
     except TidegateError as error:
@@ -84,10 +86,11 @@ def _accept(source: TrackedSource, choices: frozenset[Acceptance]) -> Check:
                 name, "fail", "there is no recorded state to continue from", "see the message of `tidegate run`"
             )
         state = source.state_of(opened)
-        if Acceptance.SET in choices:
-            state = tracker.rebuild(state, finished_files(source.positions.site, opened))
-        else:
-            tracker.check(state)
+        if isinstance(tracker, InParts):
+            if Acceptance.SET in choices:
+                state = tracker.rebuild(source, opened, state)
+            else:
+                tracker.check_parts(state)
         after = _record(source, opened, tracker.encode(state))
     except TidegateError as error:
         return Check(name, "fail", error.problem, error.remedy)
@@ -102,8 +105,7 @@ def _stops(choices: Collection[Acceptance]) -> tuple[Accept, ...]:
 
 def _record(source: TrackedSource, opened: Position, state: Mapping[str, object]) -> Position:
     """Commit a state without any rows."""
-    embedded = source.tracker.embedded(state)
-    return source.positions.commit(opened, Change(state=state, embedded=embedded, action="recover"))
+    return source.positions.commit(opened, Change(state=state, embedded=source.embedded(state), action="recover"))
 
 
 def _outcome(opened: Position, after: Position) -> str:
@@ -128,7 +130,6 @@ class _Unreadable:
     def __init__(self, source: TrackedSource, choices: frozenset[Acceptance], clock: Clock) -> None:
         self._source, self._choices, self._clock = source, choices, clock
         self._name = str(source.key)
-        self._doubles = source.tracker.doubles(source)
 
     def explain(self, error: TidegateError) -> tuple[Check, ...]:
         """The findings, and what was done about them."""
@@ -145,7 +146,7 @@ class _Unreadable:
 
     def _may_go_on(self, rebuilt: _Rebuilt) -> bool:
         """Whether rows cannot come twice, or the user accepted that they may."""
-        return not rebuilt.unknown or not self._doubles or Acceptance.DOUBLES in self._choices
+        return not rebuilt.unknown or not self._source.doubles or Acceptance.DOUBLES in self._choices
 
     def _usable(self, state: Mapping[str, Any]) -> bool:
         """Whether the state can be decoded; one of a newer version raises."""
@@ -165,7 +166,9 @@ class _Unreadable:
         tracker = self._source.tracker
         state = tracker.decode(base.winner.state)
         commits = list(_since(ladder.rungs, base.version))
-        carried = tracker.carry_forward(self._source, state, [coverage for _, coverage in commits], self._clock())
+        carried = None
+        if isinstance(tracker, Recoverable):
+            carried = tracker.carry_forward(self._source, state, [coverage for _, coverage in commits], self._clock())
         added = () if carried is None else tuple(version for version, _ in commits)
         unknown = tuple(range(max((base.version, *added)) + 1, ladder.version + 1))
         return _Rebuilt(base.winner, carried or state, added, unknown)
@@ -209,23 +212,25 @@ class _Unreadable:
             basis = self._basis(rebuilt)
             ways.append(f"`--accept previous` continues from {basis}; it loses nothing and doubles nothing")
         else:
-            more = " --accept doubles" if self._doubles else ""
-            then = "its rows will be in the table twice" if self._doubles else "its rows replace themselves"
+            more = " --accept doubles" if self._source.doubles else ""
+            then = "its rows will be in the table twice" if self._source.doubles else "its rows replace themselves"
             since = f"the next run reads again what {_positions(rebuilt.unknown)} read, and {then}"
             ways.append(f"`--accept previous{more}` continues from {self._basis(rebuilt)}; {since}")
         return "; or ".join(ways)
 
     def _basis(self, rebuilt: _Rebuilt) -> str:
         added = f" and what {_positions(rebuilt.added)} read" if rebuilt.added else ""
-        stored = self._source.tracker.stored(rebuilt.state)
+        brief = self._source.tracker.summary(rebuilt.state).brief
+        stored = f" ({brief})" if brief else ""
         return f"the state of position {rebuilt.winner.parent.version}{stored}{added}"
 
     def _could_double(self, rebuilt: _Rebuilt) -> tuple[Check, ...]:
         """What the unknown positions may have read: whatever would be read next."""
-        if not rebuilt.unknown:
+        tracker = self._source.tracker
+        if not rebuilt.unknown or not isinstance(tracker, Recoverable):
             return ()
         version = rebuilt.winner.parent.version
-        text = self._source.tracker.read_next(self._source, rebuilt.state, version, self._clock())
+        text = tracker.read_next(self._source, rebuilt.state, version, self._clock())
         if text is None:
             return ()
         detail = f"{_positions(rebuilt.unknown)} cannot be proven; read again and possibly doubled: {text}"

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from tidegate.commands.project import Config, agree, load, replayed_source, spark_engine, without_secrets
+from tidegate.commands.project import Config, agree, load, source_of, spark_engine, without_secrets
 from tidegate.core.files.discovery import EXAMPLES, Skipped, accepts, is_behind
 from tidegate.core.files.edit import Selection
 from tidegate.core.files.paths import SourceFile, sort_key
@@ -38,6 +38,7 @@ from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.replay import ColumnReplayReport, ReplayReport
 from tidegate.reports.watermark import FileSet
 from tidegate.reports.wording import count
+from tidegate.runs.bind import require_files
 from tidegate.runs.engine import FileTasks
 from tidegate.runs.file_edit import DeadLetterSelection as LetterChoice
 from tidegate.runs.file_edit import select_letters, write_answers
@@ -82,7 +83,7 @@ def replay(
     flag = stop or threading.Event()
     project = load(config)
     told = without_secrets(emit, project)
-    bound = replayed_source(project, pipeline, source, "replay")
+    bound = require_files(source_of(project, pipeline, source), "replay")
     with spark_engine(project, told, flag) as engine, stops_on_signals(flag):
         others = other_locations(project, bound)
         made = FileReplay(bound, engine, selection, drop_missing=drop_missing, others=others, emit=told, stop=flag)
@@ -380,7 +381,7 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         def attempt() -> Position:
             opened = self._open()
             state = self._still_finished(self._bound.state_of(opened), choice)
-            embedded = self._bound.tracker.embedded(state)
+            embedded = self._bound.embedded(state)
             whole = replace(self._with_letters(opened, change, choice, results), state=state, embedded=embedded)
             failpoint("runs.commit.before")
             done = self._bound.positions.commit(opened, whole)

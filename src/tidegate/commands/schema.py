@@ -310,7 +310,7 @@ def _replace_columns(bound: FileSource, confirm: Callable[[TableRewrite], bool])
     state = bound.tracker.encode(bound.state_of(opened))
     change = Change(
         state=state,
-        embedded=bound.tracker.embedded(state),
+        embedded=bound.embedded(state),
         schema=columns,
         partition_columns=keys,
         action="schema replace",

@@ -67,7 +67,7 @@ def serve(
 
 def plan_of(source: TrackedSource, now: datetime, *, accept_new_partitions: bool = False) -> AnyPlan:
     """What a run would read, and why it would skip the rest; with failures from before the first position."""
-    plan: AnyPlan = source.tracker.plan_of(source, now, accept_new_partitions=accept_new_partitions)
+    plan: AnyPlan = source.tracker.plan(source, now, accept_new_partitions=accept_new_partitions)
     return plan if plan.position else replace(plan, notes=(*plan.notes, *attempts_note(source)))
 
 
@@ -79,7 +79,7 @@ def status_of(source: TrackedSource, now: datetime) -> SourceStatus:
     try:
         recorded = source.recorded()
         committed = source.last_commit_at(recorded)
-        state = source.tracker.known_state(source, recorded)
+        state = source.known_state(recorded)
         summary = source.tracker.summary(state)
         backlog = source.tracker.backlog(source, state, 0 if recorded is None else recorded.version, now)
     except TidegateError as error:

@@ -11,7 +11,7 @@ from tidegate.commands.project import Config, agree, load, source_of, sources_of
 from tidegate.protocol.ledger import newest_first
 from tidegate.protocol.ledger_blocks import LedgerEntry
 from tidegate.reports.watermark import PositionView, WatermarkHistory, WatermarkView
-from tidegate.runs.tracker import Summary, TrackedSource, WatermarkEdit
+from tidegate.runs.tracker import Editable, Summary, TrackedSource, WatermarkEdit, refuse
 
 if TYPE_CHECKING:
     from tidegate.reports.watermark import WatermarkMove
@@ -62,13 +62,15 @@ def reset_watermark(
 
 
 def _edit(source: TrackedSource, edit: WatermarkEdit, confirm: Callable[[WatermarkMove], bool]) -> WatermarkMove:
+    if not isinstance(source.tracker, Editable):
+        raise refuse(source, "watermark", "it has no watermark that a person may move")
     return source.tracker.edit(source, edit, datetime.now(UTC), confirm)
 
 
 def watermark_of(source: TrackedSource) -> WatermarkView:
     """The complete recorded state of a source."""
     recorded = source.recorded()
-    summary: Summary = source.tracker.summary(source.tracker.known_state(source, recorded))
+    summary: Summary = source.tracker.summary(source.known_state(recorded))
     return WatermarkView(
         *source.names,
         version=0 if recorded is None else recorded.version,

@@ -81,7 +81,7 @@ class SourceStatus(Report):
     open_letters: int = 0
     notes: tuple[str, ...] = ()
     error: str | None = None
-    tracking: Literal["watermark", "set", "columns", "units"] = "watermark"
+    tracking: str = "watermark"
     remembered: int = 0
     pending_units: int = 0
     pending_files: int = 0

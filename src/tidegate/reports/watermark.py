@@ -29,7 +29,7 @@ class WatermarkView(Report):
     sealed: Mapping[str, Any]
     last_committed_file: str | None
     updated: datetime | None
-    tracking: Literal["watermark", "set", "columns", "units"] = "watermark"
+    tracking: str = "watermark"
     remembered: int = 0
     failed_units: tuple[FailedUnit, ...] = ()
     retired: Mapping[str, str] = field(default_factory=dict)

@@ -9,15 +9,25 @@ from typing import Any, TypeGuard
 from tidegate.core.columns.state import WatermarkSerializer
 from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.change import SourceKey, State
+from tidegate.protocol.dead_letters import KIND as LETTERS
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.documents import WORK as WORK
 from tidegate.protocol.follow_ups import WorkRemover
 from tidegate.protocol.path_segments import RememberedPaths
-from tidegate.protocol.position import Pace, TableContext
+from tidegate.protocol.position import INFERRED_SCHEMA, InferredSchema, Pace, Payer, TableContext
 from tidegate.protocol.store import PositionStore, StateCopy, manager_of, open_delta
-from tidegate.runs.file_source import FileSource
+from tidegate.runs.file_source import FileSource, FileTracker
 from tidegate.runs.files import PathTracker, SetTracker
-from tidegate.runs.tracker import AnySource, BoundSource, TrackedSource, Tracker
+from tidegate.runs.tracker import (
+    AnySource,
+    BoundSource,
+    Copied,
+    HasDeadLetters,
+    TrackedSource,
+    Tracker,
+    UnitBound,
+    refuse,
+)
 from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SourceSpec, Tracking
 from tidegate.specs.units import UnitSource
@@ -88,14 +98,45 @@ def _copy(project: ProjectSpec, key: SourceKey, tracker: Tracker) -> StateCopy:
     """The copy that the project's state provider keeps of a source."""
 
     def text(recorded: State) -> str:
-        return WatermarkSerializer.serialize(tracker.copied(tracker.decode(recorded)))
+        state = tracker.decode(recorded)
+        return WatermarkSerializer.serialize(
+            tracker.copied(state) if isinstance(tracker, Copied) else tracker.encode(state)
+        )
 
-    return StateCopy(manager_of(project.state), str(key), text, in_debt="replay_range" in tracker.offers)
+    in_debt = isinstance(tracker, Copied) and tracker.copy_in_debt
+    return StateCopy(manager_of(project.state), str(key), text, in_debt=in_debt)
+
+
+def _payers(tracker: Tracker, table_store: ObjectStore, pipeline: PipelineSpec) -> dict[str, Payer]:
+    """The payers of follow-ups, by kind of debt."""
+    payers: dict[str, Payer] = {
+        WORK: WorkRemover(table_store).pay,
+        INFERRED_SCHEMA: InferredSchema(table_store, pipeline.name).pay,
+    }
+    if isinstance(tracker, HasDeadLetters):
+        payers[LETTERS] = tracker.letters.pay
+    return payers
 
 
 def is_files(source: AnySource) -> TypeGuard[FileSource]:
     """Whether a source is one of files."""
-    return "files" in source.tracker.offers
+    return isinstance(source.tracker, FileTracker)
+
+
+def require_files(source: TrackedSource, command: str = "files") -> FileSource:
+    """The source, which must be one of files."""
+    if is_files(source):
+        return source
+    raise refuse(source, command, "allowed here: a pipeline whose source is files")
+
+
+def require_units(source: TrackedSource) -> UnitBound:
+    """The source, which must have work units."""
+    from tidegate.runs.units import UnitTracker
+
+    if isinstance(source.tracker, UnitTracker):
+        return source
+    raise refuse(source, "units", "allowed here: a source with a time or unit watermark")
 
 
 def bind(
@@ -120,12 +161,11 @@ def bind(
         evolution=pipeline.schema.evolution,
         properties=pipeline.sink.table_properties,
         mirror_legacy=tracker.mirror_legacy,
-        payers={WORK: WorkRemover(table_store).pay},
+        payers=_payers(tracker, table_store, pipeline),
         pace=pace,
         emit=emit,
     )
-    positions = PositionStore(site)
-    positions = positions.paying(tracker.payers(positions)).copying(_copy(project, site.key, tracker))
+    positions = PositionStore(site).copying(_copy(project, site.key, tracker))
     limits = [limit for limit in (pipeline.max_concurrent_files, project.total_concurrency) if limit]
     slots = min([*limits, parallelism * SLOTS_PER_CORE])
     return BoundSource(pipeline, tracker.source, table_store, positions, tracker, parallelism, slots)

@@ -54,8 +54,11 @@ from tidegate.runs.tracker import (
     Backlog,
     ColumnBound,
     ConfirmMove,
-    Offer,
-    PassRetries,
+    Copied,
+    Described,
+    Editable,
+    Examinable,
+    Replayable,
     Summary,
     Tracker,
     Walk,
@@ -89,7 +92,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnTracker(Tracker):
+class ColumnTracker(Tracker, Described, Copied, Editable, Replayable, Examinable):
     """The watermark of one column source."""
 
     key: SourceKey
@@ -97,12 +100,11 @@ class ColumnTracker(Tracker):
 
     kind: ClassVar[str] = "column"
     reads: ClassVar[str] = "follows columns"
-    offers: ClassVar[frozenset[Offer]] = frozenset({"replay_range"})
-    replay_hint: ClassVar[str] = "allowed here: a pipeline whose source is files"
-    not_compared: ClassVar[str | None] = (
-        "a column source: this command does not compare its rows with the source; a replay reads a range of them again"
-    )
-    retries: ClassVar[PassRetries] = PassRetries(5)
+    instead: ClassVar[Mapping[str, str]] = {
+        "reconcile": "a column source: this command does not compare its rows with the source; a replay reads a range "
+        "of them again",
+    }
+    copy_in_debt: ClassVar[bool] = True
 
     @property
     def identity(self) -> Identity:
@@ -136,16 +138,18 @@ class ColumnTracker(Tracker):
 
     def summary(self, state: ColumnState | None) -> Summary:
         if state is None:
-            return Summary("columns")
+            return Summary("columns", brief="no watermark")
+        text = column_watermark_text(state)
         return Summary(
             "columns",
-            watermark=column_watermark_text(state),
+            watermark=text,
+            brief=text or "no watermark",
             value=state.text(),
             updated=state.updated,
             partitions={name: "null" if value is None else value for name, value in value_texts(state.values).items()},
         )
 
-    def plan_of(self, source: ColumnBound, now: datetime, *, accept_new_partitions: bool = False) -> ColumnSourcePlan:
+    def plan(self, source: ColumnBound, now: datetime, *, accept_new_partitions: bool = False) -> ColumnSourcePlan:
         """What the next pass would ask for, by the same steps, without writing anything."""
         opened = source.open(read_only=True)
         pipeline, read = source.pipeline, source.source
@@ -256,14 +260,6 @@ class ColumnTracker(Tracker):
         """Whether the provider, if any, has this watermark."""
         kept = source.positions.copy
         return kept is None or kept.has(None if state is None else self.encode(state))
-
-    def doubles(self, source: ColumnBound) -> bool:
-        """Whether rows are appended rather than replaced by their keys."""
-        return not source.pipeline.sink.load.type.is_idempotent
-
-    def stored(self, state: Any) -> str:
-        """The watermark in brackets."""
-        return f" ({column_watermark_text(state) or 'no watermark'})"
 
     def source_checks(self, source: ColumnBound) -> list[Check]:
         """Whether the source can be reached, and what is odd about it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tidegate.core.files.advance import Advance
 from tidegate.core.files.discovery import PathListing
@@ -17,7 +17,7 @@ from tidegate.core.files.state import FileOutcome, PathState, RecordsRead, SetSt
 from tidegate.protocol.change import SourceKey
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.position import Position
-from tidegate.runs.tracker import BoundSource, Tracker
+from tidegate.runs.tracker import BoundSource, HasDeadLetters, Tracker
 from tidegate.specs.project import PathSource
 from tidegate.storage.port import ObjectStore
 
@@ -30,8 +30,9 @@ Step = Advance[PathState] | Advance[SetState]
 Steps = Callable[[Any, Sequence[FileOutcome]], Step]
 
 
+@runtime_checkable
 @dataclass(frozen=True, slots=True)
-class FileTracker(Tracker, Protocol):
+class FileTracker(Tracker, HasDeadLetters, Protocol):
     """One way to remember which files of a prefix were read. It only gets states and steps of its own kind."""
 
     key: SourceKey
@@ -43,7 +44,7 @@ class FileTracker(Tracker, Protocol):
     def discover(self, state: Any, now: datetime, *, limit: int, polls: int) -> PathListing:
         """The files that the state does not know as read; reads only, and fails as a whole."""
 
-    def plan(self, state: Any, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
+    def plan_listing(self, state: Any, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
         """Decide what to read of a listing, without any request."""
 
     def steps(self, plan: Plan) -> Steps:
@@ -100,7 +101,7 @@ def discover_files(
 def plan_files(source: FileSource, state: SourceState, version: int, now: datetime, **listing: int) -> Plan:
     """Discover, and decide what to read."""
     found = discover_files(source, state, now, **listing)
-    return source.tracker.plan(state, version, found, now, sizing_of(source))
+    return source.tracker.plan_listing(state, version, found, now, sizing_of(source))
 
 
 def watermarks_of(position: Position) -> PathState:

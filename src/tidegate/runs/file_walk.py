@@ -154,7 +154,7 @@ class FileWalk:
         schema_debts = () if self._inferred is None else (schema_debt(self._inferred),)
         change = Change(
             state=state,
-            embedded=self.tracker.embedded(state),
+            embedded=self.source.embedded(state),
             coverage=coverage_of(results),
             data_files=tuple(file for result in results for file in result.data_files),
             rows=sum(result.rows for result in results),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -29,26 +29,44 @@ from tidegate.core.files.state import (
 )
 from tidegate.errors import ColumnsChanged, CommitLost, ObjectChanged, ObjectMissing, StateError, TidegateError
 from tidegate.protocol.change import Coverage, Identity, State
-from tidegate.protocol.dead_letters import KIND as LETTERS
+from tidegate.protocol.ledger import finished_files
 from tidegate.protocol.path_segments import Known, RememberedPaths
-from tidegate.protocol.position import INFERRED_SCHEMA, InferredSchema, Payer, Position, utc_now
+from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.staging import Signal, signals_of
-from tidegate.protocol.store import PositionStore
 from tidegate.reports.checks import Check
 from tidegate.reports.plan import SourcePlan
 from tidegate.reports.status import FailedFile
 from tidegate.reports.wording import count
 from tidegate.runs.checks import collect_checks
 from tidegate.runs.file_source import FileSource, FileTracker, SourceState, Steps, discover_files, plan_files
-from tidegate.runs.tracker import Backlog, ConfirmMove, Offer, PassRetries, Summary, Walk, WatermarkEdit
+from tidegate.runs.tracker import (
+    Abridged,
+    Backlog,
+    Comparable,
+    ConfirmMove,
+    Copied,
+    Described,
+    Editable,
+    Examinable,
+    HasPassRules,
+    InParts,
+    PassRules,
+    Recoverable,
+    Summary,
+    Walk,
+    WatermarkEdit,
+)
 from tidegate.schema.names import avro_library
 from tidegate.sources.file_discovery import NameOrder, Order, discover_all, names_sort_in_time, sample_files, scope_of
 from tidegate.sources.file_discovery import discover as discover_paths
 from tidegate.specs.project import Delivery, Format
 
 if TYPE_CHECKING:
+    from tidegate.reports.reconcile import SourceComparison
     from tidegate.reports.watermark import WatermarkMove
     from tidegate.runs.pass_ import Pass
+    from tidegate.runs.reconcile import ComparisonRun
+    from tidegate.storage.port import ObjectInfo
 
 EXAMPLES = 10
 BACKLOG_LIMIT = 10_000
@@ -56,16 +74,17 @@ ARROW, DATAFRAME = "arrow", "dataframe"
 
 
 @dataclass(frozen=True, slots=True)
-class FileTrackerBase(FileTracker):
+class FileTrackerBase(FileTracker, Described, HasPassRules, Copied, Editable, Recoverable, Comparable, Examinable):
     """The common part of both file trackers: one prefix of files, read by one walk."""
 
+    kind: ClassVar[str]
     reads: ClassVar[str] = "reads files"
-    offers: ClassVar[frozenset[Offer]] = frozenset({"files", "replay"})
-    replay_hint: ClassVar[str] = "a range is for column sources"
-    keeps_position: ClassVar[bool] = True
-    rebuilds: ClassVar[bool] = True
-    not_compared: ClassVar[str | None] = None
-    retries: ClassVar[PassRetries] = PassRetries(20, (CommitLost, ColumnsChanged, ObjectMissing, ObjectChanged))
+    instead: ClassVar[Mapping[str, str]] = {"replay": "a range is for column sources"}
+    copy_in_debt: ClassVar[bool] = False
+    # Files that vanish or change between listing and reading are left to a new listing.
+    pass_rules: ClassVar[PassRules] = PassRules(
+        20, (CommitLost, ColumnsChanged, ObjectMissing, ObjectChanged), keeps_position=True
+    )
 
     @property
     def identity(self) -> Identity:
@@ -77,28 +96,18 @@ class FileTrackerBase(FileTracker):
         """As the configuration says."""
         return self.source.mirror_legacy
 
-    def payers(self, positions: PositionStore) -> Mapping[str, Payer]:
-        """Payers of dead letters, and of the inferred schema."""
-        return {LETTERS: self.letters.pay, INFERRED_SCHEMA: InferredSchema(self.table_store, self.key.pipeline).pay}
-
-    def for_run(self, source: FileSource) -> FileSource:
-        """With staged delivery, commits of runs become units."""
-        if source.pipeline.delivery is Delivery.DIRECT:
-            return source
-        from tidegate.runs.staged import StagedPositions, with_memory_of_pending
-
-        source = with_memory_of_pending(source)
-        return replace(source, positions=StagedPositions(source))
-
     def walk(self, run: Pass) -> Walk:
         """Discover, plan, read, commit."""
         from tidegate.runs.file_walk import FileWalk
 
         return FileWalk(run)
 
-    def plan_of(self, source: FileSource, now: datetime, *, accept_new_partitions: bool = False) -> SourcePlan:
-        """The plan of the next pass, by the same steps, without writing anything."""
-        source = self.for_run(source)
+    def plan(self, source: FileSource, now: datetime, *, accept_new_partitions: bool = False) -> SourcePlan:
+        """Plan the next pass by the steps that it would take, without writing anything."""
+        if source.pipeline.delivery is Delivery.STAGED:
+            from tidegate.runs.staged import stage
+
+            source = stage(source)
         opened = source.open(read_only=True)
         state = source.state_of(opened)
         plan = plan_files(source, state, opened.version, now)
@@ -149,13 +158,25 @@ class FileTrackerBase(FileTracker):
         listed = "" if plan.complete else "at least "
         return f"{listed}{count(len(paths), 'file')}: {', '.join(paths[:EXAMPLES])}{more}"
 
+    def carry_forward(
+        self, source: FileSource, state: Any, commits: Sequence[tuple[Coverage, ...]], now: datetime
+    ) -> Any | None:
+        """Impossible unless the state says how far each partition was read."""
+        return None
+
+    def compare(self, source: FileSource, run: ComparisonRun) -> SourceComparison:
+        """Compare the listed files with the ledger."""
+        from tidegate.runs.reconcile import compare_files
+
+        return compare_files(source, run)
+
     def source_checks(self, source: FileSource) -> list[Check]:
         """Whether the source answers, and whether its names sort in time."""
         name = f"source {self.key}"
 
         def look() -> Iterator[Check]:
             recorded = source.recorded()
-            state = self.known_state(source, recorded)
+            state = source.known_state(recorded)
             backlog = self.backlog(source, state, 0 if recorded is None else recorded.version, utc_now())
             least = "" if backlog.complete else "at least "
             yield Check(name, "ok", f"{self.source.location.uri} answers; {least}{count(backlog.files, 'new file')}")
@@ -221,7 +242,7 @@ class FileTrackerBase(FileTracker):
 
 
 @dataclass(frozen=True, slots=True)
-class PathTracker(FileTrackerBase):
+class PathTracker(FileTrackerBase, Abridged):
     """Remembers the greatest finished name of each partition."""
 
     kind: ClassVar[str] = "path"
@@ -249,7 +270,7 @@ class PathTracker(FileTrackerBase):
     def discover(self, state: PathState, now: datetime, *, limit: int, polls: int) -> PathListing:
         return discover_paths(self.store, self.source, state, now, limit=limit, poll_count=polls)
 
-    def plan(self, state: PathState, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
+    def plan_listing(self, state: PathState, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
         plan = plan_paths(self.key.pipeline, self.source, state, version, listing, now, sizing=sizing)
         # A plan may be made for a time in the past (--at): seals are ahead only if they are ahead of the clock, too.
         return replace(plan, future_seals=future_seals(self.source, state, max(now, utc_now())))
@@ -312,7 +333,7 @@ class PathTracker(FileTrackerBase):
 
 
 @dataclass(frozen=True, slots=True)
-class SetTracker(FileTrackerBase):
+class SetTracker(FileTrackerBase, InParts):
     """Remembers every path that was read, in segments below the table.
 
     With ``pending``, somebody else commits and writes the segments: until then the files of a step are kept there, by
@@ -339,7 +360,7 @@ class SetTracker(FileTrackerBase):
     def discover(self, state: SetState, now: datetime, *, limit: int, polls: int) -> PathListing:
         return discover_all(self.store, self.source, state, partial(self._look_up, state), limit=limit)
 
-    def plan(self, state: SetState, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
+    def plan_listing(self, state: SetState, version: int, listing: PathListing, now: datetime, sizing: Sizing) -> Plan:
         return plan_set(self.key.pipeline, self.source, state, version, listing, now, sizing=sizing)
 
     def steps(self, plan: Plan) -> Steps:
@@ -369,11 +390,22 @@ class SetTracker(FileTrackerBase):
         self.pending.update((file.path, file) for file in step.finished)
         return step.state
 
-    def check(self, state: SetState) -> None:
+    def parts(self) -> Iterator[ObjectInfo]:
+        """The existing segments."""
+        folder = self.key.segment("").rpartition("/")[0]
+        return (info for info in self.table_store.list(folder) if info.path.endswith(".parquet"))
+
+    def parts_of(self, recorded: State) -> Iterator[str]:
+        """The segments of a recorded state; none if it is not one of a set, as after a change of use_watermark."""
+        match recorded.get("set"):
+            case {"segments": list(segments)}:
+                yield from (self.key.segment(str(each["sha256"])) for each in segments)
+
+    def check_parts(self, state: SetState) -> None:
         self.remembered.check(state.segments)
 
-    def rebuild(self, state: SetState, read: Iterable[SourceFile]) -> SetState:
-        files = {file.path: file for file in read}
+    def rebuild(self, source: FileSource, position: Position, state: SetState) -> SetState:
+        files = {file.path: file for file in finished_files(source.positions.site, position)}
         if len(files) != state.remembered:
             raise StateError(
                 f"{self.key}: the documents name {len(files):,} finished files, and the set had"

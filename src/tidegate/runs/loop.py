@@ -21,16 +21,17 @@ from tidegate.protocol.documents import read_mirror
 from tidegate.protocol.position import Pace, utc_now
 from tidegate.reports.run import RunReport, SourceReport
 from tidegate.reports.status import shown_state
-from tidegate.runs.bind import bind
+from tidegate.runs.bind import bind, is_files
 from tidegate.runs.engine import Engine
 from tidegate.runs.maintenance import maintain_if_due
 from tidegate.runs.pass_ import ANOTHER_RUN, Pass, without_name
 from tidegate.runs.presence import Courtesy, claim_source, settle_attempts
 from tidegate.runs.reconcile import ScheduledReconciling
+from tidegate.runs.staged import stage
 from tidegate.runs.tracker import Clock, Summary, TrackedSource
 from tidegate.signals import signals_go_to
 from tidegate.specs.masking import Mask
-from tidegate.specs.project import Evolution, PipelineSpec, ProjectSpec, SchemaSpec, SourceSpec
+from tidegate.specs.project import Delivery, Evolution, PipelineSpec, ProjectSpec, SchemaSpec, SourceSpec
 from tidegate.storage.port import ObjectStore
 
 SHOWN_UNKNOWN_FIELDS = 10
@@ -174,7 +175,8 @@ class Loop:
         name = (pipeline.name, source.name)
         if name not in self._sources:
             bound = bind(self.project, pipeline, source, self.parallelism, self.emit, self.pace)
-            self._sources[name] = bound.tracker.for_run(bound)
+            # Only file sources may be staged: the configuration refuses it for others.
+            self._sources[name] = stage(bound) if pipeline.delivery is Delivery.STAGED and is_files(bound) else bound
         return self._sources[name]
 
     def _tell(self, name: Name, done: Pass | None, error: TidegateError | None, seconds: float) -> SourceReport:

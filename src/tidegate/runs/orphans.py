@@ -30,27 +30,18 @@ from tidegate.protocol.staging import list_pending, meta_path, staged_files
 from tidegate.reports.reconcile import NAMES, FoundDataFile, FoundDataFiles
 from tidegate.runs.comparison import fill, progress_teller
 from tidegate.runs.replay_record import check_all_known, replays_in
-from tidegate.runs.tracker import TrackedSource
+from tidegate.runs.tracker import HasDeadLetters, InParts, TrackedSource
 from tidegate.storage.port import ObjectInfo, Scope
 
-KIND = "path-set"
 
-
-def segments_of(bound: TrackedSource) -> Iterator[ObjectInfo]:
-    """The existing segments of a source's path set; none for other tracking."""
-    if bound.tracker.kind == KIND:
-        folder = bound.key.segment("").rpartition("/")[0]
-        yield from (info for info in bound.table_store.list(folder) if info.path.endswith(".parquet"))
-
-
-def referred_to(bound: TrackedSource) -> Iterator[str]:
-    """The paths of segments that something refers to; all existing ones if that is unknown."""
-    unexplained = {info.path for info in segments_of(bound)}
+def referred_parts(bound: TrackedSource, tracker: InParts) -> Iterator[str]:
+    """The paths of parts that some state refers to; all existing ones if that is unknown."""
+    unexplained = {info.path for info in tracker.parts()}
     try:
         for state in _states(bound) if unexplained else ():
-            found = {bound.key.segment(segment) for segment in _segments(state)}
-            yield from found
-            unexplained -= found
+            referred = set(tracker.parts_of(state))
+            yield from referred
+            unexplained -= referred
             if not unexplained:
                 return
     except StateError:
@@ -74,14 +65,6 @@ def _states(bound: TrackedSource) -> Iterator[Mapping[str, Any]]:
         mark = entry.tag_of(key)
         if mark is not None:
             yield mark.state()
-
-
-def _segments(state: Mapping[str, Any]) -> Iterator[str]:
-    match state.get("set"):
-        case {"segments": list(segments)}:
-            yield from (str(each["sha256"]) for each in segments)
-        case _:
-            return
 
 
 _OURS = re.compile(
@@ -183,7 +166,7 @@ class TableScan:
         fill(
             self._database, _NAMES, ((_name(path),) for path in staged_files(self._store)), self._teller("staged files")
         )
-        fill(self._database, _FILES, self._segments(), self._teller("parts of sets"))
+        fill(self._database, _FILES, self._parts(), self._teller("parts of sets"))
         snapshot = self._delta.snapshot()
         if snapshot is None:
             return False
@@ -192,18 +175,19 @@ class TableScan:
         return True
 
     def look_again(self) -> None:
-        """Read new names in the log, and the segments that are referred to now."""
+        """Read new names in the log, and the parts of states that are referred to now."""
         fill(self._database, _NAMES, ((_name(path),) for path in self._references.paths()), self._teller("log"))
-        fill(self._database, _NAMES, ((_name(path),) for path in self._referred_to()), self._teller("states"))
+        fill(self._database, _NAMES, ((_name(path),) for path in self._referred_parts()), self._teller("states"))
 
-    def _segments(self) -> Iterator[tuple[object, ...]]:
+    def _parts(self) -> Iterator[tuple[object, ...]]:
         for bound in self._sources:
-            for info in segments_of(bound):
+            for info in bound.tracker.parts() if isinstance(bound.tracker, InParts) else ():
                 yield info.path, _name(info.path), info.size, info.modified.timestamp()
 
-    def _referred_to(self) -> Iterator[str]:
+    def _referred_parts(self) -> Iterator[str]:
         for bound in self._sources:
-            yield from referred_to(bound)
+            if isinstance(bound.tracker, InParts):
+                yield from referred_parts(bound, bound.tracker)
 
     def _teller(self, stage: str) -> Callable[[int], None]:
         return progress_teller(self._emit, self._stop, (self._uri, ""), stage)
@@ -279,8 +263,9 @@ class LettersScan(TableScan):
         stop: threading.Event | None = None,
     ) -> None:
         super().__init__(sources, database, emit, stop)
-        letters = sources[0].tracker.letters
-        assert letters is not None
+        tracker = sources[0].tracker
+        assert isinstance(tracker, HasDeadLetters)
+        letters = tracker.letters
         self._letter_table = letters
         self._store, self._delta, self._uri = letters.store, letters.delta, letters.uri
         self._letters = set()
@@ -288,12 +273,12 @@ class LettersScan(TableScan):
 
     @staticmethod
     def uri_of(bound: TrackedSource) -> str:
-        return "" if bound.tracker.letters is None else str(bound.tracker.letters.uri)
+        return str(bound.tracker.letters.uri) if isinstance(bound.tracker, HasDeadLetters) else ""
 
-    def _segments(self) -> Iterator[tuple[object, ...]]:
+    def _parts(self) -> Iterator[tuple[object, ...]]:
         return iter(())
 
-    def _referred_to(self) -> Iterator[str]:
+    def _referred_parts(self) -> Iterator[str]:
         return iter(())
 
     def writers(self, neighbours: Sequence[TrackedSource] = ()) -> list[TrackedSource]:

@@ -21,7 +21,7 @@ from tidegate.protocol.change import Change, State
 from tidegate.protocol.position import Attempts, Position, utc_now
 from tidegate.reports.status import FailedUnit
 from tidegate.runs.engine import Engine
-from tidegate.runs.tracker import AnySource, Clock, PassRetries, Walk
+from tidegate.runs.tracker import AnySource, Clock, PassRules, Walk
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 60.0
 """Seconds before a pass that lost starts over, so that two do not collide again and again."""
@@ -112,7 +112,7 @@ class Pass:
         self.accept_new_partitions = accept_new_partitions
         self.action = action
         self.names = source.names
-        self._retries: PassRetries = source.tracker.retries
+        self._rules: PassRules = source.pass_rules
         self._losses = 0
         self._began = 0.0
         self._is_first_pass = since is None
@@ -126,17 +126,17 @@ class Pass:
             try:
                 self.position = self._from(chosen, self._open())
                 return
-            except self._retries.errors as error:
+            except self._rules.errors as error:
                 self._losses += 1
-                if self._losses == self._retries.tries or self.stop.is_set():
+                if self._losses == self._rules.tries or self.stop.is_set():
                     raise
-                if self._retries.in_a_row and isinstance(error, CommitLost):
+                if self._rules.in_a_row and isinstance(error, CommitLost):
                     self._back_off()
 
     def _open(self) -> Position:
         """The position; if the tracker allows it, the one at which the previous pass ended, if still current."""
         before, self.position = self.position, None
-        if before is not None and self.source.tracker.keeps_position and self.source.positions.is_current(before):
+        if before is not None and self._rules.keeps_position and self.source.positions.is_current(before):
             return replace(before, warnings=())
         return self.source.open()
 
@@ -151,7 +151,7 @@ class Pass:
         """Continue from the state of ``position``."""
         self.is_first, self.before = position.first_run, self.source.attempts(position)
         is_new = position.state is None
-        self.state = self.source.tracker.state_after_attempts(self.before) if is_new else self.source.state_of(position)
+        self.state = self.source.state_after_attempts(self.before) if is_new else self.source.state_of(position)
         self._note_version(position)
 
     def commit(self, position: Position, change: Change, state: Any) -> Position:
@@ -164,7 +164,7 @@ class Pass:
         self.totals.staged += change.step is not None
         self.totals.rows += after.rows if change.step is None else change.rows
         self._note_version(after)
-        if self._retries.in_a_row:
+        if self._rules.in_a_row:
             self._losses, self._began = 0, time.monotonic()
         return after
 

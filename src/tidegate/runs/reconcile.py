@@ -39,7 +39,7 @@ from tidegate.runs.lanes import TableColumnsPlan
 from tidegate.runs.orphans import LettersScan, TableScan
 from tidegate.runs.pass_ import Pass, without_name
 from tidegate.runs.replay_record import fence
-from tidegate.runs.tracker import AnySource, Clock, TrackedSource
+from tidegate.runs.tracker import Clock, Comparable, TrackedSource, instead_of
 from tidegate.specs.project import ReconcileSpec
 from tidegate.tasks.read_task import GroupResult, ReadTask
 
@@ -136,6 +136,67 @@ class LateWalk(FileWalk):
         return position
 
 
+@dataclass(frozen=True, slots=True)
+class ComparisonRun:
+    """What the comparison of one source works with; with an ``engine``, it also reads what is late."""
+
+    engine: Engine | None
+    database: sqlite3.Connection
+    emit: events.Emit
+    stop: threading.Event
+    clock: Clock
+
+
+def compare_files(bound: FileSource, run: ComparisonRun) -> SourceComparison:
+    """Compare the files of a source with its ledger."""
+    if run.engine is not None:
+        return _ingest_late(bound, run.engine, run)
+    bound.positions.open(read_only=True)
+    comparison = Comparison(bound, run.database, run.emit, run.stop, run.clock)
+    comparison.list_source()
+    # Opened again: what was committed while the source was listed must not count as late.
+    compared = comparison.at(bound.positions.open(read_only=True))
+    sealed = _future_seals(bound, bound.state_of(compared.opened), run.clock())
+    return replace(_report(SourceComparison(*bound.names), compared), future_seals=sealed)
+
+
+def _ingest_late(bound: FileSource, engine: Engine, run: ComparisonRun) -> SourceComparison:
+    blank = SourceComparison(*bound.names)
+    late_pass = Pass(bound, engine, emit=run.emit, stop=run.stop, clock=run.clock, action="reconcile")
+    late = LateWalk(late_pass, run.database)
+    error: TidegateError | None = None
+    try:
+        late_pass.run(late)
+    except RunStopped as stopped:
+        if late.compared is None:
+            raise
+        run.emit(events.Notice(blank.pipeline, blank.source, str(stopped)))
+    except TidegateError as failure:
+        if late.compared is None:
+            raise
+        error = failure
+    assert late.compared is not None
+    report = _report(blank, late.compared)
+    return replace(
+        report,
+        future_seals=_future_seals(bound, late_pass.state, run.clock()),
+        version=report.version if late_pass.position is None else late_pass.position.version,
+        ingested=report.ingested + late.finished,
+        ingested_files=late_pass.totals.files,
+        ingested_rows=late_pass.totals.rows,
+        commits=late_pass.totals.commits,
+        failed=tuple(FailedFile(path, reason, 1) for path, reason in sorted(late.refused.items())),
+        notes=(*report.notes, *map(_opened_words, late.opened)),
+        error=None if error is None else without_name(bound.names, error),
+        exit_code=0 if error is None else error.exit_code,
+    )
+
+
+def _future_seals(bound: FileSource, state: SourceState, now: datetime) -> tuple[FutureSeal, ...]:
+    """What a wrong clock has sealed."""
+    return future_seals(bound.source, state, now) if isinstance(state, PathState) else ()
+
+
 SAFE_AGE = timedelta(hours=24)
 
 
@@ -186,31 +247,20 @@ class Reconciling:
         found = any(each.needs_someone for each in sources) or any(each.needs_someone for each in tables)
         return ReconcileReport(sources, tables, complete and not found, time.monotonic() - started)
 
-    def _source(self, bound: AnySource, database: sqlite3.Connection) -> SourceComparison:
-        if bound.tracker.not_compared is not None:
-            return self._open_only(bound, bound.tracker.not_compared)
-        name = bound.names
-        blank = SourceComparison(*name)
+    def _source(self, bound: TrackedSource, database: sqlite3.Connection) -> SourceComparison:
+        if not isinstance(bound.tracker, Comparable):
+            note = "this command does not compare the rows of such a source"
+            return self._open_only(bound, instead_of(bound.tracker, "reconcile", note))
         try:
-            if self.wanted.engine is not None:
-                return self._ingest(bound, self.wanted.engine, database)
-            bound.positions.open(read_only=True)
-            comparison = Comparison(bound, database, self.emit, self.stop, self.clock)
-            comparison.list_source()
-            compared = comparison.at(bound.positions.open(read_only=True))
-            return replace(
-                _report(blank, compared), future_seals=self._future_seals(bound, bound.state_of(compared.opened))
-            )
+            run = ComparisonRun(self.wanted.engine, database, self.emit, self.stop, self.clock)
+            return bound.tracker.compare(bound, run)
         except RunStopped as stopped:
-            self.emit(events.Notice(*name, str(stopped)))
-            return blank
+            self.emit(events.Notice(*bound.names, str(stopped)))
+            return SourceComparison(*bound.names)
         except TidegateError as error:
-            self.emit(events.SourceFailed(*name, without_name(bound.names, error)))
-            return replace(blank, error=without_name(bound.names, error), exit_code=error.exit_code)
-
-    def _future_seals(self, bound: FileSource, state: SourceState) -> tuple[FutureSeal, ...]:
-        """What a wrong clock has sealed."""
-        return future_seals(bound.source, state, self.clock()) if isinstance(state, PathState) else ()
+            text = without_name(bound.names, error)
+            self.emit(events.SourceFailed(*bound.names, text))
+            return SourceComparison(*bound.names, error=text, exit_code=error.exit_code)
 
     def _open_only(self, bound: TrackedSource, note: str) -> SourceComparison:
         """Check only that the position can be opened; the source's contents are not compared."""
@@ -220,37 +270,6 @@ class Reconciling:
         except TidegateError as error:
             return replace(blank, error=without_name(bound.names, error), exit_code=error.exit_code)
         return replace(blank, version=opened.version, notes=(*opened.warnings, note))
-
-    def _ingest(self, bound: FileSource, engine: Engine, database: sqlite3.Connection) -> SourceComparison:
-        blank = SourceComparison(*bound.names)
-        run = Pass(bound, engine, emit=self.emit, stop=self.stop, clock=self.clock, action="reconcile")
-        late = LateWalk(run, database)
-        error: TidegateError | None = None
-        try:
-            run.run(late)
-        except RunStopped as stopped:
-            if late.compared is None:
-                raise
-            self.emit(events.Notice(blank.pipeline, blank.source, str(stopped)))
-        except TidegateError as failure:
-            if late.compared is None:
-                raise
-            error = failure
-        assert late.compared is not None
-        told = _report(blank, late.compared)
-        return replace(
-            told,
-            future_seals=self._future_seals(bound, run.state),
-            version=told.version if run.position is None else run.position.version,
-            ingested=told.ingested + late.finished,
-            ingested_files=run.totals.files,
-            ingested_rows=run.totals.rows,
-            commits=run.totals.commits,
-            failed=tuple(FailedFile(path, reason, 1) for path, reason in sorted(late.refused.items())),
-            notes=(*told.notes, *map(_opened_words, late.opened)),
-            error=None if error is None else without_name(bound.names, error),
-            exit_code=0 if error is None else error.exit_code,
-        )
 
     def _tables(self, database: sqlite3.Connection) -> Iterator[TableComparison]:
         """The selected tables, then the existing dead-letter tables of their sources."""

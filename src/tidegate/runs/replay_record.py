@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import ClassVar
 
 from tidegate.core.columns.replay import (
     KIND,
@@ -37,7 +36,7 @@ from tidegate.protocol.staging import COMMITTER
 from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.reports.wording import count
 from tidegate.runs.pass_ import against_others
-from tidegate.runs.tracker import AnySource, BoundSource, Clock, ColumnBound, StateKind
+from tidegate.runs.tracker import AnySource, BoundSource, Clock, ColumnBound, Replayable, StateKind
 from tidegate.specs.columns import ColumnSource
 from tidegate.specs.project import PipelineSpec
 from tidegate.storage.stores import open_store
@@ -206,7 +205,6 @@ class ReplayStates(StateKind):
     """The states of replays of a column source, which have their own position in the table they write."""
 
     source: ColumnSource
-    kind: ClassVar[str] = KIND
 
     @property
     def identity(self) -> Identity:
@@ -249,8 +247,8 @@ FENCE_TRIES = 20
 def replays_in(table: AnySource, sources: Sequence[AnySource]) -> list[AnySource]:
     """The replays of ``sources`` that have, or tried to make, a position in this table."""
     written = sources_of(table.table_store)
-    found = (each.tracker.replays(each, table.pipeline) for each in sources)
-    return [each for each in found if each is not None and each.key in written]
+    replays = (each.tracker.replays(each, table.pipeline) for each in sources if isinstance(each.tracker, Replayable))
+    return [each for each in replays if each.key in written]
 
 
 def fence(writers: Sequence[AnySource]) -> datetime:
@@ -277,9 +275,9 @@ def _nothing(writer: AnySource, opened: Position) -> Change:
     tracker = writer.tracker
     if opened.state is not None:
         writer.state_of(opened)
-        return Change(state=opened.state, embedded=tracker.embedded(opened.state), action="reconcile")
+        return Change(state=opened.state, embedded=writer.embedded(opened.state), action="reconcile")
     state = tracker.encode(tracker.fresh())
-    return Change(state=state, embedded=tracker.embedded(state), action="reconcile")
+    return Change(state=state, embedded=writer.embedded(state), action="reconcile")
 
 
 def check_all_known(writers: Sequence[AnySource], uri: str) -> None:

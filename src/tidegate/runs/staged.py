@@ -132,6 +132,12 @@ def _up_to(listed: Sequence[SourceFile], outcomes: Sequence[FileOutcome]) -> tup
 THE_WAY_ON = "run `tidegate commit CONFIG --once`, which decides"
 
 
+def stage(bound: FileSource) -> FileSource:
+    """The source for runs with staged delivery: their commits become staged batches for ``tidegate commit``."""
+    bound = with_memory_of_pending(bound)
+    return replace(bound, positions=StagedPositions(bound))
+
+
 def with_memory_of_pending(bound: FileSource) -> FileSource:
     """The same source with a tracker that remembers what pending units finished, if its state cannot."""
     return replace(bound, tracker=bound.tracker.keep_pending())

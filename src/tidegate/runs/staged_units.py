@@ -351,7 +351,7 @@ class SourceSteps:
         count = sum(unit.letters for unit in self.taken)
         change = Change(
             state=state,
-            embedded=tracker.embedded(state),
+            embedded=self.bound.embedded(state),
             coverage=tuple(each for unit in self.taken for each in unit.coverage),
             data_files=tuple(file for unit in self.taken for file in unit.data_files),
             rows=self.rows,

@@ -2,28 +2,28 @@
 
 A tracker knows what its state remembers, what to read next and what follows from what was read; it has everything that
 only its kind needs, such as a source store or a dead-letter table. Passes and commands work on bound sources through
-this port and know no kind. A new kind is a tracker and one line in ``runs.bind``.
+these ports and know no kind: what only some kinds can do is a small protocol that a command looks for once. A new
+kind is a tracker and one line in ``runs.bind``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, Union
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, Union, runtime_checkable
 
 from tidegate.core.files.discovery import FutureSeal, LeftOut
-from tidegate.core.files.paths import SourceFile
 from tidegate.core.json_shape import is_newer
-from tidegate.errors import ColumnsChanged, CommitLost, StateError, StorageError, TidegateError
+from tidegate.errors import ColumnsChanged, CommitLost, ConfigError, StateError, StorageError, TidegateError
 from tidegate.protocol.change import Coverage, Identity, SourceKey, State
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.documents import Mirror, read_recorded
 from tidegate.protocol.documents import read as read_document
 from tidegate.protocol.follow_ups import WorkArea, new_work_area, remove_old_work, remove_work, work_areas
 from tidegate.protocol.open import StateUnreadable, way_out
-from tidegate.protocol.position import Attempts, Payer, Position, read_attempts
+from tidegate.protocol.position import Attempts, Position, read_attempts
 from tidegate.protocol.store import PositionStore
 from tidegate.reports.checks import Check
 from tidegate.reports.plan import ColumnSourcePlan, SourcePlan
@@ -32,16 +32,13 @@ from tidegate.specs.columns import ColumnSource
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PipelineSpec, SourceSpec
 from tidegate.specs.units import UnitSource
-from tidegate.storage.port import ObjectStore
+from tidegate.storage.port import ObjectInfo, ObjectStore
 
 if TYPE_CHECKING:
     from tidegate.reports.plan import UnitSourcePlan
+    from tidegate.reports.reconcile import SourceComparison
     from tidegate.reports.watermark import WatermarkMove
-
-
-TrackingWord = Literal["watermark", "set", "columns", "units"]
-Offer = Literal["files", "units", "replay", "replay_range"]
-"""What commands do with some kinds only: list and read files, list units, replay files, replay a range."""
+    from tidegate.runs.reconcile import ComparisonRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +46,15 @@ class Summary:
     """A state for people: the basis of status, reports, ``watermark show`` and metrics.
 
     ``state`` is None if only a run's work shows whether a source is active or idle. ``watermark`` is one line,
-    ``value`` the whole. ``files`` are unfinished; ``state_files`` is the number of files in the state.
+    ``value`` the whole, ``brief`` what fits behind a position in a sentence. ``files`` are unfinished; ``state_files``
+    is the number of files in the state.
     """
 
-    tracking: TrackingWord
+    tracking: str
     state: str | None = None
     watermark: str | None = None
     value: str | None = None
+    brief: str = ""
     updated: datetime | None = None
     partitions: Mapping[str, str] = field(default_factory=dict)
     open_partitions: int = 0
@@ -116,16 +115,17 @@ AnyPlan = Union[SourcePlan, ColumnSourcePlan, "UnitSourcePlan"]
 
 
 @dataclass(frozen=True, slots=True)
-class PassRetries:
+class PassRules:
     """How often a pass starts over, and after which errors.
 
     ``in_a_row``: a commit in between resets the count, and after each loss the source is left to the winner for a
-    while.
+    while. ``keeps_position``: a poll may continue from the position of the last one, if nothing was committed since.
     """
 
-    tries: int
+    tries: int = 5
     errors: tuple[type[TidegateError], ...] = (CommitLost, ColumnsChanged)
     in_a_row: bool = False
+    keeps_position: bool = False
 
 
 class Walk(Protocol):
@@ -136,15 +136,9 @@ class Walk(Protocol):
 
 
 class StateKind(Protocol):
-    """The part of a tracker for recorded states; records of replays have a state and no tracker.
-
-    Methods with a body have the answer of most kinds.
-    """
+    """The part of a tracker for recorded states; records of replays have a state and no tracker."""
 
     __slots__ = ()
-
-    kind: ClassVar[str]
-    """The kind in the identity of a position."""
 
     @property
     def identity(self) -> Identity:
@@ -155,10 +149,6 @@ class StateKind(Protocol):
         """Whether the mirror is also written in Blizzard's form."""
         return False
 
-    def payers(self, positions: PositionStore) -> Mapping[str, Payer]:
-        """The payers of follow-ups that only this kind has."""
-        return {}
-
     def decode(self, recorded: State | None) -> Any:
         """Decode the recorded state, a fresh one without any; ``StateError`` if it is not of this kind."""
 
@@ -168,109 +158,149 @@ class StateKind(Protocol):
     def encode(self, state: Any) -> dict[str, object]:
         """The complete state as JSON."""
 
-    def embedded(self, encoded: State) -> State:
-        """The part for the log, which replaces a lost document."""
-        return encoded
-
-    def copied(self, state: Any) -> Mapping[str, Any]:
-        """The part of the state for a state provider: a JSON object, always small."""
-        return self.encode(state)
-
 
 class Tracker(StateKind, Protocol):
-    """One kind of watermark of one source. It only gets states of its own kind.
+    """One kind of watermark of one source: all that a run, ``plan``, ``status`` and ``watermark show`` need.
 
-    Methods with a body have the answer of most kinds: the state refers to nothing, and runs commit themselves.
+    It only gets states of its own kind. What only some kinds can do is in the protocols below.
     """
 
     __slots__ = ()
 
     source: Any
     """The configured source."""
-    reads: ClassVar[str]
-    """What a pipeline with such a source does, for messages: ``follows columns``."""
-    offers: ClassVar[frozenset[Offer]] = frozenset()
-    """What commands can do with this kind that they cannot do with every kind."""
-    replay_hint: ClassVar[str]
-    """The advice if a source is replayed in a way that does not fit it."""
-    retries: ClassVar[PassRetries]
-    """How often a pass starts over if another run was first."""
-    not_compared: ClassVar[str | None]
-    """Why the rows of the table are not compared with the source; None if they are."""
-    keeps_position: ClassVar[bool] = False
-    """Whether the next poll may continue from the position of the last one, if nothing was committed."""
-    rebuilds: ClassVar[bool] = False
-    """Whether a lost part of the state can be rebuilt from the documents."""
-
-    @property
-    def letters(self) -> DeadLetterTable | None:
-        """The dead-letter table; None if a source has no bad records."""
-        return None
-
-    def replays(self, source: Any, pipeline: PipelineSpec) -> AnySource | None:
-        """The record of replays of the source in the table of ``pipeline``; None if replays keep none."""
-        return None
-
-    def for_run(self, source: Any) -> Any:
-        """The bound source as runs use it."""
-        return source
 
     def walk(self, run: Any) -> Walk:
         """The walk of a :class:`~tidegate.runs.pass_.Pass` over the source."""
 
+    def plan(self, source: Any, now: datetime, *, accept_new_partitions: bool = False) -> AnyPlan:
+        """Plan the next pass by the steps that it would take, without writing anything."""
+
     def summary(self, state: Any) -> Summary:
         """The state for people."""
-
-    def plan_of(self, source: Any, now: datetime, *, accept_new_partitions: bool = False) -> AnyPlan:
-        """What the next pass would do, by the same steps, without writing anything."""
-
-    def known_state(self, source: Any, recorded: Mirror | None) -> Any:
-        """The state to show: the recorded one, or what is known without one."""
-        return self.decode(None if recorded is None else recorded.state)
-
-    def state_after_attempts(self, attempts: Attempts | None) -> Any:
-        """The state of a source without a position, from failed attempts."""
-        return self.decode(None)
 
     def backlog(self, source: Any, state: Any, version: int, now: datetime) -> Backlog:
         """What waits above ``state``, as far as known without a run."""
 
+
+# A tracker that lacks one of these gets the answer of most kinds: the state refers to nothing, a pass starts over a
+# few times, and commands that need more refuse the source.
+
+
+@runtime_checkable
+class Described(Protocol):
+    """Explains itself where a command refuses the source."""
+
+    reads: ClassVar[str]
+    """What a pipeline with such a source does: ``follows columns``."""
+    instead: ClassVar[Mapping[str, str]]
+    """By command that does not work with this kind: what to use instead, or why there is nothing."""
+
+
+@runtime_checkable
+class HasPassRules(Protocol):
+    """Has rules of its own for passes that another run overtook."""
+
+    pass_rules: ClassVar[PassRules]
+
+
+@runtime_checkable
+class KnowsAttempts(Protocol):
+    """Keeps failures of runs that committed nothing."""
+
+    def state_after_attempts(self, attempts: Attempts | None) -> Any:
+        """The state of a source without a position, from failed attempts; nothing of it counts as read."""
+
+
+@runtime_checkable
+class Abridged(Protocol):
+    """Has states that are too large for the log of the table."""
+
+    def embedded(self, encoded: State) -> State:
+        """The part for the log, which replaces a lost document."""
+
+
+@runtime_checkable
+class Copied(Protocol):
+    """Gives state providers less than the whole state."""
+
+    copy_in_debt: ClassVar[bool]
+    """Whether the copy is always so small that the debt of a commit has its text."""
+
+    def copied(self, state: Any) -> Mapping[str, Any]:
+        """The part of the state for a state provider: a JSON object."""
+
+
+@runtime_checkable
+class Editable(Protocol):
+    """Has a watermark that a person may move."""
+
     def edit(self, source: Any, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
         """Move the watermark if ``confirm`` agrees to the consequences; no row changes."""
 
-    def check(self, state: Any) -> None:
-        """``StateError`` if something that the state refers to is missing or damaged."""
-        return
 
-    def rebuild(self, state: Any, read: Iterable[SourceFile]) -> Any:
-        """The state without missing or damaged parts, rebuilt from the files that were ``read``."""
-        return state
+@runtime_checkable
+class Replayable(Protocol):
+    """Can be replayed by ranges of its watermark."""
+
+    def replays(self, source: Any, pipeline: PipelineSpec) -> AnySource:
+        """The record of replays of the source in the table of ``pipeline``."""
+
+
+@runtime_checkable
+class Recoverable(Protocol):
+    """Knows what follows an earlier state, so that less is read again after a loss."""
 
     def carry_forward(
         self, source: Any, state: Any, commits: Sequence[tuple[Coverage, ...]], now: datetime
     ) -> Any | None:
         """An earlier state after ``commits`` that are known to follow it; None if that is impossible."""
-        return None
 
     def read_next(self, source: Any, state: Any, version: int, now: datetime) -> str | None:
         """What a run from ``state`` would read, in words; None if only a run can tell."""
-        return None
 
-    def doubles(self, source: Any) -> bool:
-        """Whether rows that are read again are then in the table twice."""
-        return True
 
-    def stored(self, state: Any) -> str:
-        """The watermark in brackets for ``doctor``, if it fits into a line."""
-        return ""
+@runtime_checkable
+class InParts(Protocol):
+    """Keeps parts of its state in files beside the documents."""
+
+    def parts(self) -> Iterator[ObjectInfo]:
+        """The existing files, whether or not a state refers to them."""
+
+    def parts_of(self, recorded: State) -> Iterator[str]:
+        """The paths of the files that a recorded state refers to."""
+
+    def check_parts(self, state: Any) -> None:
+        """``StateError`` if a part that the state refers to is missing or damaged."""
+
+    def rebuild(self, source: Any, position: Position, state: Any) -> Any:
+        """The state of ``position`` with all its parts written anew, from the documents of all commits."""
+
+
+@runtime_checkable
+class HasDeadLetters(Protocol):
+    """Reads records that may be bad."""
+
+    letters: DeadLetterTable
+
+
+@runtime_checkable
+class Comparable(Protocol):
+    """Can be compared with what was committed."""
+
+    def compare(self, source: Any, run: ComparisonRun) -> SourceComparison:
+        """List the source completely, and read what is late if ``run`` has an engine."""
+
+
+@runtime_checkable
+class Examinable(Protocol):
+    """Has checks of its own for ``doctor``."""
 
     def source_checks(self, source: Any) -> list[Check]:
-        """The checks of ``doctor`` at the source."""
-        return []
+        """Checks at the source."""
 
     def table_checks(self, source: Any, name: str, position: Position, state: Any) -> Iterator[Check]:
-        """Its checks of a position and its table."""
-        return iter(())
+        """Checks of a position and its table."""
 
 
 SourceT_co = TypeVar("SourceT_co", bound=SourceSpec, covariant=True)
@@ -366,6 +396,32 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
         with named_position(position):
             return self.tracker.decode(position.state)
 
+    def known_state(self, recorded: Mirror | None) -> Any:
+        """The state to show: the recorded one, or what is known without one."""
+        if recorded is not None or not isinstance(self.tracker, KnowsAttempts):
+            return self.tracker.decode(None if recorded is None else recorded.state)
+        return self.tracker.state_after_attempts(read_attempts(self.table_store, self.key, self.tracker.identity))
+
+    def state_after_attempts(self, attempts: Attempts | None) -> Any:
+        """The state of a source without a position; some kinds know what failed before there was one."""
+        if isinstance(self.tracker, KnowsAttempts):
+            return self.tracker.state_after_attempts(attempts)
+        return self.tracker.decode(None)
+
+    def embedded(self, encoded: State) -> State:
+        """The part of an encoded state for the log, which replaces a lost document."""
+        return self.tracker.embedded(encoded) if isinstance(self.tracker, Abridged) else encoded
+
+    @property
+    def pass_rules(self) -> PassRules:
+        """How often a pass over this source starts over."""
+        return self.tracker.pass_rules if isinstance(self.tracker, HasPassRules) else PassRules()
+
+    @property
+    def doubles(self) -> bool:
+        """Whether rows that are read again are then in the table twice."""
+        return not self.pipeline.sink.load.type.is_idempotent
+
 
 AnySource = BoundSource[Any, Any]
 """A source of any kind."""
@@ -380,6 +436,18 @@ UnitBound = BoundSource[UnitSource, StateKind]
 
 
 Clock = Callable[[], datetime]
+
+
+def instead_of(tracker: StateKind, command: str, otherwise: str = "") -> str:
+    """What a kind advises instead of a command that does not work with it."""
+    return tracker.instead.get(command, otherwise) if isinstance(tracker, Described) else otherwise
+
+
+def refuse(source: TrackedSource, command: str, otherwise: str) -> ConfigError:
+    """The refusal of a command that does not work with this kind of source, in the words of its tracker."""
+    reads = source.tracker.reads if isinstance(source.tracker, Described) else "has another kind of source"
+    advice = instead_of(source.tracker, command, otherwise)
+    return ConfigError((f"pipeline {source.pipeline.name!r} {reads}; {advice}",))
 
 
 @contextmanager

@@ -6,35 +6,35 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tidegate.core.calendar import EPOCH, iso, milliseconds, zone_named
 from tidegate.core.columns.planner import one_response_note
 from tidegate.core.units.plan import RunGroup, SkippedUnits, TimePartition, UnitPlan, WhySkipped
 from tidegate.core.units.planner import plan_units
 from tidegate.core.units.state import Units, UnitState, decode_units, encode_units, unit_watermark_text
-from tidegate.errors import ConfigError, TidegateError, WatermarkError
+from tidegate.errors import TidegateError, WatermarkError
 from tidegate.protocol.change import Identity, SourceKey, State
-from tidegate.protocol.documents import Mirror
-from tidegate.protocol.position import Attempts, Position, read_attempts, utc_now
+from tidegate.protocol.position import Attempts, Position, utc_now
 from tidegate.reports.checks import Check
 from tidegate.reports.plan import PartitionLine, PlannedUnits, SkippedWork, UnitSourcePlan
 from tidegate.reports.status import FailedUnit, WorkProgress
-from tidegate.reports.watermark import WatermarkMove
 from tidegate.reports.wording import count
 from tidegate.runs.checks import answers, collect_checks, jdbc_checks
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.tracker import (
     AnySource,
     Backlog,
-    ConfirmMove,
-    Offer,
-    PassRetries,
+    Copied,
+    Described,
+    Examinable,
+    HasPassRules,
+    KnowsAttempts,
+    PassRules,
     Summary,
     Tracker,
     UnitBound,
     Walk,
-    WatermarkEdit,
 )
 from tidegate.sources.units.inputs import read_units
 from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead
@@ -45,7 +45,7 @@ OPEN_REASONS = frozenset({WhySkipped.CAPPED, WhySkipped.WAITING})
 
 
 @dataclass(frozen=True, slots=True)
-class UnitTracker(Tracker):
+class UnitTracker(Tracker, Described, HasPassRules, KnowsAttempts, Copied, Examinable):
     """What was read of one source of work units."""
 
     key: SourceKey
@@ -53,14 +53,15 @@ class UnitTracker(Tracker):
 
     kind: ClassVar[str] = "unit"
     reads: ClassVar[str] = "has work units"
-    offers: ClassVar[frozenset[Offer]] = frozenset({"units"})
-    replay_hint: ClassVar[str] = "use `tidegate units reset`"
-    not_compared: ClassVar[str | None] = (
-        "work units: this command does not compare their rows with the source; `tidegate units reset` makes a run "
-        "read some again"
-    )
-    retries: ClassVar[PassRetries] = PassRetries(50, in_a_row=True)
-    """Each loss is to another run that committed work units of the same plan, so that fewer are left."""
+    instead: ClassVar[Mapping[str, str]] = {
+        "replay": "use `tidegate units reset`",
+        "watermark": "use `tidegate units reset|retry`",
+        "reconcile": "work units: this command does not compare their rows with the source; `tidegate units reset` "
+        "makes a run read some again",
+    }
+    copy_in_debt: ClassVar[bool] = False
+    # Each loss is to another run that committed work units of the same plan, so that fewer are left.
+    pass_rules: ClassVar[PassRules] = PassRules(50, in_a_row=True)
 
     @property
     def identity(self) -> Identity:
@@ -97,12 +98,13 @@ class UnitTracker(Tracker):
 
     def summary(self, state: UnitState | None) -> Summary:
         if state is None:
-            return Summary("units")
+            return Summary("units", brief="nothing read")
         text = unit_watermark_text(state)
         return Summary(
             "units",
             watermark=text,
             value=text,
+            brief=text or "nothing read",
             updated=state.updated,
             partitions=_Coverage(state),
             failed_units=tuple(
@@ -112,7 +114,7 @@ class UnitTracker(Tracker):
             retired=dict(state.retired),
         )
 
-    def plan_of(self, source: UnitBound, now: datetime, *, accept_new_partitions: bool = False) -> UnitSourcePlan:
+    def plan(self, source: UnitBound, now: datetime, *, accept_new_partitions: bool = False) -> UnitSourcePlan:
         """What the next run would read, and why it would skip the rest."""
         looked = look(source, now, accept_new_partitions=accept_new_partitions)
         plan, units = looked.plan, looked.units
@@ -152,12 +154,6 @@ class UnitTracker(Tracker):
             ),
         )
 
-    def known_state(self, source: UnitBound, recorded: Mirror | None) -> UnitState | None:
-        """The recorded coverage or, without any, the known failures."""
-        if recorded is not None:
-            return self.decode(recorded.state)
-        return self.state_after_attempts(read_attempts(source.table_store, source.key, self.identity))
-
     def state_after_attempts(self, attempts: Attempts | None) -> UnitState | None:
         """The failures that earlier runs know; nothing of it counts as read."""
         if attempts is None or attempts.failures is None:
@@ -174,18 +170,6 @@ class UnitTracker(Tracker):
         progress = _progress(plan, state)
         notes = (*plan.notes, *_obstacles(plan), *_stop_notes(self.source, plan))
         return Backlog(complete=True, behind=progress.open > 0, notes=notes, work_units=progress)
-
-    def edit(self, source: UnitBound, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
-        """Work units have commands of their own."""
-        raise ConfigError((f"pipeline {source.pipeline.name!r} has work units; use `tidegate units reset|retry`",))
-
-    def doubles(self, source: UnitBound) -> bool:
-        """Whether rows are appended rather than replaced by their keys."""
-        return self.source.replace is not Replace.MERGE_KEYS
-
-    def stored(self, state: Any) -> str:
-        """The watermark in brackets."""
-        return f" ({unit_watermark_text(state) or 'nothing read'})"
 
     def source_checks(self, source: UnitBound) -> list[Check]:
         """Whether the source can be reached, and whether its units can be read."""
@@ -267,7 +251,7 @@ class UnitLook:
 def look(bound: AnySource, now: datetime, *, accept_new_partitions: bool = False) -> UnitLook:
     """The plan of the next run, by the same steps, without writing anything."""
     opened = bound.open(read_only=True)
-    state = bound.state_of(opened) or bound.tracker.state_after_attempts(bound.attempts(opened))
+    state = bound.state_of(opened) or bound.state_after_attempts(bound.attempts(opened))
     units = read_units(bound.source)
     plan = plan_units(
         bound.pipeline.name,

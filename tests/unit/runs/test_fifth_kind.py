@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -24,7 +25,7 @@ from tidegate.runs import bind
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Pass
-from tidegate.runs.tracker import Backlog, PassRetries, Summary, Tracker, WatermarkEdit
+from tidegate.runs.tracker import Backlog, Summary, Tracker, WatermarkEdit
 from tidegate.specs.columns import ColumnSource, FunctionRead
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
@@ -55,9 +56,10 @@ class CounterTracker(Tracker):
 
     kind: ClassVar[str] = "counter"
     reads: ClassVar[str] = "counts"
-    replay_hint: ClassVar[str] = "numbers are not replayed"
-    not_compared: ClassVar[str] = "numbers are not compared"
-    retries: ClassVar[PassRetries] = PassRetries(3)
+    instead: ClassVar[Mapping[str, str]] = {
+        "replay": "numbers are not replayed",
+        "reconcile": "numbers are not compared",
+    }
 
     @property
     def identity(self) -> Identity:
@@ -82,7 +84,7 @@ class CounterTracker(Tracker):
     def summary(self, state: int) -> Summary:
         return Summary("columns", watermark=str(state), value=str(state))
 
-    def plan_of(self, source: Any, now: datetime, *, accept_new_partitions: bool = False) -> ColumnSourcePlan:
+    def plan(self, source: Any, now: datetime, *, accept_new_partitions: bool = False) -> ColumnSourcePlan:
         opened = source.open(read_only=True)
         last = source.state_of(opened)
         return ColumnSourcePlan(
@@ -123,6 +125,9 @@ class CounterTracker(Tracker):
 
     def source_checks(self, source: Any) -> list[Check]:
         return [Check(f"source {self.key}", "ok", f"it counts to {self.newest()}")]
+
+    def table_checks(self, source: Any, name: str, position: Position, state: int) -> Iterator[Check]:
+        return iter(())
 
     def newest(self) -> int:
         return int(self.source.path.read_text())
