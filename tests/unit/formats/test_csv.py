@@ -14,6 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from support.errors import raises
 from support.long_runs import examples
 from tidegate.core.files.plan import FileSlice
 from tidegate.formats.csv import CsvDialect, CsvFormat, RecordBlock, record_blocks
@@ -121,13 +122,13 @@ def test_any_records_of_a_neat_block_are_neat(text: str, step: int) -> None:
 @pytest.mark.parametrize(
     ("record", "problem"),
     [
-        (b'a,"b"c', "cell 2 goes on behind its closing quote"),
-        (b'a,"b', "cell 2 has a quote that is not closed"),
-        (b"a\rb,c", "a carriage return outside quotes"),
+        (b'a,"b"c', "cell 2 … behind … quote"),
+        (b'a,"b', "cell 2 … quote … not closed"),
+        (b"a\rb,c", "carriage return"),
     ],
 )
 def test_a_malformed_record_says_why(record: bytes, problem: str) -> None:
-    with pytest.raises(BadLine, match=problem):
+    with raises(BadLine, problem):
         COMMA.cells(record)
 
 

@@ -9,6 +9,7 @@ import os
 import pytest
 import zstandard
 
+from support.errors import raises
 from tidegate.errors import ObjectChanged, SourceError
 from tidegate.formats.port import LARGEST_PIECE, chunks, compression_of
 from tidegate.specs.project import Compression
@@ -57,18 +58,18 @@ def test_whole_files_give_their_content(data: bytes, path: str, content: bytes) 
 
 @pytest.mark.parametrize("cut", [1, 4, 8, 9, 1000, len(GZIP) - 12])
 def test_a_truncated_gzip_file_is_refused(cut: int) -> None:
-    with pytest.raises(SourceError, match=r"a\.gz: the gzip data ends too early"):
+    with raises(SourceError, "a.gz", "gzip data", "early"):
         plain(GZIP[:-cut], "a.gz")
 
 
 @pytest.mark.parametrize("cut", [1, 4, 100, len(ZSTD) - 5])
 def test_a_truncated_zstd_file_is_refused(cut: int) -> None:
-    with pytest.raises(SourceError, match=r"a\.zst: the zstd data ends too early"):
+    with raises(SourceError, "a.zst", "zstd data", "early"):
         plain(ZSTD[:-cut], "a.zst")
 
 
 def test_a_second_member_that_is_cut_off_is_refused() -> None:
-    with pytest.raises(SourceError, match="ends too early"):
+    with raises(SourceError, "a.gz", "early"):
         plain(GZIP + GZIP[:-100], "a.gz")
 
 
@@ -83,24 +84,24 @@ def test_garbage_behind_the_end_is_refused(data: bytes) -> None:
 def test_a_flipped_byte_never_gives_other_content(whole: bytes, path: str, position: float) -> None:
     at = int(len(whole) * position)
     damaged = whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]
-    with pytest.raises(SourceError, match=path):
+    with raises(SourceError, path):
         plain(damaged, path)
 
 
 @pytest.mark.parametrize(
     ("data", "path", "declared", "words"),
     [
-        (TEXT, "a.gz", Compression.AUTO, r"compressed with gzip \(by its ending\), but it is plain text"),
-        (ZSTD, "a.gz", Compression.AUTO, "but it is zstd data"),
-        (TEXT, "a.ndjson", Compression.GZIP, r"compressed with gzip \(as configured\), but it is plain text"),
-        (GZIP, "a.ndjson", Compression.AUTO, "should be not compressed .* but it is gzip data"),
-        (GZIP, "a.gz", Compression.NONE, "but it is gzip data"),
-        (GZIP, "a.gz", Compression.ZSTD, "compressed with zstd"),
-        (b"", "a.gz", Compression.AUTO, "but it is empty"),
+        (TEXT, "a.gz", Compression.AUTO, "gzip … ending … plain text … `compression`"),
+        (ZSTD, "a.gz", Compression.AUTO, "gzip … zstd data"),
+        (TEXT, "a.ndjson", Compression.GZIP, "gzip … configured … plain text … `compression`"),
+        (GZIP, "a.ndjson", Compression.AUTO, "not compressed … ending … gzip data"),
+        (GZIP, "a.gz", Compression.NONE, "not compressed … configured … gzip data"),
+        (GZIP, "a.gz", Compression.ZSTD, "zstd … configured … gzip data"),
+        (b"", "a.gz", Compression.AUTO, "gzip … empty"),
     ],
 )
 def test_another_compression_than_declared_is_named(data: bytes, path: str, declared: Compression, words: str) -> None:
-    with pytest.raises(SourceError, match=words):
+    with raises(SourceError, words):
         plain(data, path, declared)
 
 
@@ -126,7 +127,7 @@ def test_a_few_bytes_of_zstd_are_never_hundreds_of_megabytes_at_once() -> None:
 
 
 def test_a_zstd_frame_that_wants_more_memory_than_the_limit_is_refused() -> None:
-    with pytest.raises(SourceError, match=r"bomb\.zst: its zstd frames look back further than 128 MiB"):
+    with raises(SourceError, "bomb.zst", "zstd", "128 MiB"):
         plain(zstd_of_repeats(1, window=0xA0), "bomb.zst")
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.errors import raises
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
 from tidegate.formats import json as lines_module
@@ -38,7 +39,7 @@ def test_skipping_leaves_exactly_the_later_lines(chunks: list[bytes], size: int,
     expected = whole.split(b"\n")[:-1]
     parts = skip_lines(blocks(chunks, block_bytes=size), count, "f")
     if count > len(expected):
-        with pytest.raises(SourceError, match=f"f: has {len(expected)} lines, but {count}"):
+        with raises(SourceError, "f", f"{len(expected)} lines", count):
             list(parts)
     else:
         assert b"".join(parts).split(b"\n")[:-1] == expected[count:]
@@ -196,18 +197,17 @@ def test_elements(text: bytes, expected: list[bytes]) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (b'[{"a": 1}, {"b"', "the array ends too early"),
-        (b'[{"a": 1}', "the array ends too early"),
-        (b'[{"a": "1}]', "the array ends too early"),
-        (b'{"a": 1', "the object ends too early"),
-        (b'[{"a": 1}] x', "something follows the array"),
-        (b'{"a": 1}\n{"a": 2}\n', "something follows the object"),
-        (b'[{"a": 1}, 2}', "the array is closed by '}' behind element 2"),
-        (b"42", "begins with b'4'"),
+        (b'[{"a": 1}, {"b"', "array … early"),
+        (b'[{"a": 1}', "array … early"),
+        (b'[{"a": "1}]', "array … early"),
+        (b'{"a": 1', "object … early"),
+        (b'[{"a": 1}] x', "follows … array"),
+        (b'{"a": 1}\n{"a": 2}\n', "follows … object"),
+        (b'[{"a": 1}, 2}', "array … '}' … element 2"),
+        (b"42", "b'4'"),
     ],
 )
 def test_what_is_no_whole_array_is_refused(text: bytes, problem: str) -> None:
     for size in (1, 3, 1 << 20):
-        with pytest.raises(SourceError, match=r"a\.json") as caught:
+        with raises(SourceError, "a.json", problem):
             lines(text, size)
-        assert problem in caught.value.problem

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from openpyxl import Workbook  # type: ignore[import-untyped]  # it has no types
 
+from support.errors import raises
 from tidegate.errors import SourceError
 from tidegate.formats import excel
 from tidegate.formats.excel import sheet_lines
@@ -45,20 +46,20 @@ def test_the_first_sheet_is_read_or_the_named_one() -> None:
     content = book([["id"], [1]])
     assert lines(content, "data") == [{"id": 1}]
     assert lines(content, "other") == []
-    with pytest.raises(SourceError, match=r"a\.xlsx has no sheet 'sales' - its sheets are data, other"):
+    with raises(SourceError, "a.xlsx", "'sales'", "data, other"):
         lines(content, "sales")
 
 
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([["id", "id"], [1, 2]], "'id' twice"),
-        ([["id", None], [1, 2]], "row 2: a cell has no column name"),
-        ([["id"], [1], [1, 2]], "row 3: a cell has no column name"),
+        ([["id", "id"], [1, 2]], "a.xlsx … 'id' … twice"),
+        ([["id", None], [1, 2]], "a.xlsx … row 2 … column name"),
+        ([["id"], [1], [1, 2]], "a.xlsx … row 3 … column name"),
     ],
 )
 def test_cells_without_a_column_of_their_own_are_refused(rows: list[list[Any]], said: str) -> None:
-    with pytest.raises(SourceError, match=said):
+    with raises(SourceError, said):
         lines(book(rows))
 
 
@@ -86,13 +87,13 @@ def test_a_number_beyond_64_bits_keeps_its_digits() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (forged(b"<v>1E400</v>"), "row 2: a number is too large"),
-        (forged(b"<v>-1E400</v>"), "row 2: a number is too large"),
-        (book([["id"], [datetime(9999, 12, 31, 23)]]), "row 2: date value out of range"),
+        (forged(b"<v>1E400</v>"), "a.xlsx … row 2 … number … large"),
+        (forged(b"<v>-1E400</v>"), "a.xlsx … row 2 … number … large"),
+        (book([["id"], [datetime(9999, 12, 31, 23)]]), "a.xlsx … row 2 … date"),
     ],
 )
 def test_a_value_that_no_column_can_hold_is_named_and_not_bent(content: io.BytesIO, said: str) -> None:
-    with pytest.raises(SourceError, match=said):
+    with raises(SourceError, said):
         lines(content, zone="America/New_York")
 
 
@@ -100,23 +101,23 @@ def test_a_row_with_a_number_beyond_every_sheet_costs_no_time(monkeypatch: pytes
     """All rows before it would be given, empty."""
     monkeypatch.setattr(excel, "MOST_ROWS", 1000)
     assert len(lines(placed("A1000"))) == 999
-    with pytest.raises(SourceError, match="more than 1,000 rows"):
+    with raises(SourceError, "a.xlsx", "xl/worksheets/sheet1.xml", "1,000 rows"):
         lines(placed("A1048576000"))
 
 
 @pytest.mark.parametrize(
     ("reference", "said"),
     [
-        ("A1048577", "more than 1,048,576 rows"),
-        ("XFE2", "more than 16,384 columns"),
-        ("ZZZZZZZZZZ2", "a cell is called 'ZZZZZZZZZZ2'"),
-        ("A99999999999999999999", "a cell is called"),
-        ("XFD1048576", r"reach over 1,048,576 rows and 16,384 columns, the limit is 16,777,216 cells"),
-        ("Q1048576", "reach over"),
+        ("A1048577", "1,048,576 rows"),
+        ("XFE2", "16,384 columns"),
+        ("ZZZZZZZZZZ2", "'ZZZZZZZZZZ2'"),
+        ("A99999999999999999999", "'A99999999999999999999'"),
+        ("XFD1048576", "1,048,576 rows … 16,384 columns … 16,777,216 cells"),
+        ("Q1048576", "1,048,576 rows … 17 columns … 16,777,216 cells"),
     ],
 )
 def test_a_cell_far_away_is_refused_before_all_between_are_held(reference: str, said: str) -> None:
-    with pytest.raises(SourceError, match=said):
+    with raises(SourceError, said):
         lines(placed(reference))
 
 
@@ -136,7 +137,7 @@ def test_a_shared_text_counts_wherever_it_stands(monkeypatch: pytest.MonkeyPatch
         forged(b"</row>" + b"".join(cells[:count]) + b"</sheetData>", b"</row></sheetData>") for count in (9, 10)
     )
     assert lines(with_part("xl/sharedStrings.xml", texts, few))[1:] == [{"id": "x" * 100}] * 9
-    with pytest.raises(SourceError, match="texts have more than 1,000 characters"):
+    with raises(SourceError, "xl/worksheets/sheet1.xml", "1,000 characters"):
         lines(with_part("xl/sharedStrings.xml", texts, many))
 
 
@@ -153,12 +154,12 @@ def test_a_number_that_no_fraction_holds_exactly_keeps_its_digits() -> None:
 def test_the_unpacked_size_that_a_part_declares_is_all_that_is_unpacked() -> None:
     content = with_part(HELD, b"<styleSheet>" + bytes(1024**2)).getvalue()
     lying = content.replace((1024**2 + 12).to_bytes(4, "little"), (12).to_bytes(4, "little"))
-    with pytest.raises(SourceError, match=r"a\.xlsx: a sheet is damaged \(xl/styles.xml: "):
+    with raises(SourceError, "a.xlsx", "xl/styles.xml", "CRC-32"):
         lines(io.BytesIO(lying))
 
 
 def test_a_sheet_begins_where_its_first_cell_is() -> None:
-    with pytest.raises(SourceError, match="row 2: a cell has no column name"):
+    with raises(SourceError, "a.xlsx", "row 2", "column name"):
         lines(book([[None, None], [None, "id"], [None, 3]]))
     assert lines(book([[None, "id"], [None, 3]])) == [{"id": 3}]
     cells = b'<row r="2"><c><v>7</v></c></row><row><c t="n"><v>12345678901234567890</v></c></row>'
@@ -169,7 +170,7 @@ def test_a_sheet_begins_where_its_first_cell_is() -> None:
 
 
 def test_what_is_no_workbook_is_named() -> None:
-    with pytest.raises(SourceError, match=r"a\.xlsx is no Excel workbook"):
+    with raises(SourceError, "a.xlsx", "Excel workbook"):
         lines(io.BytesIO(b"id,at\n1,2\n"))
 
 
@@ -193,15 +194,13 @@ HELD, SHEET = "xl/styles.xml", "xl/worksheets/sheet1.xml"
 
 @pytest.mark.parametrize("name", [HELD, SHEET])
 def test_a_part_that_unpacks_to_far_more_than_it_is_is_refused_before_it_is_unpacked(name: str) -> None:
-    with pytest.raises(
-        SourceError, match=rf"a\.xlsx: {name} unpacks to 83,886,080 bytes, more than 200 times its size"
-    ):
+    with raises(SourceError, "a.xlsx", name, "83,886,080 bytes", "200 times"):
         lines(with_part(name, bytes(80 * 1024**2)))
 
 
 def test_a_part_that_is_held_in_memory_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(excel, "LARGEST_PART", 1024**2)
-    with pytest.raises(SourceError, match=r"xl/styles.xml unpacks to 2,097,152 bytes, the limit is 1 MiB"):
+    with raises(SourceError, "xl/styles.xml", "2,097,152 bytes", "1 MiB"):
         lines(with_part(HELD, bytes(2 * 1024**2)))
 
 
@@ -209,11 +208,11 @@ def test_a_part_that_is_held_in_memory_has_a_limit(monkeypatch: pytest.MonkeyPat
 def test_entities_that_stand_for_ever_more_text_are_refused(name: str) -> None:
     entities = "".join(f'<!ENTITY e{n} "{"".join(f"&e{n - 1};" for _ in range(10))}">' for n in range(1, 12))
     text = f'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY e0 "{"ha" * 50}">{entities}]><x>&e11;</x>'
-    with pytest.raises(SourceError, match=r"a\.xlsx"):
+    with raises(SourceError, "a.xlsx", "document type"):
         lines(with_part(name, text.encode()))
 
 
 @pytest.mark.parametrize("content", [b"", b"<a>", b"<worksheet><sheetData><row><c><v>1</v></c>"])
 def test_a_damaged_sheet_is_named(content: bytes) -> None:
-    with pytest.raises(SourceError, match=r"a\.xlsx: a sheet is damaged|is no Excel workbook"):
+    with raises(SourceError, "a.xlsx", "xl/worksheets/sheet1.xml"):
         lines(with_part(SHEET, content))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from support.errors import raises
 from tidegate.errors import ReplacesTable, SchemaMismatch
 from tidegate.schema.evolution import evolve, write_schema
 from tidegate.schema.types import TIMESTAMP, type_name
@@ -32,29 +33,29 @@ def test_the_same_columns_fit_and_partition_columns_may_be_absent(mode: Evolutio
 def test_a_new_nullable_column_is_added_by_merge_and_refused_by_strict() -> None:
     file = FILE.append(pa.field("n", pa.int32()))
     assert added(TABLE, file) == (pa.field("n", pa.int32()),)
-    with pytest.raises(SchemaMismatch, match=r"column 'n' \(int32\) of x.parquet is not in the table"):
+    with raises(SchemaMismatch, "'n'", "int32", "x.parquet", "schema_evolution: merge"):
         added(TABLE, file, STRICT)
 
 
 def test_a_new_required_column_is_refused() -> None:
-    with pytest.raises(SchemaMismatch, match=r"'n' .* is new and required"):
+    with raises(SchemaMismatch, "'n'", "int32", "x.parquet", "required"):
         added(TABLE, FILE.append(pa.field("n", pa.int32(), nullable=False)))
 
 
 def test_a_missing_column_is_null_in_merge_and_refused_by_strict() -> None:
     file = FILE.remove(1)
     assert added(TABLE, file) == ()
-    with pytest.raises(SchemaMismatch, match=r"column 's' .* missing in x.parquet"):
+    with raises(SchemaMismatch, "'s'", "x.parquet", "missing"):
         added(TABLE, file, STRICT)
 
 
 def test_a_missing_required_column_is_refused() -> None:
-    with pytest.raises(SchemaMismatch, match=r"'id' .* required in the table and missing"):
+    with raises(SchemaMismatch, "'id'", "x.parquet", "required", "missing"):
         added(TABLE, FILE.remove(0))
 
 
 def test_a_nullable_column_does_not_fit_a_required_one() -> None:
-    with pytest.raises(SchemaMismatch, match=r"'id' is required in the table but nullable in x.parquet"):
+    with raises(SchemaMismatch, "'id'", "x.parquet", "nullable: false"):
         added(TABLE, FILE.set(0, pa.field("id", pa.int64())))
 
 
@@ -77,10 +78,8 @@ def test_a_narrower_file_is_cast_and_a_narrower_table_names_the_ways_out(
     table, file = pa.schema([("c", wide)]), pa.schema([("c", narrow)])
     assert added(table, file, mode) == ()
     assert write_schema(file, table, mode).field("c").type == wide
-    with pytest.raises(SchemaMismatch, match=r"narrower than") as caught:
+    with raises(SchemaMismatch, "'c'", "x.parquet", "tidegate table widen"):
         added(file, table, mode)
-    assert "tidegate table widen" in str(caught.value)
-    assert "x.parquet" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +94,8 @@ def test_a_narrower_file_is_cast_and_a_narrower_table_names_the_ways_out(
     ],
 )
 def test_another_type_names_column_types_and_file(table: pa.DataType, file: pa.DataType) -> None:
-    with pytest.raises(SchemaMismatch) as caught:
+    with raises(SchemaMismatch, "'c'", type_name(table), type_name(file), "x.parquet"):
         added(pa.schema([("c", table)]), pa.schema([("c", file)]))
-    assert all(word in str(caught.value) for word in ("'c'", type_name(table), type_name(file), "x.parquet"))
 
 
 def test_fields_of_structs_lists_and_maps_are_compared_too() -> None:
@@ -122,18 +120,18 @@ def test_fields_of_structs_lists_and_maps_are_compared_too() -> None:
     written = write_schema(file, table, MERGE)
     assert written.field("u").type == pa.struct([("a", pa.int64()), ("b", pa.bool_())])
     assert written.field("m").type.item_type == pa.int64()
-    with pytest.raises(SchemaMismatch, match=r"'u\.a' is string in the table"):
+    with raises(SchemaMismatch, "'u.a'", "string", "int32", "x.parquet"):
         added(pa.schema([("u", pa.struct([("a", pa.string())]))]), file.remove(2).remove(1))
 
 
 def test_names_that_differ_only_in_case_are_refused() -> None:
-    with pytest.raises(SchemaMismatch, match=r"'ID' of x.parquet is 'id' in the table"):
+    with raises(SchemaMismatch, "'ID'", "x.parquet", "'id'"):
         added(pa.schema([("id", pa.int64())]), pa.schema([("ID", pa.int64())]))
 
 
 def test_what_merge_refuses_replaces_the_table_in_overwrite() -> None:
     file = pa.schema([pa.field("id", pa.string(), nullable=False), ("s", pa.string())])
-    with pytest.raises(ReplacesTable, match=r"'id' is int64 in the table and string in x\.parquet"):
+    with raises(ReplacesTable, "'id'", "int64", "string", "x.parquet"):
         added(TABLE, file, OVERWRITE)
     with pytest.raises(ReplacesTable):
         write_schema(file, TABLE, OVERWRITE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from support.errors import raises
 from tidegate.errors import SourceError
 from tidegate.schema.inference import infer_cells
 from tidegate.schema.types import infer_types
@@ -47,11 +48,9 @@ def test_the_report_says_what_the_cells_were() -> None:
 
 def test_names_that_cannot_be_columns_are_refused_all_at_once() -> None:
     row = {"id": "1", "ID": "2", "a b": "3", "day": "4", "": "5"}
-    with pytest.raises(SourceError) as caught:
+    with raises(SourceError, "'ID'", "'a b'", "' '", "'day'", "''"):
         infer_cells([[row]], forbidden=("day",))
-    for words in ("'ID' differs", "'a b' contains ' '", "'day' is also the key", "'' is empty"):
-        assert words in caught.value.problem
-    with pytest.raises(SourceError, match="no record"):
+    with raises(SourceError, "record", "schema.fields"):
         infer_cells([[]])
 
 
@@ -89,9 +88,9 @@ def test_files_are_joined_and_conflicts_named() -> None:
     found = infer_types([("1", narrow, 5), ("2", wide, 7)])
     assert found.fields == (FieldSpec("a", "int64"), FieldSpec("b", "string"))
     assert [(each.records, each.seen) for each in found.report] == [(12, 12), (12, 7)]
-    with pytest.raises(SourceError, match=r"'a' is int32 and string \(in 2\)"):
+    with raises(SourceError, "'a'", "int32", "string (in 2)", "schema.fields"):
         infer_types([("1", narrow, 5), ("2", pa.schema([("a", pa.string())]), 1)])
     (kept,) = infer_types([("1", pa.schema([("t", pa.duration("us"))]), 1)]).fields
     assert kept == FieldSpec("t", "json")
-    with pytest.raises(SourceError, match="no file"):
+    with raises(SourceError, "file", "schema.fields"):
         infer_types([])

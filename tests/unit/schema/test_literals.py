@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from support.errors import raises
 from tidegate.commands.doctor import doctor
 from tidegate.schema import literals
 from tidegate.schema.literals import DEEPEST, NotJson, compact, depth, half_pair, parse
@@ -36,7 +37,7 @@ WHOLE = [
 @pytest.mark.parametrize(("text", "escape"), HALVES)
 def test_half_a_surrogate_pair_is_refused_wherever_it_stands(text: bytes, escape: str) -> None:
     assert half_pair(text) == escape
-    with pytest.raises(NotJson, match=r"not Unicode: .* is half a surrogate pair"):
+    with raises(NotJson, "Unicode", "surrogate"):
         parse(text)
 
 
@@ -68,7 +69,7 @@ def test_what_is_too_deep_is_refused_with_its_depth(opening: bytes, closing: byt
     text = opening * levels + b"1" + closing * levels
     found = levels * (opening.count(b"[") + opening.count(b"{"))
     assert depth(text) == found
-    with pytest.raises(NotJson, match=f"nested too deeply: {found} levels, at most {DEEPEST} are read"):
+    with raises(NotJson, f"{found} levels", DEEPEST):
         parse(text)
 
 

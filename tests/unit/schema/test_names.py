@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.errors import raises
 from tidegate.errors import SchemaMismatch, TidegateError
 from tidegate.schema.names import check, merged_fields, name_problem, spell
 from tidegate.specs.project import FieldSpec
@@ -44,19 +45,19 @@ def test_names_that_no_column_can_have(name: str, words: str) -> None:
 def test_no_name_has_a_control_character_at_any_depth(letter: str) -> None:
     name = f"a{letter}b"
     assert "'a_b'" in (name_problem(name) or "")
-    with pytest.raises(TidegateError, match="a_b"):
+    with raises(TidegateError, "'a_b'", "schema.fields", "schema.rescued"):
         check((FieldSpec("u", "struct", fields=(FieldSpec(name, "string"),)),))
 
 
 def test_fields_of_structs_may_have_names_that_are_kept_for_columns() -> None:
     check((FieldSpec("u", "struct", fields=(FieldSpec("_change_type", "string"),)),))
-    with pytest.raises(TidegateError, match="a_b"):
+    with raises(TidegateError, "'a_b'", "schema.fields", "schema.rescued"):
         check((FieldSpec("u", "struct", fields=(FieldSpec("a b", "string"),)),))
 
 
 @pytest.mark.parametrize(("first", "second"), [("id", "ID"), ("straße", "STRAßE"), ("é", "É")])
 def test_names_differ_in_more_than_case(first: str, second: str) -> None:
-    with pytest.raises(TidegateError, match="upper and lower case"):
+    with raises(TidegateError, "schema.fields", "upper and lower case"):
         check((FieldSpec(first, "string"), FieldSpec(second, "string")))
 
 
@@ -88,5 +89,5 @@ def test_a_column_is_found_in_any_spelling_and_its_own_goes_first() -> None:
 
 
 def test_a_name_that_may_be_two_columns_is_refused() -> None:
-    with pytest.raises(SchemaMismatch, match="column 'aB' could be 'AB' or 'ab'"):
+    with raises(SchemaMismatch, "'aB'", "'AB'", "'ab'"):
         spell("aB", ["AB", "ab"])

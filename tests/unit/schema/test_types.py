@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.errors import raises
 from tidegate.errors import TableError, TidegateError
 from tidegate.schema.inference import cell_kind
 from tidegate.schema.names import field_from_json, field_to_json, levels, problems
@@ -87,24 +88,23 @@ def test_types_have_the_arrow_form_of_delta() -> None:
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        (FieldSpec("a", "int"), "unknown type 'int'"),
-        (FieldSpec("a", "decimal(39,2)"), "unknown type"),
-        (FieldSpec("a", "decimal(5,6)"), "unknown type"),
-        (FieldSpec("a", "struct"), "a struct needs fields"),
-        (FieldSpec("a", "list"), "a list needs items"),
-        (FieldSpec("a", "map", keys=FieldSpec("", "string")), "a map needs keys and values"),
+        (FieldSpec("a", "int"), "a … type 'int'"),
+        (FieldSpec("a", "decimal(39,2)"), "a … type 'decimal(39,2)'"),
+        (FieldSpec("a", "decimal(5,6)"), "a … type 'decimal(5,6)'"),
+        (FieldSpec("a", "struct"), "struct … fields"),
+        (FieldSpec("a", "list"), "list … items"),
+        (FieldSpec("a", "map", keys=FieldSpec("", "string")), "map … keys and values"),
         (
             FieldSpec("a", "map", keys=FieldSpec("", "int64"), values=FieldSpec("", "string")),
-            "keys of a map are strings",
+            "keys … map … strings",
         ),
-        (FieldSpec("", "string"), "is empty; give it a name"),
-        (FieldSpec("a", "struct", fields=(FieldSpec("b", "wrong"),)), "a.b: unknown type 'wrong'"),
+        (FieldSpec("", "string"), "empty … name"),
+        (FieldSpec("a", "struct", fields=(FieldSpec("b", "wrong"),)), "a.b … type 'wrong'"),
     ],
 )
 def test_wrong_declarations_are_named(field: FieldSpec, words: str) -> None:
-    with pytest.raises(TidegateError, match="schema: ") as caught:
+    with raises(TidegateError, words, "schema.fields"):
         arrow_schema((field,))
-    assert words in str(caught.value)
 
 
 def test_all_problems_are_reported_at_once() -> None:
@@ -133,7 +133,7 @@ def test_physical_variants_of_arrow_are_the_same_columns() -> None:
 
 
 def test_a_type_outside_the_list_is_named() -> None:
-    with pytest.raises(TableError, match=r"column 'a' has the type int8"):
+    with raises(TableError, "'a'", "int8"):
         field_specs(pa.schema([("a", pa.int8())]))
 
 

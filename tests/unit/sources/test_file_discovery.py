@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from support.errors import raises
 from tidegate.core.files.discovery import PathListing, Reason, Skipped
 from tidegate.core.files.paths import SourceFile, sort_key
 from tidegate.core.files.state import Active, Failed, Finished, LateWindow, PathState, RecordsRead, Seal, SetState
@@ -388,7 +389,7 @@ def test_a_missing_local_directory_is_told_apart_from_an_empty_one(tmp_path: Pat
 def test_a_file_in_place_of_the_source_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     place = Location(absolute("file", tmp_path))
-    with pytest.raises(SourceError, match="file"):
+    with raises(SourceError, "'events'", "file", "source_uri"):
         discover(open_store(place), PathSource("events", place), PathState(), NOW)
 
 
@@ -407,7 +408,7 @@ def test_a_listing_that_fails_in_one_place_fails_as_a_whole() -> None:
     place = Location("memory://failing")
     store = _Failing(place, memory.Space())
     fill(store, "d=1/a.json", "d=1/b.json", "d=2/a.json", "d=2/b.json", "d=3/a.json")
-    with pytest.raises(StorageError, match="broke off"):
+    with raises(StorageError, "broke off"):
         poll(store, state({"d=1": "a.json", "d=2": "a.json"}))
 
 
@@ -547,12 +548,12 @@ def test_directories_listed_side_by_side_give_the_same_and_an_error_of_one_fails
     cut = poll_set(store, Set(), limit=3)  # type: ignore[arg-type]
     assert (len(cut.files), cut.complete) == (3, False)
     store.broken = "d=3"
-    with pytest.raises(StorageUnavailable, match="d=3 broke off"):
+    with raises(StorageUnavailable, "d=3"):
         poll_set(store, Set())  # type: ignore[arg-type]
 
 
 def test_a_missing_directory_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="nowhere does not exist"):
+    with raises(SourceError, "'src'", "nowhere", "source_uri"):
         poll_set(open_store(Location(absolute("nowhere", tmp_path))), Set())
 
 

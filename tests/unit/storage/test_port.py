@@ -20,6 +20,7 @@ import pytest
 
 from servers.fault_proxy import Fault, FaultProxy, Rule, in_front_of
 from servers.s3 import Server
+from support.errors import check_names
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered, NotReached
 from tidegate.errors import AccessDenied, ObjectChanged, ObjectExists, ObjectMissing, StorageError, StorageUnavailable
@@ -264,19 +265,19 @@ def test_every_answer_of_the_store_has_a_kind_and_a_remedy(status: int, code: st
 def test_a_refused_condition_of_a_plain_write_may_be_tried_again(status: int) -> None:
     error = from_client(answer(status, "ConditionalRequestConflict"), URI, "write")
     assert type(error) is StorageUnavailable
-    assert f"cannot write {URI} (the store answered {status}" in str(error)
+    check_names(error, "write", URI, status)
 
 
 def test_a_listing_cut_short_may_be_tried_again() -> None:
     error = from_client(RuntimeError("Got invalid list response: tag not closed"), URI, "list")
     assert type(error) is StorageUnavailable
-    assert "cut short" in str(error)
+    check_names(error, "list", URI, "short")
 
 
 def test_a_missing_bucket_is_not_a_missing_object() -> None:
     error = from_client(FileNotFoundError(str(answer(404, "NoSuchBucket"))), URI, "read")
     assert not isinstance(error, ObjectMissing)
-    assert "s3://lake does not exist" in error.remedy
+    check_names(error.remedy, "s3://lake")
 
 
 def test_no_answer_may_be_tried_again() -> None:
@@ -288,7 +289,7 @@ def test_no_answer_may_be_tried_again() -> None:
 def test_missing_credentials_are_said() -> None:
     error = from_client(RuntimeError("error sending request for url (http://169.254.169.254/x)"), URI, "list")
     assert isinstance(error, AccessDenied)
-    assert "no credentials" in str(error)
+    check_names(error, "credentials")
 
 
 def test_the_text_of_a_foreign_error_is_not_repeated() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.errors import raises
 from tidegate.errors import StorageError, StorageUnavailable
 from tidegate.specs.locations import Location, Options
 from tidegate.storage import memory
@@ -105,14 +106,13 @@ def test_options_that_only_other_readers_know_are_ignored() -> None:
 
 
 def test_a_misspelt_option_is_named_with_the_nearest_one() -> None:
-    with pytest.raises(StorageError, match=r"AWS_ACESS_KEY_ID.*did you mean AWS_ACCESS_KEY_ID"):
+    with raises(StorageError, "AWS_ACESS_KEY_ID", "AWS_ACCESS_KEY_ID"):
         open_store(Location("s3://lake", Options({"AWS_ACESS_KEY_ID": "CANARY"})))
 
 
 def test_an_unusable_value_is_refused_without_showing_it() -> None:
-    with pytest.raises(StorageError) as caught:
+    with raises(StorageError, "AWS_ALLOW_HTTP") as caught:
         open_store(Location("s3://lake", Options({"AWS_ALLOW_HTTP": "CANARY"})))
-    assert "AWS_ALLOW_HTTP" in str(caught.value)
     assert "CANARY" not in str(caught.value)
     assert caught.value.__cause__ is None
 
@@ -121,7 +121,7 @@ def test_an_unusable_value_is_refused_without_showing_it() -> None:
     "options", [{"max_retries": "often"}, {"max_retries": "-1"}, {"retry_timeout": "90"}, {"RETRY_TIMEOUT": "1 hour"}]
 )
 def test_an_unusable_retry_setting_is_refused_by_name(options: dict[str, str]) -> None:
-    with pytest.raises(StorageError, match=f"storage option {next(iter(options)).lower()}: .* is not a"):
+    with raises(StorageError, *(f"{name.lower()}: {value!r}" for name, value in options.items())):
         open_store(Location("s3://lake", Options(options)))
 
 
@@ -146,10 +146,10 @@ def test_retry_settings_reach_both_clients() -> None:
 def test_plain_http_must_be_allowed_by_the_option_of_that_cloud(uri: str, endpoint: str, remedy: str) -> None:
     named = {"AZURE_STORAGE_ACCOUNT_NAME": "account", "AZURE_SKIP_SIGNATURE": "true", "GOOGLE_SKIP_SIGNATURE": "true"}
     store = open_store(Location(uri, Options({**named, endpoint: "http://127.0.0.1:1", "max_retries": "0"})))
-    with pytest.raises(StorageError, match=f"plain http.*{remedy}"):
+    with raises(StorageError, uri, "http", remedy):
         store.head("a # of a name")
     allowed = open_store(Location(uri, Options({**store.location.options, remedy: "true"})))
-    with pytest.raises(StorageUnavailable, match="no answer"):
+    with raises(StorageUnavailable, "x/a", "network"):
         allowed.head("a")
 
 

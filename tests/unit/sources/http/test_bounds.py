@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 
 from servers.api import Answer, Api, between
+from support.errors import raises
 from support.http_reads import fetched, read_of
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, matches
 from tidegate.errors import SourceError
@@ -185,10 +186,10 @@ def test_what_cannot_be_divided_is_asked_for_at_once() -> None:
     assert len(parts(flow, RowFilter((ColumnRange("at"),)), NOW)) == 1
     assert len(parts(flow, above("at", "text"), NOW)) == 1
     assert len(parts(flow, above("at", 5, upper=Bound(6)), NOW)) == 1
-    with pytest.raises(SourceError, match="watermark_split: 3 needs watermark_to_param"):
+    with raises(SourceError, "watermark_split: 3", "watermark_to_param"):
         parts(source("at", mapping={"at": "since"}, split=3), above("at", 5), NOW)
     two = source("a", "b", mapping={"a": "x", "b": "y"}, to_param="until", split=3)
-    with pytest.raises(SourceError, match="watermark_split: 3 needs exactly one column"):
+    with raises(SourceError, "watermark_split: 3", "watermark_param_mapping"):
         parts(two, RowFilter((ColumnRange("a", Bound(1)), ColumnRange("b", Bound(2)))), NOW)
 
 
@@ -264,7 +265,7 @@ def test_other_values(value: object, format: str, text: str | int) -> None:
 
 
 def test_text_that_is_no_moment_is_not_bent() -> None:
-    with pytest.raises(SourceError, match="'A-7'"):
+    with raises(SourceError, "'A-7'"):
         format_value("A-7", "timestamp")
 
 

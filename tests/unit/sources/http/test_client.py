@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from servers.api import Answer, Api, Asked, by_link, by_offset, running, whole
+from support.errors import raises
 from support.http_reads import ROWS, fetched, read_of
 from tidegate.errors import ConfigError, SourceError
 from tidegate.sources.http.answers import Counts
@@ -59,7 +60,7 @@ def test_a_bad_answer_is_asked_for_again_and_no_record_comes_twice(api: Api, fau
 def test_encodings_that_unpack_without_bound_are_refused(api: Api, encoding: str) -> None:
     """Sixteen kilobytes of zstd may be half a gigabyte, and so may gzip in gzip."""
     api.routes["/items"] = lambda asked: Answer(b"", headers={"Content-Encoding": encoding})
-    with pytest.raises(SourceError, match=f"the answer is encoded with '{encoding}'"):
+    with raises(SourceError, "/items", f"'{encoding}'", "gzip, deflate"):
         fetched(read_of(api))
     assert [each.headers["accept-encoding"] for each in api.asked] == ["gzip, deflate"]
 
@@ -73,16 +74,14 @@ def test_a_slow_answer_is_asked_for_again(api: Api) -> None:
 
 def test_tries_come_to_an_end(api: Api) -> None:
     api.routes["/items"] = lambda asked: BUSY
-    with pytest.raises(SourceError, match="/items failed 4 times; the last failure: status 503"):
+    with raises(SourceError, "/items", "4 times", "status 503"):
         fetched(read_of(api))
     assert len(api.asked) == 4
 
 
 def test_a_server_that_is_not_there_is_told(api: Api) -> None:
     read = read_of(api, url="http://127.0.0.1:9")
-    with pytest.raises(
-        SourceError, match=r"http://127.0.0.1:9/items failed 4 times; the last failure: the connection failed"
-    ):
+    with raises(SourceError, "http://127.0.0.1:9/items", "4 times", "Connection refused"):
         fetched(read)
 
 
@@ -109,14 +108,14 @@ def test_the_server_says_how_long_to_wait(api: Api) -> None:
 def test_a_wait_over_the_limit_is_an_error(api: Api) -> None:
     api.faults["/items"].append(Answer(b"", 429, {"Retry-After": "3600"}))
     waits: list[float] = []
-    with pytest.raises(SourceError, match=r"asks to wait 3600 s.*max_wait_secs \(now 60\)"):
+    with raises(SourceError, "/items", "3600 s", "max_wait_secs (now 60)"):
         fetched(read_of(api, retries=Retries()), waits=waits)
     assert (waits, len(api.asked)) == ([], 1)
 
 
 def test_a_refusal_is_not_repeated(api: Api) -> None:
     api.routes["/items"] = lambda asked: Answer({"message": "no such account"}, 400)
-    with pytest.raises(SourceError, match=r"answered 400: .*no such account"):
+    with raises(SourceError, "400", "no such account"):
         fetched(read_of(api))
     assert len(api.asked) == 1
 
@@ -125,7 +124,7 @@ def test_a_refusal_is_not_repeated(api: Api) -> None:
 def test_a_post_is_sent_once_unless_it_is_harmless(api: Api, fault: Answer) -> None:
     api.routes["/items"] = whole(ROWS)
     api.faults["/items"].append(fault)
-    with pytest.raises(SourceError, match=r"Tidegate does not repeat it - .*idempotent: true"):
+    with raises(SourceError, "POST", "idempotent: true"):
         fetched(read_of(api, method="POST", body={"q": 1}))
     assert len(api.asked) == 1
     api.faults["/items"].append(fault)
@@ -179,7 +178,7 @@ def test_a_token_is_asked_for_once_and_again_when_it_is_refused(api: Api) -> Non
 
 
 def test_a_second_refusal_ends_the_read(api: Api) -> None:
-    with pytest.raises(SourceError, match="answered 401") as raised:
+    with raises(SourceError, "401", "auth") as raised:
         fetched(read_of(api, auth=oauth(api, 0)))
     assert (len(api.to("/token")), len(api.to("/items"))) == (2, 2)
     assert "canary" not in str(raised.value)
@@ -188,14 +187,14 @@ def test_a_second_refusal_ends_the_read(api: Api) -> None:
 def test_a_token_that_is_not_given_ends_the_read(api: Api) -> None:
     auth = oauth(api, 1)
     api.routes["/token"] = lambda asked: Answer({"error": "invalid_client", "echo": "canary +/"}, 401)
-    with pytest.raises(SourceError, match=r"/token gave no token \(status 401\)") as raised:
+    with raises(SourceError, "/token", "status 401", "client_id, client_secret") as raised:
         fetched(read_of(api, auth=auth))
     assert "canary" not in str(raised.value)
 
 
 def test_a_fixed_token_is_not_tried_twice(api: Api) -> None:
     api.routes["/items"] = lambda asked: Answer({"you": asked.headers["authorization"]}, 401)
-    with pytest.raises(SourceError, match=r"answered 401: .*\*\*\*.*check the credentials") as raised:
+    with raises(SourceError, "401", "***", "auth") as raised:
         fetched(read_of(api, auth=BEARER))
     assert len(api.asked) == 1
     assert "canary" not in str(raised.value)
@@ -248,14 +247,14 @@ def test_a_redirect_on_the_same_host_keeps_the_credentials(api: Api) -> None:
 
 def test_a_circle_of_redirects_is_an_error(api: Api) -> None:
     api.routes["/items"] = lambda asked: Answer(b"", 302, {"Location": "/items"})
-    with pytest.raises(SourceError, match="redirects in a circle"):
+    with raises(SourceError, "/items", "circle"):
         fetched(read_of(api))
 
 
 @pytest.mark.parametrize("status", [302, 307])
 def test_a_post_is_not_handed_to_another_host(api: Api, other: Api, status: int) -> None:
     api.routes["/items"] = lambda asked: Answer(b"", status, {"Location": f"{other.url}/here"})
-    with pytest.raises(SourceError, match="is redirected to"):
+    with raises(SourceError, "POST", "/items", "redirects"):
         fetched(read_of(api, method="POST", body={"password": "canary"}, idempotent=True))
     assert other.asked == []
 
@@ -268,7 +267,7 @@ def test_a_post_that_follows_a_link_keeps_its_body_at_home(api: Api, other: Api,
     api.routes["/items"] = by_link(ROWS, 10, other.url)
     other.routes["/items"] = by_link(ROWS, 10)
     read = read_of(api, method="POST", body={"client_secret": "canary"}, idempotent=True, pagination=NEXT)
-    with pytest.raises(SourceError, match=r"leads elsewhere: .*nothing was sent"):
+    with raises(SourceError, "nothing was sent"):
         fetched(replace(read, allowed_origins=(other.url,) if allowed else ()))
     assert other.asked == []
     api.routes["/items"] = by_link(ROWS, 10)
@@ -283,7 +282,7 @@ def test_another_server_is_asked_only_if_it_is_allowed_by_name(api: Api, other: 
     answer = Answer({"data": [], "next": elsewhere}) if how == "link" else Answer(b"", 307, {"Location": elsewhere})
     api.routes["/items"] = lambda asked: answer
     read = read_of(api, pagination=NEXT if how == "link" else Pagination())
-    with pytest.raises(SourceError, match=rf"leads elsewhere: {other.url} is not .*allowed_origins: \['{other.url}'\]"):
+    with raises(SourceError, api.url, other.url, f"allowed_origins: ['{other.url}']"):
         fetched(read)
     assert other.asked == []
     assert fetched(replace(read, allowed_origins=(other.url,))) == ROWS
@@ -311,7 +310,7 @@ def test_no_spelling_of_a_link_leads_elsewhere(api: Api, how: str, link: str) ->
     told = link.format(host="127.0.0.1", port=api.port)
     answer = Answer({"data": [], "next": told}) if how == "link" else Answer(b"", 302, {"Location": told})
     api.routes["/items"] = lambda asked: answer
-    with pytest.raises(SourceError, match=r"leads elsewhere|leads to an address"):
+    with raises(SourceError, "leads"):
         fetched(read_of(api, auth=BEARER, pagination=NEXT if how == "link" else Pagination()))
     assert len(api.asked) == 1
 
@@ -319,16 +318,16 @@ def test_no_spelling_of_a_link_leads_elsewhere(api: Api, how: str, link: str) ->
 def test_a_token_is_not_asked_for_where_a_redirect_leads(api: Api, other: Api) -> None:
     auth = oauth(api, 1)
     api.routes["/token"] = lambda asked: Answer(b"", 307, {"Location": f"{other.url}/token"})
-    with pytest.raises(SourceError, match=r"gave no token \(status 307\)"):
+    with raises(SourceError, "/token", "status 307"):
         fetched(read_of(api, auth=auth, allowed_origins=(other.url,)))
     assert other.asked == []
 
 
 def test_addresses_with_credentials_are_refused_without_showing_them(api: Api) -> None:
-    with pytest.raises(ConfigError, match="contains credentials") as raised:
+    with raises(ConfigError, "url", "'https://example.com'", "auth: {type: basic") as raised:
         fetched(read_of(api, url="https://me:canary@example.com"))
     assert "canary" not in str(raised.value)
-    with pytest.raises(ConfigError, match="not the address of an HTTP server"):
+    with raises(ConfigError, "url", "HTTP server", "https://"):
         fetched(read_of(api, url="ftp://example.com"))
 
 
@@ -384,17 +383,17 @@ def test_every_request_is_paced_also_repeated_ones_redirects_and_those_for_token
 @pytest.mark.parametrize("link", ["ftp://elsewhere/x", "javascript:alert(1)", "http://[oops", "https:///x"])
 def test_a_link_to_nowhere_is_an_error(api: Api, link: str) -> None:
     api.routes["/items"] = lambda asked: Answer({"data": ROWS, "next": link})
-    with pytest.raises(SourceError, match="not the address of an HTTP server"):
+    with raises(SourceError, "/items", "HTTP server"):
         fetched(read_of(api, pagination=Pagination(PaginationKind.NEXT_LINK, next="next")))
     api.routes["/items"] = lambda asked: Answer(b"", 302, {"Location": link})
-    with pytest.raises(SourceError, match="not the address of an HTTP server"):
+    with raises(SourceError, "/items", "HTTP server"):
         fetched(read_of(api))
 
 
 def test_secrets_that_an_answer_repeats_are_hidden(api: Api) -> None:
     auth = HttpAuth(AuthKind.BASIC, user="me", password=Secret("canary"))
     api.routes["/items"] = lambda asked: Answer({"error": f"{asked.headers} canary"})
-    with pytest.raises(SourceError, match=r"reports an error.*\*\*\*") as raised:
+    with raises(SourceError, "'error'", "***") as raised:
         fetched(read_of(api, auth=auth, headers=Options({"X-Tenant": "tenant-canary", "X-Version": "1"})))
     told = str(raised.value)
     assert "canary" not in told
@@ -423,7 +422,7 @@ _ECHOES: dict[str, tuple[Callable[[str], Answer], Pagination]] = {
 
 def test_an_error_that_is_nested_deeply_is_told(api: Api) -> None:
     api.routes["/items"] = lambda asked: Answer(b'{"error": %s1%s}' % (b"[" * 1000, b"]" * 1000))
-    with pytest.raises(SourceError, match=r"reports an error in 'error': (a value that is nested too deeply|\[\[)"):
+    with raises(SourceError, "'error'", "/items"):
         fetched(read_of(api))
 
 
@@ -450,9 +449,7 @@ def test_a_secret_that_an_answer_repeats_where_it_is_cut_is_hidden(api: Api, how
 def test_what_no_header_can_hold_is_told_by_the_name_of_the_header(
     api: Api, settings: dict[str, Any], header: str
 ) -> None:
-    with pytest.raises(
-        SourceError, match=f"the header '{header}' would contain characters that no header may contain"
-    ) as raised:
+    with raises(SourceError, f"header '{header}'") as raised:
         fetched(read_of(api, **settings))
     assert "nary" not in "".join(traceback.format_exception(raised.value))
     assert not api.asked
@@ -466,7 +463,7 @@ def test_what_no_header_can_hold_is_told_by_the_name_of_the_header(
     ],
 )
 def test_a_credential_that_is_no_text_is_an_error_without_it(api: Api, auth: HttpAuth) -> None:
-    with pytest.raises(SourceError, match="cannot be sent: a credential") as raised:
+    with raises(SourceError, "GET", "UTF-8") as raised:
         fetched(read_of(api, auth=auth))
     assert raised.value.__cause__ is None
     assert raised.value.__suppress_context__
@@ -475,17 +472,17 @@ def test_a_credential_that_is_no_text_is_an_error_without_it(api: Api, auth: Htt
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (Answer({"access_token": "c\u00e4nary"}), "the header 'Authorization' would contain"),
-        (Answer(b"[" * 200_000), "gave no token"),
-        (Answer(b" " * (1024 * 1024 + 1)), "the answer with the token has more than 1 MB"),
-        (Answer(b"", headers={"Content-Encoding": "br"}), "the answer is encoded with 'br'"),
+        (Answer({"access_token": "c\u00e4nary"}), "header 'Authorization'"),
+        (Answer(b"[" * 200_000), "/token … no token … client_id"),
+        (Answer(b" " * (1024 * 1024 + 1)), "/token … 1 MB … token_url"),
+        (Answer(b"", headers={"Content-Encoding": "br"}), "/token … 'br'"),
     ],
     ids=["other letters", "deep", "long", "encoded"],
 )
 def test_a_token_answer_that_is_none_is_an_error(api: Api, answer: Answer, problem: str) -> None:
     auth = oauth(api, 1)
     api.routes["/token"] = lambda asked: answer
-    with pytest.raises(SourceError, match=problem) as raised:
+    with raises(SourceError, problem) as raised:
         fetched(read_of(api, auth=auth))
     assert "nary" not in "".join(traceback.format_exception(raised.value))
     assert not api.to("/items")

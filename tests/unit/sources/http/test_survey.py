@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support.errors import raises
 from tidegate.errors import ConfigError
 from tidegate.sources.http import envelope, survey
 from tidegate.sources.http.survey import growing_fields, locate_records
@@ -52,7 +53,7 @@ def test_where_the_records_are(body: Any, place: str) -> None:
     ids=str,
 )
 def test_what_has_no_records_is_refused(body: Any) -> None:
-    with pytest.raises(ConfigError, match="https://api"):
+    with raises(ConfigError, "https://api"):
         locate_records(body, "https://api")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from servers.api import Answer, Api, Asked, by_cursor, by_page, whole
+from support.errors import raises
 from support.http_reads import ROWS, fetched, read_of
 from tidegate import errors
 from tidegate.errors import SourceError, UnreadPages
@@ -63,7 +64,7 @@ def test_a_total_that_ignores_the_filter_counts_only_where_it_is_named(api: Api)
     api.routes["/items"] = lambda asked: Answer(served(asked).content | {"total": 900, "total_pages": 90})
     assert fetched(read_of(api, pagination=PAGE)) == ROWS
     assert fetched(read_of(api, pagination=NONE)) == ROWS
-    with pytest.raises(SourceError, match="25 records came, but the server announced 900"):
+    with raises(SourceError, "page 4", "25 records", "900"):
         fetched(read_of(api, pagination=Pagination(PaginationKind.PAGE, "page", "limit", 10, total="total")))
     with pytest.raises(UnreadPages) as raised:
         fetched(read_of(api))
@@ -124,7 +125,7 @@ def test_the_last_record_may_be_the_cursor(api: Api) -> None:
 
 def test_a_last_record_without_the_field_fails(api: Api) -> None:
     api.routes["/items"] = whole([{"name": "x"}])
-    with pytest.raises(SourceError, match="the last record has nothing in 'id'"):
+    with raises(SourceError, "page 1", "'id'", "cursor"):
         fetched(read_of(api, pagination=LAST_ID))
 
 
@@ -222,14 +223,14 @@ def test_a_flag_that_says_more_carries_on_over_an_empty_page(api: Api) -> None:
 )
 def test_a_flag_that_says_more_where_nothing_comes_next_fails(api: Api, paging: Pagination) -> None:
     api.routes["/items"] = lambda asked: Answer({"data": [], "more": True})
-    with pytest.raises(SourceError, match="'more' says that there is more, and nothing comes next"):
+    with raises(SourceError, "page 1", "'more'"):
         fetched(read_of(api, pagination=paging))
     assert len(api.asked) == 1
 
 
 def test_a_flag_that_is_no_flag_fails(api: Api) -> None:
     api.routes["/items"] = lambda asked: Answer({"data": ROWS, "more": 7})
-    with pytest.raises(SourceError, match="'7' at 'more', not true or false"):
+    with raises(SourceError, "page 1", "'7'", "'more'"):
         fetched(read_of(api, pagination=Pagination(PaginationKind.PAGE, "page", more="more")))
 
 

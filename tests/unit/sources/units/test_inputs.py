@@ -23,6 +23,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from support.avro_files import avro_file, record_of
+from support.errors import raises
 from tidegate.core.units.state import Units
 from tidegate.errors import SourceError
 from tidegate.sources.units.inputs import read_units
@@ -102,18 +103,18 @@ def test_several_fields_make_one_value_and_a_variable_each(format: InputFormat, 
 @pytest.mark.parametrize("format", list(InputFormat))
 def test_a_missing_field_is_an_error_with_the_nearest_name(format: InputFormat, tmp_path: Path) -> None:
     write(format, tmp_path / "in", ROWS)
-    with pytest.raises(SourceError, match=r"no field 'regoin' - did you mean 'region'\?"):
+    with raises(SourceError, "'regoin'", "'region'"):
         units_of(tmp_path / "in", format, fields=("regoin",))
-    with pytest.raises(SourceError, match=r"no field 'state' - did you mean 'status'\?"):
+    with raises(SourceError, "'state'", "'status'"):
         units_of(tmp_path / "in", format, filters={"state": "x"})
 
 
 @pytest.mark.parametrize("format", list(InputFormat))
 def test_a_missing_input_is_an_error_and_never_zero_units(format: InputFormat, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="gone"):
+    with raises(SourceError, "gone"):
         units_of(tmp_path / "gone", format)
     (tmp_path / "gone").mkdir()
-    with pytest.raises(SourceError, match="gone"):
+    with raises(SourceError, "gone"):
         units_of(tmp_path / "gone", format)
 
 
@@ -121,7 +122,7 @@ def test_a_missing_input_is_an_error_and_never_zero_units(format: InputFormat, t
 def test_what_is_no_file_of_the_format_is_an_error_that_names_it(format: InputFormat, tmp_path: Path) -> None:
     write(format, tmp_path / "in", ROWS)
     (tmp_path / "in" / "b.bin").write_bytes(b"\xff\xfe\x00 nothing of that kind")
-    with pytest.raises(SourceError, match=r"in/b\.bin"):
+    with raises(SourceError, "in/b.bin"):
         units_of(tmp_path / "in", format)
 
 
@@ -157,7 +158,7 @@ def test_authentication_fields_are_secrets_and_no_part_of_the_value(tmp_path: Pa
 
 def test_one_unit_with_two_secrets_is_refused_without_showing_them(tmp_path: Path) -> None:
     write(InputFormat.JSON, tmp_path / "in", [ROWS[0], {**ROWS[0], "token": "canary-other"}])
-    with pytest.raises(SourceError, match="unit '1' has rows with different values of token") as caught:
+    with raises(SourceError, "unit '1'", "token", "filters") as caught:
         units_of(tmp_path / "in", auth_fields=("token",))
     assert "canary" not in str(caught.value)
 
@@ -172,7 +173,7 @@ def test_an_input_for_all_units_gives_them_secrets(tmp_path: Path) -> None:
     assert found.values == ("1", "2")
     assert "canary" not in repr(found)
     assert read_units(UnitSource("s", FunctionRead("x"), inputs=(login,))).values == ("",)
-    with pytest.raises(SourceError, match="2 rows pass its filters"):
+    with raises(SourceError, "2 rows"):
         read(ids, replace(login, location=ids.location))
 
 
@@ -183,7 +184,7 @@ def test_several_inputs_make_units_together_from_the_same_fields(tmp_path: Path)
     second = SecondaryInput(("id",), Location((tmp_path / "b").as_uri()), InputFormat.PARQUET)
     found = read(first, second)
     assert (found.values, found.repeated) == (("1", "2", "3"), 1)
-    with pytest.raises(SourceError, match="different fields"):
+    with raises(SourceError, "fields", "auth_fields"):
         read(first, replace(second, fields=("region",)))
 
 
@@ -198,7 +199,7 @@ def test_a_delta_input_is_read_at_one_version(tmp_path: Path) -> None:
 
 
 def test_a_table_of_a_pipeline_that_has_not_run_names_the_pipeline(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="run pipeline 'survey_list' first"):
+    with raises(SourceError, "'survey_list'"):
         units_of(tmp_path / "in", InputFormat.DELTA, pipeline="survey_list")
 
 
@@ -226,7 +227,7 @@ def test_compressed_files_are_read_and_broken_ones_refused(tmp_path: Path) -> No
     (tmp_path / "a.csv.gz").write_bytes(whole)
     assert len(units_of(tmp_path / "a.csv.gz", InputFormat.CSV).values) == 5000
     (tmp_path / "a.csv.gz").write_bytes(whole[:-20])
-    with pytest.raises(SourceError, match=r"a\.csv\.gz"):
+    with raises(SourceError, "a.csv.gz"):
         units_of(tmp_path / "a.csv.gz", InputFormat.CSV)
 
 
@@ -264,40 +265,40 @@ def test_objects_and_lists_are_no_units(value: object, told: str, tmp_path: Path
     (tmp_path / "a.json").write_text(json.dumps({"id": value}))
     pq.write_table(pa.table({"id": [value]}), tmp_path / "a.parquet")
     for format in (InputFormat.JSON, InputFormat.PARQUET):
-        with pytest.raises(SourceError, match=f"a.{format}: field 'id' holds {told}"):
+        with raises(SourceError, f"a.{format}", "field 'id'", told):
             units_of(tmp_path / f"a.{format}", format)
 
 
 def test_bytes_are_no_units(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [b"x"]}), tmp_path / "a.parquet")
-    with pytest.raises(SourceError, match="field 'id' holds bytes"):
+    with raises(SourceError, "'id'", "bytes"):
         units_of(tmp_path / "a.parquet", InputFormat.PARQUET)
 
 
 def test_a_filter_that_is_no_regular_expression_is_an_error(tmp_path: Path) -> None:
     write(InputFormat.JSON, tmp_path / "in", ROWS)
-    with pytest.raises(SourceError, match=r"filter '\(' is not a regular expression"):
+    with raises(SourceError, "'('"):
         units_of(tmp_path / "in", filters={"status": "("})
 
 
 WRONG: list[tuple[str, str]] = [
-    ('{"id": 1}\n{"id": 2\n', "line 2: not JSON"),
-    ('{"id": 1} {"id": 2}\n', "line 1: something follows the object"),
-    ("5\n", "line 1: not an object"),
-    ('[{"id": 1} {"id": 2}]', "element 1: something follows the object"),
-    ('[{"id": 1}, 5]', "element 2: not an object"),
-    ('[{"id": 1}, {"id": }]', "element 2: not JSON"),
-    ('[{"id": 1}, ]', "element 2: not JSON"),
-    ('[{"id": 1}, ', "the array ends too early"),
-    ('[{"id": 1}', "the array ends too early"),
-    ('[{"id": 1}] x', "something follows the array"),
+    ('{"id": 1}\n{"id": 2\n', "line 2 … JSON"),
+    ('{"id": 1} {"id": 2}\n', "line 1 … follows … object"),
+    ("5\n", "line 1 … object"),
+    ('[{"id": 1} {"id": 2}]', "element 1 … follows … object"),
+    ('[{"id": 1}, 5]', "element 2 … object"),
+    ('[{"id": 1}, {"id": }]', "element 2 … JSON"),
+    ('[{"id": 1}, ]', "element 2 … JSON"),
+    ('[{"id": 1}, ', "array … early"),
+    ('[{"id": 1}', "array … early"),
+    ('[{"id": 1}] x', "follows … array"),
 ]
 
 
 @pytest.mark.parametrize(("content", "told"), WRONG)
 def test_json_that_is_not_whole_is_refused_at_its_place(content: str, told: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(content)
-    with pytest.raises(SourceError, match=told):
+    with raises(SourceError, told):
         units_of(tmp_path / "a.json")
 
 
