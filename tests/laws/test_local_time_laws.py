@@ -7,10 +7,10 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.errors import raises
 from tidegate.core.calendar import Jump, jump_around, jumps
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.core.columns.replay import Chunk, ChunkInterval, ReplayState, chunks, decode, encode
@@ -46,7 +46,7 @@ def test_each_local_time_and_its_moment_are_in_the_same_chunk(
 ) -> None:
     zone, start, end, interval = given_
     if jump_around(start, zone) or jump_around(end, zone):
-        with pytest.raises(ConfigError, match="is no boundary"):
+        with raises(ConfigError, "replay", "boundary"):
             chunks(start, end, interval, zone)
         return
     found = chunks(start, end, interval, zone)

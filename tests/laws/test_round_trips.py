@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laws.strategies import lost_states, plans, states
+from support.errors import raises
 from support.long_runs import examples
 from tidegate.core.files.plan import Plan
 from tidegate.core.files.state import PathState, decode_paths, embedded, encode_paths
@@ -78,5 +78,5 @@ def test_a_plan_is_read_back_as_it_was(plan: Plan) -> None:
 
 
 def test_a_plan_from_elsewhere_is_refused() -> None:
-    with pytest.raises(StateError, match=r"plan\.pipeline: expected a string, found nothing"):
+    with raises(StateError, "plan.pipeline", "string"):
         Plan.from_json({"kind": "path"})

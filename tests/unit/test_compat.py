@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support.errors import raises
 from tidegate import BaseMetadataProvider, DataFlow, ReplayConfig, SourceRuntime, WatermarkManager
 from tidegate.errors import ConfigError
 
@@ -45,7 +46,7 @@ def test_a_replay_does_not_move_the_watermark_unless_it_is_told_to() -> None:
 
 def test_a_dataflow_is_called_by_its_pipeline_and_its_source() -> None:
     assert flow().dataflow_id == "sales/north"
-    with pytest.raises(ConfigError, match="north"):
+    with raises(ConfigError, "north"):
         DataFlow(flow().project, "sales", "south")
 
 

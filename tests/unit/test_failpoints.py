@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.errors import raises
 from tidegate import failpoints
 from tidegate.errors import StorageUnavailable, from_json, to_json
 from tidegate.failpoints import PLACES, InjectedFailure, LostResponse, arm, arm_by, failpoint
@@ -44,13 +45,13 @@ def test_nothing_happens_at_a_place_that_is_not_armed() -> None:
 
 def test_raise_is_a_crash_and_no_error_of_ours() -> None:
     arm(f"{PLACE}=raise")
-    with pytest.raises(InjectedFailure, match=PLACE):
+    with raises(InjectedFailure, PLACE):
         failpoint(PLACE)
 
 
 def test_lose_is_what_storage_raises_when_an_answer_is_lost() -> None:
     arm(f"{PLACE}=lose")
-    with pytest.raises(StorageUnavailable, match=PLACE) as lost:
+    with raises(StorageUnavailable, PLACE) as lost:
         failpoint(PLACE)
     assert lost.value.retryable
     assert type(pickle.loads(pickle.dumps(lost.value))) is LostResponse
@@ -91,15 +92,14 @@ def test_a_rule_decides_everywhere_until_something_else_is_armed() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (f"{PLACE}=explode", "not NAME=kill|raise|lose|stop|crash|exhaust|sleep:SECONDS"),
-        ("state.comit.after=kill", "no failpoint 'state.comit.after'"),
+        (f"{PLACE}=explode", "NAME=kill|raise|lose|stop|crash|exhaust|sleep:SECONDS"),
+        ("state.comit.after=kill", "'state.comit.after'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_and_changes_nothing(text: str, told: str) -> None:
     arm(f"{PLACE}=raise")
-    with pytest.raises(ValueError) as refused:
+    with raises(ValueError, told):
         arm(text)
-    assert told in str(refused.value)
     assert reached(1) == [1]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from laws.world import files
+from support.errors import raises
 from tidegate.core.files.state import Finished, PathState, RecordsRead
 from tidegate.errors import StateError
 from tidegate.migrate.blizzard import carry_over, is_about, read_older
@@ -44,7 +45,7 @@ def test_full_uris_become_relative(base: str) -> None:
 def test_a_path_of_another_place_is_refused(path: str) -> None:
     assert not is_about(path, BASES)
     for data in ({"watermark": path}, {"source_state": {"files": {path: {"RecordsRead": 1}}}}):
-        with pytest.raises(StateError, match="about another place"):
+        with raises(StateError, "s3://b/in", "source_uri"):
             older(data)
 
 

@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.errors import raises
 from support.long_runs import examples
 from tidegate.config import load
 from tidegate.errors import ConfigError
@@ -404,30 +405,29 @@ def test_what_has_no_equal_is_told_with_its_line(line: str, name: str, words: st
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        (["ms.source.uri=sftp://h/in"], "job.pull:2: ms.source.uri: files on SFTP servers are not read; copy them"),
+        (["ms.source.uri=sftp://h/in"], "job.pull:2 … ms.source.uri … SFTP"),
         (
             ["source.class=org.example.SftpSource", "ms.source.uri=/in/sales.csv"],
-            "job.pull:2: source.class: files on SFTP servers are not read; copy them",
+            "job.pull:2 … source.class … SFTP",
         ),
-        (["ms.source.uri=https://h/x", "ms.http.request.method=PUT"], "PUT changes data at the server"),
+        (["ms.source.uri=https://h/x", "ms.http.request.method=PUT"], "ms.http.request.method … PUT"),
         (
             [
                 "ms.source.uri=https://h/x",
                 'ms.secondary.input=[{"path": "/p", "fields": ["x"], "category": "payload"}]',
             ],
-            "job.pull:3: ms.secondary.input: the job sends rows to a server",
+            "job.pull:3 … ms.secondary.input … rows",
         ),
         (
             ["org.gradle.jvmargs=-Xmx2g", "version=1.0"],
-            "job.pull: ms.source.uri: is missing: the file describes no job",
+            "job.pull … ms.source.uri … missing",
         ),
-        (["ms.source.uri=https://<bucket>.s3.amazonaws.com/in"], "holds the placeholder <bucket>"),
+        (["ms.source.uri=https://<bucket>.s3.amazonaws.com/in"], "ms.source.uri … <bucket>"),
     ],
 )
 def test_what_is_no_job_that_reads_is_refused(lines: list[str], words: str) -> None:
-    with pytest.raises(ConfigError) as error:
+    with raises(ConfigError, words):
         imported("job.name=j", *lines)
-    assert words in str(error.value)
 
 
 def test_all_reasons_to_refuse_a_job_are_told_at_once() -> None:
@@ -598,13 +598,13 @@ def test_a_file_is_read_whatever_its_encoding(tmp_path: Path) -> None:
     file = tmp_path / "job.pull"
     file.write_bytes("job.name=j\nms.source.uri=https://h/ü\n".encode("latin-1"))
     assert "ü" in import_file(file).yaml
-    with pytest.raises(ConfigError, match=r"nothing\.pull: cannot be read: .*; allowed: the path of a properties file"):
+    with raises(ConfigError, "nothing.pull", "No such file"):
         import_file(tmp_path / "nothing.pull")
 
 
 @pytest.mark.parametrize("text", ["", "# only\n", "a=\n"])
 def test_a_file_without_properties_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="holds no properties"):
+    with raises(ConfigError, "job.pull", "name=value"):
         import_text(text, "job.pull")
 
 

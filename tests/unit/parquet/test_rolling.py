@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from support.errors import raises
 from tidegate import failpoints
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered, NotReached
@@ -136,7 +137,7 @@ def test_a_failure_while_the_reader_waits_is_told_to_it(store: ObjectStore, tmp_
     writer.write(noise(), Partition(), "s")
     assert waited_for(lambda: writer._failure is not None)
     for call in (lambda: writer.write(noise(), Partition(), "s"), writer.tick, writer.cut):
-        with pytest.raises(StorageError, match="table"):
+        with raises(StorageError, "ENOTDIR", "table"):
             call()
     writer.close()
 

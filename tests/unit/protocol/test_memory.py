@@ -10,6 +10,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from support.errors import raises
 from tidegate.errors import ObjectExists, StateError, StorageUnavailable
 from tidegate.protocol.change import Change, DataFile, Identity, SourceKey
 from tidegate.protocol.log import DeltaLog, LogEntry, entry_path, parse_entry
@@ -80,18 +81,18 @@ class TestColdStart:
     def test_damaged_it_stops(self, table: Location, content: bytes) -> None:
         store = positions(table)
         store.site.store.put(KEY.cold_start, content)
-        with pytest.raises(StateError, match="is damaged"):
+        with raises(StateError, "_tidegate/p/s/cold_start.json", "damaged"):
             store.open()
 
     def test_of_another_source_it_stops(self, table: Location) -> None:
         positions(table).put_cold_start({"sealed": "26"})
-        with pytest.raises(StateError, match="belongs to another source"):
+        with raises(StateError, "p/s", "source_uri", "'s3://landing'", "'s3://elsewhere'"):
             positions(table, "s3://elsewhere").open()
 
     def test_of_a_newer_version_it_stops(self, table: Location) -> None:
         store = positions(table)
         store.site.store.put(KEY.cold_start, b'{"schema_version": 3}')
-        with pytest.raises(StateError, match="schema_version 3"):
+        with raises(StateError, "_tidegate/p/s/cold_start.json", "schema_version 3"):
             store.open()
 
 
@@ -184,7 +185,7 @@ class TestTheLog:
     def test_a_damaged_entry_is_a_storage_problem_and_not_the_end(self, table: Location) -> None:
         store = open_store(table)
         store.put(entry_path(0), b"{half")
-        with pytest.raises(StorageUnavailable, match="not readable as a log entry"):
+        with raises(StorageUnavailable, "_delta_log/00000000000000000000.json", "log"):
             list(DeltaLog(store).tail(0))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.errors import raises
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.state import SetState
 from tidegate.errors import StateError
@@ -128,7 +129,7 @@ def test_no_segment_is_removed_or_changed_by_growing(store: ObjectStore) -> None
 def test_a_missing_segment_stops_with_the_way_out(store: ObjectStore) -> None:
     state = RememberedPaths(store, KEY).extend(SetState(), [file("a"), file("b")])
     store.delete(KEY.segment(state.segments[0].sha256))
-    with pytest.raises(StateError, match=r"is missing; it names 2 files .* recover --accept set"):
+    with raises(StateError, "p/s", "2 files", "tidegate recover --accept set"):
         RememberedPaths(store, KEY).look_up(state.segments, [file("a")])
 
 
@@ -139,5 +140,5 @@ def test_a_damaged_segment_stops_with_the_way_out(store: ObjectStore, content: b
     other = remembered.extend(SetState(), [file("b")])
     path = KEY.segment(state.segments[0].sha256)
     store.put(path, store.get(KEY.segment(other.segments[0].sha256)) if content is None else content)
-    with pytest.raises(StateError, match=r"is damaged: .* recover --accept set"):
+    with raises(StateError, "p/s", "damaged", "tidegate recover --accept set"):
         RememberedPaths(store, KEY).check(state.segments)

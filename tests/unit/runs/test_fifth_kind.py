@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 import tidegate
+from support.errors import check_names, raises
 from tidegate.errors import StateError, TidegateError
 from tidegate.protocol.change import Change, Identity, SourceKey, State
 from tidegate.protocol.delta import query
@@ -231,7 +232,7 @@ def test_it_recovers_from_a_state_that_cannot_be_read(counter: Counter) -> None:
         (table / "_delta_log" / f"{version:020d}.json").unlink()
     stopped = tidegate.recover(counter.project, "numbers")[0]
     assert stopped.verdict == "fail"
-    assert "--accept previous --accept doubles` continues from the state of position 1" in stopped.remedy
+    check_names(stopped.remedy, "--accept previous --accept doubles", "position 1")
     assert tidegate.recover(counter.project, "numbers", accept=("mirror",))[0].verdict == "ok"
     assert counter.count_to(5).ok
     assert counter.numbers() == [1, 2, 3, 4, 5]
@@ -246,7 +247,7 @@ def test_it_is_reconciled_and_fenced_with_its_table(counter: Counter) -> None:
 
 
 def test_what_makes_no_sense_for_it_is_refused_in_its_words(counter: Counter) -> None:
-    with pytest.raises(TidegateError, match="'numbers' counts; allowed here: a pipeline whose source is files"):
+    with raises(TidegateError, "'numbers'", "files"):
         tidegate.files(counter.project, "numbers")
-    with pytest.raises(TidegateError, match="'numbers' counts; numbers are not replayed"):
+    with raises(TidegateError, "'numbers'", "numbers are not replayed"):
         tidegate.replay(counter.project, "numbers", files="*")

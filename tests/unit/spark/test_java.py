@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.errors import raises
 from tidegate.errors import EnvironmentProblem
 from tidegate.spark import jars
 
@@ -100,10 +101,8 @@ def test_the_one_on_the_path_is_found(tmp_path: Path) -> None:
 
 def test_without_one_the_error_says_what_was_seen_and_what_to_run(tmp_path: Path) -> None:
     old = install(tmp_path / "home", "1.8.0")
-    with pytest.raises(EnvironmentProblem) as problem:
+    with raises(EnvironmentProblem, f"{old} (Java 1)", "`tidegate setup`") as problem:
         jars.find_java({"JAVA_HOME": str(old), "PATH": ""})
-    assert f"{old} (Java 1)" in problem.value.problem
-    assert "run `tidegate setup`" in problem.value.remedy
     assert problem.value.exit_code == 3
 
 
@@ -112,7 +111,7 @@ def test_a_folder_without_java_is_none(tmp_path: Path) -> None:
 
 
 def test_a_java_home_that_is_wrong_is_named(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentProblem, match=r"JAVA_HOME=.*nowhere, but no Java starts there"):
+    with raises(EnvironmentProblem, "JAVA_HOME", "nowhere", "tidegate setup"):
         jars.find_java({"JAVA_HOME": str(tmp_path / "nowhere"), "PATH": ""})
 
 
@@ -135,9 +134,8 @@ def test_another_spark_is_not_run_by_accident(tmp_path: Path) -> None:
     assert jars.spark_home({"SPARK_HOME": str(same)}) == own
     assert jars.spark_home({"SPARK_HOME": str(own)}) == own
     for other, said in ((tmp_path / "nowhere", "no Spark"), (spark(tmp_path / "old", "3.5.1"), "Spark 3.5.1")):
-        with pytest.raises(EnvironmentProblem, match=f"SPARK_HOME is .*{other.name}, which is {said}") as problem:
+        with raises(EnvironmentProblem, "SPARK_HOME", other, said, "unset SPARK_HOME"):
             jars.spark_home({"SPARK_HOME": str(other)})
-        assert "unset SPARK_HOME" in problem.value.remedy
 
 
 def pyspark_version() -> str:

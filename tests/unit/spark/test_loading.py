@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from support.errors import raises
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import SchemaMismatch, TableError
 from tidegate.spark.loading.scd2 import Versions
@@ -56,7 +57,7 @@ def test_a_load_has_one_strategy_and_a_chunk_may_have_another(
 @pytest.mark.parametrize("kind", [LoadType.OVERWRITE, LoadType.FULL_LOAD])
 def test_the_whole_table_is_never_replaced_by_a_chunk(kind: LoadType) -> None:
     assert type(chosen(type=kind)) is Overwrite
-    with pytest.raises(TableError, match=f"{kind.value} replaces the whole table"):
+    with raises(TableError, "p/db", kind.value, "chunk"):
         chosen(bounds("u", 1, 2), chunk=True, type=kind)
 
 
@@ -107,9 +108,9 @@ def test_a_window_has_the_names_of_the_table_and_not_the_filter_of_the_source() 
     assert window.columns == ("changed",)
     text = window.condition(pa.schema([("changed", pa.int64())]))
     assert text == "(`changed` >= 1 OR `changed` IS NULL) AND (`changed` < 5 OR `changed` IS NULL)"
-    with pytest.raises(SchemaMismatch, match="column 'changed', which the table does not have"):
+    with raises(SchemaMismatch, "p/db", "'changed'", "sink.window_columns", "replace_by_watermark: false"):
         window.condition(pa.schema([("u", pa.int64())]))
-    with pytest.raises(SchemaMismatch, match="does not return 'changed'"):
+    with raises(SchemaMismatch, "p/db", "'changed'", "transform", "sink.window_columns"):
         window.check(("u",))
 
 
@@ -131,5 +132,5 @@ def test_versions_have_real_times() -> None:
     columns = strategy.columns(pa.schema([("id", pa.int64())]))
     assert columns.names == ["id", "__valid_from", "__valid_to", "__is_current"]
     assert columns.types == [pa.int64(), MOMENT, MOMENT, pa.bool_()]
-    with pytest.raises(SchemaMismatch, match="already have a column '__valid_to'"):
+    with raises(SchemaMismatch, "p/db", "'__valid_to'"):
         strategy.columns(pa.schema([("__valid_to", pa.int64())]))

@@ -9,6 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from support.errors import raises
 from tidegate.errors import ConfigError
 from tidegate.spark.jars import CLASS, DELTA, S3, SETTING, fetch, python_of_workers
 from tidegate.spark.session import (
@@ -72,7 +73,7 @@ def test_options_of_java_are_ours_and_the_users(given: dict[str, str], chosen: s
 def test_java_is_not_started_in_another_zone(name: str) -> None:
     """Where a quote is not closed, too: Java may take it nevertheless."""
     for options in ("-Xmx1g -Duser.timezone=Europe/Berlin", "'-Duser.timezone=Europe/Berlin'", "-Duser.timezone=CET '"):
-        with pytest.raises(ConfigError, match=f"{name}.*in UTC"):
+        with raises(ConfigError, "spark.config", name, "-Duser.timezone=", "UTC"):
             settings(SparkSpec(config={name: options}), delta=False)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from support.errors import raises
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered
 from tidegate.errors import RunStopped, TidegateError
@@ -143,7 +144,7 @@ def test_what_was_finished_is_handed_over_before_the_error_of_another() -> None:
         tasks.submit(TASK, group(1))
         tasks.submit(TASK, group(2))
         assert [done.group.number for done in tasks.finished()] == [1]
-        with pytest.raises(TidegateError, match="a task failed"):
+        with raises(TidegateError, "a task failed"):
             tasks.finished()
 
 

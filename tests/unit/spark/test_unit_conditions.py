@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 import pyarrow as pa
 import pytest
 
+from support.errors import raises
 from tidegate.errors import SchemaMismatch
 from tidegate.spark.loading.strategies import ReplaceUnits, first_day
 from tidegate.specs.columns import FunctionRead
@@ -52,13 +53,13 @@ def test_a_time_column_is_compared_by_its_type() -> None:
     local = condition(pa.timestamp("us"), one, zone=BERLIN)
     assert "convert_timezone('Europe/Berlin', 'UTC', `t`) >= TIMESTAMP_NTZ '1970-01-02 00:00:00'" in local
     assert "`t` >= TIMESTAMP_NTZ '1970-01-01 01:00:00' AND `t` < TIMESTAMP_NTZ '1970-01-04 01:00:00'" in local
-    with pytest.raises(SchemaMismatch, match=r"'t' must mark the rows to replace, but the table has it as string"):
+    with raises(SchemaMismatch, "p/api", "'t'", "string", "source.replace"):
         condition(pa.string(), one)
 
 
 def test_a_table_by_somebody_else_is_refused() -> None:
     source = UnitSource("api", FunctionRead("m:f"))
-    with pytest.raises(SchemaMismatch, match="the table has no column '_tidegate_unit'"):
+    with raises(SchemaMismatch, "p/api", "'_tidegate_unit'", "source.replace: merge_keys"):
         ReplaceUnits(source, (ReplacedUnit("a", 0, 1),), "p/api").condition(pa.schema([("v", pa.int64())]))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from support.errors import raises
 from tidegate.errors import RunStopped, TidegateError
 from tidegate.sources.units.work import UnitFailure
 from tidegate.spark.tasks import deal
@@ -87,13 +88,13 @@ def test_so_does_the_only_one_and_so_do_all(items: list[Item]) -> None:
 
 
 def test_where_workers_end_without_anything_to_do_the_wave_fails() -> None:
-    with pytest.raises(TidegateError, match=r"Spark gave up on a task: it ended the worker \(SIGABRT, aborted\)"):
+    with raises(TidegateError, "Spark", "worker", "SIGABRT"):
         jobs(Session()).done(ends, "read", [(0, "a"), (1, "b")], 2)
 
 
 @pytest.mark.parametrize("items", [[(0, "a")], [(0, "a"), (1, "b")]])
 def test_where_none_could_be_tried_the_wave_fails(items: list[Item]) -> None:
-    with pytest.raises(TidegateError, match="Spark gave up on a task"):
+    with raises(TidegateError, "Spark", "ModuleNotFoundError"):
         jobs(Session()).done(fails, "read", items, 2)
 
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
+from support.errors import check_names, raises
 from tidegate.config import load
 from tidegate.errors import ConfigError
 from tidegate.specs.columns import ColumnSource, JdbcRead
@@ -120,9 +121,9 @@ def test_credentials_in_an_address_are_refused_without_showing_them(form: str, t
     file.write_text(
         f"connections: {{db: {{type: jdbc, url: {url}}}}}\npipelines: {{p: {{source: {source}, sink: {{path: x}}}}}}\n"
     )
-    with pytest.raises(ConfigError, match=r"connections\.db\.url: ") as raised:
+    with raises(ConfigError, "connections.db.url") as raised:
         load(file, env={})
     (problem,) = raised.value.problems
     if form in SECRETS:
-        assert problem.endswith("contains credentials; put them into user, password and properties")
+        check_names(problem, "user, password", "properties")
         assert CANARY not in problem

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.errors import raises
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered, Refused
 from tidegate.parquet.parquet_file import Covering, FinishedFile, RowOrigin
@@ -162,9 +163,9 @@ def test_rows_that_wait_are_rolled_while_nothing_comes(store: ObjectStore) -> No
 def test_a_failure_while_dividing_is_told_until_all_is_abandoned(store: ObjectStore, tmp_path: Path) -> None:
     (tmp_path / "table").write_text("no directory")
     writer = RollingWriter(store, WriterSettings(row_group_size=20_000, open_files=3))
-    with pytest.raises(Exception, match="table"):
+    with raises(Exception, "ENOTDIR", "table"):
         scatter(writer, *range(10))
-    with pytest.raises(Exception, match="table"):
+    with raises(Exception, "ENOTDIR", "table"):
         writer.cut()
     writer.abandon()
     assert writer.cut() == ()

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+from support.errors import raises
 from support.long_runs import chosen
 from tidegate.errors import SourceError
 from tidegate.formats.avro import LARGEST_BLOCK, AvroFile, _long
@@ -114,7 +115,7 @@ def test_an_avro_block_that_declares_more_than_the_limit_is_refused(tmp_path: Pa
 
 
 def test_more_records_than_an_avro_block_can_hold_are_refused() -> None:
-    with pytest.raises(SourceError, match="not a whole Avro file"):
+    with raises(SourceError, "Avro file"):
         list(AvroFile(io.BytesIO(avro("null", b"\0", records=1 << 50)), "a.avro").batches())
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from support.errors import raises
 from tidegate.errors import RowsRefused, SchemaMismatch
 from tidegate.specs.columns import ColumnSource, FunctionRead, WatermarkMode
 from tidegate.specs.locations import Location
@@ -119,11 +120,11 @@ def test_rows_must_have_what_is_required(tmp_path: Path) -> None:
     table = pa.schema([pa.field("id", pa.int32(), nullable=False), ("u", MOMENT), ("country", pa.string())])
     task = row_task(pipeline(tmp_path), source("u"), COLUMNS, table)
     assert write_batches(task, [batch((1, None, None))]).rows == 1
-    with pytest.raises(RowsRefused, match="null in column 'id'"):
+    with raises(RowsRefused, "null", "'id'"):
         write_batches(task, [batch((None, None, None))])
-    with pytest.raises(SchemaMismatch, match="no watermark column 'x'"):
+    with raises(SchemaMismatch, "p/s", "'x'", "id, u, country"):
         row_task(pipeline(tmp_path), source("x"), COLUMNS)
-    with pytest.raises(SchemaMismatch, match="column 'u' is int64 in the table"):
+    with raises(SchemaMismatch, "'u'", "int64", "timestamp"):
         row_task(pipeline(tmp_path), source("u"), COLUMNS, pa.schema([("u", pa.int64())]))
 
 
@@ -141,5 +142,5 @@ def test_names_of_a_configuration_may_be_spelled_otherwise(tmp_path: Path) -> No
 
 def test_a_watermark_that_may_be_two_columns_is_refused(tmp_path: Path) -> None:
     columns = pa.schema([("ab", pa.int32()), ("AB", pa.int32())])
-    with pytest.raises(SchemaMismatch, match="'aB' could be 'ab' or 'AB'"):
+    with raises(SchemaMismatch, "'aB'", "'ab'", "'AB'"):
         row_task(pipeline(tmp_path), source("aB"), columns)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from support.errors import raises
 from tidegate.errors import SchemaMismatch
 from tidegate.protocol.change import DataFile
 from tidegate.specs.locations import Location
@@ -71,7 +72,7 @@ def test_a_column_that_the_table_lacks_is_not_dropped_silently(store: ObjectStor
     file = put(store, "a.parquet", pa.table({"id": [1], "other": [2]}))
     with (
         rows_of(store, [file], pa.schema([("id", pa.int64())])) as reader,
-        pytest.raises(SchemaMismatch, match="other"),
+        raises(SchemaMismatch, "other", "a.parquet"),
     ):
         reader.read_all()
 
