@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tidegate.observe.metrics import LEGACY_PREFIX, METRICS, PREFIX, Metric
+from tidegate.migrate.foreign import FOREIGN
+from tidegate.observe.metrics import METRICS, PREFIX, Metric
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "reference" / "metrics.md").read_text(encoding="utf-8")
@@ -29,7 +30,7 @@ def test_every_metric_is_documented_with_type_label_and_old_name(metric: Metric)
     kind, label, old, meaning = ROWS[PREFIX + metric.name]
     assert kind == metric.kind
     assert label == (f"`{metric.label}`: " + ", ".join(f"`{each}`" for each in metric.values) if metric.label else "")
-    assert old == (f"`{LEGACY_PREFIX}{metric.name}`" if metric.legacy else "")
+    assert old == (f"`{second}`" if (second := FOREIGN.metric_names.get(metric.name)) else "")
     assert meaning == metric.help
 
 

@@ -20,8 +20,9 @@ from prometheus_client.parser import text_string_to_metric_families
 import tidegate
 from support.lake import Lake
 from tidegate.errors import EnvironmentProblem
+from tidegate.migrate.foreign import FOREIGN
 from tidegate.observe.events import CommitterLooked, Event, SourceFinished
-from tidegate.observe.metrics import LEGACY_PREFIX, METRICS, PREFIX
+from tidegate.observe.metrics import METRICS, PREFIX
 from tidegate.observe.pages import serving, watched
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
@@ -92,7 +93,7 @@ def test_a_pass_shows_in_the_metrics(tmp_path: Path) -> None:
     assert found['tidegate_commit_outcomes_totaloutcome="committed"'] == 1
     assert found["tidegate_commit_duration_seconds_count"] == 1
     assert found["tidegate_delta_table_version"] == 0
-    assert not [name for name in found if name.startswith(LEGACY_PREFIX)]
+    assert not [name for name in found if name.startswith("blizzard_")]
 
 
 def test_no_new_data_and_no_data_at_all_are_two_things(tmp_path: Path) -> None:
@@ -138,10 +139,11 @@ def test_the_old_names_stand_beside_the_new_ones_on_request(tmp_path: Path) -> N
     with watching(lake, legacy_names=True) as run:
         run.run()
         found = run.metrics()
-    old = {name.removeprefix(LEGACY_PREFIX): value for name, value in found.items() if name.startswith(LEGACY_PREFIX)}
+    old = {name.removeprefix("blizzard_"): value for name, value in found.items() if name.startswith("blizzard_")}
     assert old == {name: found[PREFIX + name] for name in old}
     bare = {re.sub(r"_(bucket|count|sum)(le=.*)?$", "", name) for name in old}
-    assert bare == {metric.name for metric in METRICS if metric.legacy}
+    assert bare == set(FOREIGN.metric_names)
+    assert bare <= {metric.name for metric in METRICS}
 
 
 def test_the_promised_metrics_have_their_types_under_both_names(tmp_path: Path) -> None:

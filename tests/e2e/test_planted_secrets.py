@@ -279,11 +279,12 @@ def test_ordinary_words_as_settings_leave_logs_and_results_as_they_are(
 
 
 def test_health_and_metrics_have_no_planted_secret(world: Path) -> None:
+    from tidegate.migrate.foreign import FOREIGN
     from tidegate.observe.pages import RecordedPages, health_page, metrics_page
 
     pages = RecordedPages(lambda: tidegate.status("conf/p.yml"), 0)
     health = health_page(pages.sources()).body.decode()
-    metrics = metrics_page(pages.families(), pages.sources(), legacy=True).body.decode()
+    metrics = metrics_page(pages.families(), pages.sources(), FOREIGN.metric_names).body.decode()
     assert leaks(health + metrics) == []
 
 

@@ -24,6 +24,7 @@ from tidegate.errors import (
     TableError,
     UnsupportedTable,
 )
+from tidegate.migrate.foreign import BLIZZARD
 from tidegate.observe.events import Committed, Notice
 from tidegate.protocol.change import Change, DataFile
 from tidegate.specs.project import Evolution
@@ -506,11 +507,11 @@ class TestAfterTheCommit:
         assert not lake.store.exists() or not list(lake.store.list("_blizzard"))
 
     def test_the_mirror_is_also_kept_at_the_old_place_on_request(self, lake: Lake) -> None:
-        positions = lake.positions(mirror_legacy=True)
+        positions = lake.positions(second_mirror="_blizzard/p_s_checkpoint.json")
         positions.commit(positions.open(), lake.change(0, 2))
         old = lake.store.get("_blizzard/p_s_checkpoint.json")
         assert old == lake.store.get("_tidegate/p_s_checkpoint.json")
-        assert lake.positions("another").open().first_run
+        assert lake.positions("another", foreign=BLIZZARD).open().first_run
 
     def test_a_debt_that_cannot_be_paid_does_not_undo_the_commit_and_is_paid_before_the_next(self, lake: Lake) -> None:
         failpoints.arm("state.mirror.before=raise")

@@ -14,6 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from state.lake import IDENTITY, SCHEMA, Lake, following, ingest
 from tidegate.errors import AccessDenied, StateError, StorageError, TidegateError, UnsupportedTable
+from tidegate.migrate.foreign import BLIZZARD
 from tidegate.protocol.change import Change, Identity
 from tidegate.protocol.open import Accept
 from tidegate.protocol.position import TableContext
@@ -414,18 +415,18 @@ class TestBlizzardsTraces:
             lake.store.delete(f"_delta_log/{0:020d}.json")
             foreign_commits(lake, 1)
         with pytest.raises(StateError, match="was written by Blizzard") as stop:
-            lake.positions().open()
+            lake.positions(foreign=BLIZZARD).open()
         assert "new table_uri" in stop.value.remedy
-        assert lake.positions().open([Accept.BLIZZARD]).first_run
+        assert lake.positions(foreign=BLIZZARD).open([Accept.FOREIGN]).first_run
 
     def test_a_checkpoint_file_of_its_stops_until_adopted(self, lake: Lake) -> None:
         lake.store.put("_blizzard/p_s_checkpoint.json", b'{"schema_version": 1}')
         with pytest.raises(StateError, match=r"found _blizzard/p_s_checkpoint.json"):
-            lake.positions().open()
+            lake.positions(foreign=BLIZZARD).open()
 
     def test_with_a_position_of_our_own_they_are_history(self, filled: Lake) -> None:
         filled.store.put("_blizzard/p_s_checkpoint.json", b"{}")
-        assert filled.positions().open().version == 3
+        assert filled.positions(foreign=BLIZZARD).open().version == 3
 
 
 MAPPED = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "id"}

@@ -10,6 +10,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -40,7 +41,7 @@ def agree(planned: object) -> bool:
 def load(config: Config, *, pipeline: str | None = None) -> ProjectSpec:
     """Load and check the configuration; :class:`ConfigError` has every problem of the file."""
     if isinstance(config, ProjectSpec):
-        project = config
+        project = replace(config, foreign=FOREIGN)
     else:
         project = load_file(config, env=os.environ, pipelines=() if pipeline is None else (pipeline,), foreign=FOREIGN)
     remember(Mask.around(project))

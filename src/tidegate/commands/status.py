@@ -56,10 +56,10 @@ def serve(
 
     flag = stop or threading.Event()
     project = load(config, pipeline=pipeline)
-    where, legacy = address or project.metrics.address, project.metrics.legacy_names
+    where = address or project.metrics.address
     with (
         stops_on_signals(flag),
-        serve_status(lambda: status(project, pipeline), where, every, legacy_names=legacy) as found,
+        serve_status(lambda: status(project, pipeline), where, every, project.second_names) as found,
     ):
         started(found)
         flag.wait()

@@ -127,7 +127,7 @@ def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str],
     if problems:
         raise mask.error(_error(origin, problems))
     project = model.project(origin, resolve, tuple(notes.notices))
-    return replace(project, interpolated=tuple(interpolated(root)))
+    return replace(project, interpolated=tuple(interpolated(root)), foreign=foreign)
 
 
 def _error(origin: str, problems: list[Problem]) -> ConfigError:

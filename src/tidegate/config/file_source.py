@@ -168,7 +168,7 @@ class CheckpointModel(Model):
     interval_files: v.Count = entry("A commit is due once this many source files are finished since the last one.", 100)
     interval_secs: v.Count = entry("A commit of finished files is due this many seconds after the last one.", 60)
     mirror_legacy: v.Flag = entry(
-        "Also write the readable checkpoint to the path of older systems (_blizzard/).", False
+        "Also write the readable checkpoint where the tools of another system look for it.", False
     )
 
 

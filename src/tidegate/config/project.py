@@ -123,7 +123,7 @@ class MetricsModel(Model):
     spec: ClassVar = MetricsSpec
     enabled: v.Flag = entry("Serve metrics.", False)
     address: Listening = entry("The address to listen on, host:port.", "127.0.0.1:9090")
-    legacy_names: v.Flag = entry("Also exports the metric names of older systems.", False)
+    legacy_names: v.Flag = entry("Also exports metrics under the names of another system.", False)
 
 
 class SparkModel(Model):

@@ -23,14 +23,15 @@ from tidegate.core.files.paths import SourceFile, sort_key, split
 from tidegate.core.files.state import FileProgress, Finished, PathState, decode_paths, embedded, encode_paths
 from tidegate.core.json_shape import is_newer, load_json
 from tidegate.errors import ObjectMissing, StateError, TidegateError
-from tidegate.protocol.change import LEGACY_ROOT, Change, SourceKey
+from tidegate.migrate.foreign import BLIZZARD, WRITER
+from tidegate.protocol.change import Change, SourceKey
 from tidegate.protocol.log import (
     Contents,
     DeltaLog,
     checkpoint_actions,
     contents,
     entry_path,
-    is_legacy_mirror,
+    is_second_mirror,
     newest_checkpoint,
     unreferenced,
 )
@@ -210,7 +211,6 @@ def _sized(progress: FileProgress, file: SourceFile | None) -> FileProgress:
     return replace(progress, size=file.size, etag=file.etag)
 
 
-WRITER, COMMITTER = "blizzard:", "penguin-"
 PENDING = "_staging/pending"
 
 
@@ -273,9 +273,13 @@ def _committed(commit: OldCommit) -> str:
     return f"{commit.app_id[:20]}… committed {where}"
 
 
+def _checkpoint_of(key: SourceKey) -> str:
+    return BLIZZARD.checkpoint_of(key.pipeline, key.source)
+
+
 def checkpoint_file(store: ObjectStore, key: SourceKey) -> Trace | None:
     """The old checkpoint file of this source; None if there is none, or if it is our mirror."""
-    path = key.legacy_mirror
+    path = _checkpoint_of(key)
     try:
         content, info = store.get(path), store.head(path)
     except ObjectMissing:
@@ -286,8 +290,8 @@ def checkpoint_file(store: ObjectStore, key: SourceKey) -> Trace | None:
 
 def other_checkpoint_files(store: ObjectStore, key: SourceKey) -> tuple[str, ...]:
     """The checkpoint files of other sources."""
-    listed = (item.path for item in store.list(LEGACY_ROOT) if item.path.endswith("_checkpoint.json"))
-    return tuple(path for path in listed if path != key.legacy_mirror and not is_legacy_mirror(store, path))
+    listed = (item.path for item in store.list(BLIZZARD.folder) if item.path.endswith("_checkpoint.json"))
+    return tuple(path for path in listed if path != _checkpoint_of(key) and not is_second_mirror(store, path))
 
 
 def old_commits(store: ObjectStore) -> Iterator[OldCommit]:
@@ -311,7 +315,7 @@ def old_commits(store: ObjectStore) -> Iterator[OldCommit]:
 
 def _is_old(app_id: str) -> bool:
     """Whether a transaction belongs to the old program."""
-    return app_id.startswith((WRITER, COMMITTER))
+    return app_id.startswith(BLIZZARD.app_ids)
 
 
 def _age_of(commit: OldCommit) -> tuple[float, int]:
@@ -352,8 +356,8 @@ def _mapping(content: bytes, where: str) -> Mapping[str, Any]:
 def activity(store: ObjectStore, key: SourceKey, committed: frozenset[str]) -> Activity:
     """The current activity of the old program; ``committed`` are the data files in the log."""
     try:
-        info = store.head(key.legacy_mirror)
-        checkpoint = None if is_legacy_mirror(store, info.path) else info
+        info = store.head(_checkpoint_of(key))
+        checkpoint = None if is_second_mirror(store, info.path) else info
     except ObjectMissing:
         checkpoint = None
     return Activity(checkpoint, next(old_commits(store), None), tuple(_pending(store, committed)))
@@ -406,7 +410,7 @@ class _Adopting:
 
     def run(self) -> Adoption:
         """Look, decide, look again, and write."""
-        opened = self._bound.positions.open([Accept.BLIZZARD], read_only=True)
+        opened = self._bound.positions.open([Accept.FOREIGN], read_only=True)
         if not opened.first_run:
             return self._keep(opened)
         snapshot = self._snapshot()
@@ -546,7 +550,7 @@ class _Adopting:
         if not others:
             return StateError(f"{self._key}: there is no trace of Blizzard in {self.report.table_uri}", "just run it")
         return StateError(
-            f"{self._key}: nothing of this source is in {self.report.table_uri}: no {self._key.legacy_mirror}, and "
+            f"{self._key}: nothing of this source is in {self.report.table_uri}: no {_checkpoint_of(self._key)}, and "
             f"what there is belongs to others or does not say what was read: {_examples(others)}",
             "name pipeline and source as the old program did, and set source_uri to what it read; or, if it never read "
             "this source, start it at the beginning with `--fresh`",
@@ -599,7 +603,7 @@ class _Adopting:
             )
 
     def _write(self, state: PathState, before: Activity, known: Contents) -> Adoption:
-        opened = self._bound.positions.open([Accept.BLIZZARD])
+        opened = self._bound.positions.open([Accept.FOREIGN])
         again = activity(self._store, self._key, known.named).moved_since(before)
         if again or not opened.first_run:
             moved = "; ".join(again) or f"position {opened.version} was written"

@@ -1,12 +1,32 @@
-"""What is recognised of the systems that people come from: keys that mean nothing here."""
+"""What is recognised of the systems that people come from: keys, traces in tables, names of metrics."""
 
 from __future__ import annotations
 
-from tidegate.specs.foreign import Foreign
+from tidegate.specs.foreign import Foreign, ForeignWriter
 
+WRITER, COMMITTER = "blizzard:", "penguin-"
+"""How the transaction ids of Blizzard and of Penguin, its committer, begin; a table may have either."""
+BLIZZARD = ForeignWriter(
+    name="Blizzard",
+    folder="_blizzard",
+    checkpoint="_blizzard/{pipeline}_{source}_checkpoint.json",
+    app_ids=(WRITER, COMMITTER),
+    remedy="stop Blizzard and take over its position with `tidegate adopt`, or write into a new table_uri",
+)
+_SHARED_METRICS = (
+    "bytes_written_total",
+    "parquet_write_duration_seconds",
+    "staging_file_written_total",
+    "active_uploads",
+    "active_multipart_parts",
+    "multipart_uploads_total",
+    "source_state_files",
+)
 FOREIGN = Foreign(
     keys={
         "global.connection_pooling": "Tidegate always pools connections",
         "pipelines.*.sources.*.batch_size": "decoders choose the size of their batches by memory",
     },
+    writer=BLIZZARD,
+    metric_names={name: f"blizzard_{name}" for name in _SHARED_METRICS},
 )

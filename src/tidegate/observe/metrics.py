@@ -1,7 +1,6 @@
 """All metrics, and two listeners on the event stream: one counts, one knows whether sources are healthy.
 
-Names are those of the older systems with our prefix; ``legacy`` ones can be exported under the old name as well. All of
-them have the labels ``pipeline`` and ``source``.
+All of them have the labels ``pipeline`` and ``source``.
 
 Every series of a source exists from the start, with zeros, so that a rate over it is right from its first change.
 
@@ -26,7 +25,6 @@ from tidegate.observe.events import Event
 from tidegate.reports.wording import count, duration
 
 PREFIX = "tidegate_"
-LEGACY_PREFIX = "blizzard_"
 COMMON_LABELS = ("pipeline", "source")
 
 FILE_STATUSES = ("finished", "refused", "changed", "dead")
@@ -46,7 +44,6 @@ class Metric:
     help: str
     label: str = ""
     values: tuple[str, ...] = ()
-    legacy: bool = False
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -55,13 +52,13 @@ class Metric:
 
 
 METRICS = (
-    Metric("bytes_written_total", "counter", "Bytes of finished Parquet files.", legacy=True),
-    Metric("parquet_write_duration_seconds", "histogram", "Time to encode and write a Parquet file.", legacy=True),
-    Metric("staging_file_written_total", "counter", "Parquet files written, before they are committed.", legacy=True),
-    Metric("active_uploads", "gauge", "Files that tasks are uploading now.", legacy=True),
-    Metric("active_multipart_parts", "gauge", "Parts of files that tasks are sending now.", legacy=True),
-    Metric("multipart_uploads_total", "counter", "Files that were uploaded in parts.", legacy=True),
-    Metric("source_state_files", "gauge", "Files that the recorded state names one by one.", legacy=True),
+    Metric("bytes_written_total", "counter", "Bytes of finished Parquet files."),
+    Metric("parquet_write_duration_seconds", "histogram", "Time to encode and write a Parquet file."),
+    Metric("staging_file_written_total", "counter", "Parquet files written, before they are committed."),
+    Metric("active_uploads", "gauge", "Files that tasks are uploading now."),
+    Metric("active_multipart_parts", "gauge", "Parts of files that tasks are sending now."),
+    Metric("multipart_uploads_total", "counter", "Files that were uploaded in parts."),
+    Metric("source_state_files", "gauge", "Files that the recorded state names one by one."),
     Metric("files_discovered_total", "counter", "New files found by listings; again if they were not finished."),
     Metric("files_processed_total", "counter", "Files, by what became of them.", "status", FILE_STATUSES),
     Metric("records_processed_total", "counter", "Rows committed to the table."),

@@ -30,7 +30,6 @@ from tidegate.observe.logs import fanout
 from tidegate.observe.metrics import (
     BUCKETS,
     FUTURE_SEAL,
-    LEGACY_PREFIX,
     PREFIX,
     Durations,
     Family,
@@ -57,15 +56,15 @@ class _Given(Collector):
         yield from self._exported
 
 
-def exposition(families: Iterable[Family], *, legacy_names: bool) -> Answer:
-    """The page ``/metrics``; with ``legacy_names`` also under the old names."""
+def exposition(families: Iterable[Family], second_names: Mapping[str, str]) -> Answer:
+    """The page ``/metrics``; metrics that have one also under their second name."""
     exported: list[Exported] = []
     for family in families:
         if not family.values and not family.durations:
             continue
         exported.append(_exported(PREFIX + family.metric.name, family))
-        if legacy_names and family.metric.legacy:
-            exported.append(_exported(LEGACY_PREFIX + family.metric.name, family))
+        if family.metric.name in second_names:
+            exported.append(_exported(second_names[family.metric.name], family))
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Given(exported))
     return Answer(200, CONTENT_TYPE_LATEST, generate_latest(registry))
@@ -116,7 +115,7 @@ def watched(
     }
     metrics, health = Metrics(intervals), Health(intervals)
     pages: Pages = {
-        "/metrics": lambda: metrics_page(metrics.families(), health.sources(), legacy=project.metrics.legacy_names),
+        "/metrics": lambda: metrics_page(metrics.families(), health.sources(), project.second_names),
         "/health": lambda: health_page(health.sources()),
         "/ready": lambda: text("ready\n") if health.ready else text("nothing is read yet\n", 503),
     }
@@ -124,11 +123,13 @@ def watched(
         yield fanout(emit, metrics, health)
 
 
-def metrics_page(families: Sequence[Family], sources: Sequence[SourceHealth], *, legacy: bool) -> Answer:
+def metrics_page(
+    families: Sequence[Family], sources: Sequence[SourceHealth], second_names: Mapping[str, str]
+) -> Answer:
     """``/metrics``."""
     healthy: dict[Labels, float] = {(each.pipeline, each.source): float(each.healthy) for each in sources}
     known = [replace(each, values=healthy) if each.metric.name == "source_healthy" else each for each in families]
-    return exposition(known, legacy_names=legacy)
+    return exposition(known, second_names)
 
 
 def health_page(sources: Sequence[SourceHealth]) -> Answer:
@@ -217,7 +218,7 @@ def _health(status: SourceStatus) -> SourceHealth:
 
 
 @contextmanager
-def serve_status(look: Look, address: str, every: float, *, legacy_names: bool) -> Iterator[str]:
+def serve_status(look: Look, address: str, every: float, second_names: Mapping[str, str]) -> Iterator[str]:
     """Serve the results of ``look`` while inside; yields the address."""
     seen = RecordedPages(look, every)
 
@@ -226,7 +227,7 @@ def serve_status(look: Look, address: str, every: float, *, legacy_names: bool) 
         return text("ready\n")
 
     pages: Pages = {
-        "/metrics": lambda: metrics_page(seen.families(), seen.sources(), legacy=legacy_names),
+        "/metrics": lambda: metrics_page(seen.families(), seen.sources(), second_names),
         "/health": lambda: health_page(seen.sources()),
         "/ready": ready,
     }

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 ROOT = "_tidegate"
-LEGACY_ROOT = "_blizzard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +107,6 @@ class SourceKey:
     def mirror(self) -> str:
         """The newest state, for people."""
         return f"{ROOT}/{self.pipeline}_{self.source}_checkpoint.json"
-
-    @property
-    def legacy_mirror(self) -> str:
-        """The mirror's older place, written on request only."""
-        return f"{LEGACY_ROOT}/{self.pipeline}_{self.source}_checkpoint.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -467,13 +467,13 @@ class Mirror:
         )
 
 
-def write_mirror(store: ObjectStore, mirror: Mirror, *, legacy: bool = False) -> None:
-    """Replace the mirror in one step; with ``legacy`` also at the place of Blizzard's."""
+def write_mirror(store: ObjectStore, mirror: Mirror, second: str | None = None) -> None:
+    """Replace the mirror in one step; the same at the path ``second``, if there is one."""
     content = mirror.to_bytes()
     failpoint("state.mirror.before")
     store.put(mirror.key.mirror, content)
-    if legacy:
-        store.put(mirror.key.legacy_mirror, content)
+    if second is not None:
+        store.put(second, content)
     failpoint("state.mirror.after")
 
 

@@ -123,7 +123,7 @@ def show(site: TableContext, opened: Position, state: State) -> None:
         written_at=site.pace.now().isoformat(),
         letters=opened.letters,
     )
-    write_mirror(site.store, mirror, legacy=site.mirror_legacy)
+    write_mirror(site.store, mirror, site.second_mirror)
 
 
 def checkpoint(site: TableContext, now: Position, before: int) -> None:

@@ -3,8 +3,8 @@
 Nothing here needs a Delta library: an entry is a file of JSON lines named after its version. That keeps RESOLVE
 independent of the library whose errors it must not trust.
 
-Traces show that a source is not new. Our own mean that its position was forgotten or the table replaced; Blizzard's
-mean that Blizzard filled the table, and that it should be adopted. Neither ever counts as a first run.
+Traces show that a source is not new. Our own mean that its position was forgotten or the table replaced; those
+of another system mean that it filled the table, and that it should be adopted. Neither ever counts as a first run.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from urllib.parse import unquote
 from tidegate.core.json_shape import load_json
 from tidegate.errors import ObjectMissing, StateError, StorageUnavailable
 from tidegate.protocol import documents
-from tidegate.protocol.change import LEGACY_ROOT, ROOT, SourceKey
+from tidegate.protocol.change import ROOT, SourceKey
 from tidegate.protocol.documents import CommitTag, Document, is_mirror_of, parse_tags
 from tidegate.protocol.ledger_blocks import parse_block
 from tidegate.protocol.table import Snapshot
+from tidegate.specs.foreign import ForeignWriter
 from tidegate.storage.port import ObjectStore, Scope, SeekableInput
 
 DIRECTORY = "_delta_log"
 _ENTRY = re.compile(r"(\d{20})\.json")
 _TABLE_FILE = re.compile(r"\d{20}\.(json|checkpoint\..*)")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(\..+)?\.(parquet|json)")
-_BLIZZARD = ("blizzard:", "penguin-")
 _APP = "tidegate/"
 _FILE_ACTIONS = ("add", "remove", "cdc")
 _FEW = 8
@@ -217,21 +217,19 @@ def _active_first(key: SourceKey, snapshot: Snapshot, attempts: Sequence[Documen
     return None
 
 
-def find_blizzard(store: ObjectStore, snapshot: Snapshot | None) -> str | None:
-    """A trace of Blizzard in the table; None without one."""
-    for item in store.list(LEGACY_ROOT):
-        if not is_legacy_mirror(store, item.path):
+def find_foreign(store: ObjectStore, writer: ForeignWriter, snapshot: Snapshot | None) -> str | None:
+    """A trace of ``writer`` in the table; None without one."""
+    for item in store.list(writer.folder):
+        if not is_second_mirror(store, item.path):
             return item.path
     if snapshot is None:
         return None
-    return next(
-        (f"the transaction id {app_id[:60]!r}" for app_id in application_ids(store) if app_id.startswith(_BLIZZARD)),
-        None,
-    )
+    found = (app_id for app_id in application_ids(store) if app_id.startswith(writer.app_ids))
+    return next((f"the transaction id {app_id[:60]!r}" for app_id in found), None)
 
 
-def is_legacy_mirror(store: ObjectStore, path: str) -> bool:
-    """Whether an object of ``_blizzard/`` is a legacy mirror that Tidegate wrote."""
+def is_second_mirror(store: ObjectStore, path: str) -> bool:
+    """Whether Tidegate wrote an object that lies where another system keeps its checkpoints."""
     try:
         data = load_json(store.get(path))
     except (ObjectMissing, ValueError):

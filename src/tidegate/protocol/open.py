@@ -55,7 +55,7 @@ class Accept(StrEnum):
 
     IDENTITY = "identity"
     RESTORE = "restore"
-    BLIZZARD = "blizzard"
+    FOREIGN = "foreign"
     PENDING = "pending"
 
 
@@ -116,11 +116,12 @@ def _forgotten(site: TableContext, snapshot: Snapshot | None, trace: str) -> Sta
 
 
 def _first_run(site: TableContext, snapshot: Snapshot | None, accept: Collection[Accept]) -> Position:
-    if Accept.BLIZZARD not in accept and (trace := log.find_blizzard(site.store, snapshot)):
+    writer = None if Accept.FOREIGN in accept else site.foreign
+    if writer is not None and (trace := log.find_foreign(site.store, writer, snapshot)):
         raise StateError(
-            f"{site.key}: table {site.uri} was written by Blizzard (found {trace}); reading its source from "
+            f"{site.key}: table {site.uri} was written by {writer.name} (found {trace}); reading its source from "
             "the start would double every row",
-            "stop Blizzard and take over its position with `tidegate adopt`, or write into a new table_uri",
+            writer.remedy,
         )
     state = read_cold_start(site)
     facts = None if snapshot is None else snapshot.facts

@@ -34,6 +34,7 @@ from tidegate.protocol.log import DeltaLog
 from tidegate.protocol.table import DeltaTablePort, Snapshot, arrow_schema
 from tidegate.schema.inference import Inference
 from tidegate.schema.names import merged_fields
+from tidegate.specs.foreign import ForeignWriter
 from tidegate.specs.project import Evolution
 
 if TYPE_CHECKING:
@@ -169,7 +170,8 @@ class TableContext:
     ``checkpoint_every``: a Delta checkpoint after every so many commits of the source, 0 for never. ``search_commits``:
     how many log entries are searched backwards for a position whose document is gone. ``properties``: the desired
     properties of the table. ``polls``: the number of polls of the source, for the mirror. ``payers``: who pays debts of
-    which ``kind``; ``owed``: the debts of every commit that moves the state.
+    which ``kind``; ``owed``: the debts of every commit that moves the state. ``second_mirror``: where else to write the
+    mirror. ``foreign``: whose traces stop a first run.
     """
 
     key: SourceKey
@@ -181,7 +183,8 @@ class TableContext:
     properties: Mapping[str, str] = field(default_factory=dict)
     checkpoint_every: int = 10
     search_commits: int = 100
-    mirror_legacy: bool = False
+    second_mirror: str | None = None
+    foreign: ForeignWriter | None = None
     polls: int = 0
     payers: Mapping[str, Payer] = field(default_factory=dict)
     owed: Owed = _owe_nothing

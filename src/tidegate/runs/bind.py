@@ -29,6 +29,7 @@ from tidegate.runs.tracker import (
     refuse,
 )
 from tidegate.specs.columns import ColumnSource
+from tidegate.specs.foreign import ForeignWriter
 from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SourceSpec, Tracking
 from tidegate.specs.units import UnitSource
 from tidegate.storage.port import ObjectStore
@@ -118,6 +119,12 @@ def _payers(tracker: Tracker, table_store: ObjectStore, pipeline: PipelineSpec) 
     return payers
 
 
+def _second_mirror(writer: ForeignWriter | None, pipeline: PipelineSpec, source: SourceSpec) -> str | None:
+    """Where another system's tools look for the checkpoint, if the configuration asks for one there."""
+    wanted = isinstance(source, PathSource) and source.mirror_legacy
+    return writer.checkpoint_of(pipeline.name, source.name) if writer is not None and wanted else None
+
+
 def is_files(source: AnySource) -> TypeGuard[FileSource]:
     """Whether a source is one of files."""
     return isinstance(source.tracker, FileTracker)
@@ -160,7 +167,8 @@ def bind(
         search_commits=project.recovery_max_commits,
         evolution=pipeline.schema.evolution,
         properties=pipeline.sink.table_properties,
-        mirror_legacy=tracker.mirror_legacy,
+        second_mirror=_second_mirror(project.foreign.writer, pipeline, source),
+        foreign=project.foreign.writer,
         payers=_payers(tracker, table_store, pipeline),
         pace=pace,
         emit=emit,

@@ -184,10 +184,10 @@ class TableCommitter:
         Nobody has to accept a RESTORE for it: it has no rows of a source, and each source stops by itself.
         """
         try:
-            self._opened = self._open(self.positions, self._opened, (Accept.BLIZZARD,))
+            self._opened = self._open(self.positions, self._opened)
         except Restored as restored:
             self.tally.tell_once(f"{restored.problem}; the committer goes on, and each source decides for itself")
-            self._opened = self._open(self.positions, None, (Accept.BLIZZARD, Accept.RESTORE))
+            self._opened = self._open(self.positions, None, (Accept.RESTORE,))
         return self._opened
 
     def _open(self, positions: PositionStore, before: Position | None, accept: Sequence[Accept] = ()) -> Position:

@@ -91,11 +91,6 @@ class FileTrackerBase(FileTracker, Described, HasPassRules, Copied, Editable, Re
         """The prefix and the pattern."""
         return Identity(self.kind, self.source.location.uri, self.source.pattern)
 
-    @property
-    def mirror_legacy(self) -> bool:
-        """As the configuration says."""
-        return self.source.mirror_legacy
-
     def walk(self, run: Pass) -> Walk:
         """Discover, plan, read, commit."""
         from tidegate.runs.file_walk import FileWalk

@@ -233,7 +233,7 @@ def replay_source(bound: ColumnBound, pipeline: PipelineSpec) -> BoundSource[Col
         identity=states.identity,
         store=store,
         delta=open_delta(pipeline.sink.table, store),
-        mirror_legacy=False,
+        second_mirror=None,
         polls=0,
         payers={WORK: WorkRemover(store).pay},
         owed=lambda before, after: (),

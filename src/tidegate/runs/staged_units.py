@@ -35,7 +35,7 @@ from tidegate.parquet.statistics import delta_statistics, float_columns
 from tidegate.protocol.change import Change, DataFile, SourceKey, Written
 from tidegate.protocol.commit import Member, measure
 from tidegate.protocol.position import Position
-from tidegate.protocol.staging import STAGING, Meta, Pending, Signal, StagedUnit, meta_path
+from tidegate.protocol.staging import Meta, Pending, Signal, StagedUnit, meta_path
 from tidegate.protocol.table import TableFacts, TableProtocol, arrow_schema, schema_json
 from tidegate.protocol.table_checks import columns_to_add
 from tidegate.runs.file_source import FileSource, SourceState
@@ -50,7 +50,6 @@ FOOTERS_AT_ONCE = 16
 READ_AT_ONCE = 64
 SETTLED_AFTER = timedelta(minutes=1)
 """An unreadable object younger than this may still be growing."""
-_RESERVED = ("_delta_log", "_tidegate", "_blizzard", STAGING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +62,11 @@ class ParquetFooter:
 
 def check_path(path: str) -> None:
     """``StateError`` unless ``path`` can be a data file of the table."""
-    parts = path.split("/")
-    wrong = (
-        not path.endswith(".parquet")
-        or "://" in path
-        or any(part in ("", ".", "..") or part.startswith((".", "_")) for part in parts[-1:])
-        or any(part in ("", ".", "..") for part in parts)
-        or parts[0] in _RESERVED
-    )
+    *folders, name = path.split("/")
+    # Folders of logs, state and staged files begin with an underscore, whoever wrote them; so may a partition column.
+    is_hidden = any(part.startswith("_") and "=" not in part for part in folders[:1]) or name.startswith((".", "_"))
+    is_outside = "://" in path or any(part in ("", ".", "..") for part in folders)
+    wrong = is_hidden or is_outside or not name.endswith(".parquet")
     if wrong:
         raise StateError(f"{path!r} is not the path of a Parquet file below the table", "name it relative to the table")
 

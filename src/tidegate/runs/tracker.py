@@ -144,11 +144,6 @@ class StateKind(Protocol):
     def identity(self) -> Identity:
         """The owner of the position: a state of another kind or source never counts as its own."""
 
-    @property
-    def mirror_legacy(self) -> bool:
-        """Whether the mirror is also written in Blizzard's form."""
-        return False
-
     def decode(self, recorded: State | None) -> Any:
         """Decode the recorded state, a fresh one without any; ``StateError`` if it is not of this kind."""
 

@@ -10,10 +10,32 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignWriter:
+    """Another system that may have filled a table: how the table shows it, and how to take it over.
+
+    ``folder`` is its own in the table; ``checkpoint`` the path of what it knows of a source, with ``{pipeline}`` and
+    ``{source}`` in it. ``app_ids`` are how its transaction ids begin.
+    """
+
+    name: str
+    folder: str
+    checkpoint: str
+    app_ids: tuple[str, ...]
+    remedy: str
+
+    def checkpoint_of(self, pipeline: str, source: str) -> str:
+        """The path of its checkpoint of a source, relative to the table."""
+        return self.checkpoint.format(pipeline=pipeline, source=source)
+
+
+@dataclass(frozen=True, slots=True)
 class Foreign:
     """What is recognised of other systems; by default nothing.
 
     ``keys`` are the paths of configuration keys that mean nothing here, each with why; ``*`` stands for any name.
+    ``metric_names`` has the name under which another system exports a metric of ours.
     """
 
     keys: Mapping[str, str] = field(default_factory=dict)
+    writer: ForeignWriter | None = None
+    metric_names: Mapping[str, str] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from tidegate.specs.columns import CsvOptions, Load, StateSpec
 from tidegate.specs.credentials import Interpolated, is_plain_setting, looks_random
+from tidegate.specs.foreign import Foreign
 from tidegate.specs.locations import Location
 
 CONTINUOUS_ROLLOVER_SECS = 300
@@ -455,6 +456,13 @@ class ProjectSpec:
     state: StateSpec = field(default_factory=StateSpec)
     interpolated: tuple[Interpolated, ...] = field(default=(), repr=False, compare=False)
     """The values of the file with environment variables in them: some are secrets, and ``config show`` names them."""
+    foreign: Foreign = field(default_factory=Foreign, repr=False, compare=False)
+    """What is recognised of other systems."""
+
+    @property
+    def second_names(self) -> Mapping[str, str]:
+        """Names of metrics under which they are exported as well."""
+        return self.foreign.metric_names if self.metrics.legacy_names else {}
 
     def shown_names(self) -> Iterator[str]:
         """Those of all pipelines, the configuration itself, and the tables and users of databases.

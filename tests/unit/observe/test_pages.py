@@ -68,7 +68,7 @@ def test_it_looks_again_only_after_a_while() -> None:
 
 def test_a_source_with_failed_files_or_an_unreadable_state_is_not_healthy() -> None:
     statuses = [STATUS]
-    with serve_status(lambda: tuple(statuses), "127.0.0.1:0", 0, legacy_names=False) as address:
+    with serve_status(lambda: tuple(statuses), "127.0.0.1:0", 0, {}) as address:
         assert fetch(address, "/health")[0] == 200
         assert b'tidegate_source_healthy{pipeline="events",source="asia"} 1.0' in fetch(address, "/metrics")[2]
         statuses[:] = [replace(STATUS, failed=(FailedFile("a", "bad", 1),))]
