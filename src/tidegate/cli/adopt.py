@@ -1,4 +1,4 @@
-"""``tidegate adopt``: show what Blizzard left in a table, ask, and continue from there."""
+"""``tidegate adopt``: show what another system left in a table, ask, and continue from there."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ _STYLES = {"ok": Style.NORMAL, "warn": Style.WARN, "fail": Style.BAD}
     type=click.FloatRange(min=0),
     default=600.0,
     metavar="SECONDS",
-    help="How long Blizzard must have been idle (default: 600).",
+    help="How long the other system must have been idle (default: 600).",
 )
-@click.option("--read-skipped", is_flag=True, help="Read files that Blizzard skipped in partitions without an entry.")
-@click.option("--fresh", is_flag=True, help="Blizzard never read this source: start at the beginning.")
+@click.option("--read-skipped", is_flag=True, help="Read files that it skipped in partitions without an entry.")
+@click.option("--fresh", is_flag=True, help="It never read this source: start at the beginning.")
 @with_json
 def adopt(invocation: Invocation, /, dry_run: bool, yes: bool, **given: Any) -> int:
-    """Take over the position that Blizzard left in a table.
+    """Take over the position that another system left in a table.
 
-    Shows what Blizzard read, and what it may have skipped or doubled. Then an empty commit takes it over.
-    No row changes. Refuses while Blizzard is still running. Exits with 1 if a source could not be taken over.
+    Shows what it read, and what it may have skipped or doubled. Then an empty commit takes it over.
+    No row changes. Refuses while it is still running. Exits with 1 if a source could not be taken over.
     """
     confirm: Confirmation[Sequence[Adoption]] = Confirmation(
         invocation, "Take it over?", render_adoptions, dry_run, yes

@@ -1,4 +1,4 @@
-"""Moves from older systems: takes over positions of Blizzard, and converts properties files."""
+"""Moves from other systems: takes over the positions they left in tables, and converts properties files."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def adopt(
     fresh: bool = False,
     read_skipped: bool = False,
 ) -> tuple[Adoption, ...]:
-    """Take over the positions that Blizzard left in a pipeline's table; problems are in the report.
+    """Take over the positions that another system left in a pipeline's table; problems are in the report.
 
-    Blizzard must have been idle for ``quiet_for`` seconds. ``fresh`` starts a source at the beginning that it never
+    It must have been idle for ``quiet_for`` seconds. ``fresh`` starts a source at the beginning that it never
     read. ``read_skipped`` reads files that it skipped in partitions without an entry.
     """
     options = AdoptOptions(dry_run, quiet_for, fresh, read_skipped)
@@ -32,7 +32,7 @@ def adopt(
 
 
 def import_properties(path: str | Path) -> PropertiesImport:
-    """Convert a properties file of an older system into a configuration, and report what was not converted.
+    """Convert a properties file of another system into a configuration, and report what was not converted.
 
     Writes nothing. Copies no secrets: they become environment variables.
     """
