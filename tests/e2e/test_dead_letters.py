@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 import tidegate
+from support.changes import moved
 from support.lake import FIELDS, Lake
 from tidegate.commands.dead_letters import retry
 from tidegate.commands.project import sources_of
@@ -274,10 +275,8 @@ def test_a_file_that_changed_between_two_rounds_becomes_a_letter_and_is_not_half
     state = decode_paths(opened.state or {})
     from dataclasses import replace
 
-    from tidegate.protocol.change import Change
-
     partly = encode_paths(replace(state, files={f"{DAY}/2.ndjson": RecordsRead(4, target.stat().st_size + 1, "old")}))
-    place.positions.commit(opened, Change(state=partly, embedded=embedded(partly)))
+    place.positions.commit(opened, moved(partly, embedded=embedded(partly)))
     lake.expected = lake.expected[:10]
     report = lake.run()
     assert report.sources[0].dead_files == 1

@@ -20,11 +20,11 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 from servers import mariadb as mariadb_server
 from servers import postgres as postgres_server
+from support.changes import moved
 from support.iceberg_tables import add, new_table
 from tidegate import SourceReport, load
 from tidegate.core.columns.state import ColumnState
 from tidegate.observe.events import Event, Notice, RowsLeftOut
-from tidegate.protocol.change import Change
 from tidegate.runs.bind import bind
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
@@ -87,7 +87,7 @@ class Shop:
         state = ColumnState(values, frozenset(values) if inclusive else frozenset(), MARCH)
         encoded = bound.tracker.encode(state)
         schema = pa.schema([("id", pa.int64())])
-        bound.positions.commit(bound.positions.open(), Change(encoded, encoded, schema=schema))
+        bound.positions.commit(bound.positions.open(), moved(encoded, schema))
         return self
 
     def run(self, finds: GreatestValues | None = None) -> SourceReport:

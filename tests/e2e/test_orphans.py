@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support import scripts
+from support.changes import appended, moved
 from support.lake import FIELDS, Lake
 from support.reconciling import DAY, clean, compare, leave_behind, places_of
 from tidegate import load, reconcile
@@ -181,7 +182,7 @@ def test_a_log_with_a_hole_stops_the_comparison(lake: Lake) -> None:
 def test_a_stranger_in_the_table_is_named_and_nothing_is_removed(lake: Lake) -> None:
     left = leave_behind(table(lake))
     stranger = PositionStore(replace(_place(lake).positions.site, key=SourceKey("other", "asia")))
-    stranger.commit(stranger.open(), Change({"schema_version": 1}, {"schema_version": 1}))
+    stranger.commit(stranger.open(), moved({"schema_version": 1}))
     before = delta(lake).version()
     report = clean(lake.project)
     assert not report.ok
@@ -257,7 +258,7 @@ def _written(lake: Lake, number: int) -> DataFile:
 def _change(opened: Any, file: DataFile) -> Change:
     schema = pa.schema([pa.field("id", pa.int64(), False)])
     state = dict(opened.state)
-    return Change(state, embedded(state), (), (file,), 1, schema)
+    return appended(state, [file], schema, embedded=embedded(state))
 
 
 def test_a_process_that_slept_cannot_commit_files_that_were_cleaned(lake: Lake) -> None:

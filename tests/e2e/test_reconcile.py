@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from support.changes import appended, moved
 from support.lake import FIELDS, Lake
 from support.reconciling import compare, ingest, places_of
 from tidegate import SourceComparison, list_letters, reconcile
@@ -20,7 +21,7 @@ from tidegate.core.files.state import Active, embedded, encode_paths
 from tidegate.errors import ConfigError, RunStopped, TidegateError
 from tidegate.observe.events import CommitContested, ComparisonProgressed, Event, Notice
 from tidegate.parquet.parquet_file import uuid7
-from tidegate.protocol.change import Change, Coverage, DataFile
+from tidegate.protocol.change import Change, Coverage, DataFile, NextState
 from tidegate.protocol.ledger import entries
 from tidegate.runs.file_source import watermarks_of
 from tidegate.runs.in_process import InProcessEngine
@@ -236,7 +237,7 @@ def test_records_that_come_from_dead_letters_do_not_make_a_finished_file_unfinis
     info = place.tracker.store.head(f"{HOUR}/12.ndjson")
     again = Coverage(f"{HOUR}/12.ndjson", info.size, info.etag, 0, 1, False, 1)
     state = dict(opened.state or {})
-    place.positions.commit(opened, Change(state, embedded(state), (again,), action="dlq retry"))
+    place.positions.commit(opened, moved(state, embedded=embedded(state), coverage=(again,), action="dlq retry"))
     assert ingest(lake.project).sources[0].commits == 0
     assert found(lake).ingested == 10
 
@@ -306,13 +307,12 @@ def test_the_rest_of_a_late_file_is_read_where_its_committed_part_ends(lake: Lak
     covered = Coverage(f"{HOUR}/11-part.ndjson", info.size, info.etag, 0, 3, False, 3)
     place.positions.commit(
         opened,
-        Change(
+        appended(
             dict(opened.state or {}),
-            embedded(dict(opened.state or {})),
-            (covered,),
-            (DataFile(name, file.stat().st_size, 3, {}),),
-            3,
+            [DataFile(name, file.stat().st_size, 3, {})],
             rows.schema,
+            embedded=embedded(dict(opened.state or {})),
+            coverage=(covered,),
             action="reconcile",
         ),
     )
@@ -345,7 +345,7 @@ def test_what_a_person_moved_the_watermark_over_is_unexplained_not_late(lake: La
     moved = encode_paths(
         replace(before, watermark=Active(f"{HOUR}/30.ndjson"), partition_watermarks={HOUR: "30.ndjson"}, late_window={})
     )
-    place.positions.commit(opened, Change(moved, embedded(moved), action="watermark set"))
+    place.positions.commit(opened, Change(NextState(moved, embedded(moved)), action="watermark set"))
     report = ingest(lake.project)
     (source,) = report.sources
     assert source.unexplained.names == (f"{HOUR}/25.ndjson",)

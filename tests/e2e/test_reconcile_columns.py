@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import tidegate
+from support.changes import moved
 from support.column_lake import ColumnLake, InProcessColumnEngine
 from tidegate import show_watermarks
 from tidegate.core.columns.replay import ReplayState, decode, encode
 from tidegate.errors import CommitLost, TidegateError
 from tidegate.observe.events import Notice
-from tidegate.protocol.change import Change
 from tidegate.runs.bind import bind
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Pass
@@ -130,12 +130,12 @@ def test_replays_have_a_fence_of_their_own(lake: ColumnLake) -> None:
     positions = replay_source(place, place.pipeline).positions
     record = encode(ReplayState("id", 1, 9))
     sleeping = positions.open()
-    positions.commit(sleeping, Change(state=record, embedded=record, action="replay"))
+    positions.commit(sleeping, moved(record, action="replay"))
     orphan(lake)
     (table,) = tidegate.reconcile(lake.config, clean=True).tables
     assert (table.error, table.fenced) == (None, ("orders/default", "orders/default~replay"))
     with pytest.raises(CommitLost):
-        positions.commit(sleeping, Change(state=record, embedded=record, action="replay"))
+        positions.commit(sleeping, moved(record, action="replay"))
     kept = positions.open().state
     assert kept is not None
     assert not decode(kept).is_finished

@@ -49,6 +49,25 @@ MANY = 1_000_000 if DEEPER else 6_000
             {"switches": 2},
             id="optimize, delete",
         ),
+        pytest.param(Scene(how=("no rows",)), {"switches": 2}, id="states that move without rows"),
+        pytest.param(
+            Scene(records=1, how=("no rows", "append")), {"switches": 1, "faults": 1}, id="no rows, a response lost"
+        ),
+        pytest.param(Scene(how=("spark",)), {"switches": 2}, id="two runs by Spark"),
+        pytest.param(Scene(records=1, how=("spark",)), {"switches": 1, "crashes": 1}, id="by Spark, one dies"),
+        pytest.param(
+            Scene(records=1, how=("spark", "append")), {"switches": 2, "faults": 1}, id="by Spark, a response lost"
+        ),
+        pytest.param(Scene(how=("replace", "append")), {"switches": 2}, id="rows are replaced beside an append"),
+        pytest.param(Scene(how=("replace",), sources=("s", "t")), {"switches": 2}, id="two sources replace their rows"),
+        pytest.param(
+            Scene(how=("replace",), sources=("s",)), {"crashes": 1, "faults": 2}, id="replaced, two faults, one death"
+        ),
+        pytest.param(
+            Scene(how=("replace",), sources=("s",), operations=("append", "optimize")),
+            {"switches": 3},
+            id="replaced beside a foreign writer",
+        ),
     ],
 )
 def test_every_record_is_in_the_table_exactly_once_whatever_happens(scene: Scene, budgets: dict[str, int]) -> None:
@@ -64,12 +83,25 @@ def test_long_random_runs_of_many_writers_end_with_every_record_once() -> None:
     assert report.violation is None, f"{report.violation}, by the choices {report.choices}"
 
 
+def test_long_random_runs_that_write_in_every_way_end_with_every_record_once() -> None:
+    how = ("append", "spark", "replace", "no rows")
+    scene = Scene(records=4, sources=("s", "s", "s", "t"), how=how, operations=("append", "optimize"))
+    report = wander(scene, {"crashes": 2, "faults": 3}, range(100 * (1 + 20 * DEEPER)))
+    assert report.violation is None, f"{report.violation}, by the choices {report.choices}"
+
+
 class TestTheModelCanFail:
     """Each safeguard is taken away in turn; the exploration must notice."""
 
     def test_without_the_fresh_look_at_the_position(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(commit.Attempt, "_unmoved", lambda self, snapshot: True)
         assert explore(Scene(), {"switches": 3}, MANY).violation is not None
+
+    # Not by Spark: Delta itself skips a transaction that the table has seen.
+    @pytest.mark.parametrize("how", ["replace", "no rows"])
+    def test_without_the_fresh_look_before_any_other_write(self, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(commit.Attempt, "_unmoved", lambda self, snapshot: True)
+        assert explore(Scene(how=(how,)), {"switches": 3}, MANY).violation is not None
 
     def test_without_the_look_at_every_source_of_a_commit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def only_the_lead(self: commit.Attempt, snapshot: Snapshot | None) -> bool:

@@ -13,14 +13,16 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from model.explorer import Actor, Run, Violation
+from support.changes import appended, moved
 from tidegate.errors import CommitLost, ObjectExists, ObjectMissing, OutcomeUnknown, StorageUnavailable, TidegateError
 from tidegate.protocol import documents
-from tidegate.protocol.change import Change, DataFile, Identity, SourceKey
+from tidegate.protocol.change import Change, DataFile, Identity, ReplaceRows, SourceKey, SparkWrite
 from tidegate.protocol.commit import Member, commit, commit_together
 from tidegate.protocol.log import DIRECTORY, parse_entry
 from tidegate.protocol.memory import MemoryDelta, decode, encode
 from tidegate.protocol.open import open_position
-from tidegate.protocol.position import Pace, TableContext
+from tidegate.protocol.position import Pace, Position, TableContext
+from tidegate.protocol.table import CommitNote, Snapshot, log_path
 from tidegate.specs.locations import Location
 from tidegate.storage.port import ObjectInfo, Requests
 
@@ -213,6 +215,44 @@ class ModelStore:
             raise StorageUnavailable(f"no answer for {path}", "")
 
 
+class ModelDelta(MemoryDelta):
+    """The twin with rows: a data file of the model is a list of records, so some of them can be replaced."""
+
+    def replace(self, base: Snapshot, predicate: str, rows: pa.RecordBatchReader, note: CommitNote) -> None:
+        """Replace the records of source ``predicate``; as in Delta, any entry since ``base`` is in the way."""
+        old = {path: json.loads(self._store.get(path)) for path in sorted(base.active_paths())}
+        gone = {path: records for path, records in old.items() if any(_is_of(predicate, each) for each in records)}
+        kept = [record for records in gone.values() for record in records if not _is_of(predicate, record)]
+        new = [f"{predicate}:{number}" for number in rows.read_all().column("id").to_pylist()]
+        content = json.dumps([*kept, *new]).encode()
+        path = f"{OURS}replaced-{abs(hash((note.user_metadata, base.facts.version)))}.parquet"
+        self._store.put(path, content)
+        info = {"commitInfo": {"operation": "WRITE", "userMetadata": note.user_metadata}}
+        removed = [{"remove": {"path": log_path(each), "dataChange": True}} for each in gone]
+        txns = [{"txn": {"appId": app, "version": number}} for app, number in note.transactions.items()]
+        self._follow(base, [info, *removed, {"add": {"path": path, "size": len(content), "dataChange": True}}, *txns])
+
+
+def _is_of(source: str, record: str) -> bool:
+    return record.startswith(f"{source}:")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFrame:
+    """Rows that the model's Spark writes: it takes a snapshot of its own, later than that of the commit."""
+
+    at: TableContext
+    file: DataFile
+
+    def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
+        """Append the file; as Delta does, skip a transaction that the table has already seen."""
+        snapshot, add = self.at.delta.snapshot(), self.file.to_add(NOW)
+        if snapshot is None:
+            self.at.delta.create(SCHEMA, (), [add], note)
+        elif all((snapshot.transaction_version(app) or 0) < number for app, number in note.transactions.items()):
+            self.at.delta.append(snapshot, [add], note)
+
+
 def site(world: World, run: Run | None, actor: Actor, source: str = "s", *, guarded: bool = True) -> TableContext:
     """A site of the model; time stands still except for pauses, so that a commit gives up after a few."""
     store = ModelStore(world, run, actor)
@@ -228,21 +268,21 @@ def site(world: World, run: Run | None, actor: Actor, source: str = "s", *, guar
         key=SourceKey("p", source),
         identity=Identity("path", "memory://source", None),
         store=store,  # type: ignore[arg-type]  # the part of the port that the protocol uses
-        delta=MemoryDelta(store, guarded=guarded, new_id=lambda: f"of-{actor.name}"),  # type: ignore[arg-type]  # same
+        delta=ModelDelta(store, guarded=guarded, new_id=lambda: f"of-{actor.name}"),  # type: ignore[arg-type]  # same
         pace=Pace(90.0, lambda: NOW, lambda: clock[0], pause, lambda: 0.5),
         checkpoint_every=0,
         attempts=lambda: f"{by}.{next(attempts)}",
     )
 
 
-def ingest(world: World, at: TableContext, records: int, batch: int = 1) -> None:
+def ingest(world: World, at: TableContext, records: int, batch: int = 1, how: str = "append") -> None:
     """A run of the source: open, read the next ``batch`` records, commit, until all are in."""
     opened = open_position(at)
     while True:
         start = 0 if opened.state is None else int(opened.state["next"])
         if start >= records:
             return
-        change = _following(at, start, min(start + batch, records))
+        change = _change(at, opened, start, min(start + batch, records), how)
         try:
             opened = commit(at, opened, change)
         except CommitLost:
@@ -277,13 +317,35 @@ def ingest_together(world: World, sites: Sequence[TableContext], records: int, b
             world.committed.extend(opened.parent.attempt for opened in after if opened.parent is not None)
 
 
+def _change(at: TableContext, opened: Position, start: int, end: int, how: str) -> Change:
+    """The next step of a source, written in one of the ways in which a change can write.
+
+    ``no rows`` moves the state alone before each append; ``replace`` writes all records so far in place of the old.
+    """
+    following = _following(at, start, end)
+    state = following.next
+    match how:
+        case "append":
+            return following
+        case "spark":
+            (file,) = following.write.data_files
+            return Change(state, SparkWrite(ModelFrame(at, file), SCHEMA, (), 1))
+        case "replace" if opened.table_version >= 0:
+            rows = pa.table({"id": list(range(end))}, schema=SCHEMA)
+            return Change(state, ReplaceRows(at.key.source, lambda columns: rows.to_reader(), SCHEMA, rows=end))
+        case "no rows" if (opened.state or {}).get("looked") != start:
+            return moved({"next": start, "looked": start}, SCHEMA)
+        case _:
+            return following
+
+
 def _following(at: TableContext, start: int, end: int) -> Change:
     """The next records of a source in a data file."""
     content = json.dumps([f"{at.key.source}:{number}" for number in range(start, end)]).encode()
     path = f"{OURS}{at.attempts()}.parquet"
     at.store.put(path, content)
-    state = {"next": end}
-    return Change(state, state, (), (DataFile(path, len(content), 1, {}),), 1, SCHEMA)
+    state = {"next": end, "looked": start}
+    return appended(state, [DataFile(path, len(content), 1, {})], SCHEMA)
 
 
 def _latest(world: World, at: TableContext) -> str:
@@ -296,11 +358,13 @@ def _latest(world: World, at: TableContext) -> str:
 class Scene:
     """Who takes part. Writer ``n`` takes ``n + 1`` records per commit, so that rivals want different things.
 
-    A writer of ``s+t`` moves both sources in one commit.
+    A writer of ``s+t`` moves both sources in one commit; ``how`` says by number how a writer writes, if it does not
+    append files.
     """
 
     records: int = 2
     sources: tuple[str, ...] = ("s", "s")
+    how: tuple[str, ...] = ("append",)
     operations: tuple[str, ...] = ()
     guarded: bool = True
 
@@ -314,7 +378,8 @@ class Scene:
         return lambda: self._judge(world)
 
     def _writer(self, world: World, run: Run, number: int, source: str) -> Actor:
-        return writer(world, run, f"w{number}", source, self.records, number + 1, guarded=self.guarded)
+        how = self.how[number % len(self.how)]
+        return writer(world, run, f"w{number}", source, self.records, number + 1, how, guarded=self.guarded)
 
     def _judge(self, world: World) -> None:
         """After all that happened, one quiet run must find everything in order and finish it."""
@@ -335,14 +400,16 @@ class Scene:
             raise Violation(f"the table holds {dict(ours)}")
 
 
-def writer(world: World, run: Run, name: str, source: str, records: int, batch: int, *, guarded: bool = True) -> Actor:
+def writer(
+    world: World, run: Run, name: str, source: str, records: int, batch: int, how: str, *, guarded: bool = True
+) -> Actor:
     """An actor that runs the real protocol; a stop that nothing justifies is a violation."""
 
     def body(actor: Actor) -> None:
         try:
             sites = [site(world, run, actor, name, guarded=guarded) for name in source.split("+")]
             if len(sites) == 1:
-                ingest(world, sites[0], records, batch)
+                ingest(world, sites[0], records, batch, how)
             else:
                 ingest_together(world, sites, records, batch)
         except Crash:

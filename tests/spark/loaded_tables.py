@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
 
+from support.changes import appended
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
-from tidegate.protocol.change import Change, Identity, SourceKey
+from tidegate.protocol.change import Change, Identity, NextState, SourceKey, SparkWrite
 from tidegate.protocol.delta import query
 from tidegate.protocol.documents import WORK
 from tidegate.protocol.follow_ups import WorkRemover, new_work_area
@@ -101,15 +102,9 @@ class LoadedTable:
         batch = Batch.of(self.pipeline, self.source, task, write_rows(frame, task))
         waiting = load_frame(self.spark, batch, window=window, chunk=chunk)
         meanwhile()
-        change = Change(
-            state={"n": opened.version + 1},
-            embedded={"n": opened.version + 1},
-            rows=batch.rows,
-            frame=waiting,
-            schema=waiting.columns(opened.schema()),
-            partition_columns=opened.partition_columns if opened.table_id else batch.partitioned_by,
-            debts=(area.debt(),),
-        )
+        keys = opened.partition_columns if opened.table_id else batch.partitioned_by
+        write = SparkWrite(waiting, waiting.columns(opened.schema()), keys, batch.rows)
+        change = Change(NextState.whole({"n": opened.version + 1}), write, debts=(area.debt(),))
         return self.positions.commit(opened, change)
 
     def append(self, frame: DataFrame) -> RowsWritten:
@@ -118,14 +113,7 @@ class LoadedTable:
         task = row_task(self.pipeline, self.source, columns_of(frame, "the test"), opened.schema())
         written = write_rows(frame, task)
         state = {"n": opened.version + 1}
-        change = Change(
-            state,
-            state,
-            data_files=written.data_files,
-            rows=written.rows,
-            schema=task.written,
-            partition_columns=task.partition_columns,
-        )
+        change = appended(state, written.data_files, task.written, task.partition_columns)
         self.positions.commit(opened, change)
         return written
 

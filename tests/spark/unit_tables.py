@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidegate.protocol.change import Change, Identity, SourceKey
+from support.changes import appended
+from tidegate.protocol.change import Change, Identity, NextState, SourceKey, SparkWrite
 from tidegate.protocol.documents import WORK
 from tidegate.protocol.follow_ups import WorkRemover, new_work_area
 from tidegate.protocol.position import Position, TableContext
@@ -79,13 +80,7 @@ class UnitTable:
         opened = self.positions.open()
         task = row_task(self.pipeline, self.source.rows, self.columns, opened.schema())
         written = self._written(task, rows)
-        change = Change(
-            self._state(opened),
-            self._state(opened),
-            data_files=written.data_files,
-            rows=written.rows,
-            schema=task.written,
-        )
+        change = appended(self._state(opened), written.data_files, task.written)
         return self.positions.commit(opened, change)
 
     def replace(self, rows: Rows, *replaced: tuple[str, int, int]) -> Position:
@@ -96,15 +91,9 @@ class UnitTable:
         batch = Batch.of(self.pipeline, self.source.rows, task, self._written(task, rows))
         given = [ReplacedUnit(unit, low * DAY, high * DAY) for unit, low, high in replaced]
         waiting = unit_frame(self.spark, batch, self.source, given)
-        change = Change(
-            self._state(opened),
-            self._state(opened),
-            rows=batch.rows,
-            frame=waiting,
-            schema=waiting.columns(opened.schema()),
-            partition_columns=opened.partition_columns,
-            debts=(area.debt(),),
-        )
+        keys = opened.partition_columns
+        write = SparkWrite(waiting, waiting.columns(opened.schema()), keys, batch.rows)
+        change = Change(NextState.whole(self._state(opened)), write, debts=(area.debt(),))
         return self.positions.commit(opened, change)
 
     def rows(self, *columns: str) -> list[tuple[Any, ...]]:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from tidegate.errors import CommitLost
 from tidegate.observe.events import Event
-from tidegate.protocol.change import Change, Coverage, DataFile, Identity, SourceKey
+from tidegate.protocol.change import Change, Coverage, DataFile, Identity, NextState, SourceKey, Written, write_files
 from tidegate.protocol.dead_letters import KIND, DeadLetterTable, debt
 from tidegate.protocol.delta import DeltaLakeTable
 from tidegate.protocol.position import Pace, Position, TableContext
@@ -94,11 +94,12 @@ class Lake:
         values = {"id": list(range(start, end)), "source": [source] * (end - start)}
         extra = more.pop("columns", {})
         schema = more.pop("schema", None) or SCHEMA
+        keys = more.pop("partition_columns", ())
         table = pa.table({**values, **extra}, schema=schema)
         state = {"next": end}
         files = (self.data_file(table),) if end > start else ()
         coverage = tuple(Coverage(f"file-{number}", 10, None, 0, 1, True) for number in range(start, end))
-        return Change(state, state, coverage, files, end - start, schema, **more)
+        return Change(NextState.whole(state), write_files([Written(schema, keys, files)]), coverage, **more)
 
     def data_file(self, table: pa.Table, prefix: str = "", **values: str | None) -> DataFile:
         sink = io.BytesIO()

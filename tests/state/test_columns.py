@@ -11,9 +11,10 @@ import pytest
 from deltalake import write_deltalake
 
 from state.lake import SCHEMA, Lake, ingest
+from support.changes import appended
 from tidegate import failpoints
 from tidegate.errors import ColumnsChanged, CommitLost, ReplacesTable, SchemaMismatch, TableError
-from tidegate.protocol.change import Change, DataFile, Replacement, Written
+from tidegate.protocol.change import AppendFiles, Change, DataFile, NextState, ReplaceRows, Written
 from tidegate.protocol.table import CommitNote, arrow_schema, no_rows
 from tidegate.specs.locations import Location
 from tidegate.specs.project import Evolution
@@ -38,8 +39,7 @@ def file(lake: Lake, number: int, schema: pa.Schema, **values: Any) -> DataFile:
 
 
 def grouped(*groups: Written) -> Change:
-    state = {"next": 9}
-    return Change(state, state, data_files=tuple(each for group in groups for each in group.data_files), groups=groups)
+    return Change(NextState.whole({"next": 9}), AppendFiles(groups))
 
 
 class TestGroups:
@@ -102,8 +102,7 @@ class TestGroups:
 
 
 def replaced(lake: Lake, rows: Callable[[pa.Schema], pa.RecordBatchReader] = no_rows) -> Change:
-    state = {"next": 6}
-    return Change(state, state, schema=TEXT, replacement=Replacement("true", rows, TEXT), action="schema replace")
+    return Change(NextState.whole({"next": 6}), ReplaceRows(None, rows, TEXT), action="schema replace")
 
 
 class TestReplacedColumns:
@@ -151,7 +150,7 @@ class TestReplacedColumns:
         try:
             state = {"next": 7}
             written = lake.data_file(pa.table({"id": ["x"], "source": ["s"]}, schema=TEXT))
-            after = positions.commit(opened, Change(state, state, data_files=(written,), rows=1, schema=TEXT))
+            after = positions.commit(opened, appended(state, [written], TEXT))
         finally:
             failpoints.arm("")
         assert after.version == opened.version + 1
@@ -164,7 +163,7 @@ class TestReplacedColumns:
         write_deltalake(lake.location.uri, pa.table({"id": [9], "source": ["other"]}, schema=SCHEMA), mode="append")
         written = lake.data_file(pa.table({"id": ["x"], "source": ["s"]}, schema=TEXT))
         with pytest.raises(ReplacesTable, match="would remove the rows of the table"):
-            positions.commit(opened, Change({}, {}, data_files=(written,), rows=1, schema=TEXT))
+            positions.commit(opened, appended({}, [written], TEXT))
         assert lake.ids("other") == [9]
 
 

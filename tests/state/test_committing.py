@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from state.lake import SCHEMA, Lake, Unlucky, following, ingest
+from support.changes import appended, moved
 from tidegate import failpoints
 from tidegate.errors import (
     CommitLost,
@@ -26,7 +27,7 @@ from tidegate.errors import (
 )
 from tidegate.migrate.foreign import BLIZZARD
 from tidegate.observe.events import Committed, Notice
-from tidegate.protocol.change import Change, DataFile
+from tidegate.protocol.change import DataFile
 from tidegate.specs.project import Evolution
 
 
@@ -78,7 +79,7 @@ def test_documents_are_a_chain_of_parents_and_name_their_files(lake: Lake) -> No
     assert second.parent is not None
     document = json.loads(lake.store.get(positions.site.key.document(2, second.parent.attempt)))
     assert document["parent"] == {"version": 1, "attempt": first.parent.attempt, "sha256": first.parent.sha256}
-    assert document["data_files"][0]["path"] == change.data_files[0].path
+    assert document["data_files"][0]["path"] == change.write.data_files[0].path
     assert document["coverage"] == [
         {"file": "file-1", "size": 10, "etag": None, "from": 0, "to": 1, "eof": True, "rows": 0, "bad": 0}
     ]
@@ -99,7 +100,7 @@ def test_the_commit_says_in_the_log_whose_it_is(lake: Lake) -> None:
 def test_a_large_state_is_compressed_in_the_log_and_read_back(lake: Lake) -> None:
     positions = lake.positions()
     state = {"next": 0, "files": {f"date=2026-01-28/{number:040d}": "Finished" for number in range(2000)}}
-    now = positions.commit(positions.open(), Change(state, state, schema=SCHEMA))
+    now = positions.commit(positions.open(), moved(state, SCHEMA))
     (entry,) = lake.table().history(1)
     (mark,) = json.loads(entry["userMetadata"])["tidegate"]
     assert "state" not in mark
@@ -113,7 +114,7 @@ def test_a_large_state_is_compressed_in_the_log_and_read_back(lake: Lake) -> Non
 
 def test_an_empty_commit_creates_the_table_when_there_is_a_schema(lake: Lake) -> None:
     positions = lake.positions()
-    now = positions.commit(positions.open(), Change({"next": 0}, {"next": 0}, schema=SCHEMA))
+    now = positions.commit(positions.open(), moved({"next": 0}, SCHEMA))
     assert now.version == 1
     assert lake.table().schema().to_arrow().names == ["id", "source"]
     assert lake.ids() == []
@@ -122,7 +123,7 @@ def test_an_empty_commit_creates_the_table_when_there_is_a_schema(lake: Lake) ->
 def test_an_empty_commit_moves_the_position_of_a_table_that_exists(lake: Lake) -> None:
     positions = lake.positions()
     now = positions.commit(positions.open(), lake.change(0, 2))
-    now = positions.commit(now, Change({"next": 2, "note": "x"}, {"next": 2}))
+    now = positions.commit(now, moved({"next": 2, "note": "x"}, embedded={"next": 2}))
     assert now.version == 2
     assert lake.positions().open().state == {"next": 2, "note": "x"}
     assert lake.ids() == [0, 1]
@@ -131,13 +132,13 @@ def test_an_empty_commit_moves_the_position_of_a_table_that_exists(lake: Lake) -
 def test_without_a_table_and_without_a_schema_nothing_can_be_committed(lake: Lake) -> None:
     positions = lake.positions()
     with pytest.raises(TableError, match="no schema to create it with"):
-        positions.commit(positions.open(), Change({"next": 0}, {"next": 0}))
+        positions.commit(positions.open(), moved({"next": 0}))
 
 
 def test_a_data_file_that_is_gone_stops_the_commit_before_anything_is_written(lake: Lake) -> None:
     positions = lake.positions()
     change = lake.change(0, 1)
-    lake.store.delete(change.data_files[0].path)
+    lake.store.delete(change.write.data_files[0].path)
     with pytest.raises(ObjectMissing, match="disappeared before its commit"):
         positions.commit(positions.open(), change)
     assert positions.open().first_run
@@ -147,7 +148,7 @@ def test_a_data_file_that_is_gone_stops_the_commit_before_anything_is_written(la
 def test_a_data_file_of_another_size_stops_the_commit(lake: Lake) -> None:
     positions = lake.positions()
     change = lake.change(0, 1)
-    lake.store.put(change.data_files[0].path, b"short")
+    lake.store.put(change.write.data_files[0].path, b"short")
     with pytest.raises(ObjectChanged, match="has 5 bytes"):
         positions.commit(positions.open(), change)
 
@@ -155,7 +156,7 @@ def test_a_data_file_of_another_size_stops_the_commit(lake: Lake) -> None:
 def test_the_same_data_file_twice_is_refused(lake: Lake) -> None:
     positions = lake.positions()
     change = lake.change(0, 1)
-    twice = Change(change.state, change.embedded, (), change.data_files * 2, 2, SCHEMA)
+    twice = appended(change.next.complete, change.write.data_files * 2, SCHEMA)
     with pytest.raises(TableError, match="committed twice"):
         positions.commit(positions.open(), twice)
     now = positions.commit(positions.open(), change)
@@ -170,14 +171,14 @@ def test_more_files_than_a_commit_may_hold_are_refused(lake: Lake) -> None:
     positions = lake.positions()
     files = tuple(DataFile(f"f{number}.parquet", 1, 1, {}) for number in range(10_001))
     with pytest.raises(TableError, match=r"10001 data files in one commit, at most 10000"):
-        positions.commit(positions.open(), Change({}, {}, (), files, 1, SCHEMA))
+        positions.commit(positions.open(), appended({}, files, SCHEMA))
 
 
 def test_many_files_are_measured_and_committed_at_once(lake: Lake) -> None:
     positions = lake.positions()
     table = pa.table({"id": [1], "source": ["s"]}, schema=SCHEMA)
     files = tuple(lake.data_file(table) for _ in range(40))
-    positions.commit(positions.open(), Change({"next": 1}, {"next": 1}, (), files, 40, SCHEMA))
+    positions.commit(positions.open(), appended({"next": 1}, files, SCHEMA))
     assert lake.ids() == [1] * 40
 
 
@@ -187,7 +188,7 @@ def test_names_with_spaces_and_signs_are_found_again(tmp_path: Path) -> None:
     table = pa.table({"id": [1], "source": ["s"]}, schema=SCHEMA)
     file = lake.data_file(table, "p=x%20y/", p="x y")
     positions = lake.positions()
-    change = Change({"next": 1}, {"next": 1}, (), (file,), 1, schema, ("p",))
+    change = appended({"next": 1}, [file], schema, ("p",))
     positions.commit(positions.open(), change)
     assert lake.ids() == [1]
     snapshot = positions.site.delta.snapshot()
@@ -412,7 +413,7 @@ class TestTwoRunsOfOneSource:
         change = lake.change(0, 1)
         with pytest.raises(CommitLost):
             second.commit(two, change)
-        assert lake.store.head(change.data_files[0].path).size == change.data_files[0].size
+        assert lake.store.head(change.write.data_files[0].path).size == change.write.data_files[0].size
 
     def test_two_sources_create_the_table_one_after_the_other_and_both_are_in(self, lake: Lake) -> None:
         a, b = lake.positions("a"), lake.positions("b")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from state.lake import Lake
 from support.providers import text
 from tidegate.core.columns.state import ColumnState, encode_columns
 from tidegate.errors import StateError, WatermarkError
-from tidegate.protocol.change import Change
+from tidegate.protocol.change import NextState
 from tidegate.protocol.providers import DeltaLogMetadataProvider
 
 IDS = {"job_id": None, "dataflow_run_id": None}
@@ -30,8 +31,7 @@ def commit_rows(lake: Lake, start: int, end: int) -> None:
     """Rows, and the watermark that covers them, in one commit."""
     state = encode_columns(ColumnState({"id": end}))
     positions, rows = lake.positions(), lake.change(start, end)
-    change = Change(state, state, data_files=rows.data_files, rows=rows.rows, schema=rows.schema)
-    positions.commit(positions.open(), change)
+    positions.commit(positions.open(), replace(rows, next=NextState.whole(state)))
 
 
 def test_the_watermark_is_that_of_the_newest_commit(lake: Lake, provider: DeltaLogMetadataProvider) -> None:

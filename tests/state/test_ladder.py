@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from state.lake import IDENTITY, Lake, following, ingest
+from support.changes import moved
 from support.long_runs import examples
 from tidegate.errors import StateError
 from tidegate.protocol import documents
-from tidegate.protocol.change import Change, Identity, SourceKey, State
+from tidegate.protocol.change import Identity, SourceKey, State
 from tidegate.protocol.open import Accept, StateUnreadable
 from tidegate.protocol.recovery import Ladder
 
@@ -73,7 +74,7 @@ def go_on(lake: Lake, ladder: Ladder) -> None:
     assert ladder.base.winner is not None
     opened = positions.open_rebuilt(ladder, ladder.base.winner)
     state = ladder.base.winner.state
-    positions.commit(opened, Change(state, state, action="recover"))
+    positions.commit(opened, moved(state, action="recover"))
 
 
 class TestOnePositionIsReadWhateverIsLeftOfIt:

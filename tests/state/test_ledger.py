@@ -70,7 +70,7 @@ class TestWinners:
         (entry,) = entries(lake.store, KEY)
         assert (entry.version, entry.action, entry.rows, entry.table_version) == (1, "replay", 2, 0)
         assert entry.coverage == change.coverage
-        assert entry.data_files == tuple(file.path for file in change.data_files)
+        assert entry.data_files == tuple(file.path for file in change.write.data_files)
         assert opened.parent is not None
         assert (entry.attempt, entry.sha256) == (opened.parent.attempt, opened.parent.sha256)
 

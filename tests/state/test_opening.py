@@ -13,9 +13,10 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from state.lake import IDENTITY, SCHEMA, Lake, following, ingest
+from support.changes import moved
 from tidegate.errors import AccessDenied, StateError, StorageError, TidegateError, UnsupportedTable
 from tidegate.migrate.foreign import BLIZZARD
-from tidegate.protocol.change import Change, Identity
+from tidegate.protocol.change import Identity
 from tidegate.protocol.open import Accept
 from tidegate.protocol.position import TableContext
 from tidegate.protocol.store import open_delta
@@ -88,7 +89,7 @@ class TestAFirstRun:
             "delta_version": 0,
             "state": {"next": 2},
             "coverage": [],
-            "data_files": [change.data_files[0].to_json()],
+            "data_files": [change.write.data_files[0].to_json()],
             "dead_letter_files": [],
             "debts": [],
             "rows": {"written": 2},
@@ -282,7 +283,7 @@ class TestReasonsToStop:
 
     def test_an_empty_state_under_a_position(self, lake: Lake) -> None:
         positions = lake.positions()
-        positions.commit(positions.open(), Change({}, {}, schema=SCHEMA))
+        positions.commit(positions.open(), moved({}, SCHEMA))
         with pytest.raises(StateError, match="position 1 has an empty state"):
             lake.positions().open()
 
@@ -529,7 +530,7 @@ class TestTablesThatOnlySparkWrites:
     def test_a_position_without_rows_is_recorded_in_it(self, lake: Lake) -> None:
         crafted(lake, featured("rowTracking", "domainMetadata"), {"delta.enableRowTracking": "true"}, {})
         positions = lake.positions()
-        after = positions.commit(positions.open(), Change({"next": 1}, {"next": 1}))
+        after = positions.commit(positions.open(), moved({"next": 1}))
         assert (after.version, after.table_version) == (1, 1)
         again = lake.positions().open()
         assert (again.version, again.state, again.data_files) == (1, {"next": 1}, frozenset())
@@ -538,7 +539,7 @@ class TestTablesThatOnlySparkWrites:
         properties = {"delta.enableInCommitTimestamps": "true"}
         crafted(lake, featured("inCommitTimestamp"), properties, {}, {"inCommitTimestamp": 2**50})
         positions = lake.positions()
-        after = positions.commit(positions.open(), Change({"next": 1}, {"next": 1}))
+        after = positions.commit(positions.open(), moved({"next": 1}))
         entry = lake.positions().site.log.entry(after.table_version)
         assert entry is not None
         assert entry.in_commit_ms == 2**50 + 1
@@ -604,7 +605,7 @@ def test_the_schema_of_the_table_is_read_from_the_table(filled: Lake) -> None:
 
 def test_a_state_without_its_late_window_is_what_the_log_gives_back(lake: Lake) -> None:
     positions = lake.positions()
-    change = Change({"next": 1, "late_window": ["a"]}, {"next": 1}, schema=SCHEMA)
+    change = moved({"next": 1, "late_window": ["a"]}, SCHEMA, embedded={"next": 1})
     positions.commit(positions.open(), change)
     assert lake.positions().open().state == {"next": 1, "late_window": ["a"]}
     lake.store.delete(winning(lake, 1))

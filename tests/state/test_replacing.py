@@ -12,7 +12,8 @@ from deltalake import DeltaTable, write_deltalake
 from state.lake import SCHEMA, Lake, ingest
 from tidegate import failpoints
 from tidegate.errors import CommitLost, StorageUnavailable, TableError, UnsupportedTable
-from tidegate.protocol.change import Change, Replacement
+from tidegate.protocol.change import Change, NextState, ReplaceRows
+from tidegate.protocol.commit import Member, commit_together
 from tidegate.protocol.table import TableFacts, TableProtocol
 from tidegate.protocol.table_checks import check_replaceable
 from tidegate.specs.locations import Location
@@ -28,7 +29,7 @@ def lake(tmp_path: Path) -> Lake:
     return lake
 
 
-def replacement(ids: list[int], instead_of: list[int], *meanwhile: Meanwhile) -> Replacement:
+def replacement(ids: list[int], instead_of: list[int], *meanwhile: Meanwhile) -> ReplaceRows:
     """Rows with ``ids``; each call of ``meanwhile`` happens during one attempt, after its snapshot was taken."""
     waiting = list(meanwhile)
 
@@ -39,12 +40,11 @@ def replacement(ids: list[int], instead_of: list[int], *meanwhile: Meanwhile) ->
         table = pa.table({field.name: known.get(field.name, [None] * len(ids)) for field in columns}, schema=columns)
         return table.to_reader()
 
-    return Replacement(f"id IN ({', '.join(map(str, [*instead_of, *ids]))})", rows)
+    return ReplaceRows(f"id IN ({', '.join(map(str, [*instead_of, *ids]))})", rows, SCHEMA, rows=1)
 
 
-def change(lake: Lake, made: Replacement, **more: object) -> Change:
-    state = {"next": 6}
-    return Change(state, state, (), (), 1, SCHEMA, replacement=made, action="replay", **more)  # type: ignore[arg-type]
+def change(lake: Lake, made: ReplaceRows) -> Change:
+    return Change(NextState.whole({"next": 6}), made, action="replay")
 
 
 def test_old_rows_new_rows_and_position_are_one_log_entry(lake: Lake) -> None:
@@ -134,18 +134,20 @@ def test_an_error_at_the_commit_decides_nothing(lake: Lake, place: str) -> None:
 
 
 def test_a_row_that_does_not_belong_to_the_replaced_ones_is_never_written(lake: Lake) -> None:
-    wrong = Replacement("id = 2", lambda columns: pa.table({"id": [10], "source": ["s"]}, schema=columns).to_reader())
+    outside = {"id": [10], "source": ["s"]}
+    wrong = ReplaceRows("id = 2", lambda columns: pa.table(outside, schema=columns).to_reader(), SCHEMA)
     positions = lake.positions(deadline_secs=0.5)
     with pytest.raises(StorageUnavailable, match="could not be committed"):
         positions.commit(positions.open(), change(lake, wrong))
     assert lake.ids() == [0, 1, 2, 3, 4, 5]
 
 
-def test_files_and_replaced_rows_do_not_go_together(lake: Lake) -> None:
-    positions = lake.positions()
-    both = lake.change(6, 7, replacement=replacement([10], [2]))
-    with pytest.raises(TableError, match="replaces rows and brings data files"):
-        positions.commit(positions.open(), both)
+def test_replaced_rows_do_not_share_a_commit_with_other_sources(lake: Lake) -> None:
+    ours, theirs = lake.positions(), lake.positions("t")
+    replacing = Member(ours.site, ours.open(), change(lake, replacement([10], [2])))
+    with pytest.raises(TableError):
+        commit_together([replacing, Member(theirs.site, theirs.open(), lake.change(0, 1, "t"))])
+    assert (lake.ids(), lake.ids("t")) == ([0, 1, 2, 3, 4, 5], [])
 
 
 def test_a_table_with_deletion_vectors_is_refused() -> None:

@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from state.lake import SCHEMA, Lake
 from tidegate import failpoints
 from tidegate.errors import TableError
-from tidegate.protocol.change import Change
+from tidegate.protocol.change import Change, NextState, RowCount, SparkWrite
 from tidegate.protocol.table import CommitNote
 
 
@@ -34,7 +34,7 @@ class Statement:
 
 
 def change(statement: Statement) -> Change:
-    return Change({"next": 5}, {"next": 5}, schema=SCHEMA, frame=statement)
+    return Change(NextState.whole({"next": 5}), SparkWrite(statement, SCHEMA, (), 0))
 
 
 def begun(folder: Path) -> Lake:
@@ -69,7 +69,8 @@ def test_rows_that_spark_did_not_write_are_not_counted_as_good(tmp_path: Path, g
         lake.store.put(f"_delta_log/{1:020d}.json", text.encode())
 
     statement.acts.append(fewer)
-    wanted = replace(change(statement), written_rows=gathered)
+    counts = RowCount.LOGGED if gathered is None else RowCount.EXACT
+    wanted = replace(change(statement), write=SparkWrite(statement, SCHEMA, (), gathered or 0, counts))
     if gathered == 3:
         with pytest.raises(TableError, match="3 rows were gathered, but Spark wrote 2 into"):
             positions.commit(positions.open(), wanted)

@@ -11,7 +11,7 @@ import pytest
 from state.lake import SCHEMA, Lake
 from tidegate.errors import CommitLost, ObjectMissing, SchemaMismatch, StateError, TableError
 from tidegate.failpoints import InjectedFailure, arm
-from tidegate.protocol.change import Change, Written
+from tidegate.protocol.change import AppendFiles, Change, NextState, Written
 from tidegate.protocol.commit import Member, commit_together
 from tidegate.protocol.position import Position
 from tidegate.protocol.store import PositionStore
@@ -93,9 +93,7 @@ def test_fields_that_two_sources_bring_to_the_same_struct_are_both_added(lake: L
 def test_files_with_different_columns_in_one_change_are_checked_each(lake: Lake) -> None:
     commit_together([member(lake, "a", 1)])
     plain, wider = lake.change(1, 2, "a"), lake.change(2, 3, "a", schema=WIDER, columns={"note": ["x"]})
-    groups = tuple(Written(each.schema, (), each.data_files) for each in (plain, wider))
-    state = {"next": 3}
-    both = Change(state, state, (), (*plain.data_files, *wider.data_files), 2, groups=groups)
+    both = Change(wider.next, AppendFiles((*plain.write.groups, *wider.write.groups)))
     positions = lake.positions("a")
     positions.commit(positions.open(), both)
     assert lake.ids("a") == [0, 1, 2]
@@ -107,7 +105,7 @@ def test_columns_that_do_not_fit_stop_all_of_them(lake: Lake) -> None:
     other = pa.schema([("id", pa.string()), ("source", pa.string())])
     bad = Written(other, (), (lake.data_file(pa.table({"id": ["x"], "source": ["b"]}, schema=other)),))
     positions = lake.positions("b")
-    change = Change({"next": 1}, {"next": 1}, (), bad.data_files, 1, groups=(bad,))
+    change = Change(NextState.whole({"next": 1}), AppendFiles((bad,)))
     with pytest.raises(SchemaMismatch, match="'id'"):
         commit_together([member(lake, "a", 2), Member(positions.site, positions.open(), change)])
     assert versions(lake, "a", "b") == [1, 0]
@@ -115,7 +113,7 @@ def test_columns_that_do_not_fit_stop_all_of_them(lake: Lake) -> None:
 
 def test_a_missing_file_of_one_stops_all_of_them(lake: Lake) -> None:
     gone = member(lake, "b", 1)
-    lake.store.delete(gone.change.data_files[0].path)
+    lake.store.delete(gone.change.write.data_files[0].path)
     with pytest.raises(ObjectMissing):
         commit_together([member(lake, "a", 1), gone])
     assert not (lake.path / "_delta_log").exists()

@@ -8,8 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from state.lake import SCHEMA, Lake
+from support.changes import moved
 from tidegate.protocol import documents
-from tidegate.protocol.change import Change
+from tidegate.protocol.change import Change, NextState, SparkWrite
 from tidegate.protocol.follow_ups import WorkRemover, new_work_area
 from tidegate.protocol.table import CommitNote
 
@@ -43,11 +44,11 @@ class Rows:
 def test_files_of_a_commit_by_spark_are_known_afterwards(tmp_path: Path) -> None:
     lake = Lake.local(tmp_path / "t")
     plain = lake.positions()
-    plain.commit(plain.open(), Change({"next": 1}, {"next": 1}, schema=SCHEMA))
+    plain.commit(plain.open(), moved({"next": 1}, SCHEMA))
     positions = lake.positions(payers={"work": WorkRemover(lake.store).pay})
     area = new_work_area(positions.site.key, lake.location)
     lake.store.put(f"{area.directory}/a.parquet", b"x")
-    change = Change({"next": 2}, {"next": 2}, schema=SCHEMA, frame=Rows(lake), debts=(area.debt(),))
+    change = Change(NextState.whole({"next": 2}), SparkWrite(Rows(lake), SCHEMA, (), 0), debts=(area.debt(),))
     after = positions.commit(positions.open(), change)
     assert after.parent is not None
     stored = documents.read(lake.store, after.key, after.version, after.parent.attempt)

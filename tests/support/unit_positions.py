@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from support.changes import moved
 from tidegate.core.units.plan import UnitPlan, WorkUnit
 from tidegate.core.units.planner import advance_units, plan_units
-from tidegate.protocol.change import Change
 from tidegate.runs.bind import bind
 from tidegate.runs.tracker import UnitBound
 from tidegate.sources.units.inputs import read_units
@@ -80,5 +80,5 @@ class UnitLake:
         retired = {work.unit: "the server answered 404" for work in works if work.unit in retiring}
         state = place.tracker.encode(advance_units(place.state_of(opened), plan, done, failed, retired))
         schema = COLUMNS if opened.table_version < 0 else None
-        place.positions.commit(opened, Change(state=state, embedded=state, schema=schema))
+        place.positions.commit(opened, moved(state, schema))
         return works

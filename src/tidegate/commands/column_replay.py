@@ -24,6 +24,7 @@ from tidegate.core.columns.look_back import as_moment
 from tidegate.core.columns.planner import ColumnPlan, ReadBounds, fix_bounds, plan_columns
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.core.columns.replay import (
+    KIND,
     Chunk,
     ChunkInterval,
     ReplayConfig,
@@ -48,14 +49,14 @@ from tidegate.errors import (
 )
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
-from tidegate.protocol.change import Change
+from tidegate.protocol.change import Change, NextState, RowCount, SparkWrite
 from tidegate.protocol.follow_ups import WorkArea, new_work_area, remove_old_work, remove_work
 from tidegate.protocol.log import sources_of
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.staging import COMMITTER
 from tidegate.protocol.store import PositionStore
 from tidegate.reports.replay import ChunkReport, ColumnReplayReport, Fate
-from tidegate.runs.engine import ColumnRows, WaitingFrame
+from tidegate.runs.engine import ColumnRows
 from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.replay_record import TRIES_AGAINST_OTHERS, ReplayRecord
 from tidegate.runs.tracker import Clock, ColumnBound, Replayable, refuse
@@ -67,9 +68,7 @@ from tidegate.storage.options import absolute
 from tidegate.tasks.row_task import Batch, RowsWritten, row_task
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from tidegate.protocol.table import CommitNote
+    pass
 
 
 def replay_range(
@@ -368,18 +367,19 @@ class _Outdated(RowsRefused):
 
 
 @dataclass(frozen=True, slots=True)
-class _CurrentFrame:
-    """A frame that is written only while its rows are current."""
+class _ProductionPrecondition:
+    """Production has not committed since the rows of a chunk were read; ``since`` as in :class:`_ChunkRows`."""
 
-    frame: WaitingFrame
-    check: Callable[[], None]
+    name: str
+    record: ReplayRecord
+    since: int | None
 
-    def columns(self, table: pa.Schema | None) -> pa.Schema:
-        return self.frame.columns(table)
-
-    def write(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
-        self.check()
-        self.frame.write(note, table, new_columns=new_columns)
+    def check(self) -> None:
+        if self.since is not None and self.record.has_production_moved(self.since):
+            raise _Outdated(
+                f"{self.name}: production committed while the chunk was read, whose rows may be older",
+                "replay it again, in shorter chunks or while no production run is active",
+            )
 
 
 class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
@@ -575,28 +575,14 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
 
     def _commit_chunk(self, record: ReplayRecord, number: int, gathered: _ChunkRows) -> int:
         """Commit the rows of a chunk with its record, and return their number."""
-        batch = gathered.batch
+        batch, unmoved = gathered.batch, _ProductionPrecondition("/".join(self._names), record, gathered.since)
 
-        def check() -> None:
-            if gathered.since is not None and record.has_production_moved(gathered.since):
-                raise _Outdated(
-                    f"{'/'.join(self._names)}: production committed while the chunk was read, whose rows may be older",
-                    "replay it again, in shorter chunks or while no production run is active",
-                )
-
-        def change(opened: Position) -> Change:
-            check()
-            frame = _CurrentFrame(self._engine.load(batch, gathered.bounds.window, chunk=True), check)
-            return Change(
-                state={},
-                embedded={},
-                rows=batch.rows,
-                rows_known=True,
-                frame=frame,
-                schema=frame.columns(opened.schema()),
-                partition_columns=batch.partitioned_by if opened.table_id is None else opened.partition_columns,
-                debts=(gathered.area.debt(),),
-            )
+        def change(opened: Position, state: NextState) -> Change:
+            unmoved.check()
+            frame = self._engine.load(batch, gathered.bounds.window, chunk=True)
+            keys = batch.partitioned_by if opened.table_id is None else opened.partition_columns
+            write = SparkWrite(frame, frame.columns(opened.schema()), keys, batch.rows, RowCount.GATHERED)
+            return Change(state, write, debts=(gathered.area.debt(),), action=KIND, preconditions=(unmoved,))
 
         with _removed_on_failure(record, gathered.area):
             if record.commit(number, change):

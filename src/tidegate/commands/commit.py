@@ -19,7 +19,7 @@ from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.events import Emit, ignore
 from tidegate.parquet.partitions import path_values
-from tidegate.protocol.change import Change, SourceKey
+from tidegate.protocol.change import Change, SourceKey, write_files
 from tidegate.protocol.log import References
 from tidegate.protocol.position import Pace, Position, utc_now
 from tidegate.protocol.staging import COMMITTER, staged_files
@@ -209,17 +209,11 @@ class FileAdopting:
         files = found.foreign.data_files
         state = next_state(opened, recorded_positions(opened), files)
         rows = sum(file.record_count for file in files)
-        change = Change(
-            state=state,
-            embedded={name: value for name, value in state.items() if name != "foreign"},
-            data_files=files,
-            rows=rows,
-            groups=(
-                *self._committer.first_columns(columns, opened),
-                *found.foreign.written(columns.partition_columns),
-            ),
-            action="commit",
+        groups = (
+            *self._committer.first_columns(columns, opened),
+            *found.foreign.written(columns.partition_columns),
         )
+        change = Change(state, write_files(groups), action="commit")
         failpoint("staging.commit.before")
         after = self._committer.positions.commit(opened, change)
         return replace(found.report, adopted=len(files), rows=rows, table_version=after.table_version)

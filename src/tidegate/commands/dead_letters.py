@@ -7,10 +7,11 @@ answers to their letters as a debt. So two retries at once, or a retry beside a 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, islice
+from typing import Any
 
 from tidegate.commands.project import Config, file_sources, load, spark_engine, without_secrets
 from tidegate.core.files.paths import SourceFile, same_content
@@ -19,13 +20,13 @@ from tidegate.core.files.state import Covered, Refused
 from tidegate.errors import CommitLost, ObjectChanged, ObjectMissing, TidegateError
 from tidegate.observe.events import Emit, ignore
 from tidegate.parquet.parquet_file import uuid7
-from tidegate.protocol.change import Change
+from tidegate.protocol.change import Change, Coverage, LetterFiles, NextState, NoRows, Write, Written, write_files
 from tidegate.protocol.position import Position
 from tidegate.reports.replay import LettersReport
 from tidegate.runs.engine import FileTasks
 from tidegate.runs.file_edit import DeadLetterSelection, select_letters, write_answers
 from tidegate.runs.file_source import FileSource
-from tidegate.runs.file_walk import WrittenLetters, coverage_of, read_all
+from tidegate.runs.file_walk import coverage_of, letter_debts, letters_of, read_all
 from tidegate.runs.lanes import FrameLane, TableColumnsPlan, as_read, frame_reasons, resolve_columns
 from tidegate.schema.dead_letter import DISCARDED, FILE, RECORD, RETRIED, Letter, fingerprint
 from tidegate.tasks.read_task import GroupResult, ReadTask
@@ -137,7 +138,7 @@ def _plan_discard(bound: FileSource, opened: Position, choice: DeadLetterSelecti
     if not letters:
         return _Answer(None, report)
     answers = write_answers(bound, letters, DISCARDED, uuid7())
-    change = _change(opened, bound, answers, -len(letters), "dlq discard")
+    change = _change(opened, bound, answers, NoRows(), "dlq discard")
     return _Answer(change, replace(report, answered=len(letters)))
 
 
@@ -162,21 +163,15 @@ def _plan_retry(
     told = replace(report, still_bad=tuple((letter.id, letter.file or "", reason) for letter, reason in bad))
     if not good:
         return _Answer(None, told)
-    new = WrittenLetters.of(whole.results)
+    new = letters_of(whole.results)
     answers = write_answers(bound, good, RETRIED, run, fingerprint(columns.fields))
-    together = WrittenLetters((*new.files, *answers.files), new.count)
     files = (*lines.files, *(file for result in whole.results for file in result.data_files))
-    change = replace(
-        _change(opened, bound, together, new.count - len(good), "dlq retry"),
-        coverage=coverage_of(whole.results),
-        data_files=files if frames is None else frames.placed(task, files),
-        rows=lines.rows + sum(result.rows for result in whole.results),
-        schema=columns.table,
-        partition_columns=columns.partition_columns,
-    )
+    write: Write = write_files([Written(columns.table, columns.partition_columns, files)])
+    work_debts: tuple[Mapping[str, Any], ...] = ()
     if frames is not None:
-        change = frames.change(change, opened, columns)
-    return _Answer(change, replace(told, answered=len(good), rows=change.rows, new_letters=new.count))
+        write, work_debts = frames.write(frames.placed(task, files), opened, columns)
+    change = _change(opened, bound, new + answers, write, "dlq retry", coverage_of(whole.results), work_debts)
+    return _Answer(change, replace(told, answered=len(good), rows=write.rows, new_letters=new.opened))
 
 
 @dataclass(slots=True)
@@ -241,15 +236,23 @@ def _columns(bound: FileSource, opened: Position, emit: Emit) -> TableColumnsPla
     return resolve_columns(bound, opened, plan, emit)
 
 
-def _change(opened: Position, bound: FileSource, letters: WrittenLetters, difference: int, action: str) -> Change:
+def _change(
+    opened: Position,
+    bound: FileSource,
+    letters: LetterFiles,
+    write: Write,
+    action: str,
+    coverage: tuple[Coverage, ...] = (),
+    work_debts: tuple[Mapping[str, Any], ...] = (),
+) -> Change:
     if opened.state is None:
         raise TidegateError(f"{bound.key}: nothing was ever committed, so it has no dead letters", "run it first")
     return Change(
-        state=opened.state,
-        embedded=bound.embedded(opened.state),
-        dead_letter_files=letters.files,
-        debts=letters.debts(bound, opened),
-        letters=difference,
+        NextState(opened.state, bound.embedded(opened.state)),
+        write,
+        coverage=coverage,
+        letters=letters,
+        debts=(*letter_debts(letters, bound, opened), *work_debts),
         action=action,
     )
 

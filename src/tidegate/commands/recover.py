@@ -17,7 +17,7 @@ from typing import Any
 from tidegate.commands.project import Config, load, sources_of
 from tidegate.core.json_shape import is_newer
 from tidegate.errors import StateError, TidegateError
-from tidegate.protocol.change import Change, Coverage
+from tidegate.protocol.change import Change, Coverage, NextState
 from tidegate.protocol.open import Accept, StateUnreadable, Winner
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.recovery import Ladder, Rung
@@ -105,7 +105,8 @@ def _stops(choices: Collection[Acceptance]) -> tuple[Accept, ...]:
 
 def _record(source: TrackedSource, opened: Position, state: Mapping[str, object]) -> Position:
     """Commit a state without any rows."""
-    return source.positions.commit(opened, Change(state=state, embedded=source.embedded(state), action="recover"))
+    change = Change(NextState(state, source.embedded(state)), action="recover")
+    return source.positions.commit(opened, change)
 
 
 def _outcome(opened: Position, after: Position) -> str:

@@ -31,7 +31,7 @@ from tidegate.errors import CommitLost, ObjectChanged, SourceError, StorageError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.parquet.parquet_file import uuid7
-from tidegate.protocol.change import Change, Coverage, Replacement
+from tidegate.protocol.change import Change, Coverage, NextState, ReplaceRows
 from tidegate.protocol.delta import literal, rows_by_value
 from tidegate.protocol.follow_ups import new_work_area, remove_old_work, remove_work
 from tidegate.protocol.position import Position, utc_now
@@ -43,7 +43,7 @@ from tidegate.runs.engine import FileTasks
 from tidegate.runs.file_edit import DeadLetterSelection as LetterChoice
 from tidegate.runs.file_edit import select_letters, write_answers
 from tidegate.runs.file_source import FileSource, SourceState, sizing_of
-from tidegate.runs.file_walk import WrittenLetters, coverage_of, read_all
+from tidegate.runs.file_walk import coverage_of, letter_debts, letters_of, read_all
 from tidegate.runs.lanes import TableColumnsPlan, frame_reasons, resolve_columns
 from tidegate.runs.loop import stops_on_signals
 from tidegate.runs.pass_ import against_others
@@ -367,43 +367,39 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         """
         store = open_store(work)
         files = [file for result in results for file in result.data_files]
-        change = Change(
-            state={},
-            embedded={},
-            coverage=(*coverage_of(results), *(Coverage(path, 0, None, 0, 0, True) for path in choice.dropped)),
-            rows=sum(result.rows for result in results),
-            schema=columns.table,
-            partition_columns=columns.partition_columns,
-            action="replay",
-            replacement=Replacement(choice.predicate, lambda schema: rows_of(store, files, schema)),
+        write = ReplaceRows(
+            choice.predicate,
+            lambda schema: rows_of(store, files, schema),
+            columns.table,
+            columns.partition_columns,
+            sum(result.rows for result in results),
         )
 
         def attempt() -> Position:
             opened = self._open()
-            state = self._still_finished(self._bound.state_of(opened), choice)
-            embedded = self._bound.embedded(state)
-            whole = replace(self._with_letters(opened, change, choice, results), state=state, embedded=embedded)
+            change = self._change(opened, write, choice, results)
             failpoint("runs.commit.before")
-            done = self._bound.positions.commit(opened, whole)
+            done = self._bound.positions.commit(opened, change)
             failpoint("runs.commit.after")
             return done
 
         return against_others(attempt, TRIES_AGAINST_OTHERS, (CommitLost,), self._stop)
 
-    def _with_letters(
-        self, opened: Position, change: Change, choice: ReplaySelection, results: Sequence[GroupResult]
+    def _change(
+        self, opened: Position, write: ReplaceRows, choice: ReplaySelection, results: Sequence[GroupResult]
     ) -> Change:
-        """The change with the new letters of the files, and answers to their old ones."""
-        new = WrittenLetters.of(results)
+        """The change on top of ``opened``, with the new letters of the files, and answers to their old ones."""
+        state = self._still_finished(self._bound.state_of(opened), choice)
         paths = {*(file.path for file in choice.files), *choice.dropped}
         before = [letter for letter in select_letters(self._bound, LetterChoice()) if letter.file in paths]
-        answers = write_answers(self._bound, before, REPLAYED, self._run)
-        together = WrittenLetters((*new.files, *answers.files), new.count)
-        return replace(
-            change,
-            dead_letter_files=together.files,
-            debts=together.debts(self._bound, opened),
-            letters=new.count - len(before),
+        letters = letters_of(results) + write_answers(self._bound, before, REPLAYED, self._run)
+        return Change(
+            NextState(state, self._bound.embedded(state)),
+            write,
+            coverage=(*coverage_of(results), *(Coverage(path, 0, None, 0, 0, True) for path in choice.dropped)),
+            letters=letters,
+            debts=letter_debts(letters, self._bound, opened),
+            action="replay",
         )
 
     def _still_finished(self, state: Any, choice: ReplaySelection) -> dict[str, object]:

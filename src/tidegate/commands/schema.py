@@ -25,7 +25,7 @@ from tidegate.errors import (
     TidegateError,
 )
 from tidegate.formats.samples import spread
-from tidegate.protocol.change import Change, Replacement
+from tidegate.protocol.change import Change, NextState, ReplaceRows
 from tidegate.protocol.position import InferredSchema
 from tidegate.protocol.table import Snapshot, no_rows
 from tidegate.protocol.table import arrow_schema as arrow_schema_table
@@ -306,16 +306,9 @@ def _replace_columns(bound: FileSource, confirm: Callable[[TableRewrite], bool])
     report = _replacement(bound, snapshot, columns, keys)
     if not report.changes or not confirm(report):
         return report
-    replacement = Replacement("true", no_rows, columns)
     state = bound.tracker.encode(bound.state_of(opened))
-    change = Change(
-        state=state,
-        embedded=bound.embedded(state),
-        schema=columns,
-        partition_columns=keys,
-        action="schema replace",
-        replacement=replacement,
-    )
+    write = ReplaceRows(None, no_rows, columns, keys)
+    change = Change(NextState(state, bound.embedded(state)), write, action="schema replace")
     done = bound.positions.commit(opened, change)
     seconds = time.monotonic() - started
     return replace(report, table_version=done.table_version, applied=True, seconds=seconds)

@@ -24,7 +24,7 @@ from tidegate.core.files.state import FileProgress, Finished, PathState, decode_
 from tidegate.core.json_shape import is_newer, load_json
 from tidegate.errors import ObjectMissing, StateError, TidegateError
 from tidegate.migrate.foreign import BLIZZARD, WRITER
-from tidegate.protocol.change import Change, SourceKey
+from tidegate.protocol.change import Change, NextState, SourceKey
 from tidegate.protocol.log import (
     Contents,
     DeltaLog,
@@ -611,7 +611,7 @@ class _Adopting:
                 f"{self._key}: something moved while adopting: {moved}", "stop the old program; adopt again"
             )
         data = encode_paths(state)
-        change = Change(state=data, embedded=embedded(data), action="adopt")
+        change = Change(NextState(data, embedded(data)), action="adopt")
         after = self._bound.positions.commit(opened, change)
         self.report = replace(self.report, adopted=True, version=after.version, table_version=after.table_version)
         return replace(self.report, findings=(*self.report.findings, *self._moved_after(before, known)))

@@ -1,16 +1,18 @@
-"""What is committed: the owner of a position and the paths of its objects; data files or replaced rows; the next state.
+"""What is committed: the owner of a position and the paths of its objects; the next state; and one way to write rows.
 
-The protocol around it is the same for all: the document first, a fresh look at the position before, and only the log
-says afterwards what happened. Nothing here knows Spark.
+A change is a value: it says what becomes visible and under which conditions, and a change that makes no sense cannot be
+built. The protocol around it is the same for all: the document first, a fresh look at the position before, and only the
+log says afterwards what happened. Nothing here knows Spark.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from tidegate.protocol.table import Add, CommitNote
 
@@ -245,20 +247,6 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
-class Replacement:
-    """Rows that leave the table in this commit, and the rows that replace them.
-
-    ``predicate`` is SQL over the table's columns; a row for which it is null stays. ``rows`` is called for every
-    attempt with the table's current columns, and returns the new rows in exactly these; each of them must meet the
-    predicate. With ``columns`` all rows leave and the table gets these columns, partition columns included.
-    """
-
-    predicate: str
-    rows: Callable[[pa.Schema], pa.RecordBatchReader]
-    columns: pa.Schema | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Written:
     """Columns as written, partition columns included, and the files that have them."""
 
@@ -267,48 +255,188 @@ class Written:
     data_files: tuple[DataFile, ...] = ()
 
 
+class Requirement(Enum):
+    """What must be true of the table, in the snapshot that a commit builds on; ``table_checks`` checks it."""
+
+    TABLE = "there is a table"
+    PLAIN_APPEND = "the Delta library may append to it"
+    REMOVABLE_ROWS = "the Delta library may remove rows from it"
+
+
 @dataclass(frozen=True, slots=True)
-class Change:
-    """One step of a source: these files become visible and this state becomes the position, together.
+class AppendFiles:
+    """Finished files become visible; ``groups`` has them by their columns."""
 
-    ``state`` is complete; ``embedded`` goes into the log (the state without its late window). ``schema`` has the
-    columns as written, partition columns included; a change without data files may omit it, unless it has to create the
-    table. ``debts`` are further duties of the commit, each a mapping with a ``kind`` that a payer is registered for.
-    ``action`` is what made the change: ``run`` or a command. ``letters`` is the number of dead letters it opens minus
-    those it answers. With a ``replacement`` there are no data files: the library names those that it writes, and the
-    log entry has them. With a ``frame`` Spark writes the rows, and there are none either; the log entry has the number
-    of rows, unless ``rows_known``: a merge writes more than it brings. ``written_rows`` is the number that the entry
-    must have, if each gathered row becomes one of the table. If the files have different columns, ``groups`` maps them,
-    and ``schema`` is ignored. ``step`` has the arguments of the state's step as JSON, if somebody else has to repeat
-    it; ``run`` names the run that made it, and ``ranges`` has, by data file, the coverage of its task.
-    """
+    groups: tuple[Written, ...]
+    requires: ClassVar = (Requirement.PLAIN_APPEND,)
 
-    state: State
-    embedded: State
-    coverage: tuple[Coverage, ...] = ()
-    data_files: tuple[DataFile, ...] = ()
-    rows: int = 0
-    schema: pa.Schema | None = None
-    partition_columns: tuple[str, ...] = ()
-    dead_letter_files: tuple[DataFile, ...] = ()
-    debts: tuple[Mapping[str, Any], ...] = ()
-    action: str = "run"
-    letters: int = 0
-    replacement: Replacement | None = None
-    groups: tuple[Written, ...] = ()
-    step: Mapping[str, Any] | None = None
-    run: str = ""
-    ranges: Mapping[str, tuple[Coverage, ...]] = field(default_factory=dict)
-    frame: Frame | None = None
-    rows_known: bool = False
-    written_rows: int | None = None
+    def __post_init__(self) -> None:
+        if not self.data_files:
+            raise ValueError("AppendFiles without a data file: a change that writes nothing is NoRows")
 
     @property
-    def written(self) -> tuple[Written, ...]:
-        """The files by their columns; nothing if no columns are known."""
-        if self.groups or self.schema is None:
-            return self.groups
-        return (Written(self.schema, self.partition_columns, self.data_files),)
+    def data_files(self) -> tuple[DataFile, ...]:
+        """All files of the change."""
+        return tuple(file for group in self.groups for file in group.data_files)
+
+    @property
+    def rows(self) -> int:
+        """The rows of all files."""
+        return sum(file.record_count for file in self.data_files)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceRows:
+    """Rows leave the table, and others take their place, in one commit.
+
+    ``predicate`` is SQL over the table's columns; a row for which it is null stays. Without one, every row leaves, and
+    the table gets the columns of ``schema``. ``read`` is called for every attempt with the table's current columns, or
+    with ``schema`` if they are replaced, and returns the new rows in exactly these; each must meet the predicate.
+    There are no data files: the library names those that it writes, and the log entry has them.
+    """
+
+    predicate: str | None
+    read: Callable[[pa.Schema], pa.RecordBatchReader]
+    schema: pa.Schema
+    partition_columns: tuple[str, ...] = ()
+    rows: int = 0
+    data_files: ClassVar[tuple[DataFile, ...]] = ()
+    requires: ClassVar = (Requirement.TABLE, Requirement.PLAIN_APPEND, Requirement.REMOVABLE_ROWS)
+
+    def __post_init__(self) -> None:
+        if self.predicate is not None and not self.predicate.strip():
+            raise ValueError("ReplaceRows with an empty predicate: give None to replace every row")
+
+    @property
+    def groups(self) -> tuple[Written, ...]:
+        """The columns of the new rows."""
+        return (Written(self.schema, self.partition_columns),)
+
+
+class RowCount(Enum):
+    """Which number of rows counts after a write by Spark."""
+
+    EXACT = "each gathered row becomes one of the table, so the log entry must have as many"
+    LOGGED = "a transform adds and drops rows: the log entry has the number"
+    GATHERED = "a merge rewrites more rows than it brings: the number that was gathered"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkWrite:
+    """Spark writes the ``rows`` gathered rows of ``frame``, and commits them itself."""
+
+    frame: Frame
+    schema: pa.Schema
+    partition_columns: tuple[str, ...]
+    rows: int
+    counts: RowCount = RowCount.LOGGED
+    data_files: ClassVar[tuple[DataFile, ...]] = ()
+    requires: ClassVar[tuple[Requirement, ...]] = ()
+
+    @property
+    def groups(self) -> tuple[Written, ...]:
+        """The columns of the rows."""
+        return (Written(self.schema, self.partition_columns),)
+
+
+@dataclass(frozen=True, slots=True)
+class NoRows:
+    """Only the state moves; ``groups`` has columns that the table gets, and is created with if there is none."""
+
+    groups: tuple[Written, ...] = ()
+    rows: ClassVar[int] = 0
+    data_files: ClassVar[tuple[DataFile, ...]] = ()
+
+    def __post_init__(self) -> None:
+        if any(group.data_files for group in self.groups):
+            raise ValueError("NoRows with data files: files that become visible are AppendFiles")
+
+    @property
+    def requires(self) -> tuple[Requirement, ...]:
+        """Without any columns a table cannot be created."""
+        return () if self.groups else (Requirement.TABLE,)
+
+
+Write = AppendFiles | ReplaceRows | SparkWrite | NoRows
+"""What a change does to the rows of the table."""
+
+
+def write_files(groups: Sequence[Written]) -> AppendFiles | NoRows:
+    """The write of these files; of their columns alone if there is none."""
+    return (AppendFiles if any(group.data_files for group in groups) else NoRows)(tuple(groups))
+
+
+@dataclass(frozen=True, slots=True)
+class NextState:
+    """The state that becomes the position: ``complete`` goes into the document, ``embedded`` into the log.
+
+    Every later reader of the log loads what is embedded, so a kind leaves out what it could do without, as the late
+    window.
+    """
+
+    complete: State
+    embedded: State
+
+    @classmethod
+    def whole(cls, state: State) -> NextState:
+        """A state small enough to be embedded as it is."""
+        return cls(state, state)
+
+
+@dataclass(frozen=True, slots=True)
+class LetterFiles:
+    """Files of the dead-letter table that the commit owes; ``opened``: letters they open minus those they answer."""
+
+    files: tuple[DataFile, ...] = ()
+    opened: int = 0
+
+    def __add__(self, other: LetterFiles) -> LetterFiles:
+        return LetterFiles((*self.files, *other.files), self.opened + other.opened)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedStep:
+    """What a committer needs to repeat the step of a staged run.
+
+    ``step`` has its arguments as JSON, ``run`` names the run that made it, and ``ranges`` has, by data file, the
+    coverage of its task.
+    """
+
+    run: str
+    step: Mapping[str, Any]
+    ranges: Mapping[str, tuple[Coverage, ...]]
+
+
+class Precondition(Protocol):
+    """A condition outside the table under which a change may be committed."""
+
+    def check(self) -> None:
+        """Raise ``RowsRefused`` if the change must not be written any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step of a source: its rows are written and its state becomes the position, together.
+
+    ``coverage``, ``letters`` and ``action``, which is ``run`` or the command that made the change, are for the ledger.
+    ``debts`` are further duties of the commit, each a mapping with a ``kind`` that a payer is registered for.
+    ``preconditions`` are checked before each attempt to write, beside what the write itself requires of the table.
+    """
+
+    next: NextState
+    write: Write = field(default_factory=NoRows)
+    coverage: tuple[Coverage, ...] = ()
+    letters: LetterFiles = field(default_factory=LetterFiles)
+    debts: tuple[Mapping[str, Any], ...] = ()
+    action: str = "run"
+    staged: StagedStep | None = None
+    preconditions: tuple[Precondition, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.staged is not None and not isinstance(self.write, AppendFiles | NoRows):
+            raise ValueError("a staged change replaces rows or needs Spark: a committer can only append its files")
+        if any("kind" not in debt for debt in self.debts):
+            raise ValueError(f"a debt without a kind has no payer: {list(self.debts)}")
 
 
 class Frame(Protocol):

@@ -43,7 +43,18 @@ from tidegate.errors import (
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import CommitContested, CommitFailed, Committed
 from tidegate.protocol import documents, follow_ups
-from tidegate.protocol.change import Change, DataFile, Written
+from tidegate.protocol.change import (
+    AppendFiles,
+    Change,
+    DataFile,
+    NoRows,
+    ReplaceRows,
+    Requirement,
+    RowCount,
+    SparkWrite,
+    Write,
+    write_files,
+)
 from tidegate.protocol.delta import put_entry
 from tidegate.protocol.documents import Document, Parent, digest
 from tidegate.protocol.log import LogEntry, sync_entries
@@ -52,8 +63,7 @@ from tidegate.protocol.position import Deadline, Position, TableContext
 from tidegate.protocol.table import Add, CommitNote, Snapshot, arrow_schema, no_rows, schema_json
 from tidegate.protocol.table_checks import (
     check_changes,
-    check_replaceable,
-    check_table,
+    check_requirement,
     columns_of_new_table,
     columns_to_add,
     costs_rows,
@@ -105,7 +115,7 @@ def commit_together(members: Sequence[Member]) -> tuple[Position, ...]:
             follow_ups.pay(member.site, member.opened)
     lead = members[0].site
     deadline = lead.pace.start()
-    adds = tuple(add for member in members for add in measure(member.site, member.change.data_files))
+    adds = tuple(add for member in members for add in measure(member.site, member.change.write.data_files))
     name = lead.attempts()
     attempt = Attempt([_write_document(member, name) for member in members], adds, deadline)
     try:
@@ -125,7 +135,7 @@ def commit_together(members: Sequence[Member]) -> tuple[Position, ...]:
 
 def owed_by(member: Member) -> tuple[Mapping[str, Any], ...]:
     """The debts of a member: those of its change, then those of every move of its state."""
-    return (*member.change.debts, *member.site.owed(member.opened.state, member.change.state))
+    return (*member.change.debts, *member.site.owed(member.opened.state, member.change.next.complete))
 
 
 def measure(site: TableContext, files: Sequence[DataFile]) -> tuple[Add, ...]:
@@ -183,16 +193,21 @@ def new_document(member: Member, attempt: str) -> Document:
         parent=opened.parent,
         table_id=opened.table_id,
         delta_version=opened.table_version,
-        state=change.state,
+        state=change.next.complete,
         coverage=change.coverage,
-        data_files=change.data_files,
-        rows=change.rows,
+        data_files=change.write.data_files,
+        rows=change.write.rows,
         written_at=site.pace.now().isoformat(),
-        dead_letter_files=change.dead_letter_files,
+        dead_letter_files=change.letters.files,
         debts=change.debts,
         action=change.action,
-        letters=max(0, opened.letters + change.letters),
+        letters=max(0, opened.letters + change.letters.opened),
     )
+
+
+def _together(writes: Sequence[Write]) -> Write:
+    """The one write of a commit; several sources can only append files, which ``check_changes`` has checked."""
+    return writes[0] if len(writes) == 1 else write_files([group for write in writes for group in write.groups])
 
 
 class Attempt:
@@ -217,22 +232,16 @@ class Attempt:
         self._came_back_at: int | None = None
         self._unclear = False
         self._problem: BaseException | None = None
-        self._replacement = self.lead.change.replacement
-        self._frame = self.lead.change.frame
+        self.write = _together([each.change.write for each in members])
 
     @property
     def by_spark(self) -> bool:
         """Whether Spark writes this table, and thus its checkpoints."""
-        return self._frame is not None or bool(self.needs_frames)
-
-    @property
-    def written(self) -> tuple[Written, ...]:
-        """What the members wrote: columns, and the files that have them."""
-        return tuple(written for each in self.members for written in each.change.written)
+        return isinstance(self.write, SparkWrite) or bool(self.needs_frames)
 
     def new_columns(self) -> tuple[pa.Schema, tuple[str, ...]]:
-        """The columns and partition columns of a table that begins with these files."""
-        return columns_of_new_table(self.written, self.site.evolution)
+        """The columns and partition columns of a table that begins with these rows."""
+        return columns_of_new_table(self.write.groups, self.site.evolution)
 
     def run(self) -> LogEntry:
         """Repeat the steps until our attempt is in the log."""
@@ -278,10 +287,8 @@ class Attempt:
             return None
         facts = snapshot.facts
         self.needs_frames = lane_reasons(facts, self.site.uri)
-        if self._adds or self._replacement is not None:
-            check_table(facts, self.site.uri)
-        if self._replacement is not None:
-            check_replaceable(facts, self.site.uri)
+        for requirement in self.write.requires:
+            check_requirement(requirement, facts, self.site.uri)
         if self.table_id not in (None, facts.table_id):
             raise self._replaced(f"it is now table {facts.table_id}")
         self.table_id, self.schema_json = facts.table_id, facts.schema_json
@@ -302,16 +309,20 @@ class Attempt:
 
         Spark adds them in the commit that writes the rows.
         """
-        if self._replacement is not None and self._replacement.columns is not None:
-            return False
-        if self.by_spark and self._frame is None:
-            return False
+        match self.write:
+            case ReplaceRows(predicate=None):
+                return False
+            case SparkWrite():
+                pass
+            # Only Spark may change the columns of such a table, and there is no row that needs them yet.
+            case _ if self.needs_frames:
+                return False
         try:
-            fields = columns_to_add(snapshot.facts, [each.change for each in self.members], self.site.evolution)
+            fields = columns_to_add(snapshot.facts, self.write, self.site.evolution)
         except ReplacesTable as error:
             return self._replace_columns(snapshot, error)
         self._brings_columns = bool(fields)
-        if not fields or self._frame is not None:
+        if not fields or isinstance(self.write, SparkWrite):
             return False
         names = tuple(field.name for field in fields)
         added = False
@@ -372,29 +383,35 @@ class Attempt:
 
     def _send(self, snapshot: Snapshot | None) -> None:
         """Step c: one commit."""
-        if snapshot is None and not self.written:
-            raise TableError(
-                f"{self.site.key}: there is no table at {self.site.uri} and no schema to create it with",
-                "declare schema.fields: the table is created with them",
-            )
-        if snapshot is None and self._replacement is not None:
-            raise TableError(
-                f"{self.site.key}: there is no table at {self.site.uri} to replace rows of", "run the pipeline first"
-            )
+        if snapshot is None and Requirement.TABLE in self.write.requires:
+            raise self._no_table()
         note = self._note()
         self._sent = True
         with self._disbelieve():
             failpoint("state.commit.before")
             with self._alone():
+                # Inside, since a refusal may come after an earlier attempt that did succeed: the log decides first.
+                for condition in (each for member in self.members for each in member.change.preconditions):
+                    condition.check()
                 self._write(snapshot, note)
-            if self._frame is not None and snapshot is not None:
+            if isinstance(self.write, SparkWrite) and snapshot is not None:
                 self._came_back_at = snapshot.facts.version
             failpoint("state.commit.after")
+
+    def _no_table(self) -> TableError:
+        if isinstance(self.write, NoRows):
+            return TableError(
+                f"{self.site.key}: there is no table at {self.site.uri} and no schema to create it with",
+                "declare schema.fields: the table is created with them",
+            )
+        return TableError(
+            f"{self.site.key}: there is no table at {self.site.uri} to replace rows of", "run the pipeline first"
+        )
 
     def _note(self) -> CommitNote:
         """What the log will have: the new position of every source, and the tag of its document."""
         versions = {each.site.key.app_id: each.document.version for each in self.members}
-        tags = [documents.new_tag(each.document, each.sha256, each.change.embedded) for each in self.members]
+        tags = [documents.new_tag(each.document, each.sha256, each.change.next.embedded) for each in self.members]
         return CommitNote(versions, self.site.pace.now_ms(), documents.user_metadata(tags))
 
     def _alone(self) -> AbstractContextManager[None]:
@@ -402,27 +419,34 @@ class Attempt:
         return alone(self.site.store.location, always=self.by_spark)
 
     def _write(self, snapshot: Snapshot | None, note: CommitNote) -> None:
-        """The one commit: a new table, more files, or rows that replace others.
+        """The one commit: a new table, more files, or rows that replace others."""
+        delta, write = self.site.delta, self.write
+        if snapshot is None:
+            self._create(note)
+            return
+        match write:
+            # If Spark's statement returned and left no log entry, it found nothing to do in this version of the
+            # table: then the position moves alone, below.
+            case SparkWrite() if snapshot.facts.version != self._came_back_at:
+                table = arrow_schema(snapshot.facts.schema_json)
+                write.frame.write(note, table, new_columns=self._brings_columns)
+            case SparkWrite() | NoRows() if self.needs_frames:
+                put_entry(self.site.store, snapshot.facts, note)
+            case AppendFiles() | SparkWrite() | NoRows():
+                delta.append(snapshot, self._adds, note)
+            case ReplaceRows(predicate=None):
+                with write.read(write.schema) as rows:
+                    delta.overwrite(snapshot, rows, note)
+            case ReplaceRows(predicate=str(predicate)):
+                with write.read(arrow_schema(snapshot.facts.schema_json)) as rows:
+                    delta.replace(snapshot, predicate, rows, note)
 
-        If Spark's statement returned and left no log entry, it found nothing to do in this version of the table: then
-        the position moves alone.
-        """
-        delta, replacement, frame = self.site.delta, self._replacement, self._frame
-        if frame is not None and (snapshot is None or snapshot.facts.version != self._came_back_at):
-            table = None if snapshot is None else arrow_schema(snapshot.facts.schema_json)
-            frame.write(note, table, new_columns=self._brings_columns)
-        elif snapshot is None:
-            delta.create(*self.new_columns(), self._adds, note, self.site.properties)
-        elif self.needs_frames:
-            put_entry(self.site.store, snapshot.facts, note)
-        elif replacement is None:
-            delta.append(snapshot, self._adds, note)
-        elif replacement.columns is not None:
-            with replacement.rows(replacement.columns) as rows:
-                delta.overwrite(snapshot, rows, note)
-        else:
-            with replacement.rows(arrow_schema(snapshot.facts.schema_json)) as rows:
-                delta.replace(snapshot, replacement.predicate, rows, note)
+    def _create(self, note: CommitNote) -> None:
+        match self.write:
+            case SparkWrite(frame=frame):
+                frame.write(note, None, new_columns=self._brings_columns)
+            case _:
+                self.site.delta.create(*self.new_columns(), self._adds, note, self.site.properties)
 
     def _resolve(self) -> LogEntry | None:
         """Step d: the outcome according to the log."""
@@ -546,10 +570,10 @@ def _force_to_disk(members: Sequence[Member], entry: LogEntry) -> None:
     Files of tasks and documents were forced when they were closed. The log is forced from the version that the commit
     was planned with, since the writers of entries in between may have died before doing so.
     """
-    site, change = members[0].site, members[0].change
+    site = members[0].site
     if not site.store.location.is_forced:
         return
-    if change.frame is not None or change.replacement is not None:
+    if isinstance(members[0].change.write, ReplaceRows | SparkWrite):
         site.store.sync(site.log.added(entry.version, site.key))
     sync_entries(site.store, max(min(each.opened.table_version for each in members), 0))
 
@@ -557,15 +581,17 @@ def _force_to_disk(members: Sequence[Member], entry: LogEntry) -> None:
 def _finish(member: WrittenMember, attempt: Attempt, entry: LogEntry) -> Position:
     """DONE: the new position, with its follow-ups paid as far as possible."""
     site, opened, document, change = member.site, member.opened, member.document, member.change
-    created = next(iter(attempt.written), None)
-    columns = None if change.replacement is None else change.replacement.columns
-    if columns is None and attempt.schema_json is None and created:
-        columns = attempt.new_columns()[0]
+    created = next(iter(attempt.write.groups), None)
+    match attempt.write:
+        case ReplaceRows(predicate=None, schema=schema):
+            columns: pa.Schema | None = schema
+        case _:
+            columns = attempt.new_columns()[0] if attempt.schema_json is None and created else None
     now = Position(
         key=site.key,
         identity=site.identity,
         version=document.version,
-        state=change.state,
+        state=change.next.complete,
         table_version=entry.version,
         table_id=attempt.table_id or entry.table_id,
         schema_json=attempt.schema_json if columns is None else schema_json(columns),
@@ -573,15 +599,15 @@ def _finish(member: WrittenMember, attempt: Attempt, entry: LogEntry) -> Positio
         committed_at=entry.version,
         delta_version=document.delta_version,
         parent=Parent(document.version, document.attempt, member.sha256),
-        data_files=frozenset(file.path for file in change.data_files),
+        data_files=frozenset(file.path for file in change.write.data_files),
         debts=document.debts,
         letters=document.letters,
         warnings=attempt.warnings,
         needs_frames=attempt.needs_frames,
-        rows=change.rows if change.frame is None or change.rows_known or entry.rows is None else entry.rows,
+        rows=_count_rows(change.write, entry),
     )
     now = replace(now, unpaid=not follow_ups.pay_if_possible(site, now))
-    _check_rows(site, change, entry)
+    _check_rows(site, change.write, entry)
     site.emit(_event(member, now, attempt, entry))
     if not attempt.by_spark:
         follow_ups.checkpoint(site, now, opened.version)
@@ -589,17 +615,25 @@ def _finish(member: WrittenMember, attempt: Attempt, entry: LogEntry) -> Positio
     return now
 
 
-def _check_rows(site: TableContext, change: Change, entry: LogEntry) -> None:
+def _count_rows(write: Write, entry: LogEntry) -> int:
+    match write:
+        case SparkWrite(counts=RowCount.LOGGED | RowCount.EXACT) if entry.rows is not None:
+            return entry.rows
+        case _:
+            return write.rows
+
+
+def _check_rows(site: TableContext, write: Write, entry: LogEntry) -> None:
     """``TableError`` if Spark wrote other rows than were gathered; the commit stays durable all the same.
 
     This is the third check. Before the statement the files of the work area are checked, and Spark must not skip
     missing files. What gets past both must not count as good. Only the log decides the outcome of the commit.
     """
-    gathered, found = change.written_rows, entry.rows
-    if change.frame is None or gathered is None or found is None or found == gathered:
+    is_exact = isinstance(write, SparkWrite) and write.counts is RowCount.EXACT
+    if not is_exact or entry.rows in (None, write.rows):
         return
     problem = TableError(
-        f"{site.key}: {gathered} rows were gathered, but Spark wrote {found} into {site.uri} (table version "
+        f"{site.key}: {write.rows} rows were gathered, but Spark wrote {entry.rows} into {site.uri} (table version "
         f"{entry.version}); the position has moved with that commit",
         "find out who changes files below _tidegate there; then go back with 'tidegate watermark set', or read that "
         "part "
@@ -613,7 +647,7 @@ def _event(member: WrittenMember, now: Position, attempt: Attempt, entry: LogEnt
     site, change = member.site, member.change
     files = {item.file: item.size for item in change.coverage}
     finished = {item.file: item.size for item in change.coverage if item.eof}
-    given_up = max(change.letters - sum(item.bad for item in change.coverage), 0)
+    given_up = max(change.letters.opened - sum(item.bad for item in change.coverage), 0)
     return Committed(
         site.key.pipeline,
         site.key.source,
@@ -621,7 +655,7 @@ def _event(member: WrittenMember, now: Position, attempt: Attempt, entry: LogEnt
         table_version=now.table_version,
         source_files=len(files),
         source_bytes=sum(files.values()),
-        data_files=len(change.data_files) if change.frame is None else entry.adds,
+        data_files=entry.adds if isinstance(change.write, SparkWrite) else len(change.write.data_files),
         rows=now.rows,
         seconds=attempt.deadline.seconds,
         finished_files=max(len(finished) - given_up, 0),

@@ -32,7 +32,7 @@ from tidegate.core.columns.state import (
 )
 from tidegate.core.json_shape import load_json
 from tidegate.errors import CommitLost, EnvironmentProblem, ObjectExists, ObjectMissing, StateError
-from tidegate.protocol.change import Change
+from tidegate.protocol.change import Change, NextState
 from tidegate.protocol.documents import SCHEMA_VERSION, check_schema_version
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
@@ -361,7 +361,7 @@ class DeltaLogMetadataProvider(BaseMetadataProvider):
                 "run the pipeline first, or create the table",
             )
         state = encode_columns(ColumnState.of_text(check_text(text), self._now()))
-        positions.commit(opened, Change(state=state, embedded=state, action=_ACTION))
+        positions.commit(opened, Change(NextState.whole(state), action=_ACTION))
 
 
 def _text(opened: Position) -> str | None:

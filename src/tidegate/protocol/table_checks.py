@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import ColumnsChanged, ReplacesTable, SchemaMismatch, TableError, UnsupportedTable
-from tidegate.protocol.change import Change, Written
+from tidegate.protocol.change import AppendFiles, Change, NoRows, Requirement, SparkWrite, Write, Written
 from tidegate.protocol.table import TableFacts, TableProtocol, arrow_schema
 from tidegate.specs.project import RETENTION, Evolution, is_unknown
 
@@ -145,6 +145,17 @@ def check_replaceable(facts: TableFacts, uri: str) -> None:
         )
 
 
+def check_requirement(requirement: Requirement, facts: TableFacts, uri: str) -> None:
+    """Raise :class:`UnsupportedTable` if the table does not meet it."""
+    match requirement:
+        case Requirement.TABLE:
+            pass  # there are facts, so there is a table
+        case Requirement.PLAIN_APPEND:
+            check_table(facts, uri)
+        case Requirement.REMOVABLE_ROWS:
+            check_replaceable(facts, uri)
+
+
 def check_protocol(data: Mapping[str, Any], uri: str) -> None:
     """Check a bare ``protocol`` action, for tables that the library cannot even load."""
     protocol = TableProtocol(
@@ -214,11 +225,12 @@ def check_changes(changes: Sequence[tuple[Change, frozenset[str]]]) -> None:
 
     Each change comes with the files of the commit before it.
     """
-    for change, _ in changes:
-        if (change.replacement or change.frame) and (change.data_files or len(changes) > 1):
-            how = "replaces rows" if change.replacement else "has rows that Spark writes"
-            raise TableError(f"a change {how} and brings data files", "commit them one after the other")
-    files = [file.path for change, _ in changes for file in change.data_files]
+    # One statement of Spark or of the library carries the transaction of one application only.
+    if len(changes) > 1 and not all(isinstance(change.write, AppendFiles | NoRows) for change, _ in changes):
+        raise TableError(
+            "a change that replaces rows or needs Spark cannot share a commit", "commit them one after the other"
+        )
+    files = [file.path for change, _ in changes for file in change.write.data_files]
     if len(files) > MAX_FILES:
         raise TableError(
             f"{len(files)} data files in one commit, at most {MAX_FILES} are allowed",
@@ -264,19 +276,16 @@ def check_partition_types(table: pa.Schema, written: pa.Schema, columns: Sequenc
             )
 
 
-def columns_to_add(facts: TableFacts, changes: Sequence[Change], mode: Evolution) -> tuple[pa.Field, ...]:
-    """Nullable columns that the table needs first; ``SchemaMismatch`` if the files do not fit at all."""
+def columns_to_add(facts: TableFacts, write: Write, mode: Evolution) -> tuple[pa.Field, ...]:
+    """Nullable columns that the table needs first; ``SchemaMismatch`` if the rows do not fit at all."""
     table = arrow_schema(facts.schema_json)
-    if any(change.frame is not None for change in changes):
-        table = without_filled(table, facts.schema_json, {name for each in changes for name in _names(each)})
+    if isinstance(write, SparkWrite):
+        table = without_filled(table, facts.schema_json, write.schema.names)
     complete = table
-    for change in changes:
-        if change.data_files and not change.written:
-            raise TableError("data files without a schema cannot be committed", "give their schema")
-        for written in change.written:
-            if written.data_files or change.replacement or change.frame:
-                check_partitioning(facts.partition_columns, written.partition_columns)
-            complete = _with(complete, _missing(complete, written, mode, facts.partition_columns))
+    for written in write.groups:
+        if written.data_files or not isinstance(write, AppendFiles | NoRows):
+            check_partitioning(facts.partition_columns, written.partition_columns)
+        complete = _with(complete, _missing(complete, written, mode, facts.partition_columns))
     known = {field.name: field for field in table}
     return tuple(field for field in complete if field.name not in known or field != known[field.name])
 
@@ -296,10 +305,6 @@ def without_filled(table: pa.Schema, schema_json: str, names: Collection[str] = 
     for name in filled:
         table = table.remove(table.get_field_index(name))
     return table
-
-
-def _names(change: Change) -> list[str]:
-    return [name for written in change.written for name in written.schema.names]
 
 
 def columns_of_new_table(groups: Sequence[Written], mode: Evolution) -> tuple[pa.Schema, tuple[str, ...]]:

@@ -37,7 +37,18 @@ from tidegate.core.columns.state import (
 from tidegate.errors import RowsRefused, TidegateError, WatermarkError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
-from tidegate.protocol.change import Change, Identity, SourceKey, State
+from tidegate.protocol.change import (
+    AppendFiles,
+    Change,
+    Identity,
+    NextState,
+    RowCount,
+    SourceKey,
+    SparkWrite,
+    State,
+    Write,
+    Written,
+)
 from tidegate.protocol.follow_ups import WorkArea, remove_work
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.table_checks import filled_by_spark
@@ -219,7 +230,7 @@ class ColumnTracker(Tracker, Described, Copied, Editable, Replayable, Examinable
         if same or not confirm(move):
             return move
         state = self.encode(after)
-        change = Change(state=state, embedded=state, action=action)
+        change = Change(NextState.whole(state), action=action)
         done = source.positions.commit(opened, change)
         return replace(move, version=done.version, table_version=done.table_version, applied=True)
 
@@ -438,13 +449,8 @@ class ColumnWalk:
         if not written.rows:
             return self._nothing_new(position)
         self._tell_columns(position, task.written.names, written.rows)
-        change = replace(
-            self._change(bounds, written.rows),
-            data_files=written.data_files,
-            schema=task.written,
-            partition_columns=task.partition_columns,
-        )
-        return self._run.commit(position, change, bounds.state)
+        files = Written(task.written, task.partition_columns, written.data_files)
+        return self._run.commit(position, self._change(bounds, AppendFiles((files,))), bounds.state)
 
     def _load(
         self, position: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None, area: WorkArea
@@ -464,21 +470,14 @@ class ColumnWalk:
         loaded = self._engine.load(batch, self._window(plan, bounds), chunk=plan.chunk is not None)
         schema = loaded.columns(position.schema())
         self._tell_columns(position, schema.names, written.rows)
-        change = self._change(bounds, written.rows)
-        change = replace(
-            change,
-            rows_known=True,
-            written_rows=written.rows if self._writes_each(plan) else None,
-            frame=loaded,
-            schema=schema,
-            partition_columns=batch.partitioned_by if position.table_id is None else position.partition_columns,
-            debts=(area.debt(), *change.debts),
-        )
-        return self._run.commit(position, change, bounds.state)
+        keys = batch.partitioned_by if position.table_id is None else position.partition_columns
+        counts = RowCount.EXACT if self._writes_each(plan) else RowCount.GATHERED
+        write = SparkWrite(loaded, schema, keys, written.rows, counts)
+        return self._run.commit(position, self._change(bounds, write, area.debt()), bounds.state)
 
-    def _change(self, bounds: ReadBounds, rows: int) -> Change:
+    def _change(self, bounds: ReadBounds, write: Write, *debts: Mapping[str, Any]) -> Change:
         state = self._source.tracker.encode(bounds.state)
-        return Change(state=state, embedded=state, rows=rows, action=self._run.action)
+        return Change(NextState.whole(state), write, debts=debts, action=self._run.action)
 
     def _tell_columns(self, position: Position, names: list[str], rows: int) -> None:
         """Report columns that the rows lack, which are null, and columns that they add to the table."""

@@ -30,7 +30,7 @@ from tidegate.errors import (
 )
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
-from tidegate.protocol.change import Change, DataFile, SourceKey, Written
+from tidegate.protocol.change import Change, DataFile, NextState, SourceKey, Written, write_files
 from tidegate.protocol.commit import Member, commit_together, owed_by
 from tidegate.protocol.documents import SCHEMA_VERSION, encode
 from tidegate.protocol.open import Accept, Restored
@@ -271,14 +271,10 @@ class TableCommitter:
             units[fold.opened.key] = (fold.opened.version + 1, fold.seq)
         foreign, columns = taken.foreign, taken.gathering.columns
         rejected = [*(each for fold, _ in taken.sources for each in fold.rejected), *foreign.rejected]
-        files = foreign.data_files
-        state = next_state(opened, recorded, files)
+        state = next_state(opened, recorded, foreign.data_files)
         return Change(
-            state=state,
-            embedded={name: value for name, value in state.items() if name != "foreign"},
-            data_files=files,
-            rows=sum(file.record_count for file in files),
-            groups=(*self.first_columns(columns, opened), *foreign.written(columns.partition_columns)),
+            state,
+            write_files((*self.first_columns(columns, opened), *foreign.written(columns.partition_columns))),
             debts=(debt(units, [*foreign.taken, *foreign.duplicates], rejected, archive=self._archive),),
             action="commit",
         )
@@ -317,11 +313,12 @@ class TableCommitter:
             self._emit(event)
 
 
-def next_state(opened: Position, recorded: Mapping[str, Sequence[int]], files: Sequence[DataFile]) -> dict[str, Any]:
+def next_state(opened: Position, recorded: Mapping[str, Sequence[int]], files: Sequence[DataFile]) -> NextState:
     """The committer's state once foreign ``files`` are committed: the last of them are remembered by name."""
     names = [*(opened.state or {}).get("foreign", ()), *(file.path for file in files)]
     kept = names[-max(REMEMBERED, len(files)) :]
-    return {"schema_version": SCHEMA_VERSION, "positions": dict(recorded), "foreign": kept}
+    embedded = {"schema_version": SCHEMA_VERSION, "positions": dict(recorded)}
+    return NextState({**embedded, "foreign": kept}, embedded)
 
 
 def recorded_positions(opened: Position) -> Mapping[str, Sequence[int]]:
@@ -481,7 +478,7 @@ class CommitterCounts:
             self.positions[key] = now.version
             self.units[key] = self.units.get(key, 0) + len(fold.taken)
             self.source_rows[key] = self.source_rows.get(key, 0) + fold.rows
-            self.files += len(member.change.data_files)
+            self.files += len(member.change.write.data_files)
             self.rows += fold.rows
             self._reject(fold.rejected, key)
         self._reject(foreign.rejected, COMMITTER)

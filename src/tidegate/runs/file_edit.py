@@ -26,11 +26,11 @@ from tidegate.core.files.paths import SourceFile, join, matches_path, split
 from tidegate.core.files.state import PathState, embedded, encode_paths
 from tidegate.errors import CommitLost, TidegateError
 from tidegate.parquet.parquet_file import uuid7
-from tidegate.protocol.change import Change, State
+from tidegate.protocol.change import Change, LetterFiles, NextState, State
 from tidegate.reports.watermark import FileSet, WatermarkMove
 from tidegate.reports.wording import count
 from tidegate.runs.file_source import FileSource, watermarks_of
-from tidegate.runs.file_walk import WrittenLetters, letter_writer
+from tidegate.runs.file_walk import letter_debts, letter_writer
 from tidegate.runs.tracker import ConfirmMove, WatermarkEdit
 from tidegate.schema.dead_letter import READ_AGAIN, Letter
 from tidegate.sources.file_discovery import scope_of
@@ -119,16 +119,14 @@ def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: C
     )
     if after == before or not confirm(move):
         return move
-    answers = write_answers(bound, letters, READ_AGAIN, uuid7()) if letters else WrittenLetters()
+    answers = write_answers(bound, letters, READ_AGAIN, uuid7()) if letters else LetterFiles()
     state = encode_paths(after)
     if opened.table_version < 0:
         return _begin(bound, move, state)
     change = Change(
-        state=state,
-        embedded=embedded(state),
-        dead_letter_files=answers.files,
-        debts=answers.debts(bound, opened),
-        letters=-len(letters),
+        NextState(state, embedded(state)),
+        letters=answers,
+        debts=letter_debts(answers, bound, opened),
         action=target.action,
     )
     done = bound.positions.commit(opened, change)
@@ -208,9 +206,9 @@ def select_letters(bound: FileSource, choice: DeadLetterSelection) -> Iterator[L
     return (letter for letter in found if choice.takes(letter))
 
 
-def write_answers(bound: FileSource, letters: Sequence[Letter], how: str, run: str, schema: str = "") -> WrittenLetters:
+def write_answers(bound: FileSource, letters: Sequence[Letter], how: str, run: str, schema: str = "") -> LetterFiles:
     """Write answers to letters, for a commit to bring along."""
     box = letter_writer(bound, run, schema)
     with contextlib.closing(box):
         box.resolved(letters, how)
-        return WrittenLetters(box.cut(), 0)
+        return LetterFiles(box.cut(), -len(letters))

@@ -12,9 +12,9 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from time import monotonic
 from typing import Any
@@ -26,7 +26,17 @@ from tidegate.errors import LimitReached, RunStopped, StateError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.parquet.parquet_file import uuid7
-from tidegate.protocol.change import Change, Coverage, DataFile
+from tidegate.protocol.change import (
+    Change,
+    Coverage,
+    LetterFiles,
+    NextState,
+    NoRows,
+    StagedStep,
+    Write,
+    Written,
+    write_files,
+)
 from tidegate.protocol.dead_letters import debt
 from tidegate.protocol.position import Position, schema_debt
 from tidegate.runs.engine import FileTasks, Tasks
@@ -143,33 +153,24 @@ class FileWalk:
         plan: Plan | None,
         results: Sequence[GroupResult],
         columns: TableColumnsPlan | None,
-        letters: WrittenLetters | None = None,
+        letters: LetterFiles | None = None,
     ) -> Position:
         """Commit results with the state that follows from them."""
         written = self.tracker.write_state(step)
         state = self.tracker.encode(written)
-        letters = letters or WrittenLetters.of(results)
-        staged = self.source.positions.staged
+        letters = letters or letters_of(results)
         before = self.run.state
+        write, work_debts = self._write(position, results, columns)
         schema_debts = () if self._inferred is None else (schema_debt(self._inferred),)
         change = Change(
-            state=state,
-            embedded=self.source.embedded(state),
+            NextState(state, self.source.embedded(state)),
+            write,
             coverage=coverage_of(results),
-            data_files=tuple(file for result in results for file in result.data_files),
-            rows=sum(result.rows for result in results),
-            schema=None if columns is None else columns.table,
-            partition_columns=() if columns is None else columns.partition_columns,
-            dead_letter_files=letters.files,
-            debts=(*schema_debts, *letters.debts(self.source, position)),
-            letters=letters.count,
+            letters=letters,
+            debts=(*schema_debts, *letter_debts(letters, self.source, position), *work_debts),
             action=self.run.action,
-            step=step_json(before, plan, outcomes_of(results)) if plan and staged else None,
-            run=self.run_id,
-            ranges=_ranges(results) if staged else {},
+            staged=self._staged_step(before, plan, results) if self.source.positions.staged else None,
         )
-        if self._frames is not None and columns is not None:
-            change = self._frames.change(change, position, columns)
         after = self.run.commit(position, change, written)
         if self._frames is not None and columns is not None:
             self._frames.forget()
@@ -177,6 +178,21 @@ class FileWalk:
         self.count(change, results)
         self._tell_step(before, step)
         return after
+
+    def _write(
+        self, position: Position, results: Sequence[GroupResult], columns: TableColumnsPlan | None
+    ) -> tuple[Write, tuple[Mapping[str, Any], ...]]:
+        """How the rows of results get into the table, and what their commit owes."""
+        if columns is None:
+            return NoRows(), ()
+        files = tuple(file for result in results for file in result.data_files)
+        if self._frames is not None:
+            return self._frames.write(files, position, columns)
+        return write_files([Written(columns.table, columns.partition_columns, files)]), ()
+
+    def _staged_step(self, before: SourceState, plan: Plan | None, results: Sequence[GroupResult]) -> StagedStep:
+        step = {} if plan is None else step_json(before, plan, outcomes_of(results))
+        return StagedStep(self.run_id, step, _ranges(results))
 
     def _tell_plan(self, plan: Plan, seconds: float) -> None:
         emit = self.run.emit
@@ -204,8 +220,8 @@ class FileWalk:
         step = self.advance(plan, outcomes)
         after = self.commit(position, step, plan, (GroupResult(0, outcomes),), None, letters)
         totals = self.run.totals
-        totals.dead_files += letters.count
-        totals.files -= letters.count
+        totals.dead_files += letters.opened
+        totals.files -= letters.opened
         totals.bytes -= sum(each.slice.size for each in plan.given_up)
         return after
 
@@ -269,14 +285,14 @@ class FileWalk:
         return position, step.full
 
     def _tell_letters(self, change: Change, results: Sequence[GroupResult]) -> None:
-        if not change.letters:
+        if not change.letters.opened:
             return
         bad = [each for each in change.coverage if each.bad and not each.given_up]
         records = sum(each.bad for each in bad)
         example = (bad or list(change.coverage))[0].file
         kinds = sum((Counter(result.bad_kinds) for result in results), Counter[str]())
-        letters = self.tracker.letters.uri
-        self.run.emit(events.DeadLetters(*self.names, records, change.letters - records, example, letters, dict(kinds)))
+        letters, given_up = self.tracker.letters.uri, change.letters.opened - records
+        self.run.emit(events.DeadLetters(*self.names, records, given_up, example, letters, dict(kinds)))
 
     def _tell_outcomes(self, outcomes: Iterable[FileOutcome], units: Sequence[FileGroup]) -> None:
         attempts: dict[str, int] = {}
@@ -407,26 +423,19 @@ class Limits:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenLetters:
-    """Letter files of a commit, and their number of letters."""
+def letters_of(results: Iterable[GroupResult]) -> LetterFiles:
+    """The letters that tasks wrote."""
+    files = tuple(file for result in results for file in result.letter_files)
+    return LetterFiles(files, sum(file.record_count for file in files))
 
-    files: tuple[DataFile, ...] = ()
-    count: int = 0
 
-    @classmethod
-    def of(cls, results: Iterable[GroupResult]) -> WrittenLetters:
-        """The letters that tasks wrote."""
-        files = tuple(file for result in results for file in result.letter_files)
-        return cls(files, sum(file.record_count for file in files))
-
-    def debts(self, bound: FileSource, opened: Position) -> tuple[dict[str, Any], ...]:
-        """The commit's debt to the dead-letter table, after checking that it may owe it."""
-        if not self.files:
-            return ()
-        bound.tracker.letters.check(self.files)
-        _check_not_ahead(bound, opened)
-        return (debt(bound.tracker.letters.uri, self.files),)
+def letter_debts(letters: LetterFiles, bound: FileSource, opened: Position) -> tuple[dict[str, Any], ...]:
+    """The commit's debt to the dead-letter table, after checking that it may owe it."""
+    if not letters.files:
+        return ()
+    bound.tracker.letters.check(letters.files)
+    _check_not_ahead(bound, opened)
+    return (debt(bound.tracker.letters.uri, letters.files),)
 
 
 def _check_not_ahead(bound: FileSource, opened: Position) -> None:
@@ -443,7 +452,7 @@ def _check_not_ahead(bound: FileSource, opened: Position) -> None:
         )
 
 
-def give_up_files(bound: FileSource, run: str, files: Sequence[GivenUp]) -> tuple[WrittenLetters, tuple[Covered, ...]]:
+def give_up_files(bound: FileSource, run: str, files: Sequence[GivenUp]) -> tuple[LetterFiles, tuple[Covered, ...]]:
     """Write letters for given-up files; returns the outcomes that let the watermark pass them."""
     letters = letter_writer(bound, run)
     with contextlib.closing(letters):
@@ -454,7 +463,7 @@ def give_up_files(bound: FileSource, run: str, files: Sequence[GivenUp]) -> tupl
         Covered(one.path, one.size, one.etag, one.start_record, one.start_record, eof=True, bad=1)
         for one in (each.slice for each in files)
     )
-    return WrittenLetters(finished, len(files)), outcomes
+    return LetterFiles(finished, len(files)), outcomes
 
 
 def letter_writer(bound: FileSource, run: str, fingerprint: str = "") -> DeadLetterWriter:

@@ -7,10 +7,11 @@ Spark takes the rows through the transform into the table, by its own writer, un
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
 
@@ -28,7 +29,7 @@ from tidegate.formats.samples import SAMPLED_LINES, Sampler, spread
 from tidegate.observe.events import ColumnsInferred, Emit, Notice
 from tidegate.parquet.parquet_file import FinishedFile
 from tidegate.parquet.partitions import METADATA_COLUMNS, Partitioning, table_schema
-from tidegate.protocol.change import Change
+from tidegate.protocol.change import DataFile, NoRows, RowCount, SparkWrite
 from tidegate.protocol.follow_ups import WorkArea
 from tidegate.protocol.position import InferredSchema, Position
 from tidegate.protocol.table import schema_json
@@ -314,7 +315,7 @@ class FrameLane:
         return replace(task, table=area.location, whole_files=True)
 
     def take(self, done: FinishedGroup) -> tuple[GroupResult, ...]:
-        """The results of a task, with data files for :meth:`change`."""
+        """The results of a task, with data files for :meth:`write`."""
         return tuple(replace(each, data_files=self.placed(done.task, each.data_files)) for each in done.results)
 
     def placed(self, task: ReadTask, files: Sequence[FinishedFile]) -> tuple[FinishedFile, ...]:
@@ -322,28 +323,24 @@ class FrameLane:
         name = self._areas[task.table.uri].name
         return tuple(replace(file, path=f"{name}/{file.path}") for file in files)
 
-    def change(self, change: Change, opened: Position, columns: TableColumnsPlan) -> Change:
-        """``change`` with rows for Spark in place of the decoded files."""
-        files = tuple(file.path for file in change.data_files)
-        used = {path.partition("/")[0] for path in files}
+    def write(
+        self, files: Sequence[DataFile], opened: Position, columns: TableColumnsPlan
+    ) -> tuple[SparkWrite | NoRows, tuple[Mapping[str, Any], ...]]:
+        """The decoded files as rows for Spark, and the debt that removes their work areas."""
+        paths = tuple(file.path for file in files)
+        used = {path.partition("/")[0] for path in paths}
         self._owed = [area for area in self._areas.values() if area.name in used]
-        debts = (*change.debts, *(area.debt(self._owed[1:]) for area in self._owed[:1]))
+        debts = tuple(area.debt(self._owed[1:]) for area in self._owed[:1])
         if not files and opened.table_id is not None:
-            return replace(change, schema=None, partition_columns=(), debts=debts)
+            return NoRows(), debts
         pipeline = self._source.pipeline
         keys = columns.partition_columns
-        sizes = tuple(file.size for file in change.data_files)
-        rows = sum(file.record_count for file in change.data_files)
-        frame = self._engine.frame(WorkRows(pipeline, self._source.work, files, columns.table, keys, sizes, rows))
-        return replace(
-            change,
-            data_files=(),
-            frame=frame,
-            written_rows=rows if pipeline.transform is None else None,
-            schema=frame.columns(opened.schema()),
-            partition_columns=keys if pipeline.sink.partition_by else opened.partition_columns,
-            debts=debts,
-        )
+        sizes = tuple(file.size for file in files)
+        rows = sum(file.record_count for file in files)
+        frame = self._engine.frame(WorkRows(pipeline, self._source.work, paths, columns.table, keys, sizes, rows))
+        partition_columns = keys if pipeline.sink.partition_by else opened.partition_columns
+        counts = RowCount.EXACT if pipeline.transform is None else RowCount.LOGGED
+        return SparkWrite(frame, frame.columns(opened.schema()), partition_columns, rows, counts), debts
 
     def forget(self) -> None:
         """Forget the committed work areas: the follow-ups of the commit remove them."""

@@ -160,9 +160,9 @@ class Pass:
         after = self.source.positions.commit(position, change)
         failpoint("runs.commit.after")
         self.state = state
-        self.totals.commits += change.step is None
-        self.totals.staged += change.step is not None
-        self.totals.rows += after.rows if change.step is None else change.rows
+        self.totals.commits += change.staged is None
+        self.totals.staged += change.staged is not None
+        self.totals.rows += after.rows if change.staged is None else change.write.rows
         self._note_version(after)
         if self._rules.in_a_row:
             self._losses, self._began = 0, time.monotonic()

@@ -27,7 +27,7 @@ from tidegate.core.columns.replay import (
 from tidegate.core.columns.state import ColumnState, column_watermark_text, kind_of, text_of
 from tidegate.errors import CommitLost, StateError, TidegateError
 from tidegate.failpoints import failpoint
-from tidegate.protocol.change import Change, Identity, SourceKey, State
+from tidegate.protocol.change import Change, Identity, NextState, SourceKey, State
 from tidegate.protocol.documents import WORK as WORK
 from tidegate.protocol.follow_ups import WorkRemover
 from tidegate.protocol.log import sources_of
@@ -43,8 +43,12 @@ from tidegate.storage.stores import open_store
 
 TRIES_AGAINST_OTHERS = 5
 
-ChunkChange = Callable[[Position], Change]
-"""The change of a chunk in the current table, without the state."""
+ChunkChange = Callable[[Position, NextState], Change]
+"""The change that writes a chunk into the table as opened, together with a state."""
+
+
+def _no_rows(opened: Position, state: NextState) -> Change:
+    return Change(state, action=KIND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,7 @@ class ReplayRecord:
         def moved() -> None:
             handover = self._handover(self.state)
             if handover is not None:
-                self._move(handover, Change(state={}, embedded={}))
+                self._move(handover, _no_rows)
 
         against_others(moved, TRIES_AGAINST_OTHERS)
 
@@ -139,9 +143,9 @@ class ReplayRecord:
         handover = self._handover(after)
         failpoint("runs.commit.before")
         if handover is None:
-            self._put(opened, change(opened), after)
+            self._put(opened, change, after)
         else:
-            self._move(handover, change(handover.opened))
+            self._move(handover, change)
             against_others(lambda: self._note(number), TRIES_AGAINST_OTHERS)
         failpoint("runs.commit.after")
         return True
@@ -149,11 +153,10 @@ class ReplayRecord:
     def _note(self, number: int) -> None:
         """Record that the chunk is in the table."""
         opened = self.positions.open()
-        self._put(opened, Change(state={}, embedded={}), self._current(opened).with_finished(number, self._clock()))
+        self._put(opened, _no_rows, self._current(opened).with_finished(number, self._clock()))
 
-    def _put(self, opened: Position, change: Change, state: ReplayState) -> None:
-        text = encode(state)
-        self.positions.commit(opened, replace(change, state=text, embedded=text, action=KIND))
+    def _put(self, opened: Position, change: ChunkChange, state: ReplayState) -> None:
+        self.positions.commit(opened, change(opened, NextState.whole(encode(state))))
         self.state = state
 
     def _current(self, opened: Position) -> ReplayState:
@@ -180,9 +183,9 @@ class ReplayRecord:
         moved = hand_over(self._bound.source, before, self._config.chunk_column, reached, self._clock())
         return None if moved is before else _Handover(opened, before, moved)
 
-    def _move(self, handover: _Handover, change: Change) -> None:
-        state = self._bound.tracker.encode(handover.after)
-        after = self._bound.positions.commit(handover.opened, replace(change, state=state, embedded=state, action=KIND))
+    def _move(self, handover: _Handover, change: ChunkChange) -> None:
+        state = NextState.whole(self._bound.tracker.encode(handover.after))
+        after = self._bound.positions.commit(handover.opened, change(handover.opened, state))
         self._moves.add(after.version)
         self.saved = column_watermark_text(handover.after)
 
@@ -275,9 +278,9 @@ def _nothing(writer: AnySource, opened: Position) -> Change:
     tracker = writer.tracker
     if opened.state is not None:
         writer.state_of(opened)
-        return Change(state=opened.state, embedded=writer.embedded(opened.state), action="reconcile")
+        return Change(NextState(opened.state, writer.embedded(opened.state)), action="reconcile")
     state = tracker.encode(tracker.fresh())
-    return Change(state=state, embedded=writer.embedded(state), action="reconcile")
+    return Change(NextState(state, writer.embedded(state)), action="reconcile")
 
 
 def check_all_known(writers: Sequence[AnySource], uri: str) -> None:

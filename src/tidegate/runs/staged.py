@@ -22,7 +22,7 @@ from tidegate.core.files.state import Covered, FileOutcome, Refused
 from tidegate.errors import ObjectMissing, OutcomeUnknown, StateError, StorageUnavailable, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe.events import CommitContested, Staged
-from tidegate.protocol.change import Change, Coverage, DataFile, State
+from tidegate.protocol.change import Change, Coverage, DataFile, StagedStep, State
 from tidegate.protocol.commit import commit_lost, measure
 from tidegate.protocol.open import Accept
 from tidegate.protocol.position import Deadline, Position, TableContext
@@ -219,19 +219,20 @@ class StagedPositions(PositionStore):
 
     def commit(self, opened: Position, change: Change) -> Position:
         """Leave ``change`` as the next unit; ``CommitLost`` if there is one with that number."""
+        assert change.staged is not None, "a committer must be able to repeat the step"
         check_changes([(change, opened.data_files)])
         deadline = self.site.pace.start()
-        unit = self._unit(opened, change)
-        measure(self.site, change.data_files)
-        for file in change.data_files:
+        unit = self._unit(opened, change, change.staged)
+        measure(self.site, unit.data_files)
+        for file in unit.data_files:
             failpoint("staging.meta.before")
-            meta = _meta(unit, file, change.ranges.get(file.path, ()))
+            meta = _meta(unit, file, change.staged.ranges.get(file.path, ()))
             self.site.store.put(meta_path(file.path), meta.to_bytes())
             failpoint("staging.meta.after")
         self._signal(unit, deadline)
         self._check_not_overtaken(opened, unit)
         self.site.emit(_event(unit, deadline))
-        return replace(opened, version=unit.seq, state=change.state, letters=opened.letters + unit.letters)
+        return replace(opened, version=unit.seq, state=change.next.complete, letters=opened.letters + unit.letters)
 
     def _fold(self, opened: Position, units: Sequence[StagedUnit]) -> Position:
         state = fold_units(self._bound, self._bound.state_of(opened), units)
@@ -240,24 +241,25 @@ class StagedPositions(PositionStore):
         letters = opened.letters + sum(unit.letters for unit in units)
         return replace(opened, version=units[-1].seq, state=self._bound.tracker.encode(state), letters=letters)
 
-    def _unit(self, opened: Position, change: Change) -> StagedUnit:
+    def _unit(self, opened: Position, change: Change, staged: StagedStep) -> StagedUnit:
+        written = next(iter(change.write.groups), None)
         return StagedUnit(
             key=self.site.key,
             seq=opened.version + 1,
             attempt=self.site.attempts(),
             identity=self.site.identity,
-            run=change.run,
+            run=staged.run,
             written_at=self.site.pace.now().isoformat(),
             base=opened.table_version,
-            step=change.step or {},
+            step=staged.step,
             coverage=change.coverage,
-            data_files=change.data_files,
-            rows=change.rows,
-            schema_json=None if change.schema is None else schema_json(change.schema),
-            partition_columns=change.partition_columns,
-            letter_files=change.dead_letter_files,
-            letters=change.letters,
-            letters_uri=self._bound.tracker.letters.uri if change.dead_letter_files else None,
+            data_files=change.write.data_files,
+            rows=change.write.rows,
+            schema_json=None if written is None else schema_json(written.schema),
+            partition_columns=() if written is None else written.partition_columns,
+            letter_files=change.letters.files,
+            letters=change.letters.opened,
+            letters_uri=self._bound.tracker.letters.uri if change.letters.files else None,
             action=change.action,
         )
 

@@ -32,14 +32,14 @@ import pyarrow.parquet as pq
 
 from tidegate.errors import ObjectChanged, ObjectMissing, StateError, TableError, TidegateError
 from tidegate.parquet.statistics import delta_statistics, float_columns
-from tidegate.protocol.change import Change, DataFile, SourceKey, Written
+from tidegate.protocol.change import Change, DataFile, LetterFiles, NextState, SourceKey, Written, write_files
 from tidegate.protocol.commit import Member, measure
 from tidegate.protocol.position import Position
 from tidegate.protocol.staging import Meta, Pending, Signal, StagedUnit, meta_path
 from tidegate.protocol.table import TableFacts, TableProtocol, arrow_schema, schema_json
 from tidegate.protocol.table_checks import columns_to_add
 from tidegate.runs.file_source import FileSource, SourceState
-from tidegate.runs.file_walk import WrittenLetters, covered_ranges
+from tidegate.runs.file_walk import covered_ranges, letter_debts
 from tidegate.runs.staged import after_step, without_step
 from tidegate.schema.types import plain_field
 from tidegate.specs.project import Evolution
@@ -201,8 +201,7 @@ class TableColumns:
         if self._facts is None:
             self._facts = _facts(schema_json(schema), keys)
         written = Written(schema, keys, tuple(files))
-        change = Change({}, {}, data_files=tuple(files), groups=(written,))
-        fields = {field.name: field for field in columns_to_add(self._facts, [change], mode)}
+        fields = {field.name: field for field in columns_to_add(self._facts, write_files([written]), mode)}
         if fields:
             table = arrow_schema(self._facts.schema_json)
             kept = [fields.pop(field.name, field) for field in table]
@@ -310,6 +309,8 @@ class SourceSteps:
     def _check_files(self, unit: StagedUnit) -> None:
         for file in unit.data_files:
             check_path(file.path)
+        if unit.data_files and unit.schema_json is None:
+            raise StateError("the unit has files and does not say which columns they have", "")
         if unit.rows != sum(file.record_count for file in unit.data_files):
             raise StateError(f"the unit says {unit.rows} rows, but its files have another number", "")
         letters = self.bound.tracker.letters
@@ -343,18 +344,13 @@ class SourceSteps:
         """The source's part of the commit."""
         tracker = self.bound.tracker
         state = tracker.encode(self._state)
-        letters = tuple(file for unit in self.taken for file in unit.letter_files)
-        count = sum(unit.letters for unit in self.taken)
+        letters = sum((LetterFiles(unit.letter_files, unit.letters) for unit in self.taken), LetterFiles())
         change = Change(
-            state=state,
-            embedded=self.bound.embedded(state),
+            NextState(state, self.bound.embedded(state)),
+            write_files(group_by_columns(self.taken)),
             coverage=tuple(each for unit in self.taken for each in unit.coverage),
-            data_files=tuple(file for unit in self.taken for file in unit.data_files),
-            rows=self.rows,
-            dead_letter_files=letters,
-            debts=WrittenLetters(letters, count).debts(self.bound, self.opened),
-            letters=count,
-            groups=group_by_columns(self.taken),
+            letters=letters,
+            debts=letter_debts(letters, self.bound, self.opened),
         )
         site = replace(self.bound.positions.site, evolution=Evolution.MERGE, checkpoint_every=0)
         return Member(site, self.opened, change, self.seq - self.opened.version)

@@ -27,7 +27,7 @@ from tidegate.core.units.state import Units, UnitState
 from tidegate.errors import RunStopped
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
-from tidegate.protocol.change import Change, DataFile, State
+from tidegate.protocol.change import Change, DataFile, NextState, RowCount, SparkWrite, State, Written, write_files
 from tidegate.protocol.position import Position
 from tidegate.reports.status import FailedUnit
 from tidegate.reports.wording import count
@@ -205,7 +205,7 @@ class UnitWalk:
     def _note(self, position: Position, state: UnitState) -> Position:
         """Commit a state without rows."""
         document = self._source.tracker.encode(state)
-        return self._save(position, Change(state=document, embedded=document), state, 0)
+        return self._save(position, Change(NextState.whole(document)), state, 0)
 
     def _tell(self, outcomes: Outcomes) -> None:
         """Count and report failures; this run does not retry them."""
@@ -502,22 +502,15 @@ class UnitChange:
         """The change that makes ``done`` visible; None without a table and columns to create one."""
         opened = self._opened
         files = tuple({file.path: file for _, written in done for file in written.data_files}.values())
-        rows = sum(written.rows for _, written in done)
         columns = group.columns or opened.schema() or self._bare()
         if columns is None:
             return None
         by_keys = self._source.source.replace is Replace.MERGE_KEYS
         replaced = [ReplacedUnit(work.unit, work.low, work.high) for work, _ in done if work.replaces and not by_keys]
         if group.straight or not (files or replaced):
-            return Change(
-                state=state,
-                embedded=state,
-                data_files=files,
-                rows=rows,
-                schema=columns if files or opened.table_id is None else None,
-                partition_columns=group.partition_columns,
-            )
-        return self._frame_change(group, files, rows, columns, replaced, state)
+            written = Written(columns, group.partition_columns, files)
+            return Change(NextState.whole(state), write_files([written] if files or opened.table_id is None else []))
+        return self._frame_change(group, files, sum(result.rows for _, result in done), columns, replaced, state)
 
     def _bare(self) -> pa.Schema | None:
         """The columns of a table without rows that gets others with the first; None if it cannot."""
@@ -551,16 +544,9 @@ class UnitChange:
         )
         frame = self._engine.replace_units(batch, source.source, replaced)
         self._owed = True
-        return Change(
-            state=state,
-            embedded=state,
-            rows=rows,
-            rows_known=True,
-            frame=frame,
-            schema=frame.columns(opened.schema()),
-            partition_columns=group.partition_columns if opened.table_id is None else opened.partition_columns,
-            debts=(self._area.debt(),),
-        )
+        keys = group.partition_columns if opened.table_id is None else opened.partition_columns
+        write = SparkWrite(frame, frame.columns(opened.schema()), keys, rows, RowCount.GATHERED)
+        return Change(NextState.whole(state), write, debts=(self._area.debt(),))
 
     def clean(self) -> None:
         """Remove the work area, unless a commit owes that."""

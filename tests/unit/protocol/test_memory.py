@@ -10,9 +10,10 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from support.changes import appended
 from support.errors import raises
 from tidegate.errors import ObjectExists, StateError, StorageUnavailable
-from tidegate.protocol.change import Change, DataFile, Identity, SourceKey
+from tidegate.protocol.change import DataFile, Identity, SourceKey
 from tidegate.protocol.log import DeltaLog, LogEntry, entry_path, parse_entry
 from tidegate.protocol.position import Pace, TableContext
 from tidegate.protocol.store import PositionStore, open_delta
@@ -42,7 +43,7 @@ def commit_something(store: PositionStore, value: int = 1) -> None:
     path = f"{uuid4()}.parquet"
     store.site.store.put(path, b"rows")
     state = {"next": value}
-    store.commit(store.open(), Change(state, state, (), (DataFile(path, 4, 1, {}),), 1, SCHEMA))
+    store.commit(store.open(), appended(state, [DataFile(path, 4, 1, {})], SCHEMA))
 
 
 class TestColdStart:

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 import tidegate
 from support.errors import check_names, raises
 from tidegate.errors import StateError, TidegateError
-from tidegate.protocol.change import Change, Identity, SourceKey, State
+from tidegate.protocol.change import AppendFiles, Change, Identity, NextState, SourceKey, State, Written
 from tidegate.protocol.delta import query
 from tidegate.protocol.position import Position
 from tidegate.reports.checks import Check
@@ -109,7 +109,7 @@ class CounterTracker(Tracker):
         opened = source.open()
         before, after = source.state_of(opened), 0 if edit.reset else int(edit.to or "")
         state = self.encode(after)
-        done = source.positions.commit(opened, Change(state=state, embedded=state, action="watermark set"))
+        done = source.positions.commit(opened, Change(NextState.whole(state), action="watermark set"))
         return WatermarkMove(
             *source.names,
             action="watermark set",
@@ -154,9 +154,7 @@ class CounterWalk:
         )
         written = self.run.engine.write_rows(rows, task)
         state = source.tracker.encode(newest)
-        change = Change(
-            state=state, embedded=state, data_files=written.data_files, rows=written.rows, schema=task.written
-        )
+        change = Change(NextState.whole(state), AppendFiles((Written(task.written, (), written.data_files),)))
         return self.run.commit(position, change, newest)
 
 
