@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support.errors import raises
 from support.providers import EVERY, NUMBERED, Settings, opened, settings_of, text
 from support.racing import raced
 from tidegate.errors import CommitLost
@@ -71,7 +72,7 @@ def test_a_save_that_expects_something_else_changes_nothing(
     provider: BaseMetadataProvider, expected: str | None
 ) -> None:
     provider.update_watermark("p/s", text(1), **IDS)
-    with pytest.raises(CommitLost, match="p/s"):
+    with raises(CommitLost, "'p/s'", "plan again"):
         provider.compare_and_set("p/s", expected, text(2), **IDS)
     assert provider.get_watermark("p/s") == text(1)
 
@@ -83,7 +84,7 @@ def test_a_save_that_expects_something_where_nothing_is_changes_nothing(provider
 
 
 def test_only_text_is_kept(provider: BaseMetadataProvider) -> None:
-    with pytest.raises(TypeError, match="as text"):
+    with raises(TypeError, "text", "dict"):
         provider.update_watermark("p/s", {"id": 1}, **IDS)  # type: ignore[arg-type]  # the mistake is the test
     assert provider.get_watermark("p/s") is None
 

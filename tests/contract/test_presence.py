@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from contract.storage_cases import REMOTE
+from support.errors import raises
 from tidegate.errors import RunStopped, StorageError
 from tidegate.observe import events
 from tidegate.protocol import documents, log
@@ -118,7 +119,7 @@ def test_a_stop_ends_the_wait(store: ObjectStore) -> None:
     store.put(KEY.at_work, ELSEWHERE.to_bytes())
     waiting = Run(store)
     waiting.stop.set()
-    with pytest.raises(RunStopped, match="another run"), waiting.entered:
+    with raises(RunStopped, "waiting", "another run"), waiting.entered:
         pytest.fail("the other run is still at work")
     assert store.get(KEY.at_work) == ELSEWHERE.to_bytes()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from contract.storage_cases import HARD_NAMES, REMOTE, race
+from support.errors import raises
 from support.long_runs import LONG
 from tidegate.errors import ObjectChanged, ObjectExists, ObjectMissing, StorageError
 from tidegate.specs.locations import Location
@@ -124,7 +125,7 @@ def test_a_path_that_names_nothing_is_refused_by_name(store: ObjectStore, path: 
 
 def test_put_if_absent_writes_once(store: ObjectStore) -> None:
     store.put_if_absent("d/doc.json", b"first")
-    with pytest.raises(ObjectExists, match=r"doc\.json"):
+    with raises(ObjectExists, "doc.json"):
         store.put_if_absent("d/doc.json", b"second")
     assert store.get("d/doc.json") == b"first"
 
@@ -156,7 +157,7 @@ def test_a_range_of_another_version_is_refused(store: ObjectStore) -> None:
     etag = store.head("a").etag
     assert store.get_range("a", 0, 4, etag) == b"0123"
     store.put("a", b"9876543210")
-    with pytest.raises(ObjectChanged, match="etag"):
+    with raises(ObjectChanged, "/a", "etag"):
         store.get_range("a", 0, 4, etag)
 
 
@@ -196,12 +197,12 @@ def test_a_rewritten_object_is_not_opened(store: ObjectStore, content: bytes) ->
 
 def test_a_stream_of_known_size_only_refuses_another_size(store: ObjectStore) -> None:
     store.put("a", b"hello")
-    with pytest.raises(ObjectChanged, match="5 bytes instead of 7"):
+    with raises(ObjectChanged, "5 bytes", "7"):
         store.open_input("a", etag=None, size=7)
 
 
 def test_a_stream_of_a_missing_object_is_refused(store: ObjectStore) -> None:
-    with pytest.raises(ObjectMissing, match=r"no/such\.json"):
+    with raises(ObjectMissing, "no/such.json"):
         store.open_input("no/such.json", etag='"x"', size=4)
 
 
@@ -282,7 +283,7 @@ def test_a_local_file_is_uploaded_whole(store: ObjectStore, tmp_path: Path, size
 
 
 def test_uploading_a_file_that_is_not_there_names_it(store: ObjectStore, tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match=r"gone\.bin"):
+    with raises(StorageError, "gone.bin"):
         store.put_file("up/gone.bin", str(tmp_path / "gone.bin"))
 
 

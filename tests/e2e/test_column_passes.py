@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.column_lake import ColumnLake
+from support.errors import check_names, raises
 from tidegate import (
     failpoints,
     metadata_provider,
@@ -134,17 +135,17 @@ def test_a_forgotten_watermark_reads_everything_again(lake: ColumnLake) -> None:
 
 @pytest.mark.parametrize(
     ("values", "told"),
-    [({"id": "x"}, "column 'id': 'x' is not a value such as 2"), ({"nr": "1"}, "is not a watermark column")],
+    [({"id": "x"}, "column 'id' … 'x' … 2 (a whole number)"), ({"nr": "1"}, "orders/default … 'nr' … id")],
 )
 def test_a_value_that_does_not_fit_is_refused(lake: ColumnLake, values: dict[str, str], told: str) -> None:
     lake.run()
-    with pytest.raises(TidegateError, match=told):
+    with raises(TidegateError, told):
         set_watermark(lake.config, "orders", values=values)
 
 
 def test_a_source_of_columns_has_no_path_as_its_watermark(lake: ColumnLake) -> None:
     lake.run()
-    with pytest.raises(TidegateError, match="has another kind of watermark"):
+    with raises(TidegateError, "'orders'", "watermark columns (values)"):
         set_watermark(lake.config, "orders", to="date=1/a")
 
 
@@ -157,7 +158,7 @@ def test_a_watermark_column_that_was_left_out_and_comes_back_doubles_nothing(tmp
     assert lake.run().ok
     lake.source_settings = {"watermark_columns": ["id", "at"]}
     report = lake.run()
-    assert "at was added to watermark_columns" in str(report.sources[0].error)
+    check_names(report.sources[0].error, "at", "watermark_columns", "tidegate watermark set")
     assert lake.ids() == [1, 2]
 
 

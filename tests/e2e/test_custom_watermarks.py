@@ -9,6 +9,7 @@ import pytest
 
 from support import custom_watermarks
 from support.column_lake import ColumnLake, InProcessColumnEngine
+from support.errors import raises
 from tidegate import ConfigError, DataFlow, TidegateError, plan, show_watermarks
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate
 from tidegate.runs.loop import Loop
@@ -127,13 +128,13 @@ def test_an_append_refuses_to_read_rows_at_the_watermark_again(tmp_path: Path) -
     lake = lake_with(tmp_path, watermark_operator=f"{MINE}:inclusive")
     assert "watermark_operator is '>=', which reads rows at the watermark again, and append would" in error_of(lake)
     lake.source_settings = {"watermark_operator": ">="}
-    with pytest.raises(ConfigError, match=">= reads rows at the watermark again, and append would write them twice"):
+    with raises(ConfigError, "pipelines.orders.source.watermark_operator", ">=", "append", "load_type: merge_upsert"):
         lake.project  # noqa: B018  # read for its checks
 
 
 def test_an_operator_that_would_lose_rows_of_a_replay_is_refused(tmp_path: Path) -> None:
     lake = lake_with(tmp_path, watermark_operator=f"{MINE}:exclusive")
-    with pytest.raises(TidegateError, match="gave '>' for a replay: rows at the beginning of each chunk"):
+    with raises(TidegateError, "source default", "watermark_operator", "'>'", "'>='"):
         lake.replay(1, 5, 2)
     assert lake.run().ok
     lake.source_settings = {"watermark_operator": f"{MINE}:odd_sign"}

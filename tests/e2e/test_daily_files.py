@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from servers import api as servers
+from support.errors import raises
 from support.file_server import FileServer
 from tidegate import ConfigError, load, status
 from tidegate.cli.plan import render_plan
@@ -126,7 +127,7 @@ def test_doubled_rows_of_an_earlier_version_are_told_and_repaired_by_replace_uni
 ) -> None:
     live_without_a_word(server, monkeypatch, *DAYS)
     assert server.rows() == EACH_DAY, "20 rows of 4 files"
-    with pytest.raises(ConfigError, match="may have doubled rows"):
+    with raises(ConfigError, "pipelines.visits.source.replace", "replace: unit"):
         server.run("19")
     assert server.rows() == EACH_DAY, "no row is deleted because a default changed"
     found = server.planned("19", replace="unit")

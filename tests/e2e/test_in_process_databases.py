@@ -23,6 +23,7 @@ from servers import mariadb as mariadb_server
 from servers import postgres as postgres_server
 from support import scripts
 from support.database_types import MARIADB, MARIADB_UNFIT, POSTGRESQL, POSTGRESQL_UNFIT, Typed
+from support.errors import raises
 from tidegate import ProjectSpec, SourceReport, load, show_watermarks
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import ConfigError, EnvironmentProblem, SourceError, TidegateError
@@ -205,7 +206,7 @@ def test_bounds_are_asked_and_hold_as_they_are_given(database: Database) -> None
     assert (reader.read(back).num_rows, reader.kinds(["at", "id"])) == (1, {"at": "datetime"})
     filtered = RowFilter((ColumnRange("note", Bound("B")),), extra="note not like 'x%'")
     assert sorted(row["note"] for row in database.rows("orders", filtered)) == ["a", "a "]
-    with pytest.raises(SourceError, match="the watermark of 'note' is 7, but the column holds string"):
+    with raises(SourceError, "s", "'note'", "7", "string"):
         reader.greatest(RowFilter((ColumnRange("note", Bound(7)),)))
 
 
@@ -219,7 +220,7 @@ def test_rows_come_in_blocks_and_the_connection_changes_nothing(database: Databa
     database.execute("create sequence numbers")
     wanted = "select nextval('numbers') as n" if database.scheme == "postgresql" else "select nextval(numbers) as n"
     try:
-        with pytest.raises(SourceError, match=r"(?i)the database refused: cannot execute.* read.only"):
+        with raises(SourceError, "execute"):
             database.rows(wanted)
     finally:
         database.execute("drop sequence numbers")
@@ -281,28 +282,28 @@ def check(database: Database, types: list[Typed], unfit: Any) -> None:
 def test_every_type_of_postgresql_comes_as_the_page_says_or_is_refused(in_postgres: Database) -> None:
     check(in_postgres, [each for each in POSTGRESQL if each.sql not in NOT_HERE], POSTGRESQL_UNFIT)
     for sql in (*NOT_HERE, "oid"):
-        with pytest.raises(EnvironmentProblem, match=r"the column 'a' is of type .*, which is read by Spark alone"):
+        with raises(EnvironmentProblem, "s", "'a'", "Spark", "tidegate run"):
             in_postgres.rows(f"select null::{sql} as a")
-    with pytest.raises(SourceError, match="gives the column 'a' twice"):
+    with raises(SourceError, "s", "'a'", "twice"):
         in_postgres.rows('select 1 as a, 2 as "A"')
-    with pytest.raises(SourceError, match=r"s: the column 'a' is of type money\[\], for which Spark has no type"):
+    with raises(SourceError, "s", "'a'", "money[]", "Spark", "cast(a as text)"):
         in_postgres.rows("select null::money[] as a")
     in_postgres.execute("create table nothing ()")
-    with pytest.raises(SourceError, match="s has no column"):
+    with raises(SourceError, "s", "no column"):
         in_postgres.rows("nothing")
     by_adbc = {"reader": RowReader.ADBC}
     assert in_postgres.rows("select * from fit", **by_adbc) == in_postgres.rows("fit")  # type: ignore[arg-type]
-    with pytest.raises(SourceError, match=r"^s: column 'c' holds infinity"):
+    with raises(SourceError, "s", "'c'", "infinity", "timestamp", "filter_expression"):
         in_postgres.rows("unfit_0", **by_adbc)  # type: ignore[arg-type]
 
 
 @needs_mariadb
 def test_every_type_of_mariadb_comes_as_the_page_says_or_is_refused(in_mariadb: Database) -> None:
     check(in_mariadb, list(MARIADB), MARIADB_UNFIT)
-    with pytest.raises(EnvironmentProblem, match="the column 'a' is of type number 255 of MySQL's protocol"):
+    with raises(EnvironmentProblem, "s", "'a'", "255", "MySQL", "tidegate run"):
         in_mariadb.rows("select point(1, 1) as a")
     in_mariadb.execute("create table ids (u uuid, c char(36), b char(36) character set ascii collate ascii_bin)")
-    with pytest.raises(SourceError, match="s: the column 'u' is of type uuid, for which Spark has no type"):
+    with raises(SourceError, "s", "'u'", "uuid", "Spark", "cast(u as char)"):
         in_mariadb.rows("ids")
     assert in_mariadb.rows("select c, b, cast(u as char) as u from ids") == []
     by_mysql = replace(in_mariadb.read, url=in_mariadb.read.url.replace("mariadb", "mysql", 1))
@@ -314,7 +315,7 @@ def test_declared_columns_are_read_where_they_need_no_other_conversion(database:
     fields = SchemaSpec((FieldSpec("NOTE", "string"), FieldSpec("price", "decimal(20,3)"), FieldSpec("at", "string")))
     text = NOON if database.scheme == "postgresql" else f"{NOON}.000000"
     assert database.rows("orders", schema=fields) == [{"NOTE": "x", "price": Decimal("1.500"), "at": text}]
-    with pytest.raises(EnvironmentProblem, match=r"the column 'id' is of type .*int.* and becomes string") as told:
+    with raises(EnvironmentProblem, "s", "'id'", "string") as told:
         database.rows("orders", schema=SchemaSpec((FieldSpec("id", "string"),)))
     assert told.value.remedy.endswith("or use `tidegate run`")
 
@@ -352,24 +353,23 @@ def test_the_last_rule_of_a_zone_holds_for_all_later_years() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"url": "jdbc:oracle:thin:@db:1521/x"}, "no driver of Python for jdbc:oracle here"),
-        ({"url": "jdbc:sqlserver://db:1433;databaseName=x"}, "no driver of Python for jdbc:sqlserver here"),
-        ({"properties": Options({"sessionInitStatement": "set x"})}, "the setting 'sessioninitstatement' works only"),
-        ({"properties": Options({"tinyInt1isBit": "true"})}, "the setting 'tinyint1isbit' works only"),
-        ({"user": None}, "its connection has no user"),
+        ({"url": "jdbc:oracle:thin:@db:1521/x"}, "driver … jdbc:oracle"),
+        ({"url": "jdbc:sqlserver://db:1433;databaseName=x"}, "driver … jdbc:sqlserver"),
+        ({"properties": Options({"sessionInitStatement": "set x"})}, "'sessioninitstatement' … JDBC driver"),
+        ({"properties": Options({"tinyInt1isBit": "true"})}, "'tinyint1isbit' … JDBC driver"),
+        ({"user": None}, "no user"),
     ],
 )
 def test_what_only_spark_can_do_is_told_with_the_remedy(in_postgres: Database, given: Any, told: str) -> None:
-    with pytest.raises(EnvironmentProblem, match=told) as refused:
+    with raises(EnvironmentProblem, "s", told, "tidegate run"):
         in_postgres.reader("orders", **given)
-    assert "use `tidegate run`" in refused.value.remedy
 
 
 def test_a_driver_that_is_missing_is_told_with_the_remedy(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("psycopg", "pymysql"):
         monkeypatch.setitem(sys.modules, name, None)
     extra = "tidegate[postgres]" if database.scheme == "postgresql" else "tidegate[mysql]"
-    with pytest.raises(EnvironmentProblem, match="its driver is not installed") as told:
+    with raises(EnvironmentProblem, "s", "driver", "tidegate run") as told:
         database.reader("orders")
     assert told.value.remedy == f"install '{extra}', or use `tidegate run`"
 
@@ -390,7 +390,7 @@ def test_what_the_database_refuses_is_told_in_its_words(database: Database, what
 
 def test_a_password_shows_nowhere(database: Database) -> None:
     wrong = database.reader("orders", "id", password=Secret("canary-wrong"))
-    with pytest.raises(TidegateError, match=r"(?i)password authentication failed|access denied") as told:
+    with raises(TidegateError, "s", "user and password") as told:
         wrong.greatest(RowFilter((ColumnRange("id"),)))
     assert "correct user and password" in told.value.remedy
     assert "canary" not in str(told.value)
@@ -434,12 +434,12 @@ SWITCH = b"\xfe%s\0" + b"a" * 32 + b"\0"
 @pytest.mark.parametrize(
     ("packets", "told", "remedy"),
     [
-        ((SHA2, b"\x01\x04", b"\x01key"), "'cryptography' package is required", "install PyMySQL[rsa]"),
-        ((NATIVE, SWITCH % b"client_ed25519"), "'pynacl' package is required", "install PyMySQL[ed25519]"),
-        ((NATIVE, SWITCH % b"mysql_clear_password"), "asks for the password in cleartext", "let the server offer TLS"),
-        ((NATIVE, b"\xfedialog\0\x04Password: "), "asks for the password in cleartext", "let the server offer TLS"),
-        ((CUT,), "error in its driver: unpack requires", "check host and port"),
-        ((), "Lost connection", "check host and port"),
+        ((SHA2, b"\x01\x04", b"\x01key"), "'cryptography'", "PyMySQL[rsa]"),
+        ((NATIVE, SWITCH % b"client_ed25519"), "'pynacl'", "PyMySQL[ed25519]"),
+        ((NATIVE, SWITCH % b"mysql_clear_password"), "cleartext", "TLS"),
+        ((NATIVE, b"\xfedialog\0\x04Password: "), "cleartext", "TLS"),
+        ((CUT,), "driver … unpack", "host and port"),
+        ((), "Lost connection", "host and port"),
     ],
 )
 @pytest.mark.parametrize("scheme", ["mysql", "mariadb"])
@@ -461,13 +461,12 @@ def test_a_login_that_fails_is_an_error_of_its_source_and_gives_no_password_away
         serving.start()
         read = JdbcRead(f"jdbc:{scheme}://127.0.0.1:{server.server_address[1]}/shop", user="me", table="orders")
         read = replace(read, password=Secret("canary"))
-        with pytest.raises(SourceError, match=told) as refused:
+        with raises(SourceError, "s", told, remedy) as refused:
             DatabaseReader(ColumnSource("s", read, ()), read, SchemaSpec()).read(RowFilter())
         above = RowFilter((ColumnRange("id", Bound(1)),))
         with pytest.raises(NoAnswer):
             nulls_if_idle(ColumnSource("s", read, ("id",)), above)
         serving.join(60)
-    assert remedy in refused.value.remedy
     assert "canary" not in str(refused.value)
     assert b"canary" not in b"".join(received)
 
@@ -483,16 +482,15 @@ def test_a_login_that_fails_is_an_error_of_its_source_and_gives_no_password_away
 )
 def test_a_host_that_is_none_is_an_error_of_its_source(url: str, told: str) -> None:
     read = JdbcRead(url, user="me", password=Secret("canary"), table="orders")
-    with pytest.raises(SourceError, match=f"s: the database refused: .*{told}") as refused:
+    with raises(SourceError, "s", told, "host and port"):
         DatabaseReader(ColumnSource("s", read, ()), read, SchemaSpec()).read(RowFilter())
-    assert "check host and port of the connection's url" in refused.value.remedy
 
 
 def test_what_cannot_be_a_number_of_a_port_or_of_rows_is_refused() -> None:
     read = JdbcRead("jdbc:mysql://localhost:99999/x", user="me", table="orders")
-    with pytest.raises(SourceError, match=r"^s: there is no port 99999 - correct the port"):
+    with raises(SourceError, "s", "99999", "url"):
         DatabaseReader(ColumnSource("s", read, ()), read, SchemaSpec())
-    with pytest.raises(ConfigError, match="fetch_size is 0, and must be at least 1"):
+    with raises(ConfigError, "fetch_size", "0", "1"):
         replace(read, fetch_size=0)
 
 

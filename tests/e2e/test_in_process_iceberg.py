@@ -21,6 +21,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DecimalType, LongType, NestedField, StringType
 
 from support import scripts
+from support.errors import raises
 from support.iceberg_tables import MARCH, ORDERS, add, delete_rows, new_table, row
 from tidegate import SourceReport, load
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
@@ -117,7 +118,7 @@ def test_rows_that_were_deleted_or_overwritten_are_not_read_and_delete_files_are
     table.delete("id = 3")
     assert ids(reader(table).read(RowFilter())) == [0, 1, 2, 4]
     delete_rows(table, DataFileContent.EQUALITY_DELETES, equality_ids=[1])
-    with pytest.raises(SourceError, match="deletes rows by their values"):
+    with raises(SourceError, "orders", "equality_deletes.parquet", "rewrite_data_files"):
         rows(reader(table).read(RowFilter()))
 
 
@@ -126,7 +127,7 @@ def test_a_file_without_numbers_is_refused_as_spark_refuses_it(tmp_path: Path) -
     add(table, [{"id": 1}])
     (file,) = tmp_path.rglob("*.parquet")
     pq.write_table(pa.table({"id": pa.array([1], pa.int64())}), file)
-    with pytest.raises(SourceError, match="its columns have no numbers"):
+    with raises(SourceError, "orders", "data file", "numbers", "tidegate run"):
         rows(reader(table).read(RowFilter()))
 
 
@@ -178,6 +179,6 @@ def test_what_needs_spark_or_pyiceberg_is_told(tmp_path: Path, monkeypatch: pyte
     orders = Orders(tmp_path, filter_expression="id > 1")
     assert "only Spark understands filter_expression" in (orders.run().error or "")
     monkeypatch.setitem(sys.modules, "tidegate.sources.iceberg", None)
-    with pytest.raises(EnvironmentProblem, match="needs pyiceberg, which is missing") as told:
+    with raises(EnvironmentProblem, "orders", "pyiceberg", "tidegate[iceberg]", "tidegate run") as told:
         reader(orders.table).greatest(above(id=1))
     assert told.value.remedy == "pip install 'tidegate[iceberg]', or use `tidegate run`"

@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 import tidegate
+from support.errors import raises
 from support.lake import Lake
 from tidegate.failpoints import InjectedFailure, arm
 from tidegate.observe.events import Notice
@@ -167,7 +168,7 @@ class TestDepth:
             items = {"type": "list", "items": items}
         lake = Lake(tmp_path, schema={"fields": [{"name": "a", **items}]})
         lake.write("d/1.ndjson", "{}\n")
-        with pytest.raises(tidegate.ConfigError, match="33 levels deep"):
+        with raises(tidegate.ConfigError, "pipelines.events.schema.fields[0]", "33 levels"):
             lake.run()
 
 

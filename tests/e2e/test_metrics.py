@@ -18,6 +18,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import tidegate
+from support.errors import raises
 from support.lake import Lake
 from tidegate.errors import EnvironmentProblem
 from tidegate.migrate.foreign import FOREIGN
@@ -218,7 +219,7 @@ def test_a_taken_address_stops_a_run_before_it_begins(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     with serving("127.0.0.1:0", {}) as address:
         lake.settings = {"metrics": {"enabled": True, "address": address}}
-        with pytest.raises(EnvironmentProblem, match="Address already in use"):
+        with raises(EnvironmentProblem, "Address already in use", "metrics.address"):
             tidegate.run(lake.config, mode="continuous", emit=lake.seen.append)
         assert lake.seen == []
         assert tidegate.run(lake.config).ok

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.changes import appended, moved
+from support.errors import raises
 from support.lake import FIELDS, Lake
 from support.reconciling import compare, ingest, places_of
 from tidegate import SourceComparison, list_letters, reconcile
@@ -435,9 +436,9 @@ def test_a_long_listing_can_be_stopped(lake: Lake, ingesting: bool) -> None:
 
 
 def test_a_pipeline_or_source_that_is_not_there_is_told(lake: Lake) -> None:
-    with pytest.raises(ConfigError, match="no pipeline 'other'"):
+    with raises(ConfigError, "pipeline 'other'", "events"):
         reconcile(lake.config, "other")
-    with pytest.raises(TidegateError, match="no source 'other'"):
+    with raises(TidegateError, "source 'other'", "'events'"):
         reconcile(lake.config, "events", "other")
 
 

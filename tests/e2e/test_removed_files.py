@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tidegate
+from support.errors import raises
 from support.lake import Lake
 from tidegate.commands.dead_letters import retry
 from tidegate.commands.project import sources_of
@@ -77,7 +78,7 @@ def test_it_holds_until_a_listing_succeeds(lake: Lake) -> None:
     data.rename(lake.root / "away")
     config = lake.config
     data.rmdir()
-    with pytest.raises(SourceError, match="does not exist"):
+    with raises(SourceError, "source 'default'", "data", "source_uri"):
         tidegate.plan(config)
     (lake.root / "away").rename(data)
     assert lake.run().sources[0].dead_files == 0

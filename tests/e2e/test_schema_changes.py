@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import Field, PrimitiveType
 
 import tidegate
+from support.errors import raises
 from support.lake import FIELDS, Lake
 from tidegate.errors import (
     AccessDenied,
@@ -171,11 +172,11 @@ class TestWiden:
         assert words in str(caught.value)
 
     def test_a_table_that_only_grows_and_no_table_are_refused(self, lake: Lake) -> None:
-        with pytest.raises(TableError, match="there is no table"):
+        with raises(TableError, "no table", "lake/events"):
             tidegate.widen_table(lake.config, "events", column="id", to="int64")
         good(lake)
         table(lake).alter.set_table_properties({"delta.appendOnly": "true"})
-        with pytest.raises(UnsupportedTable, match="appendOnly"):
+        with raises(UnsupportedTable, "delta.appendOnly", "UNSET TBLPROPERTIES"):
             tidegate.widen_table(lake.config, "events", column="id", to="float64")
 
     @pytest.mark.parametrize("trouble", ["a run commits", "an OPTIMIZE", "a lost answer"])
@@ -370,7 +371,7 @@ class TestNewColumns:
         lake.assert_exactly_once()
 
     def test_nothing_is_added_to_declared_fields(self, lake: Lake) -> None:
-        with pytest.raises(TidegateError, match=r"schema\.fields are declared"):
+        with raises(TidegateError, "events", "schema.fields", "inferred schema"):
             tidegate.infer_schema(lake.config, "events", update=True)
 
 
@@ -417,10 +418,9 @@ class TestOverwrite:
 
     def test_other_modes_never_replace(self, lake: Lake) -> None:
         good(lake)
-        with pytest.raises(ConfigError, match="schema_evolution is `merge`") as caught:
+        with raises(ConfigError, "events", "schema_evolution", "merge", "schema_evolution: overwrite") as caught:
             tidegate.replace_schema(lake.config, "events")
         assert caught.value.exit_code == 2
-        assert "set `schema_evolution: overwrite` first" in str(caught.value)
 
 
 def log_entry(lake: Lake, version: int) -> list[str]:
@@ -512,7 +512,7 @@ class TestLooking:
         assert not tidegate.diff_schema(lake.config, "events").ok
 
     def test_an_empty_source_has_nothing_to_say(self, tmp_path: Path) -> None:
-        with pytest.raises(SourceError, match="there is no file to sample"):
+        with raises(SourceError, "events/default", "no file", "source_uri", "pattern"):
             tidegate.infer_schema(Lake(tmp_path).config, "events")
 
 
@@ -528,7 +528,7 @@ class TestTransforms:
 
     def test_they_are_not_replaced_by_what_is_read(self, lake: Lake) -> None:
         lake.pipeline_settings = {"transform": {"sql": "select id from source"}, **OVERWRITE}
-        with pytest.raises(ConfigError, match="those of a transform"):
+        with raises(ConfigError, "events", "transform", "another table"):
             tidegate.replace_schema(lake.config, "events")
 
     def test_doctor_does_not_compare_them_either(self, lake: Lake) -> None:

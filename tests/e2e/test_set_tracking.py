@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.errors import raises
 from support.lake import Lake
 from tidegate import doctor, list_letters, plan, recover, show_watermarks, status
 from tidegate.core.files.discovery import Reason
@@ -195,7 +196,7 @@ def test_a_lost_segment_stops_every_command_and_is_rebuilt_from_the_documents(la
     (report,) = lake.run().sources
     assert (report.exit_code, lake.ids()) == (5, before)
     assert "6 files that were read" in (report.error or "")
-    with pytest.raises(StateError, match="recover --accept set"):
+    with raises(StateError, "events/default", "tidegate recover --accept set"):
         plan(lake.config)
     (check,) = recover(lake.config, "events")
     assert (check.verdict, "--accept set" in check.remedy) == ("fail", True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support.errors import raises
 from support.lake import Lake
 from support.reconciling import clean, ingest, leave_behind
 from support.staging import commit, metas, staged_ids, unit_file, units
@@ -302,7 +303,7 @@ def test_a_source_with_pending_units_refuses_whatever_else_would_move_it(lake: L
         "dlq discard": lambda: discard_letters(lake.config, "events"),
     }
     for name, act in refused.items():
-        with pytest.raises(StateError, match="staged units wait") as stopped:
+        with raises(StateError, "events/default", "position 2", "tidegate commit CONFIG --once") as stopped:
             act()
         assert "`tidegate commit CONFIG --once`" in stopped.value.remedy, name
     for report in (ingest(lake.project), clean(lake.project)):

@@ -12,6 +12,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 import tidegate
+from support.errors import raises
 from support.lake import Lake
 from tidegate import checkpoint_table, optimize_table, reconcile, recover, vacuum_table
 from tidegate.errors import StorageUnavailable, TableError, UnsupportedTable
@@ -119,7 +120,7 @@ def test_vacuum_keeps_what_is_not_committed_and_what_tidegate_keeps(tmp_path: Pa
 
 def test_a_short_retention_must_be_forced(tmp_path: Path) -> None:
     lake = filled(Lake(tmp_path), 1)
-    with pytest.raises(TableError, match="a retention of 23 h"):
+    with raises(TableError, "23 h", "24 h", "--force"):
         vacuum_table(lake.config, "events", retention_hours=23)
     assert vacuum_table(lake.config, "events").retention_hours == 168
 
@@ -183,7 +184,7 @@ def test_two_at_once_double_nothing(tmp_path: Path) -> None:
     store = open_store(lake.table)
     first, second = rewrite_of(lake), rewrite_of(lake)
     commit_rewrite(store, *first)
-    with pytest.raises(RewriteOvertaken, match="the same files were replaced"):
+    with raises(RewriteOvertaken, "replaced", "version 4"):
         commit_rewrite(store, *second)
     lake.assert_exactly_once()
 
@@ -274,12 +275,12 @@ def test_a_table_that_the_library_cannot_honour_is_left_to_spark(tmp_path: Path)
     with pytest.raises(UnsupportedTable) as caught:
         optimize_table(lake.config, "events")
     assert caught.value.remedy == f"use Spark instead: OPTIMIZE delta.`{lake.table.uri}`"
-    with pytest.raises(UnsupportedTable, match=r"VACUUM delta.`.*` RETAIN 48 HOURS"):
+    with raises(UnsupportedTable, "VACUUM delta", "RETAIN 48 HOURS"):
         vacuum_table(lake.config, "events", retention_hours=48)
 
 
 def test_there_must_be_a_table(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match="there is no table"):
+    with raises(TableError, "no table", "lake/events"):
         checkpoint_table(Lake(tmp_path).config, "events")
 
 

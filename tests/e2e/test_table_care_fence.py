@@ -6,8 +6,7 @@ import os
 import time
 from pathlib import Path
 
-import pytest
-
+from support.errors import raises
 from support.lake import Lake
 from tidegate import optimize_table, reconcile
 from tidegate.protocol.maintenance import MaintainedTable, RewriteOvertaken, commit_rewrite
@@ -30,7 +29,7 @@ def test_files_that_were_cleaned_up_before_their_commit_are_not_committed(tmp_pa
     os.utime(written, (two_days_ago, two_days_ago))
     reconcile(lake.config, "events", clean=True)
     assert not written.exists()
-    with pytest.raises(RewriteOvertaken, match="fence"):
+    with raises(RewriteOvertaken, "version 3", "fence"):
         commit_rewrite(store, snapshot.facts.version, rewrite)
     lake.assert_exactly_once()
     assert optimize_table(lake.config, "events").files_after == 1

@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 import tidegate
+from support.errors import raises
 from support.lake import Lake
 from tidegate.errors import ConfigError
 from tidegate.failpoints import InjectedFailure, arm
@@ -125,5 +126,5 @@ pipelines:
   a: {source: {source_uri: in/a}, sink: {table_uri: lake, table_properties: {delta.appendOnly: true}}}
   b: {source: {source_uri: in/b}, sink: {table_uri: lake}}
 """
-    with pytest.raises(ConfigError, match="writes this table with other table_properties"):
+    with raises(ConfigError, "pipelines.b.sink", "'a'", "table_properties"):
         tidegate.load(text)

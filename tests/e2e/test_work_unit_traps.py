@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote
 import pytest
 
 from servers.api import Answer, Asked
+from support.errors import raises
 from support.unit_lake import SurveyLake, survey_lake
 from tidegate import ConfigError, load
 from tidegate.observe import events
@@ -56,7 +57,7 @@ def test_sources_of_one_table_never_replace_rows_of_each_other(lake: SurveyLake)
         {"data": [{"id": 1000, "at": at}] if asked.params["since"] <= at < asked.params["until"] else []}
     )
     both.arrive("a", "02-10", "02-20")
-    with pytest.raises(ConfigError, match="'_tidegate_unit' also marks the rows of responses/one"):
+    with raises(ConfigError, "pipelines.responses.sources.two.unit_column", "'_tidegate_unit'", "responses/one"):
         load(both.config)
     both.second = {"unit_column": "other_unit"}
     for now in ("02-21", "02-22", "02-23"):

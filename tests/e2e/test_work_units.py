@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from support.errors import raises
 from support.unit_lake import FIELDS, SurveyLake, day, survey_lake
 from tidegate import ConfigError, plan, run, status, widen_table
 from tidegate.cli.plan import render_plan
@@ -229,15 +230,17 @@ def test_a_run_at_another_time_reads_what_was_due_then(lake: SurveyLake) -> None
     assert report.sources[0].rows == 1
 
 
-@pytest.mark.parametrize(("mode", "told"), [("once", "in the future"), ("continuous", "follows the clock")])
+@pytest.mark.parametrize(
+    ("mode", "told"), [("once", "future … tidegate plan --at"), ("continuous", "continuous … clock")]
+)
 def test_a_run_is_not_at_a_moment_to_come_nor_forever_at_another(lake: SurveyLake, mode: Any, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+    with raises(ConfigError, told):
         run(lake.config, mode=mode, now=datetime.now(UTC) + timedelta(days=1))
     assert lake.asked() == []
 
 
 def test_a_moment_without_a_zone_is_refused(lake: SurveyLake) -> None:
-    with pytest.raises(ConfigError, match="2020-01-01T00:00:00 has no time zone"):
+    with raises(ConfigError, "2020-01-01T00:00:00"):
         run(lake.config, now=datetime(2020, 1, 1))
     assert lake.asked() == []
 

@@ -9,6 +9,7 @@ import pytest
 
 import tidegate
 from servers.s3 import Server
+from support.errors import raises
 from tidegate import TidegateError, chaos
 from tidegate.errors import StorageUnavailable
 from tidegate.experiments.rounds import NOW, Arrivals, scratch_project
@@ -78,13 +79,13 @@ def test_storage_that_does_not_answer_ends_the_experiment_with_an_error_and_no_f
         raise StorageUnavailable("no answer")
 
     monkeypatch.setattr(Arrivals, "arrive", silent)
-    with pytest.raises(StorageUnavailable, match="round 1 of seed 7: no answer"):
+    with raises(StorageUnavailable, "round 1", "seed 7", "no answer"):
         small(tmp_path / "scratch")
 
 
 def test_a_place_that_is_not_empty_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "precious.txt").write_text("mine")
-    with pytest.raises(TidegateError, match=r"not empty: it holds precious\.txt"):
+    with raises(TidegateError, "precious.txt", "empty"):
         small(tmp_path)
     assert (tmp_path / "precious.txt").read_text() == "mine"
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from openpyxl import Workbook
 
+from support.errors import raises
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import EnvironmentProblem, SourceError
 from tidegate.runs.in_process import open_arrow_reader
@@ -174,9 +175,9 @@ def test_a_function_gets_a_request_and_what_does_not_match_is_left_out(
     asked = importlib.import_module("corner_shop").ASKED
     assert asked == [FunctionRequest(("id",), ABOVE_ONE, "`id` > 1", NOW, {"rows": "4"})]
     assert reader.greatest(ABOVE_ONE) == GreatestValues({"id": 3})
-    with pytest.raises(SourceError, match="orders: function corner_shop:refuses failed: closed today"):
+    with raises(SourceError, "orders", "corner_shop:refuses", "closed today"):
         by_function(spark, "refuses").read(ABOVE_ONE)
-    with pytest.raises(EnvironmentProblem, match="corner_shop:none cannot be loaded"):
+    with raises(EnvironmentProblem, "orders", "corner_shop:none", "PYTHONPATH"):
         by_function(spark, "none").read(ABOVE_ONE)
 
 
@@ -189,7 +190,7 @@ def test_a_record_that_is_none_ends_the_read(spark: SparkSession, tmp_path: Path
     (tmp_path / "a.ndjson").write_text('{"id": 1}\n{"id": 2}\n{"id": "two"}\n')
     schema = SchemaSpec((FieldSpec("id", "int64"),))
     reader = opened(spark, TableRead(TableFormat.JSON, Location(tmp_path.as_uri())), schema)
-    with pytest.raises(SourceError, match=r"a\.ndjson, line 3"):
+    with raises(SourceError, "orders", "a.ndjson", "line 3", "'id'", "schema.fields"):
         reader.greatest(ABOVE_ONE)
 
 
@@ -198,5 +199,5 @@ def test_a_folder_without_files_has_no_rows_and_a_missing_one_is_an_error(spark:
     reader = opened(spark, TableRead(TableFormat.CSV, Location(tmp_path.as_uri())), schema)
     assert reader.read(ABOVE_ONE).collect() == []
     missing = opened(spark, TableRead(TableFormat.CSV, Location((tmp_path / "none").as_uri())), schema)
-    with pytest.raises(SourceError, match="does not exist"):
+    with raises(SourceError, "source 'orders'", "none", "source_uri"):
         missing.read(ABOVE_ONE)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from servers.api import Answer, Api, Asked, between, by_offset, running
+from support.errors import raises
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import SourceError, UnreadPages
 from tidegate.spark.readers.http import HttpReader
@@ -97,7 +98,7 @@ def test_what_goes_wrong_in_a_task_is_told_by_name(spark: SparkSession, api: Api
     bad = [{"id": 1, "at": at(1)}, {"id": "two", "at": at(2)}]
     api.routes["/items"] = lambda asked: Answer({"data": bad})
     reader = HttpReader(spark, source(api, "at"), DECLARED, NOW)
-    with pytest.raises(SourceError, match=r"/items, page 1, record 2: .*id"):
+    with raises(SourceError, "/items", "page 1", "record 2", "'id'"):
         reader.read(RowFilter((ColumnRange("at"),)))
 
     api.routes["/items"] = lambda asked: Answer({"data": bad[:1], "next": "/items?page=2"})
@@ -112,7 +113,7 @@ def test_what_goes_wrong_in_a_task_is_told_by_name(spark: SparkSession, api: Api
     api.routes["/items"] = refused
     auth = HttpAuth(AuthKind.BEARER, token=Secret("canary-token"))
     reader = HttpReader(spark, source(api, "at", auth=auth), DECLARED, NOW)
-    with pytest.raises(SourceError, match="answered 403") as raised:
+    with raises(SourceError, "/items", "403", "credentials") as raised:
         reader.read(RowFilter((ColumnRange("at"),)))
     assert "canary" not in json.dumps([str(raised.value), repr(raised.value)])
 

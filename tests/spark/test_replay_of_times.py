@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from servers import postgres as postgres_server
+from support.errors import raises
 from support.long_runs import LONG, chosen
 from support.shop import Shop
 from tidegate.errors import ConfigError
@@ -51,7 +52,7 @@ def test_no_row_is_lost_in_the_hour_that_clocks_jump_over_nor_in_the_one_they_sh
     autumn = shop.replay("2026-10-25T02:00:00", "2026-10-25T03:00:00", chunk={"hours": 1})
     assert [(each.fate, each.rows) for each in autumn.chunks] == [("done", 1)]
     assert shop.ids() == [1, 2, 3, 4, 5]
-    with pytest.raises(ConfigError, match="use 2026-03-29 02:00:00 or 2026-03-29 04:00:00"):
+    with raises(ConfigError, "replay", "Europe/Berlin", "2026-03-29 02:00:00", "2026-03-29 04:00:00"):
         shop.replay("2026-03-29T03:00:00", "2026-03-29T06:00:00")
     assert shop.ids() == [1, 2, 3, 4, 5]
 

@@ -12,6 +12,7 @@ from spark.loaded_tables import LoadedTable, at, window
 from spark.unit_tables import UnitTable
 from support.column_lake import ColumnLake
 from support.column_loads import go, row, table
+from support.errors import raises
 from support.long_runs import chosen
 from tidegate.errors import SchemaMismatch
 from tidegate.specs.columns import Load, LoadType
@@ -79,5 +80,5 @@ def test_units_are_replaced_by_a_time_column_in_another_spelling(spark: SparkSes
 
 def test_a_key_that_no_column_is_like_is_still_refused(spark: SparkSession, tmp_path: Path) -> None:
     loaded = LoadedTable(spark, tmp_path, Load(LoadType.MERGE_UPSERT, merge_keys=("nothing",)), watermarks=("UPD",))
-    with pytest.raises(SchemaMismatch, match="merge key 'nothing' is not a column"):
+    with raises(SchemaMismatch, "orders/db", "merge key 'nothing'", "Id, Upd, Text, Country"):
         loaded.load([(1, at(1), "a", "de")], COLUMNS)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support.errors import raises
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, watermark_operator
 from tidegate.errors import ConfigError, SourceError
 from tidegate.sources.reader import GreatestValues, Reader
@@ -130,11 +131,11 @@ def test_a_watermark_filters_any_frame(spark: SparkSession) -> None:
     assert ids(apply_watermark_filter(frame, {"id": 2}, watermark_operator(replay=True))) == [2, 3]
     assert ids(apply_watermark_filter(frame, {"id": 3, "other": None}, watermark_operator())) == [2]
     assert ids(apply_watermark_filter(frame, None)) == ids(apply_watermark_filter(frame, {"id": None})) == [1, 2, 3]
-    with pytest.raises(ConfigError, match="'<'; it is '>' or '>='"):
+    with raises(ConfigError, "watermark_operator", "'<'", "'>'", "'>='"):
         apply_watermark_filter(frame, {"id": 2}, "<")
 
 
 def test_what_is_not_there_is_named(spark: SparkSession, tmp_path: Path) -> None:
     for format_ in (TableFormat.DELTA, TableFormat.PARQUET):
-        with pytest.raises(SourceError, match=r"orders: .*check source_uri"):
+        with raises(SourceError, "orders", "source_uri", "'type'"):
             opened(spark, tmp_path, format_).read(above(id=1))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spark.unit_tables import DAY, UnitTable
+from support.errors import raises
 from support.long_runs import LONG
 from tidegate.errors import RowsRefused, SchemaMismatch
 from tidegate.spark.loading.strategies import ReplaceUnits
@@ -84,13 +85,13 @@ def test_nothing_came_and_the_rows_go_all_the_same(spark: SparkSession, tmp_path
     table.replace({}, ("c", 1, 2))
     assert table.rows("_tidegate_unit", "v") == [("a", 1), ("b", 3)]
     assert [each["version"] for each in table.actions("txn")] == [3]
-    with pytest.raises(RowsRefused, match="REPLACE_WHERE"):
+    with raises(RowsRefused, "answers", "DELTA_REPLACE_WHERE_MISMATCH"):
         table.replace({"b": [(5, 1)]}, ("a", 1, 2))
 
 
 def test_a_transform_must_keep_what_tells_units_apart(spark: SparkSession, tmp_path: Path) -> None:
     table = UnitTable(spark, tmp_path, VALUE, transform="select _tidegate_unit, v from source")
-    with pytest.raises(SchemaMismatch, match="does not return '_tidegate_segment'"):
+    with raises(SchemaMismatch, "answers/api", "transform", "'_tidegate_segment'"):
         table.replace({"a": [(0, 1)]}, ("a", 0, 1))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark.loaded_tables import LoadedTable, at
+from support.errors import raises
 from tidegate.errors import RowsRefused, SchemaMismatch
 from tidegate.specs.columns import Load, LoadType
 
@@ -79,12 +80,12 @@ def test_attributes_and_the_time_of_a_version_can_be_named(spark: SparkSession, 
     table.load([(1, 1, "a", at(1).date(), {"n": 1})], columns)
     table.load([(1, 2, "a", at(2).date(), {"n": 2}), (1, 3, "b", at(3).date(), {"n": 3})], columns)
     assert history(table) == [(1, "a", 1, 3, False), (1, "b", 3, None, True)]
-    with pytest.raises(RowsRefused, match="key id = 5 has no time"):
+    with raises(RowsRefused, "orders/db", "id = 5", "sink.scd2_effective_column"):
         table.load([(5, 1, "a", None, None)], columns)
-    with pytest.raises(SchemaMismatch, match="begin at 'u', but that is a bigint"):
+    with raises(SchemaMismatch, "orders/db", "'u'", "bigint", "sink.scd2_effective_column"):
         versions(spark, tmp_path).load([(1, 1, "a")], "id bigint, u bigint, v string")
     same = [(7, 1, "x", at(1).date(), None), (7, 1, "y", at(1).date(), None)]
-    with pytest.raises(RowsRefused, match=r"key id = 7, __valid_from = .*tie_break"):
+    with raises(RowsRefused, "orders/db", "id = 7", "__valid_from", "sink.tie_break"):
         table.load(same, columns)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from state.lake import Lake
+from support.errors import raises
 from support.providers import text
 from tidegate.core.columns.state import ColumnState, encode_columns
 from tidegate.errors import StateError, WatermarkError
@@ -60,7 +61,7 @@ def test_looking_writes_nothing(lake: Lake, provider: DeltaLogMetadataProvider) 
 
 def test_without_a_table_there_is_no_log_to_save_in(lake: Lake, provider: DeltaLogMetadataProvider) -> None:
     assert provider.get_watermark("p/s") is None
-    with pytest.raises(StateError, match="no table yet"):
+    with raises(StateError, "p/s", "no table"):
         provider.update_watermark("p/s", text(1), **IDS)
     assert not lake.path.exists()
 
@@ -75,5 +76,5 @@ def test_text_that_is_no_watermark_is_not_committed(lake: Lake, provider: DeltaL
 def test_a_position_of_another_kind_is_an_error(lake: Lake, provider: DeltaLogMetadataProvider) -> None:
     positions = lake.positions()
     positions.commit(positions.open(), lake.change(0, 2))
-    with pytest.raises(StateError, match="not"):
+    with raises(StateError, "watermark columns"):
         provider.get_watermark("p/s")

@@ -8,6 +8,7 @@ import pytest
 
 from state.lake import Lake
 from state.test_compacting import KEY, ledger, quick
+from support.errors import raises
 from tidegate import failpoints
 from tidegate.errors import CommitLost, StateError
 from tidegate.protocol import documents
@@ -148,5 +149,5 @@ def test_a_forgotten_position_after_a_leap_stops(lake: Lake) -> None:
         if found.path.endswith(".won"):
             lake.store.delete(found.path)
     lake.store.delete(KEY.mirror)
-    with pytest.raises(StateError, match="forgotten"):
+    with raises(StateError, "p/s", "no table", "fresh start"):
         quick(lake).open()

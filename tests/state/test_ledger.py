@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from state.lake import Lake
+from support.errors import raises
 from tidegate.errors import CommitLost, StateError
 from tidegate.protocol import documents
 from tidegate.protocol.change import SourceKey
@@ -180,5 +181,5 @@ class TestGaps:
     def test_a_document_of_a_newer_tidegate_stops(self, lake: Lake) -> None:
         commits(lake, 1)
         lake.store.put(KEY.document(1, winner(lake, 1)), b'{"schema_version": 99}')
-        with pytest.raises(StateError, match="schema_version 99"):
+        with raises(StateError, "schema_version 99"):
             list(entries(lake.store, KEY))

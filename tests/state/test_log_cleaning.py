@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from state.lake import Lake
+from support.errors import raises
 from tidegate.observe.events import TableCared
 from tidegate.protocol.change import SourceKey
 from tidegate.protocol.log import DeltaLog
@@ -141,7 +142,7 @@ def test_a_checkpoint_that_cannot_be_read_keeps_everything_below_it(lake: Lake) 
     ingest(lake, 0, 10)
     (lake.path / "_delta_log" / f"{9:020d}.checkpoint.parquet").write_bytes(b"")
     age(lake, 40)
-    with pytest.raises(Exception, match="cannot be read"):
+    with raises(Exception, "_delta_log/00000000000000000009.checkpoint.parquet"):
         clean_log(lake.store, datetime.now(UTC))
     assert versions(lake) == list(range(10))
 

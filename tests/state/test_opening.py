@@ -14,6 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from state.lake import IDENTITY, SCHEMA, Lake, following, ingest
 from support.changes import moved
+from support.errors import check_names, raises
 from tidegate.errors import AccessDenied, StateError, StorageError, TidegateError, UnsupportedTable
 from tidegate.migrate.foreign import BLIZZARD
 from tidegate.protocol.change import Identity
@@ -179,7 +180,7 @@ class TestTheWinnersDocument:
     def test_a_search_that_is_too_short_stops_and_names_its_key(self, filled: Lake) -> None:
         shutil.rmtree(filled.path / "_tidegate")
         foreign_commits(filled, 5)
-        with pytest.raises(StateError, match=r"recovery.max_commits is 5"):
+        with raises(StateError, "p/s", "position 3", "recovery.max_commits is 5"):
             filled.positions(search_commits=5).open()
         assert filled.positions(search_commits=6).open().state == {"next": 5}
 
@@ -194,7 +195,7 @@ class TestTheWinnersDocument:
     def test_a_cleaned_up_log_without_document_or_note_stops(self, filled: Lake, ending: str) -> None:
         filled.store.delete(winning(filled, 3, ending))
         cleaned(filled)
-        with pytest.raises(StateError, match="its state cannot be read") as stop:
+        with raises(StateError, "p/s", "position 3", ".won", "tidegate recover") as stop:
             filled.positions().open()
         assert "backup" in stop.value.remedy
 
@@ -210,9 +211,9 @@ def cleaned(lake: Lake) -> None:
 class TestReasonsToStop:
     def test_another_source_location_is_not_the_same_source(self, filled: Lake) -> None:
         moved = Identity("path", "file:///elsewhere", "*.gz")
-        with pytest.raises(StateError, match=r"source_uri was 'file:///landing/events' and is now") as stop:
+        with raises(StateError, "p/s", "source_uri", "'file:///landing/events'", "--accept identity") as stop:
             filled.positions(identity=moved).open()
-        assert "pattern was None" in stop.value.problem
+        check_names(stop.value, "pattern", "None", "'*.gz'")
         accepted = filled.positions(identity=moved)
         opened = accepted.open([Accept.IDENTITY])
         accepted.commit(opened, filled.change(5, 6))
@@ -220,7 +221,14 @@ class TestReasonsToStop:
 
     def test_another_source_location_is_noticed_without_the_document_too(self, filled: Lake) -> None:
         filled.store.delete(winning(filled, 3))
-        with pytest.raises(StateError, match="source_uri was"):
+        with raises(
+            StateError,
+            "p/s",
+            "source_uri",
+            "'file:///landing/events'",
+            "'file:///elsewhere'",
+            "--accept identity",
+        ):
             filled.positions(identity=Identity("path", "file:///elsewhere")).open()
 
     def test_a_failover_is_a_warning_and_no_other_source(self, lake: Lake) -> None:
@@ -240,13 +248,13 @@ class TestReasonsToStop:
         path = winning(filled, 3)
         document = json.loads(filled.store.get(path))
         filled.store.put(path, json.dumps({**document, "schema_version": 7}).encode())
-        with pytest.raises(StateError, match="has schema_version 7, but this Tidegate knows only 1"):
+        with raises(StateError, "p/s", "schema_version 7", "upgrade"):
             filled.positions().open()
 
     def test_a_restore_since_the_last_commit(self, filled: Lake) -> None:
         filled.table().restore(0)
         foreign_commits(filled, 1)
-        with pytest.raises(StateError, match="was restored at version 3") as stop:
+        with raises(StateError, "p/s", "version 3", "tidegate recover --accept restore") as stop:
             filled.positions().open()
         assert "tidegate recover --accept restore" in stop.value.remedy
         positions = filled.positions()
@@ -284,7 +292,7 @@ class TestReasonsToStop:
     def test_an_empty_state_under_a_position(self, lake: Lake) -> None:
         positions = lake.positions()
         positions.commit(positions.open(), moved({}, SCHEMA))
-        with pytest.raises(StateError, match="position 1 has an empty state"):
+        with raises(StateError, "p/s", "position 1", "empty state", "tidegate recover"):
             lake.positions().open()
 
     def test_many_foreign_commits_are_looked_through_once(self, filled: Lake) -> None:
@@ -304,13 +312,13 @@ class TestReasonsToStop:
         filled.table().create_checkpoint()
         for version in range(4):
             filled.store.delete(f"_delta_log/{version:020d}.json")
-        with pytest.raises(StateError, match="the table went back"):
+        with raises(StateError, "p/s", "position 3", "version 9", "at 3", "table_uri"):
             filled.positions().open()
 
     def test_another_table_with_the_same_position(self, filled: Lake) -> None:
         entry = filled.path / "_delta_log" / f"{0:020d}.json"
         entry.write_text(entry.read_text().replace(filled.table().metadata().id, "another-id"))
-        with pytest.raises(StateError, match="is now table another-id"):
+        with raises(StateError, "p/s", "position 3", "another-id", "table_uri"):
             filled.positions().open()
 
 
@@ -319,14 +327,14 @@ class TestForgottenPositions:
 
     def test_the_table_was_removed_and_its_traces_were_not(self, filled: Lake) -> None:
         shutil.rmtree(filled.path / "_delta_log")
-        with pytest.raises(StateError, match="position forgotten or table replaced: there is no table") as stop:
+        with raises(StateError, "p/s", "no table", "_tidegate/p_s_checkpoint.json", "table_uri") as stop:
             filled.positions().open()
         assert "_tidegate/p/s" in stop.value.remedy
 
     def test_another_table_is_in_its_place(self, filled: Lake) -> None:
         shutil.rmtree(filled.path / "_delta_log")
         foreign_commits(filled, 1)
-        with pytest.raises(StateError, match="knows no position of it"):
+        with raises(StateError, "p/s", "no position", "_tidegate/p_s_checkpoint.json", "table_uri"):
             filled.positions().open()
 
     @pytest.mark.parametrize("kept", ["mirror", "won", "document"])
@@ -340,7 +348,7 @@ class TestForgottenPositions:
         for item in list(filled.store.list("_tidegate")):
             if item.path != paths[kept]:
                 filled.store.delete(item.path)
-        with pytest.raises(StateError, match="position forgotten or table replaced"):
+        with raises(StateError, "p/s", "fresh start", "table_uri"):
             filled.positions().open()
 
     def test_the_first_document_with_visible_files_is_a_trace(self, lake: Lake) -> None:
@@ -352,7 +360,7 @@ class TestForgottenPositions:
         entry = lake.path / "_delta_log" / f"{0:020d}.json"
         lines = [line for line in entry.read_text().splitlines() if '"txn"' not in line]
         entry.write_text("\n".join(lines) + "\n")
-        with pytest.raises(StateError, match="whose data files are in the table"):
+        with raises(StateError, "p/s", "no position", "data files"):
             lake.positions().open()
 
     def test_the_mirror_of_another_source_with_the_same_file_name_is_no_trace(self, lake: Lake) -> None:
@@ -367,18 +375,20 @@ class TestForgottenPositions:
 
     def test_a_retention_for_transactions_is_refused_before_it_forgets(self, filled: Lake) -> None:
         filled.table().alter.set_table_properties({"delta.setTransactionRetentionDuration": "interval 7 days"})
-        with pytest.raises(UnsupportedTable, match="forgets positions") as stop:
+        with raises(
+            UnsupportedTable, "delta.setTransactionRetentionDuration", "'interval 7 days'", "UNSET TBLPROPERTIES"
+        ) as stop:
             filled.positions().open()
         assert "UNSET TBLPROPERTIES" in stop.value.remedy
 
     def test_a_log_whose_beginning_is_missing_is_not_an_empty_one(self, filled: Lake) -> None:
         filled.store.delete(f"_delta_log/{0:020d}.json")
-        with pytest.raises(TidegateError, match=r"cannot load|do not make a table"):
+        with raises(TidegateError, "table", "DeltaError"):
             filled.positions().open()
 
     def test_a_damaged_log_is_not_an_empty_one(self, filled: Lake) -> None:
         filled.store.put(f"_delta_log/{2:020d}.json", b"{damaged")
-        with pytest.raises(TidegateError, match="cannot load"):
+        with raises(TidegateError, "cannot load", "'d'", "DeltaError"):
             filled.positions().open()
 
     def test_a_storage_error_is_not_a_first_run(self, lake: Lake) -> None:
@@ -415,14 +425,14 @@ class TestBlizzardsTraces:
             lake.table().create_checkpoint()
             lake.store.delete(f"_delta_log/{0:020d}.json")
             foreign_commits(lake, 1)
-        with pytest.raises(StateError, match="was written by Blizzard") as stop:
+        with raises(StateError, "p/s", "Blizzard", "tidegate adopt") as stop:
             lake.positions(foreign=BLIZZARD).open()
         assert "new table_uri" in stop.value.remedy
         assert lake.positions(foreign=BLIZZARD).open([Accept.FOREIGN]).first_run
 
     def test_a_checkpoint_file_of_its_stops_until_adopted(self, lake: Lake) -> None:
         lake.store.put("_blizzard/p_s_checkpoint.json", b'{"schema_version": 1}')
-        with pytest.raises(StateError, match=r"found _blizzard/p_s_checkpoint.json"):
+        with raises(StateError, "p/s", "_blizzard/p_s_checkpoint.json", "tidegate adopt"):
             lake.positions(foreign=BLIZZARD).open()
 
     def test_with_a_position_of_our_own_they_are_history(self, filled: Lake) -> None:
@@ -491,7 +501,7 @@ NEED_FRAMES = [
         "column mapping",
     ),
     (featured("checkConstraints"), {"delta.constraints.c": "id > 0"}, {}, "CHECK constraint 'c'"),
-    (featured("generatedColumns"), {}, {"delta.generationExpression": "1"}, "'id' is a generated column"),
+    (featured("generatedColumns"), {}, {"delta.generationExpression": "1"}, "generated column"),
     (LEGACY, {}, {"delta.invariants": '{"expression":{"expression":"id > 3"}}'}, "column invariant"),
     (featured("identityColumns"), {}, {}, "identity columns"),
     ({"minReaderVersion": 1, "minWriterVersion": 6}, {}, {}, "identity columns"),
@@ -522,9 +532,8 @@ class TestTablesThatOnlySparkWrites:
         self, lake: Lake, protocol: dict[str, Any], properties: dict[str, str], metadata: dict[str, Any], named: str
     ) -> None:
         crafted(lake, protocol, properties, metadata)
-        with pytest.raises(UnsupportedTable, match=named) as stop:
+        with raises(UnsupportedTable, named, "tidegate run", "Spark"):
             ingest(lake, lake.positions(), 2)
-        assert "by Spark" in stop.value.remedy
         assert not lake.store.list_directory("_delta_log", f"_delta_log/{0:020d}.json").objects
 
     def test_a_position_without_rows_is_recorded_in_it(self, lake: Lake) -> None:
@@ -547,7 +556,7 @@ class TestTablesThatOnlySparkWrites:
     @pytest.mark.parametrize("uri", ["gs://lake/t", "az://lake/t"])
     def test_on_storage_that_was_not_tried_it_is_refused(self, uri: str) -> None:
         facts = TableFacts(0, "t", TableProtocol(3, 7, (), ("rowTracking",)), '{"fields": []}')
-        with pytest.raises(UnsupportedTable, match="only on local disks and on S3"):
+        with raises(UnsupportedTable, uri, "'rowTracking'", "local disks", "S3"):
             lane_reasons(facts, uri)
         for written in ("file:///lake/t", "s3://lake/t"):
             assert lane_reasons(facts, written) == ("it uses row tracking (feature 'rowTracking')",)
@@ -557,9 +566,9 @@ class TestTablesWeMustNotTouch:
     @pytest.mark.parametrize(
         ("protocol", "properties", "metadata", "named"),
         [
-            (featured("somethingNew"), {}, {}, "unknown feature 'somethingNew'"),
-            (featured(reader=("readersMustKnow",)), {}, {}, "unknown feature 'readersMustKnow'"),
-            (featured(reader=("catalogManaged",)), {}, {}, "managed by a catalog"),
+            (featured("somethingNew"), {}, {}, "'somethingNew'"),
+            (featured(reader=("readersMustKnow",)), {}, {}, "'readersMustKnow'"),
+            (featured(reader=("catalogManaged",)), {}, {}, "'catalogManaged'"),
             ({"minReaderVersion": 4, "minWriterVersion": 8}, {}, {}, "reader version 4"),
         ],
     )
@@ -567,9 +576,8 @@ class TestTablesWeMustNotTouch:
         self, lake: Lake, protocol: dict[str, Any], properties: dict[str, str], metadata: dict[str, Any], named: str
     ) -> None:
         crafted(lake, protocol, properties, metadata)
-        with pytest.raises(UnsupportedTable, match=named) as stop:
+        with raises(UnsupportedTable, named, "another table"):
             lake.positions().open()
-        assert "write into another table" in stop.value.remedy
         assert [item.path for item in lake.store.list()] == [f"_delta_log/{0:020d}.json"]
 
     @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 from deltalake import write_deltalake
 
 from state.lake import SCHEMA, Lake
+from support.errors import raises
 from tidegate.errors import TableError
 from tidegate.protocol.log import DeltaLog, entry_path
 from tidegate.protocol.memory import encode
@@ -223,7 +224,7 @@ def test_rows_are_replaced_only_on_top_of_the_snapshot_they_were_looked_for_in(b
     old = bench.snapshot()
     rows = pa.table({"id": [1], "source": ["new"]}, schema=SCHEMA)
     if bench.lake.location.uri.startswith("memory:"):
-        with pytest.raises(TableError, match="holds files, not rows"):
+        with raises(TableError, "memory", "rows"):
             bench.port().replace(old, "id = 1", rows.to_reader(), note(2))
         return
     bench.port().append(old, [bench.add()], note(1, "other"))

@@ -16,6 +16,7 @@ import pytest
 from faults.racing import ENVIRONMENT
 from servers.postgres import PASSWORD, Server
 from servers.s3 import Server as S3Server
+from support.errors import raises
 from support.providers import Settings, opened, text
 from tidegate.errors import (
     AccessDenied,
@@ -77,9 +78,9 @@ def test_a_damaged_file_is_never_a_first_run(files: BaseMetadataProvider, folder
     save(files, 1)
     current = folder / "p" / "s" / "current.json"
     current.write_bytes(damaged(current.read_bytes())[way])
-    with pytest.raises(StateError, match=r"current\.json"):
+    with raises(StateError, "current.json"):
         files.get_watermark("p/s")
-    with pytest.raises(StateError, match=r"current\.json"):
+    with raises(StateError, "current.json"):
         files.update_watermark("p/s", text(2), **IDS)
     assert len(list((folder / "p" / "s" / "history").iterdir())) == 1
 
@@ -95,7 +96,7 @@ def test_a_damaged_entry_that_is_newer_than_the_current_file_is_an_error(
     entry = folder / "p" / "s" / "history" / f"{2:020d}.json"
     entry.write_bytes(damaged(entry.read_bytes())[way])
     current.write_bytes(before)
-    with pytest.raises(StateError, match="00002"):
+    with raises(StateError, "history/00000000000000000002.json", "'p/s'"):
         files.get_watermark("p/s")
 
 
@@ -123,7 +124,7 @@ def test_an_old_history_may_be_removed(files: BaseMetadataProvider, folder: Path
 
 def test_a_file_where_the_folder_should_be_is_an_error(files: BaseMetadataProvider, folder: Path) -> None:
     folder.write_text("not a folder")
-    with pytest.raises(StorageError, match="state"):
+    with raises(StorageError, "state/p/s/current.json", "ENOTDIR"):
         files.get_watermark("p/s")
 
 
@@ -182,7 +183,7 @@ def sqlite(path: Path) -> SqlMetadataProvider:
 @pytest.mark.parametrize("content", [b"not a database at all, but long enough to be read as one" * 100])
 def test_a_damaged_database_is_an_error(database: Path, content: bytes) -> None:
     database.write_bytes(content)
-    with pytest.raises(StateError, match="not a database"):
+    with raises(StateError, "state.db", "not a database", "backup"):
         sqlite(database).get_watermark("p/s")
 
 
@@ -194,9 +195,9 @@ def test_a_database_cut_short_is_an_error(database: Path) -> None:
 
 
 def test_a_database_in_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(AccessDenied, match="unable to open"):
+    with raises(AccessDenied, "missing/state.db", "unable to open"):
         sqlite(tmp_path / "missing" / "state.db").get_watermark("p/s")
-    with pytest.raises(AccessDenied, match="unable to open"):
+    with raises(AccessDenied, "sqlite", "unable to open"):
         sqlite(tmp_path).get_watermark("p/s")
 
 
@@ -222,7 +223,7 @@ def test_a_row_or_a_table_that_somebody_changed_is_an_error(database: Path, chan
     with connection:
         connection.execute(change)
     connection.close()
-    with pytest.raises(StateError, match="tidegate_watermark"):
+    with raises(StateError, "state.db", "tidegate_watermarks"):
         sqlite(database).get_watermark("p/s")
 
 
@@ -247,7 +248,7 @@ def closed_port() -> Iterator[int]:
 
 def test_a_database_out_of_reach_is_an_error_that_may_pass(closed_port: int) -> None:
     provider = SqlMetadataProvider(Secret(f"postgresql://somebody:canary@127.0.0.1:{closed_port}/state"))
-    with pytest.raises(StorageUnavailable, match=f"{closed_port}") as caught:
+    with raises(StorageUnavailable, f"127.0.0.1:{closed_port}") as caught:
         provider.get_watermark("p/s")
     assert caught.value.retryable
     with pytest.raises(StorageUnavailable):
@@ -275,17 +276,17 @@ def test_a_user_who_may_not_read_or_write_is_told_so(postgres: Server) -> None:
     with postgres.connect(database) as connection:
         connection.execute(f"CREATE ROLE {database} LOGIN PASSWORD '{PASSWORD}'".encode())
     guest = SqlMetadataProvider(Secret(postgres.url(database).replace("//tidegate:", f"//{database}:")))
-    with pytest.raises(AccessDenied, match="permission denied"):
+    with raises(AccessDenied, "permission denied for table tidegate_watermarks"):
         guest.get_watermark("p/s")
     with postgres.connect(database) as connection:
         connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {database}".encode())
     assert guest.get_watermark("p/s") == text(1)
-    with pytest.raises(AccessDenied, match="permission denied"):
+    with raises(AccessDenied, "permission denied for table tidegate_watermarks"):
         save(guest, 2)
 
 
 def test_a_database_that_is_not_there_is_an_error(postgres: Server) -> None:
-    with pytest.raises(TidegateError, match="does not exist") as caught:
+    with raises(TidegateError, 'database "nowhere" does not exist') as caught:
         SqlMetadataProvider(Secret(postgres.url("nowhere"))).get_watermark("p/s")
     assert PASSWORD not in str(caught.value)
 
@@ -305,7 +306,7 @@ def test_texts_that_are_no_watermarks_are_an_error(files: BaseMetadataProvider, 
     "url", ["nonsense", "", "oracel://user:canary@host/db", "postgresql://user:canary@host:port/db", "sqlite://"]
 )
 def test_an_address_that_is_none_is_refused_without_showing_it(url: str) -> None:
-    with pytest.raises(ConfigError, match=r"state\.url") as caught:
+    with raises(ConfigError, "state.url") as caught:
         SqlMetadataProvider(Secret(url))
     assert "canary" not in str(caught.value)
 
@@ -327,7 +328,7 @@ def test_an_address_tells_the_kind_of_provider(url: str, kind: type[BaseMetadata
 
 
 def test_a_provider_without_an_address_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"state\.url is missing"):
+    with raises(ConfigError, "state.url", "'file'"):
         provider_of(StateSpec(ProviderKind.FILE))
 
 
@@ -340,7 +341,7 @@ def test_an_id_that_no_store_could_keep_is_refused(
     files: BaseMetadataProvider, database: Path, dataflow_id: str
 ) -> None:
     for provider in (files, sqlite(database)):
-        with pytest.raises(StateError, match="dataflow id"):
+        with raises(StateError, "dataflow id", "{pipeline}/{source}"):
             provider.get_watermark(dataflow_id)
-        with pytest.raises(StateError, match="dataflow id"):
+        with raises(StateError, "dataflow id", "{pipeline}/{source}"):
             provider.update_watermark(dataflow_id, text(1), **IDS)

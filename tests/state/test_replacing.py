@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from state.lake import SCHEMA, Lake, ingest
+from support.errors import raises
 from tidegate import failpoints
 from tidegate.errors import CommitLost, StorageUnavailable, TableError, UnsupportedTable
 from tidegate.protocol.change import Change, NextState, ReplaceRows
@@ -137,7 +138,7 @@ def test_a_row_that_does_not_belong_to_the_replaced_ones_is_never_written(lake: 
     outside = {"id": [10], "source": ["s"]}
     wrong = ReplaceRows("id = 2", lambda columns: pa.table(outside, schema=columns).to_reader(), SCHEMA)
     positions = lake.positions(deadline_secs=0.5)
-    with pytest.raises(StorageUnavailable, match="could not be committed"):
+    with raises(StorageUnavailable, "p/s", "position 7", "cannot replace rows"):
         positions.commit(positions.open(), change(lake, wrong))
     assert lake.ids() == [0, 1, 2, 3, 4, 5]
 
@@ -152,14 +153,14 @@ def test_replaced_rows_do_not_share_a_commit_with_other_sources(lake: Lake) -> N
 
 def test_a_table_with_deletion_vectors_is_refused() -> None:
     protocol = TableProtocol(3, 7, ("deletionVectors",), ("deletionVectors",))
-    with pytest.raises(UnsupportedTable, match="deletionVectors"):
+    with raises(UnsupportedTable, "'deletionVectors'", "DROP FEATURE deletionVectors"):
         check_replaceable(TableFacts(1, "id", protocol, "{}"), "file:///t")
 
 
 def test_a_table_that_only_grows_is_refused_before_anything_is_written(lake: Lake) -> None:
     DeltaTable(lake.location.uri).alter.set_table_properties({"delta.appendOnly": "true"})
     positions = lake.positions()
-    with pytest.raises(UnsupportedTable, match="appendOnly is set"):
+    with raises(UnsupportedTable, "delta.appendOnly", "UNSET TBLPROPERTIES"):
         positions.commit(positions.open(), change(lake, replacement([10], [2])))
     assert lake.ids() == [0, 1, 2, 3, 4, 5]
 
@@ -168,5 +169,5 @@ def test_a_table_in_memory_says_that_it_has_no_rows_to_replace() -> None:
     lake = Lake(Location("memory://replacing/table"))
     positions = lake.positions(deadline_secs=0.1)
     opened = positions.commit(positions.open(), lake.change(0, 1))
-    with pytest.raises(StorageUnavailable, match="a table in memory holds files, not rows"):
+    with raises(StorageUnavailable, "p/s", "position 2", "memory://replacing/table", "rows"):
         positions.commit(opened, change(lake, replacement([10], [2])))

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from state.lake import SCHEMA, Lake
+from support.errors import raises
 from tidegate.errors import CommitLost, ObjectMissing, SchemaMismatch, StateError, TableError
 from tidegate.failpoints import InjectedFailure, arm
 from tidegate.protocol.change import AppendFiles, Change, NextState, Written
@@ -60,7 +61,7 @@ def test_when_one_source_was_moved_by_another_run_none_of_them_moves(lake: Lake)
     ours = [member(lake, "a", 2), member(lake, "b", 2)]
     rival = lake.positions("b")
     rival.commit(rival.open(), lake.change(1, 3, "b"))
-    with pytest.raises(CommitLost, match=r"p/b: position 2 was taken by attempt"):
+    with raises(CommitLost, "p/b", "position 2", "attempt"):
         commit_together(ours)
     assert versions(lake, "a", "b") == [1, 2]
     assert (lake.ids("a"), lake.ids("b")) == ([0], [0, 1, 2])
@@ -106,7 +107,7 @@ def test_columns_that_do_not_fit_stop_all_of_them(lake: Lake) -> None:
     bad = Written(other, (), (lake.data_file(pa.table({"id": ["x"], "source": ["b"]}, schema=other)),))
     positions = lake.positions("b")
     change = Change(NextState.whole({"next": 1}), AppendFiles((bad,)))
-    with pytest.raises(SchemaMismatch, match="'id'"):
+    with raises(SchemaMismatch, "'id'", "int64", "string"):
         commit_together([member(lake, "a", 2), Member(positions.site, positions.open(), change)])
     assert versions(lake, "a", "b") == [1, 0]
 
@@ -122,7 +123,7 @@ def test_a_missing_file_of_one_stops_all_of_them(lake: Lake) -> None:
 def test_the_same_file_in_two_members_is_refused(lake: Lake) -> None:
     one = member(lake, "a", 1)
     positions = lake.positions("b")
-    with pytest.raises(TableError, match="committed twice"):
+    with raises(TableError, "data file", "twice"):
         commit_together([one, Member(positions.site, positions.open(), one.change)])
 
 
@@ -155,5 +156,5 @@ def test_a_restore_since_they_were_opened_stops_all_of_them(lake: Lake) -> None:
     commit_together([member(lake, "a", 2)])
     ours = [member(lake, "b", 2), member(lake, "a", 3)]
     lake.table().restore(0)
-    with pytest.raises(StateError, match="restored"):
+    with raises(StateError, "p/b", "version 2", "tidegate recover --accept restore"):
         commit_together(ours)
