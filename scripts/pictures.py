@@ -18,12 +18,12 @@ from pathlib import Path
 from rich.console import Console
 
 from tidegate import load
-from tidegate.cli.plan import render_plan
-from tidegate.cli.status import render_status
 from tidegate.cli.terminal import draw
 from tidegate.commands.project import sources_of
 from tidegate.commands.status import plan_of, status_of
 from tidegate.protocol.position import Pace
+from tidegate.reports.report import Sections, View
+from tidegate.reports.status import Statuses
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 
@@ -67,8 +67,8 @@ def screens() -> dict[str, str]:
             arrive(root, 14, f"1769614{number}00", records=900)
         sources = sources_of(project, "events")
         later = NOON + timedelta(minutes=4)
-        plan = render_plan([plan_of(each, later) for each in sources], width=80)
-        status = render_status([status_of(each, later) for each in sources], "pipelines.yml")
+        plan = Sections("plans", [plan_of(each, later) for each in sources]).page(View(width=80))
+        status = Statuses(tuple(status_of(each, later) for each in sources)).page(View(config="pipelines.yml"))
         shown = {"plan": ("tidegate plan pipelines.yml", plan), "status": ("tidegate status pipelines.yml", status)}
         return {name: _draw(command, page, str(root)) for name, (command, page) in shown.items()}
 

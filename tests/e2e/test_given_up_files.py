@@ -8,7 +8,6 @@ import pytest
 
 import tidegate
 from support.lake import Lake
-from tidegate.cli.files import render_files
 from tidegate.commands.dead_letters import retry
 from tidegate.commands.project import sources_of
 from tidegate.reports.ledger import IngestedFile
@@ -50,7 +49,7 @@ def test_files_marks_it(lake: Lake) -> None:
     ]
     assert (found[BAD].rows, found[BAD].bad, found[BAD].records) == (0, 1, 0)
     assert found[BAD].to_json()["given_up"] is True
-    (table,) = [block for block in render_files(tidegate.files(lake.config, "events")) if isinstance(block, Table)]
+    (table,) = [block for block in tidegate.files(lake.config, "events").page() if isinstance(block, Table)]
     assert [cell.text for row in table.rows for cell in row if isinstance(cell, Cell)].count("given up") == 1
 
 

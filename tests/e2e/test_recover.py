@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 from support.lake import Lake
 from tidegate import Check, recover, status
-from tidegate.cli.doctor import recover as recover_command
 from tidegate.cli.main import cli
+from tidegate.cli.repair import recover as recover_command
 from tidegate.commands.recover import ACCEPTED
 from tidegate.protocol.documents import digest, encode
 

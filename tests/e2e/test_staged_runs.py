@@ -15,7 +15,6 @@ from support.lake import Lake
 from support.reconciling import clean, ingest, leave_behind
 from support.staging import commit, metas, staged_ids, unit_file, units
 from tidegate import discard_letters, list_letters, plan, reset_watermark, retry_letters, set_watermark, status
-from tidegate.cli.status import render_status
 from tidegate.commands.replay import FileReplay
 from tidegate.core.files.discovery import Reason
 from tidegate.core.files.edit import Selection
@@ -184,7 +183,7 @@ def test_plan_and_status_tell_what_is_pending_and_look_above_it(either: Lake) ->
     (now,) = status(either.config)
     assert (now.pending_units, now.pending_files >= 1, now.backlog_files, now.version) == (1, True, 1, 0)
     assert now.pending_seconds is not None
-    assert "staged" in "".join(map(repr, render_status([now])))
+    assert "staged" in "".join(map(repr, now.page()))
     commit(either)
     (now,) = status(either.config)
     assert (now.pending_units, now.pending_files, now.pending_seconds, now.backlog_files) == (0, 0, None, 1)

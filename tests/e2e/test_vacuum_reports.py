@@ -6,7 +6,6 @@ from pathlib import Path
 
 from support.lake import Lake
 from tidegate import optimize_table, vacuum_table
-from tidegate.cli.table import render_care
 from tidegate.reports.page import Line
 from tidegate.reports.table import TableCareReport
 
@@ -52,7 +51,7 @@ def test_the_second_time_there_is_nothing_left_to_remove_and_nothing_is_written(
     again = vacuum(lake)
     assert (again.files_before, again.bytes_before, again.table_version) == (0, 0, version)
     assert table_version(lake) == version
-    line = render_care(again)[0]
+    line = again.page()[0]
     assert isinstance(line, Line)
     assert "nothing to remove" in line.text.text
 

@@ -53,7 +53,7 @@ ONLY_IN = {
 }
 
 DEFERRING = {
-    "cli.config",
+    "cli.project",
     "cli.invocation",
     "commands.commit",
     "commands.run",

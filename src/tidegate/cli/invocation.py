@@ -11,20 +11,24 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TextIO, TypeVar, cast
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TextIO, TypeVar, cast
 
 import click
 
 import tidegate
 from tidegate.errors import ConfigError, TidegateError, safe_text
-from tidegate.reports.page import UNBOUNDED, Page, plain
+from tidegate.reports.page import UNBOUNDED, Block
+from tidegate.reports.render import plain
+from tidegate.reports.report import INTERRUPTED, Report, View
 from tidegate.reports.wording import broken, count, visible
 from tidegate.specs.masking import Mask, known_mask
 
@@ -35,14 +39,7 @@ if TYPE_CHECKING:
     from tidegate.specs.project import ProjectSpec
 
 
-class Printable(Protocol):
-    """A report of a public function."""
-
-    def to_json(self) -> Mapping[str, Any]: ...
-
-
-AnyReport = TypeVar("AnyReport", bound=Printable)
-Planned = TypeVar("Planned")
+AnyReport = TypeVar("AnyReport", bound=Report)
 
 
 @dataclass(slots=True)
@@ -50,6 +47,7 @@ class Invocation:
     """The settings of this call; ``log_level`` is None unless the user chose one.
 
     ``as_json`` is set before the arguments are parsed, so that wrong arguments are reported in JSON too.
+    ``config`` is the argument CONFIG, quoted for a shell, for hints that name a command.
     """
 
     as_json: bool = False
@@ -60,27 +58,40 @@ class Invocation:
     verbose: bool = False
     quiet: bool = False
     wide: bool = False
+    config: str = "CONFIG"
     _view: SilentProgress | None = None
 
-    def give(self, report: AnyReport, render: Callable[[AnyReport], Page]) -> None:
-        """Print a report: as JSON if ``--json`` was given, else as a page."""
+    def give(
+        self, report: Report, describe: Callable[[View], Iterable[Block]] | None = None, *, stopped: bool = False
+    ) -> int:
+        """Print a report, as JSON if ``--json`` was given, and return the exit code; ``describe`` shows part of it."""
         if self.as_json:
             print_json(report.to_json())
         else:
-            self.show(render(report))
+            self.show(describe or report.describe)
+        return report.code(stopped=stopped)
 
-    def give_each(
-        self, key: str, reports: Sequence[AnyReport], render: Callable[[Sequence[AnyReport]], Page], **more: object
-    ) -> None:
-        """Print several reports: as a JSON object with ``key`` and ``more``, else as a page."""
-        if self.as_json:
-            print_json({**more, key: [each.to_json() for each in reports]})
-        else:
-            self.show(render(reports))
+    def perform(
+        self, call: Callable[..., AnyReport], *, result_follows: bool = True, **given: Any
+    ) -> tuple[AnyReport, bool]:
+        """Call something that takes a while, with progress; return its report, and whether a signal stopped it."""
+        stop = threading.Event()
+        with self.emitter(result_follows=result_follows) as emit:
+            report = call(emit=emit, stop=stop, **given)
+        return report, stop.is_set()
 
-    def show(self, page: Page) -> None:
+    def change(self, call: Callable[..., AnyReport], question: str, *, dry_run: bool, yes: bool, **given: Any) -> int:
+        """Call something that asks before it changes anything, print its report, and return the exit code."""
+        confirm = Confirmation(self, question, dry_run, yes)
+        return confirm.give(call(confirm=confirm, **given))
+
+    def can_ask(self) -> bool:
+        """Whether somebody can be asked: a script, or who wants JSON, cannot."""
+        return not self.as_json and sys.stdin.isatty()
+
+    def show(self, describe: Callable[[View], Iterable[Block]]) -> None:
         """Print a page on standard output: drawn on a terminal, as aligned lines elsewhere."""
-        page = known_mask().deep(page)
+        page = known_mask().deep(tuple(describe(View(self.verbose, self.width(), self.config))))
         with self._view.aside() if self._view else nullcontext():
             if is_terminal(sys.stdout):
                 from tidegate.cli.terminal import console_for, draw
@@ -165,39 +176,38 @@ def _own_stderr() -> Iterator[TextIO]:
 
 
 @dataclass(slots=True)
-class Confirmation(Generic[Planned]):
-    """Asks before a change: shows its consequences (``before``), then takes yes or no. Pass it as ``confirm``.
+class Confirmation:
+    """Asks before a change: shows its consequences, then takes yes or no. Pass it as ``confirm``.
 
     Scripts give ``--yes`` or ``--dry-run``; without a terminal, one of them is required.
     """
 
     invocation: Invocation
     question: str
-    before: Callable[[Planned], Page]
     dry_run: bool
     yes: bool
     asked: bool = False
     declined: bool = False
 
     def __post_init__(self) -> None:
-        if not (self.dry_run or self.yes) and (self.invocation.as_json or not sys.stdin.isatty()):
+        if not (self.dry_run or self.yes or self.invocation.can_ask()):
             raise click.UsageError("nobody can confirm this here: give --yes, or --dry-run to only look")
 
-    def __call__(self, planned: Planned) -> bool:
+    def __call__(self, planned: Report) -> bool:
         if self.dry_run or self.yes:
             return not self.dry_run
         self.asked = True
-        self.invocation.show(self.before(planned))
+        self.invocation.show(planned.consequences)
         self.declined = not click.confirm(self.question, err=True)
         return not self.declined
 
     @contextmanager
-    def progress(self) -> Iterator[tuple[Callable[[Planned], bool], Emit]]:
+    def progress(self) -> Iterator[tuple[Callable[[Report], bool], Emit]]:
         """This question, and an emitter that shows progress only after the answer, so as not to draw over it."""
         with ExitStack() as stack:
             listeners: list[Emit] = []
 
-            def confirm(planned: Planned) -> bool:
+            def confirm(planned: Report) -> bool:
                 agreed = self(planned)
                 if agreed:
                     listeners.append(stack.enter_context(self.invocation.emitter()))
@@ -209,19 +219,10 @@ class Confirmation(Generic[Planned]):
 
             yield confirm, emit
 
-    def give(self: Confirmation[AnyReport], report: AnyReport, after: Callable[[AnyReport], Page]) -> int:
-        """Print the result, after the consequences unless they were shown; return the exit code."""
-
-        def whole(report: AnyReport) -> Page:
-            return after(report) if self.asked else (*self.before(report), *after(report))
-
-        self.invocation.give(report, whole)
-        return self.exit_code
-
-    @property
-    def exit_code(self) -> int:
-        """1 if the user said no."""
-        return int(self.declined)
+    def give(self, report: Report) -> int:
+        """Print the result, after the consequences unless they were shown; return the exit code, 1 for a no."""
+        code = self.invocation.give(report, report.outcome if self.asked else report.describe)
+        return int(self.declined) or code
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -252,12 +253,11 @@ def print_yaml(text: str) -> None:
 
 
 UNEXPECTED = 70
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)
-class ShownProblem:
-    """An error as shown to a person at a prompt."""
+class ShownProblem(Report):
+    """An error as shown to a person at a prompt; its JSON is the object under ``error``."""
 
     kind: str
     problems: tuple[str, ...]
@@ -272,16 +272,6 @@ class ShownProblem:
             first, rest = f"{count(len(self.problems), 'problem')} in the configuration", list(self.problems)
         shown = [f"error: {visible(first)}", *(f"  {visible(line)}" for line in rest)]
         return [*shown, f"remedy: {visible(self.remedy)}"] if self.remedy else shown
-
-    def to_json(self) -> dict[str, Any]:
-        """The object under ``error`` in JSON output."""
-        return {
-            "kind": self.kind,
-            "problems": list(self.problems),
-            "remedy": self.remedy,
-            "exit_code": self.exit_code,
-            "retryable": self.retryable,
-        }
 
 
 def understand(error: BaseException) -> ShownProblem:
@@ -316,15 +306,6 @@ def _way_to_use(error: click.UsageError) -> str:
         return f"did you mean {close[0]!r}?" if close else f"the commands are {', '.join(names)}"
     examples = getattr(context.command, "examples", ())
     return f"for example: {examples[0]}" if examples else ""
-
-
-def exit_code(*, ok: bool, codes: set[int], stopped: bool) -> int:
-    """0 on success; the code that all errors share, else 1; 130 if stopped without an error."""
-    if ok:
-        return 0
-    if stopped and not codes:
-        return INTERRUPTED
-    return codes.pop() if len(codes) == 1 else 1
 
 
 def report(error: BaseException, invocation: Invocation) -> int:
@@ -493,7 +474,13 @@ class Age(click.ParamType[timedelta]):
         return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
-config_argument = click.argument("config", type=click.Path(path_type=Path), metavar="CONFIG")
+def _keep_config(context: click.Context, parameter: click.Parameter, value: Path) -> Path:
+    context.find_root().ensure_object(Invocation).config = quote(str(value))
+    return value
+
+
+config_argument = click.argument("config", type=click.Path(path_type=Path), metavar="CONFIG", callback=_keep_config)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would happen; change nothing.")
 _json_option = click.option(
     "--json", is_flag=True, expose_value=False, callback=_as_json, help="Print the result as JSON."
 )
@@ -557,9 +544,8 @@ def limit_option(default: int) -> Callable[[Decorated], Decorated]:
 
 def confirm_options(command: Decorated) -> Decorated:
     """Add ``--dry-run`` and ``--yes``."""
-    dry_run = click.option("--dry-run", is_flag=True, help="Show what would happen; change nothing.")
     yes = click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
-    return dry_run(yes(command))
+    return dry_run_option(yes(command))
 
 
 def mode_of(once: bool, continuous: bool) -> Mode:

@@ -19,28 +19,28 @@ from tidegate.specs.credentials import credentials_in_address, is_credential
 from tidegate.specs.masking import Mask, remember, remembering
 
 MODULES = {
-    "setup": "setup",
-    "demo": "demo",
-    "ingest": "ingest",
-    "init": "init",
-    "plan": "plan",
+    "setup": "machine",
+    "demo": "project",
+    "ingest": "project",
+    "init": "project",
+    "plan": "run",
     "run": "run",
-    "commit": "commit",
+    "commit": "run",
     "status": "status",
     "serve": "status",
-    "watermark": "watermark",
-    "units": "units",
-    "dlq": "dlq",
-    "files": "files",
-    "replay": "replay",
-    "schema": "schema",
+    "watermark": "state",
+    "units": "state",
+    "dlq": "repair",
+    "files": "status",
+    "replay": "repair",
+    "schema": "table",
     "table": "table",
-    "config": "config",
-    "doctor": "doctor",
-    "recover": "doctor",
-    "adopt": "adopt",
-    "reconcile": "reconcile",
-    "chaos": "chaos",
+    "config": "project",
+    "doctor": "machine",
+    "recover": "repair",
+    "adopt": "repair",
+    "reconcile": "repair",
+    "chaos": "machine",
 }
 """The commands in the order of the help, with the module that has a function of that name."""
 
@@ -134,7 +134,7 @@ def version(invocation: Invocation) -> None:
     versions |= {"json_reader": describe_reader()}
     if invocation.as_json:
         return print_json(versions)
-    return invocation.show((facts(*versions.items()),))
+    return invocation.show(lambda view: [facts(*versions.items())])
 
 
 def main() -> NoReturn:

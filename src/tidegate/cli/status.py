@@ -1,40 +1,17 @@
-"""``tidegate status`` and ``serve``: state, lag and backlog of the sources, in a table or over HTTP."""
+"""``tidegate status``, ``serve`` and ``files``: where the sources stand, and which file came with which commit."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from shlex import quote
+from typing import Any
 
 import click
 
 import tidegate
-from tidegate.cli.invocation import Command, Invocation, print_text, target, with_json
-from tidegate.reports.page import (
-    Block,
-    Cell,
-    Fact,
-    Gap,
-    Line,
-    Page,
-    Row,
-    Style,
-    cell,
-    facts,
-    line,
-    moment,
-    more,
-    page,
-    position,
-    source_name,
-    tabulate,
-)
-from tidegate.reports.status import FailedFile, SourceStatus, WorkProgress
-from tidegate.reports.wording import count, duration, size
-
-FAILED_SHOWN = 5
-_STATE_STYLES = {"Active": Style.GOOD, "Initial": Style.DIM, "Empty": Style.WARN, "Unknown": Style.WARN}
+from tidegate.cli.invocation import Command, Invocation, Moment, limit_option, print_text, target, with_json
+from tidegate.reports.report import Sections
+from tidegate.reports.status import Statuses
 
 
 @click.command(
@@ -52,11 +29,7 @@ def status(invocation: Invocation, config: Path, pipeline: str | None) -> int:
 
     Reads the recorded state of the pipelines in the YAML file CONFIG and lists what is new. Does not start Spark.
     """
-    statuses = tidegate.status(config, pipeline)
-    invocation.give_each(
-        "sources", statuses, lambda each: render_status(each, quote(str(config)), verbose=invocation.verbose)
-    )
-    return int(any(each.error for each in statuses))
+    return invocation.give(Statuses(tidegate.status(config, pipeline)))
 
 
 @click.command(
@@ -87,114 +60,41 @@ def serve(invocation: Invocation, config: Path, pipeline: str | None, address: s
     tidegate.serve(config, pipeline, address=address, every=every, started=started, stop=threading.Event())
 
 
-def render_status(statuses: Sequence[SourceStatus], config: str = "CONFIG", *, verbose: bool = False) -> Page:
-    """All sources; hints name commands for ``config``."""
-    return _blocks(statuses, config, verbose) if statuses else (line("nothing to show: no source was selected"),)
+@click.command(
+    cls=Command,
+    examples=[
+        "tidegate files pipelines.yml -p events",
+        "tidegate files pipelines.yml -p events --match 'date=2026-01-28/*'",
+        "tidegate files pipelines.yml -p events --since 24h --limit 0 --json",
+        "tidegate files pipelines.yml -p events --export ledger.parquet",
+    ],
+)
+@target(source="all")
+@click.option("--match", metavar="GLOB", help="Only files that match (*, ?, [..], **).")
+@click.option("--since", metavar="MOMENT", type=Moment(), help="Committed since: a date, a time, 90m, 12h, 7d.")
+@click.option("--position", metavar="N", type=click.IntRange(min=1), help="Only files of this commit.")
+@limit_option(50)
+@click.option("--ranges", is_flag=True, help="Show each range of a file on a row of its own.")
+@click.option(
+    "--export",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the whole ledger to a Parquet file.",
+)
+@click.option("--compact", is_flag=True, help="Gather old documents of the ledger into blocks now.")
+@with_json
+def files(invocation: Invocation, /, ranges: bool, export: Path | None, compact: bool, **query: Any) -> int:
+    """Show which file was ingested when, and by which commit.
 
-
-@page
-def _blocks(statuses: Sequence[SourceStatus], config: str, verbose: bool) -> Iterator[Block]:
-    yield tabulate(("~source", "state", ">lag", ">backlog", ">failed"), map(_row, statuses))
-    for status in statuses:
-        name = source_name(status)
-        yield Gap()
-        yield facts(*_details(status, config, verbose))
-        yield from failed_lines(name, status.failed)
-        yield from (line(f"{name}: {note}", label="note") for note in status.notes)
-        if status.error:
-            yield line(f"{name}: {status.error}", Style.BAD, "error")
-
-
-def _row(status: SourceStatus) -> Row:
-    failed = len(status.failed) + (status.work_units.failed if status.work_units else 0)
-    return (
-        Cell(source_name(status), Style.STRONG),
-        state_cell(status.state),
-        _lag(status),
-        _backlog(status),
-        cell(failed, Style.BAD if failed else Style.DIM),
-    )
-
-
-def _lag(status: SourceStatus) -> Cell | str | None:
-    if status.future_seals:
-        return Cell("?", Style.WARN)
-    return None if status.lag_seconds is None else duration(status.lag_seconds)
-
-
-def _backlog(status: SourceStatus) -> Cell:
-    unknown = status.future_seals and not status.backlog_files
-    if status.error or unknown or status.tracking == "columns":
-        return Cell("?", Style.WARN if status.error or unknown else Style.DIM)
-    if status.work_units is not None:
-        waiting = status.work_units.open
-        return Cell(count(waiting, "work unit"), Style.WARN) if waiting else Cell("0", Style.DIM)
-    if status.backlog_complete and not status.backlog_files:
-        return Cell("0", Style.DIM)
-    least = "" if status.backlog_complete else "≥ "
-    return Cell(f"{least}{count(status.backlog_files, 'file')}, {size(status.backlog_bytes)}", Style.WARN)
-
-
-def _details(status: SourceStatus, config: str, verbose: bool) -> Iterator[Fact]:
-    yield source_name(status), Cell(status.table_uri, Style.DIM)
-    yield "last read" if status.tracking == "set" else "watermark", status.watermark
-    yield "last commit", _last_commit(status)
-    if status.empty:
-        yield "location", Cell("empty: it holds no file at all, read or not", Style.WARN)
-    waiting = f", {count(status.in_progress, 'file')} in progress" if status.in_progress else ""
-    yield "tracking", f"{_tracking(status)}{waiting}"
-    if status.work_units is not None:
-        yield "work units", _work_units(status.work_units)
-        if status.work_units.failed:
-            hint = f"tidegate units list {config} -p {status.pipeline} --failed"
-            yield "failed", Cell(f"{count(status.work_units.failed, 'work unit')} ({hint})", Style.BAD)
-    if status.pending_units:
-        waits = "" if status.pending_seconds is None else f", the oldest for {duration(status.pending_seconds)}"
-        files = count(status.pending_files, "Parquet file")
-        text = f"{count(status.pending_units, 'unit')} with {files} wait for `tidegate commit`{waits}"
-        yield "staged", Cell(text, Style.WARN)
-    if status.open_letters:
-        hint = f"tidegate dlq list {config} -p {status.pipeline}"
-        yield "dead letters", Cell(f"{status.open_letters:,} open ({hint})", Style.WARN)
-    if verbose:
-        yield "position", position(status.version)
-        yield "read from", "no state yet" if status.shown_from == "none" else f"the {status.shown_from}"
-
-
-def _tracking(status: SourceStatus) -> str:
-    match status.tracking:
-        case "columns":
-            return "greatest value per column"
-        case "units":
-            return "time ranges and units"
-        case "set":
-            return f"{count(status.remembered, 'path')} remembered, every poll lists the whole source"
-        case _:
-            return f"{count(status.open_partitions, 'open partition')}, {status.sealed:,} sealed"
-
-
-def _work_units(work: WorkProgress) -> str:
-    rest = ((work.retired, "retired"), (work.unfinished, "not caught up"))
-    parts = [f"{work.done:,} done", f"{work.open:,} open", *(f"{number:,} {name}" for number, name in rest if number)]
-    return ", ".join(parts) + (f"; next from {work.next_eligible} on" if work.next_eligible else "")
-
-
-def _last_commit(status: SourceStatus) -> str:
-    if not status.version:
-        return "none yet"
-    table = "" if status.table_version is None else f"table version {status.table_version}"
-    when = status.last_commit_at or status.updated
-    return ", ".join(filter(None, (moment(when) if when else "", table)))
-
-
-def state_cell(state: str) -> Cell:
-    """A state in its colour."""
-    return Cell(state, _STATE_STYLES.get(state, Style.NORMAL))
-
-
-def failed_lines(name: str, failed: Sequence[FailedFile]) -> Iterator[Line]:
-    """One line per failed file, for the first few."""
-    for file in failed[:FAILED_SHOWN]:
-        yield line(f"{name}: {file.path}: {file.reason} ({count(file.attempts, 'attempt')})", Style.BAD, "failed")
-    if left := more(len(failed) - FAILED_SHOWN, "failed file"):
-        yield line(f"{name}: {left}", Style.BAD, "failed")
+    Newest first, with the number of records, rows and dead letters. Does not start Spark or list the source.
+    """
+    where = {name: query[name] for name in ("config", "pipeline", "source")}
+    if export or compact:
+        narrows = ranges or any(query[name] is not None for name in ("match", "since", "position"))
+        if narrows or (export and compact):
+            raise click.UsageError("--export and --compact work on the whole ledger: give them alone")
+        if export:
+            return invocation.give(tidegate.export_ledger(**where, to=export))
+        return invocation.give(Sections("sources", tidegate.compact_ledger(**where), apart=False))
+    report = tidegate.files(**query)
+    return invocation.give(report, report.describe_ranges if ranges else None)

@@ -12,7 +12,6 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from tidegate.reports.page import UNBOUNDED, Cell, Column, Facts, Fit, Gap, Heading, Line, Page, Style, Table
-from tidegate.reports.wording import visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -49,7 +48,7 @@ def draw(page: Page, console: Console) -> None:
     for block in page:
         match block:
             case Heading():
-                console.print(Text(visible(block.text), style="bold"))
+                console.print(Text(block.text, style="bold"))
             case Facts():
                 _print_indented(console, _facts(block, console.width // 3))
             case Table():
@@ -74,7 +73,7 @@ def _draw_table(table: Table, console: Console) -> None:
                 console.print()
             _print_indented(console, _facts(Facts(tuple(zip(titles, row, strict=True))), console.width // 3))
     if fitted.footnote:
-        _print_indented(console, Text(visible(fitted.footnote), style="dim"))
+        _print_indented(console, Text(fitted.footnote, style="dim"))
 
 
 def _print_indented(console: Console, shown: RenderableType) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidegate.reports.report import Report
+from tidegate.reports.page import Block, Cell, Columns, Fact, Gap, Style, after_gap, facts, line, table
+from tidegate.reports.report import Report, View
+from tidegate.reports.wording import count, duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +75,40 @@ class ChaosReport(Report):
     doubled: int
     problems: tuple[str, ...]
     seconds: float
+
+    def code(self, *, stopped: bool = False) -> int:
+        """Return 1 if a row was lost or doubled."""
+        return int(not self.ok)
+
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield the failures by place, then the findings."""
+        yield table(PLACES, self.places)
+        yield Gap()
+        yield facts(*_facts(self))
+        yield from after_gap(line(problem, Style.BAD, "found") for problem in self.problems)
+
+
+PLACES: Columns[PlaceFailures] = {
+    "failpoint": lambda place: place.place,
+    ">crashes": lambda place: place.raised or None,
+    ">lost answers": lambda place: place.lost or None,
+    ">kills": lambda place: place.killed or None,
+}
+"""The table of ``tidegate chaos``."""
+
+
+def _facts(report: ChaosReport) -> Iterator[Fact]:
+    yield "injected failures", report.failures
+    yield "killed processes", f"{report.kills:,}, and {count(report.spark_kills, 'run')} with Spark"
+    rivals = count(report.rival_passes, "pass", "passes")
+    foreign = count(report.foreign_appends, "foreign append")
+    yield "meanwhile", f"{rivals} of a rival, {foreign}, {report.optimizes:,} OPTIMIZE"
+    yield "passes", f"{report.passes:,} in {count(report.rounds, 'round')}"
+    yield "commits", f"{report.commits:,}, {report.contested:,} lost to a rival"
+    yield "produced", f"{count(report.rows, 'row')} in {count(report.files, 'file')}"
+    yield "comparisons", f"{report.comparisons:,}, each by a batch and by a streaming reader"
+    yield "seed", str(report.seed)
+    late = "" if report.finished else "; time was up before everything was done"
+    yield "time", duration(report.seconds) + late
+    verdict = f"{report.lost:,} lost, {report.doubled:,} doubled"
+    yield "result", Cell(verdict if report.ok else f"{verdict}: WRONG", Style.GOOD if report.ok else Style.BAD)

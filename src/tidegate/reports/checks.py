@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from tidegate.reports.report import Report
+from tidegate.reports.page import (
+    Block,
+    Cell,
+    Columns,
+    Gap,
+    Heading,
+    Line,
+    Style,
+    after_gap,
+    cell,
+    facts,
+    line,
+    sections,
+    source_name,
+    table,
+    tabulate,
+)
+from tidegate.reports.report import Report, View
+from tidegate.reports.status import state_cell
+from tidegate.reports.wording import count
 
 Verdict = Literal["ok", "warn", "fail"]
+
+ROWS_SHOWN = 20
+_STYLES = {"ok": Style.GOOD, "warn": Style.WARN, "fail": Style.BAD}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +42,46 @@ class Check(Report):
     verdict: Verdict
     detail: str
     remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Checks(Report):
+    """Checks of one command; ``ok`` if none failed."""
+
+    ok: bool = field(init=False)
+    checks: tuple[Check, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ok", all(check.verdict != "fail" for check in self.checks))
+
+    def code(self, *, stopped: bool = False) -> int:
+        """Return 1 if a check failed; warnings are no failure."""
+        return int(not self.ok)
+
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield all checks, then the remedies, then the totals."""
+        yield table(COLUMNS, self.checks)
+        problems = [check for check in self.checks if check.verdict != "ok"]
+        if problems:
+            yield Gap()
+        yield from (line(check.remedy, _STYLES[check.verdict], check.name) for check in problems if check.remedy)
+        yield Gap()
+        failed = sum(check.verdict == "fail" for check in problems)
+        warned = len(problems) - failed
+        if failed:
+            yield line(f"{count(failed, 'check')} failed, {count(warned, 'warning')}", Style.BAD)
+        elif warned:
+            yield line(f"nothing failed, {count(warned, 'warning')}", Style.WARN)
+        else:
+            yield line("all is well", Style.GOOD)
+
+
+COLUMNS: Columns[Check] = {
+    "verdict": lambda check: Cell(check.verdict, _STYLES[check.verdict]),
+    "~check": lambda check: check.name,
+    "=found": lambda check: check.detail,
+}
+"""The table of ``tidegate doctor``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +110,59 @@ class Adoption(Report):
     version: int = 0
     table_version: int | None = None
     error: str | None = None
+
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield what was found, what the next run reads, and whether it was taken over."""
+        yield Heading(source_name(self))
+        if self.trace:
+            yield facts(
+                ("found", self.trace),
+                ("form", self.form),
+                ("written", self.written),
+                ("state", state_cell(self.state)),
+                ("watermark", cell(self.watermark, Style.STRONG)),
+                ("finished up to", self.last_committed_file),
+                ("read next", count(self.next_files, "file")),
+            )
+            yield from _entries("partition", "finished up to", sorted(self.partitions.items(), reverse=True))
+            read = [(path, f"{count(records, 'record')} read") for path, records in self.in_progress.items()]
+            yield from _entries("file", "in progress", read)
+        yield from after_gap(map(_finding, self.findings))
+        yield Gap()
+        if self.error:
+            yield line(self.error, Style.BAD, "not taken over")
+        elif self.adopted:
+            yield line(f"taken over in table version {self.table_version}; no row changed", Style.GOOD)
+        elif self.version:
+            yield line("nothing to do", Style.GOOD)
+        else:
+            yield line("nothing written yet", Style.WARN)
+
+
+@dataclass(frozen=True, slots=True)
+class Adoptions(Report):
+    """The positions of several sources, taken over or not."""
+
+    adoptions: tuple[Adoption, ...]
+
+    def code(self, *, stopped: bool = False) -> int:
+        """Return 1 if a source was refused."""
+        return int(any(adoption.error for adoption in self.adoptions))
+
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield one section per source."""
+        yield from sections(adoption.describe(view) for adoption in self.adoptions)
+
+
+def _finding(check: Check) -> Line:
+    remedy = f"; {check.remedy}" if check.remedy else ""
+    style = Style.NORMAL if check.verdict == "ok" else _STYLES[check.verdict]
+    return line(f"{check.detail}{remedy}", style, check.name)
+
+
+def _entries(first: str, second: str, entries: Sequence[tuple[str, str]]) -> Iterator[Block]:
+    if entries:
+        rows = [(name or "(top level)", text) for name, text in entries[:ROWS_SHOWN]]
+        left = len(entries) - len(rows)
+        yield Gap()
+        yield tabulate((f"~{first}", f"={second}"), rows, f"… and {left:,} more; --json lists all" if left else "")

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidegate.reports.report import Report
+from tidegate.reports.page import (
+    AnyRow,
+    Block,
+    Cell,
+    Columns,
+    Gap,
+    Style,
+    Table,
+    line,
+    source_name,
+    table,
+)
+from tidegate.reports.report import Report, View
+from tidegate.reports.status import failures_cell
+from tidegate.reports.watermark import action_cell, version_text
+from tidegate.reports.wording import count, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +100,46 @@ class FilesReport(Report):
     gaps: tuple[LedgerGap, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield one row per file and the totals."""
+        columns: Columns[IngestedFile] = {
+            "~file": self._name,
+            **_commit_columns(lambda file: file),
+            "=read": _progress,
+            "?>records": lambda file: file.records,
+            ">rows": lambda file: file.rows,
+            ">bad": lambda file: failures_cell(file.bad),
+        }
+        yield from self._below(table(columns, self.files))
+
+    def describe_ranges(self, view: View) -> Iterator[Block]:
+        """Yield one row for each range that was committed separately, and the totals."""
+        columns: Columns[tuple[IngestedFile, FileRange]] = {
+            "~file": lambda row: self._name(row[0]),
+            **_commit_columns(lambda row: row[1]),
+            ">from": lambda row: row[1].start,
+            ">to": lambda row: f"{row[1].end:,}" + ("" if row[1].eof else " …"),
+            "?>records": lambda row: row[1].end - row[1].start,
+            ">rows": lambda row: row[1].rows,
+            ">bad": lambda row: failures_cell(row[1].bad),
+        }
+        rows = ((file, part) for file in self.files for part in reversed(file.ranges))
+        yield from self._below(table(columns, rows))
+
+    def _below(self, files: Table) -> Iterator[Block]:
+        if files.rows:
+            yield files
+            yield Gap()
+        yield line(_totals(self.totals), Style.STRONG)
+        if not self.complete:
+            yield line("older files omitted; --limit 0 shows all", label="note")
+        yield from (line(_gap(gap), Style.WARN, "gap") for gap in self.gaps)
+        yield from (line(note, Style.WARN, "note") for note in self.notes)
+
+    def _name(self, file: IngestedFile) -> str:
+        several = len({source_name(each) for each in self.files}) > 1
+        return f"{file.source}: {file.file}" if several else file.file
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerExport(Report):
@@ -92,6 +148,11 @@ class LedgerExport(Report):
     path: str
     sources: int
     rows: int
+
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield one line."""
+        text = f"{self.path}: {count(self.rows, 'row')}, the ledger of {count(self.sources, 'source')}"
+        yield line(text, Style.GOOD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +163,45 @@ class LedgerCompaction(Report):
     source: str
     blocks: int
     removed: int
+
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield one line."""
+        what = f"{count(self.blocks, 'block')} written, {count(self.removed, 'object')} removed, now in blocks"
+        yield line(f"{source_name(self)}: {what if self.blocks or self.removed else 'nothing to do'}")
+
+
+def _commit_columns(commit: Callable[[AnyRow], IngestedFile | FileRange]) -> Columns[AnyRow]:
+    """Return the columns about the commit that brought the file or range of a row."""
+    return {
+        "?committed": lambda row: commit(row).committed_at,
+        "?>commit": lambda row: commit(row).position,
+        "?>table version": lambda row: version_text(commit(row).table_version),
+        "?action": lambda row: action_cell(commit(row).action),
+    }
+
+
+def _totals(totals: FileTotals) -> str:
+    if not totals.files:
+        return "no files"
+    bad = f", {totals.bad:,} bad" if totals.bad else ""
+    return (
+        f"{count(totals.files, 'file')} ({size(totals.bytes)}) in {count(totals.commits, 'commit')}: "
+        f"{count(totals.records, 'record')}, {count(totals.rows, 'row')}{bad}"
+    )
+
+
+def _gap(gap: LedgerGap) -> str:
+    span = f"commit {gap.first}" if gap.first == gap.last else f"commits {gap.first} to {gap.last}"
+    return f"{source_name(gap)}: files of {span} unknown: {gap.reason}"
+
+
+def _progress(file: IngestedFile) -> Cell:
+    rounds = f" in {count(len(file.ranges), 'round')}" if len(file.ranges) > 1 else ""
+    if file.finished:
+        return Cell(f"whole{rounds}")
+    newest, oldest = file.ranges[-1], file.ranges[0]
+    if file.given_up:
+        return Cell(f"given up at record {newest.end:,}" if newest.end else "given up", Style.BAD)
+    if newest.eof:
+        return Cell(f"from record {oldest.start:,}{rounds}")
+    return Cell(f"up to record {newest.end:,}{rounds}", Style.WARN)

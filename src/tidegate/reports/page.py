@@ -1,21 +1,20 @@
-"""The output of commands as values (headings, facts, tables, lines), and its plain text form.
+"""A page as a value: headings, facts, tables and lines.
 
-Each command makes a page from a report. :mod:`tidegate.cli.terminal` draws it with colours and wrapping; ``plain``
-writes it as aligned lines for files and pipes. Text from outside (file names, errors) is made printable here, once.
+A report makes its page from these; :mod:`tidegate.reports.render` prints it as aligned lines or HTML, and the command
+line draws it on a terminal. Text from outside (file names, errors) is made printable here, once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import wraps
-from typing import ParamSpec, Protocol, assert_never
+from typing import Protocol, TypeVar
 
 from tidegate.reports.wording import count, visible
 
-P = ParamSpec("P")
+AnyRow = TypeVar("AnyRow")
 UNBOUNDED = 10_000
 """A terminal width at which nothing is shortened; the terminal wraps lines itself."""
 
@@ -31,6 +30,18 @@ class Style(StrEnum):
     DIM = "dim"
 
 
+class _Printable:
+    """Escapes control characters in every text of a block: names of files, units and columns may contain anything."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # type: ignore[arg-type]  # the classes below are dataclasses
+            value = getattr(self, field.name)
+            if type(value) is str:
+                object.__setattr__(self, field.name, visible(value))
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """A text with a meaning."""
@@ -39,11 +50,12 @@ class Cell:
     style: Style = Style.NORMAL
 
     def __post_init__(self) -> None:
+        # Not by the loop of _Printable: a table of files may have millions of cells.
         object.__setattr__(self, "text", visible(self.text))
 
 
 @dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(_Printable):
     """The title of what follows."""
 
     text: str
@@ -65,7 +77,7 @@ class Fit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Column(_Printable):
     """A column's title; numbers are aligned to the right.
 
     A narrow terminal leaves out ``spare`` columns, shortens paths in the ``MIDDLE``, and wraps ``WORDS``;
@@ -79,7 +91,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Table(_Printable):
     """Rows under column titles; ``footnote`` names what was left out."""
 
     columns: tuple[Column, ...]
@@ -88,7 +100,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Line(_Printable):
     """A line of text, after an optional label such as ``note``."""
 
     text: Cell
@@ -105,6 +117,8 @@ Page = tuple[Block, ...]
 Row = tuple[object, ...]
 Fact = tuple[str, object]
 """Content of tables and facts: cells, or values for :func:`cell`."""
+Columns = Mapping[str, Callable[[AnyRow], object]]
+"""The columns of a table: titles with marks for :func:`tabulate`, each with the function that makes its cells."""
 
 
 class OfSource(Protocol):
@@ -117,24 +131,14 @@ class OfSource(Protocol):
     def source(self) -> str: ...
 
 
-def page(blocks: Callable[P, Iterator[Block]]) -> Callable[P, Page]:
-    """Decorator: turn a generator of blocks into a function that returns a page."""
-
-    @wraps(blocks)
-    def whole(*args: P.args, **kwargs: P.kwargs) -> Page:
-        return tuple(blocks(*args, **kwargs))
-
-    return whole
-
-
 def sections(parts: Iterable[Iterable[Block]], nothing: str = "nothing to show: no source was selected") -> Page:
-    """The parts of a page with a gap between them; ``nothing`` if there is no part."""
-    found = [block for part in parts for block in (Gap(), *part)]
-    return tuple(found[1:]) or (line(nothing),)
+    """Put a gap between the parts of a page; show ``nothing`` if there are none."""
+    blocks = [block for part in parts for block in (Gap(), *part)]
+    return tuple(blocks[1:]) or (line(nothing),)
 
 
 def cell(value: object, style: Style = Style.NORMAL) -> Cell:
-    """A value for people: a dash for ``None`` and the empty string, commas between thousands, times in UTC."""
+    """Format a value for people: a dash for ``None`` and the empty string, commas between thousands, times in UTC."""
     match value:
         case Cell():
             return value
@@ -149,20 +153,25 @@ def cell(value: object, style: Style = Style.NORMAL) -> Cell:
 
 
 def moment(time: datetime) -> str:
-    """A time in UTC, to the second."""
+    """Format a time in UTC, to the second."""
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def facts(*pairs: Fact) -> Facts:
-    """Labels and their values."""
-    return Facts(tuple((label, cell(value)) for label, value in pairs))
+    """Pair labels with values."""
+    return Facts(tuple((visible(label), cell(value)) for label, value in pairs))
+
+
+def table(columns: Columns[AnyRow], rows: Iterable[AnyRow], footnote: str = "") -> Table:
+    """Make a table with a row per report: one line of ``columns`` is one column."""
+    return tabulate(tuple(columns), (tuple(make(row) for make in columns.values()) for row in rows), footnote)
 
 
 def tabulate(titles: Sequence[str | Column], rows: Iterable[Row], footnote: str = "") -> Table:
-    """Rows under titles. Marks before a title: ``>`` aligns the column to the right, ``?`` makes it a spare one, ``~``
-    shortens its texts in the middle, ``=`` puts them on several lines.
+    """Put rows under titles. Marks before a title: ``>`` aligns the column to the right, ``?`` makes it a spare one,
+    ``~`` shortens its texts in the middle, ``=`` wraps them.
     """
-    heads = tuple(each if isinstance(each, Column) else _head(each) for each in titles)
+    heads = tuple(title if isinstance(title, Column) else _head(title) for title in titles)
     return Table(heads, tuple(tuple(map(cell, row)) for row in rows), footnote)
 
 
@@ -174,25 +183,35 @@ def _head(title: str) -> Column:
 
 
 def line(text: str, style: Style = Style.NORMAL, label: str = "") -> Line:
-    """A line of text in a style."""
+    """Make a line of text in a style."""
     return Line(Cell(text, style), label)
 
 
 def notes(texts: Iterable[str]) -> Iterator[Block]:
-    """A gap and one line per note; nothing without notes."""
+    """Yield a gap and one line per note; nothing without notes."""
     return after_gap(line(text, Style.WARN, "note") for text in texts)
 
 
-def after_gap(lines: Iterable[Line]) -> Iterator[Block]:
-    """A gap and these lines; nothing without lines."""
-    for number, each in enumerate(lines):
+def after_gap(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield a gap and these blocks; nothing without blocks."""
+    for number, block in enumerate(blocks):
         if not number:
             yield Gap()
-        yield each
+        yield block
+
+
+def names(texts: Sequence[str], most: int) -> str:
+    """Join the first ``most`` names, and count the others.
+
+    >>> names(("a", "b", "c"), 2), names(("a",), 2)
+    ('a, b and 1 more', 'a')
+    """
+    left = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {left:,} more" if left > 0 else "")
 
 
 def more(left: int, noun: str, plural: str = "") -> str:
-    """A footnote for what was left out; empty if nothing was.
+    """Make the footnote for what was left out; empty if nothing was.
 
     >>> more(2, "partition"), more(0, "partition")
     ('… and 2 more partitions; --json lists all', '')
@@ -201,48 +220,10 @@ def more(left: int, noun: str, plural: str = "") -> str:
 
 
 def source_name(report: OfSource) -> str:
-    """The display name of a source."""
+    """Return the display name of the source that a report is about."""
     return f"{report.pipeline}/{report.source}"
 
 
 def position(version: int, none: str = "none yet") -> str:
-    """The position of a source, or ``none``."""
+    """Format the position of a source, or ``none`` before its first commit."""
     return f"version {version}" if version else none
-
-
-def plain(page: Page) -> Iterator[str]:
-    """The page as aligned lines, not wrapped."""
-    for block in page:
-        match block:
-            case Heading():
-                yield visible(block.text)
-            case Facts():
-                width = max((len(label) for label, _ in block.pairs), default=0)
-                yield from (f"  {label:<{width}}  {value.text}".rstrip() for label, value in block.pairs)
-            case Table():
-                yield from _plain_table(block)
-            case Line():
-                label = f"{block.label}: " if block.label else ""
-                yield f"  {label}{block.text.text}"
-            case Gap():
-                yield ""
-            case _:
-                assert_never(block)
-
-
-def _plain_table(table: Table) -> Iterator[str]:
-    texts = [[entry.text for entry in row] for row in table.rows]
-    titles = [column.title for column in table.columns]
-    widths = [max(len(row[index]) for row in [titles, *texts]) for index in range(len(titles))]
-    for row in [titles, *texts]:
-        yield "  " + _aligned(row, widths, table.columns)
-    if table.footnote:
-        yield f"  {visible(table.footnote)}"
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int], columns: Sequence[Column]) -> str:
-    pieces = (
-        text.rjust(width) if column.right else text.ljust(width)
-        for text, width, column in zip(row, widths, columns, strict=True)
-    )
-    return "  ".join(pieces).rstrip()

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tidegate.reports.report import Report
-from tidegate.reports.status import FailedFile
+from tidegate.reports.page import (
+    Block,
+    Cell,
+    Columns,
+    Gap,
+    Heading,
+    Line,
+    Style,
+    after_gap,
+    cell,
+    facts,
+    line,
+    source_name,
+    table,
+    tabulate,
+)
+from tidegate.reports.report import Report, View, combine_codes
+from tidegate.reports.status import FailedFile, name_cell
+from tidegate.reports.wording import count, duration, size
 
 if TYPE_CHECKING:
     from tidegate.core.files.discovery import FutureSeal
 
 
+SHOWN = 20
 NAMES = 10_000
 """The most names kept per kind; counts are always complete."""
 
@@ -120,3 +139,132 @@ class ReconcileReport(Report):
     tables: tuple[TableComparison, ...]
     ok: bool
     seconds: float
+
+    def code(self, *, stopped: bool = False) -> int:
+        """Return the code that all findings share, else 1; 130 if the comparison was stopped."""
+        compared: tuple[SourceComparison | TableComparison, ...] = (*self.sources, *self.tables)
+        codes = {each.exit_code or 1 for each in compared if each.needs_someone}
+        return combine_codes(codes, ok=self.ok, stopped=stopped)
+
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield the sources, the tables, then the findings by name with their remedies."""
+        now = datetime.now(UTC)
+        yield table(SOURCES, self.sources)
+        yield Gap()
+        yield table(_table_columns(now), self.tables)
+        for source in self.sources:
+            yield from _source_details(source)
+        for compared in self.tables:
+            yield from _table_details(compared, now)
+        yield Gap()
+        took = f"compared in {duration(self.seconds)}"
+        well = Cell(f"all is well; {took}", Style.GOOD)
+        yield facts(("result", well if self.ok else Cell(f"something needs attention; {took}", Style.BAD)))
+
+
+def _compared(
+    make: Callable[[SourceComparison], int], style: Style = Style.NORMAL
+) -> Callable[[SourceComparison], Cell | None]:
+    """Format a number of files; a dash for none, or if the source was not compared."""
+    return lambda source: None if source.error or not source.compared else cell(make(source) or None, style)
+
+
+def _listed_files(source: SourceComparison) -> object:
+    if source.error:
+        return Cell("failed", Style.BAD)
+    return source.listed.count if source.compared else "not compared"
+
+
+SOURCES: Columns[SourceComparison] = {
+    "~source": name_cell,
+    ">listed": _listed_files,
+    ">ingested": lambda source: None if source.error or not source.compared else source.ingested,
+    ">late": _compared(lambda source: source.late.count, Style.BAD),
+    ">changed": _compared(lambda source: source.changed.count, Style.BAD),
+    ">waiting": _compared(lambda source: source.waiting.count),
+    "?>unfinished": _compared(lambda source: source.unfinished.count, Style.WARN),
+    "?>given up": _compared(lambda source: source.given_up.count + source.repaired.count, Style.WARN),
+    "?>gone": _compared(lambda source: source.gone.count),
+}
+"""The first table of ``tidegate reconcile``."""
+
+
+def _table_columns(now: datetime) -> Columns[TableComparison]:
+    """Return the columns of the second table; of a table that could not be read, all numbers are 0."""
+
+    def oldest(table: TableComparison) -> str | None:
+        return _age(table.orphans.oldest, now) if table.orphans.oldest else None
+
+    return {
+        "~table": lambda table: Cell(table.table_uri, Style.STRONG),
+        ">data files": lambda table: Cell("failed", Style.BAD) if table.error else table.data_files,
+        ">orphans": lambda table: cell(table.orphans.count or None, Style.WARN),
+        "?>size": lambda table: size(table.orphans.bytes) if table.orphans.count else None,
+        "?>oldest": oldest,
+        "?>young": lambda table: table.young.count or None,
+        "?>removed": lambda table: cell(table.removed.count or None, Style.GOOD),
+    }
+
+
+def _age(moment: datetime, now: datetime) -> str:
+    return duration((now - moment).total_seconds())
+
+
+def _source_details(source: SourceComparison) -> Iterator[Block]:
+    name = source_name(source)
+    if source.ingested_files or source.commits:
+        read = f"{count(source.ingested_files, 'late file')} read, {count(source.ingested_rows, 'row')}"
+        yield Gap()
+        yield line(f"{name}: {read} in {count(source.commits, 'commit')}", Style.GOOD)
+    yield from _named(f"{name}: late, not read by any run", source.late, "read them with --ingest")
+    remedy = "the table has their old rows; replay the files, or leave them"
+    yield from _named(f"{name}: changed after they were read", source.changed, remedy)
+    remedy = (
+        "`tidegate dlq retry` reads them as they are now; where a part is in the table, `tidegate replay` replaces it"
+    )
+    yield from _named(f"{name}: changed after they were given up", source.repaired, remedy)
+    yield from _named(f"{name}: the ledger does not say whether they were read", source.unexplained)
+    yield from after_gap(_source_lines(source, name))
+
+
+def _source_lines(source: SourceComparison, name: str) -> Iterator[Line]:
+    yield from (line(f"{name}: {each.path}: {each.reason}", Style.BAD, "failed") for each in source.failed[:SHOWN])
+    if source.excluded.count:
+        files = count(source.excluded.count, "file")
+        yield line(f"{name}: {files} older than the start that partition_filter set", label="note")
+    yield from (line(f"{name}: {note}", Style.WARN, "note") for note in (*map(str, source.future_seals), *source.notes))
+    if source.error:
+        yield line(f"{name}: {source.error}", Style.BAD, "error")
+
+
+def _named(title: str, found: FoundFiles, remedy: str = "") -> Iterator[Block]:
+    if found.count:
+        yield from _found(title, found, (line(name) for name in found.names[:SHOWN]), remedy)
+
+
+def _found(title: str, found: FoundFiles | FoundDataFiles, shown: Iterator[Block], remedy: str) -> Iterator[Block]:
+    """A heading, examples of the files, how many more there are, and the remedy."""
+    yield Gap()
+    yield Heading(f"{title}: {count(found.count, 'file')}, {size(found.bytes)}")
+    yield from shown
+    if found.count > SHOWN:
+        yield line(f"… and {found.count - SHOWN:,} more; --json names up to 10,000", Style.DIM)
+    if remedy:
+        yield line(remedy, label="remedy")
+
+
+def _table_details(table: TableComparison, now: datetime) -> Iterator[Block]:
+    yield from _listed(f"{table.table_uri}: orphans, in no commit", table.orphans, now, "remove them with --clean")
+    yield from _listed(f"{table.table_uri}: removed", table.removed, now)
+    lines = [line(note, label="note") for note in table.notes]
+    if table.fenced:
+        lines.append(line(f"fenced by an empty commit: {', '.join(table.fenced)}", label="note"))
+    if table.error:
+        lines.append(line(table.error, Style.BAD, "error"))
+    yield from after_gap(lines)
+
+
+def _listed(title: str, found: FoundDataFiles, now: datetime, remedy: str = "") -> Iterator[Block]:
+    if found.count:
+        rows = tuple((each.path, size(each.size), _age(each.modified, now)) for each in found.files[:SHOWN])
+        yield from _found(title, found, iter((tabulate(("~file", ">size", ">age"), rows),)), remedy)

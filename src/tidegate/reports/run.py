@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, islice
+from shlex import quote
 from typing import Any
 
-from tidegate.reports.report import Report
-from tidegate.reports.status import FailedFile, FailedUnit
+from tidegate.core.files.discovery import Reason
+from tidegate.core.units.plan import WhySkipped
+from tidegate.reports.page import (
+    Block,
+    Cell,
+    Columns,
+    Gap,
+    Heading,
+    Line,
+    Style,
+    after_gap,
+    cell,
+    facts,
+    line,
+    names,
+    source_name,
+    table,
+)
+from tidegate.reports.report import Report, View, combine_codes
+from tidegate.reports.status import FailedFile, FailedUnit, failed_lines, name_cell, state_cell
+from tidegate.reports.wording import count, duration, size
+
+FIELDS_SHOWN = 5
+UNITS_SHOWN = 10
+SOURCES_SHOWN = 3
+NORMAL = frozenset(
+    {Reason.INTERNAL, Reason.TABLE, Reason.MARKER, Reason.PATTERN, Reason.EXCLUDED, Reason.SEALED, Reason.READ}
+    | {Reason.BELOW, Reason.PENDING, WhySkipped.DONE, WhySkipped.UP_TO_DATE, WhySkipped.ABSTINENT}
+)
+"""Reasons to skip that need no attention."""
+NOT_SAVED = "pipelines.yml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +86,26 @@ class RunReport(Report):
     ok: bool
     seconds: float
 
+    def code(self, *, stopped: bool = False) -> int:
+        """Return the code that all failed sources share, else 1; 130 if the run was stopped before it was done."""
+        codes = {source.exit_code or 1 for source in self.sources if source.error}
+        codes |= {1 for source in self.sources if source.failed or source.failed_units}
+        return combine_codes(codes, ok=self.ok, stopped=stopped)
+
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield a row per source and the result, then what went wrong; with ``verbose`` also normal skips."""
+        if not self.sources:
+            yield line("nothing to run: no source was selected")
+            return
+        yield table(COLUMNS, self.sources)
+        yield Gap()
+        watermarks = [(f"watermark of {source_name(each)}", each.watermark) for each in self.sources if view.verbose]
+        done = f"{count(sum(source.rows for source in self.sources), 'row')} in {duration(self.seconds)}"
+        result = Cell(done, Style.GOOD) if self.ok else Cell(f"not everything succeeded; {done}", Style.BAD)
+        yield facts(*watermarks, ("result", result))
+        troubles = (trouble for source in self.sources for trouble in _troubles(source, view))
+        yield from after_gap(chain(troubles, _errors(self)))
+
 
 @dataclass(frozen=True, slots=True)
 class IngestReport(Report):
@@ -70,3 +121,88 @@ class IngestReport(Report):
     variables: tuple[str, ...] = ()
     saved: str | None = None
     run: RunReport | None = None
+
+    def code(self, *, stopped: bool = False) -> int:
+        """Return the code of the run; 0 without one."""
+        return 0 if self.run is None else self.run.code(stopped=stopped)
+
+    def findings(self, view: View) -> Iterator[Block]:
+        """Yield what was found out, before the run begins."""
+        yield facts(*self.found)
+        yield Gap()
+
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield the result of the run, and the configuration that does the same."""
+        if self.run is not None:
+            yield from self.run.describe(View(config=quote(self.saved or NOT_SAVED)))
+            yield Gap()
+        yield Heading(f"As a configuration ({self.saved or f'not saved: add --save {NOT_SAVED}'})")
+        yield Gap()
+        yield from map(line, self.yaml.splitlines())
+        if self.variables:
+            yield Gap()
+            yield line(f"set before use: {', '.join(self.variables)}", Style.WARN)
+        if self.saved:
+            yield Gap()
+            yield line(f"$ tidegate run {quote(self.saved)}", Style.STRONG)
+
+
+def _is_units(source: SourceReport) -> bool:
+    return bool(source.work_units or source.failed_units)
+
+
+COLUMNS: Columns[SourceReport] = {
+    "~source": name_cell,
+    "state": lambda source: Cell("failed", Style.BAD) if source.error else state_cell(source.state),
+    ">files": lambda source: count(source.work_units, "unit") if _is_units(source) else source.files,
+    ">size": lambda source: None if _is_units(source) else size(source.bytes),
+    ">rows": lambda source: source.rows,
+    "?>commits": lambda source: f"{source.staged:,} staged" if source.staged else source.commits,
+    ">failed": lambda source: cell(len(source.failed) + len(source.failed_units) or None, Style.BAD),
+    ">time": lambda source: duration(source.seconds),
+}
+"""The table of ``tidegate run``."""
+
+
+def _troubles(source: SourceReport, view: View) -> Iterator[Line]:
+    name = source_name(source)
+    yield from failed_lines(name, source.failed)
+    yield from _failed_units(source, view.config)
+    if source.bad_records or source.dead_files:
+        letters = [(source.bad_records, "bad record"), (source.dead_files, "file")]
+        what = " and ".join(count(number, word) for number, word in letters if number)
+        hint = f"tidegate dlq list {view.config} -p {source.pipeline}"
+        became = "became a dead letter" if source.bad_records + source.dead_files == 1 else "became dead letters"
+        yield line(f"{name}: {what} {became} ({hint})", Style.WARN, "note")
+    if source.staged:
+        staged = count(source.staged, "unit")
+        yield line(f"{name}: {staged} staged, waiting for `tidegate commit {view.config}`", label="note")
+    if source.unknown_fields:
+        fields = count(len(source.unknown_fields), "field")
+        most = ", ".join(islice(source.unknown_fields, FIELDS_SHOWN))
+        yield line(f"{name}: {fields} without a column, e.g. {most}", label="note")
+    for reason, skipped in source.skipped:
+        if view.verbose or reason not in NORMAL:
+            what = "left to another active run" if reason == "another_run" else f"{skipped:,} skipped: {reason}"
+            yield line(f"{name}: {what}", label="note")
+
+
+def _errors(report: RunReport) -> Iterator[Line]:
+    """Yield the errors, each once with all sources that it stopped."""
+    errors: dict[str, list[str]] = {}
+    for source in report.sources:
+        if source.error:
+            errors.setdefault(source.error, []).append(source_name(source))
+    for error, stopped in errors.items():
+        yield line(f"{names(stopped, SOURCES_SHOWN)}: {error}", Style.BAD, "error")
+
+
+def _failed_units(source: SourceReport, config: str) -> Iterator[Line]:
+    for failed in source.failed_units[:UNITS_SHOWN]:
+        unit = f"{failed.unit} from {failed.start}" if failed.unit else f"from {failed.start}"
+        tries = f" ({failed.failures:,} times in a row)" if failed.failures > 1 else ""
+        yield line(f"{source_name(source)}: work unit {unit} failed{tries}: {failed.reason}", Style.BAD, "error")
+    left = len(source.failed_units) - UNITS_SHOWN
+    if left > 0:
+        hint = f"tidegate units list {config} -p {source.pipeline} --failed"
+        yield line(f"{source_name(source)}: {left:,} more work units failed ({hint})", Style.BAD, "error")

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from tidegate.reports.report import Report
+from tidegate.reports.page import (
+    Block,
+    Cell,
+    Columns,
+    Fact,
+    Gap,
+    Line,
+    OfSource,
+    Style,
+    cell,
+    facts,
+    line,
+    moment,
+    more,
+    position,
+    source_name,
+    table,
+)
+from tidegate.reports.report import Report, View
+from tidegate.reports.wording import count, duration, size
 
 if TYPE_CHECKING:
     from tidegate.core.files.discovery import FutureSeal, LeftOut
+
+FAILED_SHOWN = 5
+_STATE_STYLES = {"Active": Style.GOOD, "Initial": Style.DIM, "Empty": Style.WARN, "Unknown": Style.WARN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +68,12 @@ class WorkProgress(Report):
     retired: int = 0
     unfinished: int = 0
     next_eligible: str | None = None
+
+    def __str__(self) -> str:
+        rest = ((self.retired, "retired"), (self.unfinished, "not caught up"))
+        numbers = [(self.done, "done"), (self.open, "open"), *(pair for pair in rest if pair[0])]
+        parts = ", ".join(f"{number:,} {name}" for number, name in numbers)
+        return parts + (f"; next from {self.next_eligible} on" if self.next_eligible else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +122,10 @@ class SourceStatus(Report):
     future_seals: tuple[FutureSeal, ...] = ()
     left_out: LeftOut | None = None
 
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield the table with this source alone."""
+        return Statuses((self,)).describe(view)
+
 
 def shown_state(recorded: str, empty: bool) -> str:
     """The state of a source as people see it: an emptied location is neither active nor idle.
@@ -101,3 +134,131 @@ def shown_state(recorded: str, empty: bool) -> str:
     ('Empty', 'Initial')
     """
     return "Empty" if empty and recorded in ("Active", "Idle") else recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Statuses(Report):
+    """The status of several sources: a table, then the details of each."""
+
+    sources: tuple[SourceStatus, ...]
+
+    def code(self, *, stopped: bool = False) -> int:
+        """Return 1 if the state of a source could not be read."""
+        return int(any(status.error for status in self.sources))
+
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield a row per source, then its facts, failures and notes."""
+        if not self.sources:
+            yield line("nothing to show: no source was selected")
+            return
+        yield table(COLUMNS, self.sources)
+        for status in self.sources:
+            name = source_name(status)
+            yield Gap()
+            yield facts(*_details(status, view))
+            yield from failed_lines(name, status.failed)
+            yield from (line(f"{name}: {note}", label="note") for note in status.notes)
+            if status.error:
+                yield line(f"{name}: {status.error}", Style.BAD, "error")
+
+
+def name_cell(report: OfSource) -> Cell:
+    """Format the name of a report's source for the first column of a table."""
+    return Cell(source_name(report), Style.STRONG)
+
+
+def state_cell(state: str) -> Cell:
+    """Give a state its colour."""
+    return Cell(state, _STATE_STYLES.get(state, Style.NORMAL))
+
+
+def failures_cell(failures: int) -> Cell:
+    """Format a number of failures: 0 is dim, any other stands out."""
+    return cell(failures, Style.BAD if failures else Style.DIM)
+
+
+def failed_lines(name: str, failed: Sequence[FailedFile]) -> Iterator[Line]:
+    """Yield one line per failed file, for the first few."""
+    for file in failed[:FAILED_SHOWN]:
+        yield line(f"{name}: {file.path}: {file.reason} ({count(file.attempts, 'attempt')})", Style.BAD, "failed")
+    if left := more(len(failed) - FAILED_SHOWN, "failed file"):
+        yield line(f"{name}: {left}", Style.BAD, "failed")
+
+
+def _lag(status: SourceStatus) -> Cell | str | None:
+    if status.future_seals:
+        return Cell("?", Style.WARN)
+    return None if status.lag_seconds is None else duration(status.lag_seconds)
+
+
+def _backlog(status: SourceStatus) -> Cell:
+    unknown = status.future_seals and not status.backlog_files
+    if status.error or unknown or status.tracking == "columns":
+        return Cell("?", Style.WARN if status.error or unknown else Style.DIM)
+    if status.work_units is not None:
+        waiting = status.work_units.open
+        return Cell(count(waiting, "work unit"), Style.WARN) if waiting else Cell("0", Style.DIM)
+    if status.backlog_complete and not status.backlog_files:
+        return Cell("0", Style.DIM)
+    least = "" if status.backlog_complete else "≥ "
+    return Cell(f"{least}{count(status.backlog_files, 'file')}, {size(status.backlog_bytes)}", Style.WARN)
+
+
+def _failures(status: SourceStatus) -> Cell:
+    return failures_cell(len(status.failed) + (status.work_units.failed if status.work_units else 0))
+
+
+COLUMNS: Columns[SourceStatus] = {
+    "~source": name_cell,
+    "state": lambda status: state_cell(status.state),
+    ">lag": _lag,
+    ">backlog": _backlog,
+    ">failed": _failures,
+}
+"""The table of ``tidegate status``; a line here is a column there."""
+
+
+def _details(status: SourceStatus, view: View) -> Iterator[Fact]:
+    yield source_name(status), Cell(status.table_uri, Style.DIM)
+    yield "last read" if status.tracking == "set" else "watermark", status.watermark
+    yield "last commit", _last_commit(status)
+    if status.empty:
+        yield "location", Cell("empty: it holds no file at all, read or not", Style.WARN)
+    waiting = f", {count(status.in_progress, 'file')} in progress" if status.in_progress else ""
+    yield "tracking", f"{_tracking(status)}{waiting}"
+    if status.work_units is not None:
+        yield "work units", status.work_units
+        if status.work_units.failed:
+            hint = f"tidegate units list {view.config} -p {status.pipeline} --failed"
+            yield "failed", Cell(f"{count(status.work_units.failed, 'work unit')} ({hint})", Style.BAD)
+    if status.pending_units:
+        waits = "" if status.pending_seconds is None else f", the oldest for {duration(status.pending_seconds)}"
+        files = count(status.pending_files, "Parquet file")
+        text = f"{count(status.pending_units, 'unit')} with {files} wait for `tidegate commit`{waits}"
+        yield "staged", Cell(text, Style.WARN)
+    if status.open_letters:
+        hint = f"tidegate dlq list {view.config} -p {status.pipeline}"
+        yield "dead letters", Cell(f"{status.open_letters:,} open ({hint})", Style.WARN)
+    if view.verbose:
+        yield "position", position(status.version)
+        yield "read from", "no state yet" if status.shown_from == "none" else f"the {status.shown_from}"
+
+
+def _tracking(status: SourceStatus) -> str:
+    match status.tracking:
+        case "columns":
+            return "greatest value per column"
+        case "units":
+            return "time ranges and units"
+        case "set":
+            return f"{count(status.remembered, 'path')} remembered, every poll lists the whole source"
+        case _:
+            return f"{count(status.open_partitions, 'open partition')}, {status.sealed:,} sealed"
+
+
+def _last_commit(status: SourceStatus) -> str:
+    if not status.version:
+        return "none yet"
+    table = "" if status.table_version is None else f"table version {status.table_version}"
+    when = status.last_commit_at or status.updated
+    return ", ".join(filter(None, (moment(when) if when else "", table)))

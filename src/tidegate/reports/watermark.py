@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from tidegate.reports.report import Report
-from tidegate.reports.status import FailedUnit
+from tidegate.reports.page import (
+    Block,
+    Cell,
+    Columns,
+    Fact,
+    Gap,
+    Heading,
+    Row,
+    Style,
+    Table,
+    cell,
+    facts,
+    line,
+    more,
+    notes,
+    source_name,
+    table,
+    tabulate,
+)
+from tidegate.reports.report import ChangeReport, Report, View
+from tidegate.reports.status import FailedUnit, state_cell
+from tidegate.reports.wording import count, size
+
+ROWS_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +56,14 @@ class WatermarkView(Report):
     failed_units: tuple[FailedUnit, ...] = ()
     retired: Mapping[str, str] = field(default_factory=dict)
     last_commit_at: datetime | None = None
+
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield the watermark, then what is open, unfinished, failed or sealed."""
+        yield Heading(source_name(self))
+        yield facts(*_state_facts(self))
+        for entries in _state_tables(self):
+            yield Gap()
+            yield entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +97,17 @@ class WatermarkHistory(Report):
     complete: bool
     notes: tuple[str, ...] = ()
 
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield one row per commit."""
+        yield Heading(source_name(self))
+        if self.positions:
+            yield table(
+                POSITIONS, self.positions, "" if self.complete else "older commits omitted; --limit 0 shows all"
+            )
+        else:
+            yield line("no commit yet")
+        yield from (line(note, Style.WARN, "note") for note in self.notes)
+
 
 @dataclass(frozen=True, slots=True)
 class FileSet(Report):
@@ -76,9 +117,35 @@ class FileSet(Report):
     bytes: int = 0
     examples: tuple[str, ...] = ()
 
+    def cells(self, style: Style) -> Row:
+        """Return number, size and examples; dashes for none."""
+        if not self.files:
+            return None, None, None
+        rest = ", …" if self.files > len(self.examples) else ""
+        return cell(self.files, style), size(self.bytes) if self.bytes else None, ", ".join(self.examples) + rest
+
+
+class MoveReport(ChangeReport):
+    """Base of the reports of state that a person changed: one commit, and no row changes."""
+
+    __slots__ = ()
+    applied: bool
+    table_version: int
+
+    def outcome(self, view: View) -> Iterator[Block]:
+        """Yield the version of the commit, if there was one."""
+        if not self.applied:
+            text = "nothing was changed"
+        elif self.table_version < 0:
+            text = "saved: the first run begins there"
+        else:
+            text = f"committed as table version {self.table_version}; no row changed"
+        yield Gap()
+        yield line(text, Style.GOOD if self.applied else Style.DIM)
+
 
 @dataclass(frozen=True, slots=True)
-class WatermarkMove(Report):
+class WatermarkMove(MoveReport):
     """A watermark set or forgotten by a person, and the consequences for the files.
 
     ``partition`` is None for the whole source, ``before`` and ``after`` are None without a watermark. ``read_again``
@@ -103,3 +170,127 @@ class WatermarkMove(Report):
     applied: bool = False
     letters: int = 0
     tracking: Literal["files", "columns"] = "files"
+
+    def consequences(self, view: View) -> Iterator[Block]:
+        """Yield the new watermark, and which files it lets runs read again or skip."""
+        yield Heading(f"{source_name(self)}: {self.action}")
+        where = "the whole source" if self.partition is None else self.partition or "(top level)"
+        yield facts(
+            ("partition", Cell(where, Style.STRONG)),
+            ("watermark", self.before),
+            ("becomes", cell(self.after, Style.STRONG)),
+        )
+        if self.tracking != "columns":
+            yield Gap()
+            yield fates(
+                ("read again: rows in the table are doubled", self.read_again, Style.BAD),
+                ("skipped: never read", self.never_read, Style.BAD),
+            )
+        yield from notes(self.notes)
+
+
+def _state_facts(view: WatermarkView) -> Iterator[Fact]:
+    yield "state", state_cell(view.state)
+    if view.tracking in ("columns", "units"):
+        yield "commits", view.version or "none yet"
+    else:
+        is_set = view.tracking == "set"
+        yield "last read" if is_set else "watermark", cell(view.value, Style.STRONG)
+        yield "commits", view.version or "none yet"
+        if is_set:
+            yield "remembered", count(view.remembered, "path")
+        else:
+            yield "finished up to", view.last_committed_file
+    yield "last commit", view.last_commit_at or view.updated
+
+
+def _state_tables(view: WatermarkView) -> Iterator[Table]:
+    match view.tracking:
+        case "columns":
+            yield from _entries("column", "greatest value", view.partitions, "column")
+        case "units":
+            read = {unit or "(all)": text for unit, text in view.partitions.items()}
+            yield from _entries("unit", "read", read, "unit")
+        case _:
+            newest_first = dict(sorted(view.partitions.items(), reverse=True))
+            yield from _entries("partition", "finished up to", newest_first, "partition")
+            yield from _entries("file", "progress", _by_need(view.files), "file")
+            yield from _entries("sealed prefix", "below", view.sealed, "prefix", "prefixes")
+            return
+    yield from _entries("failed work unit", "why", dict(map(_failed, view.failed_units)), "work unit")
+    yield from _entries("retired unit", "why", view.retired, "unit")
+
+
+def _failed(each: FailedUnit) -> tuple[str, dict[str, object]]:
+    name = f"{each.unit or '(all)'} from {each.start}"
+    return name, {"Failed": {"attempts": each.failures, "reason": each.reason}}
+
+
+def _by_need(files: Mapping[str, Any]) -> dict[str, Any]:
+    """Failed files first, then those in progress, then those finished above a gap."""
+    return dict(sorted(files.items(), key=lambda item: (_rank(item[1]), item[0])))
+
+
+def _rank(progress: object) -> int:
+    if isinstance(progress, Mapping):
+        return 0 if "Failed" in progress else 1
+    return 2
+
+
+def _entries(first: str, second: str, entries: Mapping[str, Any], noun: str, plural: str = "") -> Iterator[Table]:
+    if entries:
+        shown = list(entries.items())[:ROWS_SHOWN]
+        rows = tuple((name or "(top level)", _progress(entry)) for name, entry in shown)
+        yield tabulate((f"~{first}", f"={second}"), rows, more(len(entries) - len(shown), noun, plural))
+
+
+def _progress(entry: object) -> Cell:
+    match entry:
+        case {"Failed": {"attempts": attempts, "reason": reason}}:
+            return Cell(f"failed: {reason} ({count(attempts, 'attempt')})", Style.BAD)
+        case {"RecordsRead": records}:
+            return Cell(f"in progress: {count(records, 'record')} read", Style.WARN)
+        case "Finished":
+            return Cell("finished, waits for a file before it", Style.DIM)
+        case {"below": below, "directories": int(directories)}:
+            return Cell(f"{below} ({count(directories, 'directory', 'directories')})")
+        case Mapping():
+            return Cell(", ".join(f"{key}: {value}" for key, value in entry.items()))
+        case _:
+            return cell(entry)
+
+
+def action_cell(action: str) -> Cell:
+    """Format the kind of a commit; anything but an ordinary run stands out."""
+    return Cell(action, Style.DIM if action == "run" else Style.NORMAL)
+
+
+def version_text(version: int | None) -> str | None:
+    """Format the version of a table: an identifier, so without commas."""
+    return None if version is None else str(version)
+
+
+def _unless_gap(make: Callable[[PositionView], object]) -> Callable[[PositionView], object]:
+    return lambda view: make(view) if view.gap is None else Cell("?", Style.WARN)
+
+
+def _watermark(view: PositionView) -> Cell | str | None:
+    return view.watermark if view.gap is None else Cell(f"unknown: {view.gap}", Style.WARN)
+
+
+POSITIONS: Columns[PositionView] = {
+    ">commit": lambda view: view.position,
+    "committed": _unless_gap(lambda view: view.committed_at),
+    "?action": _unless_gap(lambda view: action_cell(view.action)),
+    "?>files": _unless_gap(lambda view: view.files),
+    ">rows": _unless_gap(lambda view: view.rows),
+    "?>table version": _unless_gap(lambda view: version_text(view.table_version)),
+    "~watermark": _watermark,
+}
+"""The table of ``tidegate watermark history``."""
+
+
+def fates(*sets: tuple[str, FileSet, Style]) -> Table:
+    """Tabulate what happens to each set of files, with examples."""
+    rows = tuple((label, *files.cells(style)) for label, files, style in sets)
+    return tabulate(("=effect", ">files", ">size", "~for example"), rows)

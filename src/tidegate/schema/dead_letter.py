@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from tidegate.reports.page import Block, Cell, Columns, Gap, Heading, Style, cell, facts, line, source_name, table
+from tidegate.reports.report import Report, View, to_json
 from tidegate.schema.names import field_to_json
 from tidegate.specs.project import FieldSpec
 
@@ -21,11 +23,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RECORD, FILE, RESOLUTION = "record", "file", "resolution"
+SHOWN = 50
+TEXT_SHOWN = 4000
 RETRIED, DISCARDED, REPLAYED, READ_AGAIN = "retried", "discarded", "replayed", "read again"
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class Letter(Report):
     """One row. ``line`` counts from 1; of a file it is the first line that was not read.
 
     A line that is not valid UTF-8 is in ``raw``, any other in ``text``. ``resolves`` is the letter that a resolution
@@ -62,6 +66,73 @@ class Letter:
             shown["text"] = self.raw.decode(errors="backslashreplace")
         return shown
 
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield where the letter comes from, why it is one, and its content."""
+        yield Heading(f"{source_name(self)}: letter {self.id}")
+        yield facts(
+            ("file", self.file),
+            ("from line" if self.kind == FILE else "line", self.line or None),
+            ("reason", cell(self.reason, Style.BAD)),
+            ("stage", self.stage),
+            ("at", self.at),
+            ("run", self.run),
+            ("schema", self.schema_fingerprint),
+            ("size, etag", f"{self.size or 0:,} bytes, {self.etag or '-'}"),
+        )
+        if self.kind == RECORD:
+            text = self.content.decode(errors="backslashreplace")
+            cut = f" … ({len(text) - TEXT_SHOWN:,} more characters; --json has all)" if len(text) > TEXT_SHOWN else ""
+            yield Gap()
+            yield from map(line, (text[:TEXT_SHOWN] + cut).split("\n"))
+
+
+@dataclass(frozen=True, slots=True)
+class Letters(Report):
+    """Dead letters, of which at most ``limit`` are shown."""
+
+    letters: tuple[Letter, ...]
+    limit: int = SHOWN
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all letters."""
+        return {"letters": to_json(self.letters)}
+
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield one row per letter."""
+        if not self.letters:
+            yield line("no open dead letter matches", Style.GOOD)
+            return
+        footnote = "… and more; --limit shows them" if len(self.letters) > self.limit else ""
+        yield table(COLUMNS, self.letters[: self.limit], footnote)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLetters(Letters):
+    """The open letters of one pipeline, and what to do about them; JSON has at most ``limit``, too."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the letters that are shown, and whether there are more."""
+        return {"letters": to_json(self.letters[: self.limit]), "more": len(self.letters) > self.limit}
+
+    def describe(self, view: View) -> Iterator[Block]:
+        """Yield one row per letter, and the commands that answer them."""
+        yield from Letters.describe(self, view)
+        if self.letters:
+            where = f"{view.config} -p {self.letters[0].pipeline}"
+            yield Gap()
+            yield line(f"tidegate dlq retry {where}", label="once the configuration takes them")
+            yield line(f"tidegate dlq discard {where}", label="once a new file has them right")
+
+
+COLUMNS: Columns[Letter] = {
+    "id": lambda letter: Cell(letter.id, Style.STRONG),
+    "?source": lambda letter: letter.source,
+    "~file": lambda letter: letter.file,
+    ">line": lambda letter: (letter.line or None) if letter.kind == RECORD else Cell("file", Style.WARN),
+    "=reason": lambda letter: letter.reason,
+    "?at": lambda letter: cell(letter.at, Style.DIM),
+}
+"""The table of ``tidegate dlq list``."""
 
 LETTER_COLUMNS = tuple(field.name for field in fields(Letter))
 """The columns of the dead-letter table, in their order."""

@@ -31,7 +31,7 @@ from tidegate.reports.ledger import (
     LedgerExport,
     LedgerGap,
 )
-from tidegate.reports.page import Page, plain
+from tidegate.reports.page import Page
 from tidegate.reports.project import DemoReport, DemoStep, InitReport, PropertiesImport, PropertyNote
 from tidegate.reports.reconcile import (
     FoundDataFile,
@@ -41,6 +41,7 @@ from tidegate.reports.reconcile import (
     SourceComparison,
     TableComparison,
 )
+from tidegate.reports.render import plain
 from tidegate.reports.replay import ChunkReport, ColumnReplayReport, LettersReport, ReplayReport
 from tidegate.reports.run import IngestReport, RunReport, SourceReport
 from tidegate.reports.status import FailedFile, SourceStatus
@@ -564,7 +565,7 @@ class StandIn:
                 patch.setitem(vars(tidegate), name, partial(self._called, name))
             yield
 
-    def _called(self, name: str, *given: Any, **named: Any) -> Any:
+    def _called(self, name: str, /, *given: Any, **named: Any) -> Any:
         if self.unchecked:
             return self.results[name]
         signature = inspect.signature(getattr(import_module(tidegate._HOMES[name]), name))

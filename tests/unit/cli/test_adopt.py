@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.cli.adopt import render_adoptions
+from tidegate.reports.checks import Adoptions
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke, text
 
@@ -50,7 +50,7 @@ def test_a_source_that_could_not_be_taken_over_ends_with_1() -> None:
 
 def test_an_adoption_shows_what_was_found_and_what_became_of_it() -> None:
     (report,) = standin.ADOPTIONS
-    shown = text(render_adoptions(standin.ADOPTIONS))
+    shown = text(Adoptions(standin.ADOPTIONS).page())
     for part in (
         "_blizzard/events_asia_checkpoint.json",
         "a watermark per partition",
@@ -63,6 +63,6 @@ def test_an_adoption_shows_what_was_found_and_what_became_of_it() -> None:
     ):
         assert part in shown
     refused = replace(report, adopted=False, version=0, error="it still moves")
-    assert "not taken over: it still moves" in text(render_adoptions((refused,)))
-    assert "nothing written yet" in text(render_adoptions((replace(report, adopted=False, version=0),)))
-    assert "nothing to do" in text(render_adoptions((replace(report, adopted=False, trace=""), refused)))
+    assert "not taken over: it still moves" in text(Adoptions((refused,)).page())
+    assert "nothing written yet" in text(Adoptions((replace(report, adopted=False, version=0),)).page())
+    assert "nothing to do" in text(Adoptions((replace(report, adopted=False, trace=""), refused)).page())

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tidegate.cli.chaos import render_chaos
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke, text
 
@@ -47,7 +46,7 @@ def test_chaos_ends_with_1_if_a_row_is_missing_or_doubled() -> None:
 
 
 def test_an_experiment_shows_its_failures_by_place_and_its_result() -> None:
-    shown = text(render_chaos(standin.CHAOS))
+    shown = text(standin.CHAOS.page())
     assert "state.commit.after        9             6      1" in shown
     assert "0 lost, 0 doubled" in shown
     assert "WRONG" not in shown
@@ -55,10 +54,10 @@ def test_an_experiment_shows_its_failures_by_place_and_its_result() -> None:
 
 def test_an_experiment_that_found_something_says_what() -> None:
     wrong = replace(standin.CHAOS, ok=False, lost=2, problems=("round 1 of seed 4: missing: id 7 of a.ndjson",))
-    shown = text(render_chaos(wrong))
+    shown = text(wrong.page())
     assert "2 lost, 0 doubled: WRONG" in shown
     assert "found: round 1 of seed 4: missing: id 7 of a.ndjson" in shown
 
 
 def test_an_experiment_that_ran_out_of_time_says_so() -> None:
-    assert "time was up before everything was done" in text(render_chaos(replace(standin.CHAOS, finished=False)))
+    assert "time was up before everything was done" in text(replace(standin.CHAOS, finished=False).page())

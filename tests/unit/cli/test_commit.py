@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 from click.testing import Result
 
-from tidegate.cli.commit import render_adoption
 from tidegate.observe.events import UnitRejected
 from tidegate.observe.logs import sentence
 from tidegate.reports.commit import CommitReport, TableCommit
-from tidegate.reports.page import plain
+from tidegate.reports.render import plain
 from unit.cli import standin
 from unit.cli.standin import StandIn, invoke
 
@@ -77,7 +76,7 @@ def test_a_commit_that_was_cut_short_ends_with_130() -> None:
 
 
 def test_a_prefix_without_files_to_adopt_is_told_in_one_line() -> None:
-    (told,) = plain(render_adoption(replace(standin.FILE_ADOPTION, files=())))
+    (told,) = plain(replace(standin.FILE_ADOPTION, files=()).page())
     assert (
         told.strip()
         == "nothing to add: no new Parquet file below 'imported' of file:///lake/events; 3 files there in its log"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tidegate.cli.demo import render_demo_step
-from tidegate.reports.page import Table, plain
+from tidegate.reports.page import Table
 from tidegate.reports.project import DemoStep
+from tidegate.reports.render import plain
 from unit.cli.standin import StandIn, document, invoke
 
 
@@ -42,9 +42,9 @@ def test_the_report_is_json_when_asked() -> None:
     assert set(document(invoke("demo", "--json"))) == keys
 
 
-def test_a_demo_step_is_numbered_and_puts_numbers_to_the_right() -> None:
+def test_a_demo_step_puts_numbers_to_the_right() -> None:
     step = DemoStep("Look", "two\nlines", "tidegate x", ("event", "rows"), (("click", "1,200"), ("view", "-3.5")))
-    page = render_demo_step(2, step)
-    assert [line for line in plain(page) if line][:4] == ["2. Look", "  two", "  lines", "  $ tidegate x"]
+    page = step.page()
+    assert [line for line in plain(page) if line][:4] == ["Look", "  two", "  lines", "  $ tidegate x"]
     (table,) = (block for block in page if isinstance(block, Table))
     assert [column.right for column in table.columns] == [False, True]

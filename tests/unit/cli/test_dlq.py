@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.cli.dlq import render_letter, render_letters
-from tidegate.reports.page import plain
+from tidegate.reports.render import plain
+from tidegate.schema.dead_letter import Letters
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke, text
 
@@ -67,14 +67,14 @@ def test_letters_are_json_when_asked() -> None:
 
 
 def test_a_list_that_was_cut_says_so() -> None:
-    assert "… and more; --limit shows them" in text(render_letters(TWO, 1))
-    assert "… and more" not in text(render_letters(TWO, 2))
-    assert "no open dead letter matches" in text(render_letters(()))
+    assert "… and more; --limit shows them" in text(Letters(TWO, 1).page())
+    assert "… and more" not in text(Letters(TWO, 2).page())
+    assert "no open dead letter matches" in text(Letters(()).page())
 
 
 def test_a_letter_of_two_lines_is_shown_on_two_lines() -> None:
     letter = replace(standin.LETTERS[0], text="id,price\n2,abc")
-    assert [line.strip() for line in plain(render_letter("1f", [letter]))][-2:] == ["id,price", "2,abc"]
+    assert [line.strip() for line in plain(letter.page())][-2:] == ["id,price", "2,abc"]
 
 
 def test_dlq_retry_can_only_look_and_takes_yes() -> None:

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.cli.doctor import render_checks
-from tidegate.reports.checks import Check
-from tidegate.reports.page import plain
+from tidegate.reports.checks import Check, Checks
+from tidegate.reports.render import plain
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke, text
 
@@ -52,10 +51,10 @@ def test_checks_are_json_when_asked() -> None:
 )
 def test_doctor_sums_up(verdicts: tuple[str, ...], summary: str) -> None:
     checks = tuple(Check(f"c{number}", verdict, "d") for number, verdict in enumerate(verdicts))  # type: ignore[arg-type]
-    assert list(plain(render_checks(checks)))[-1].strip() == summary
+    assert list(plain(Checks(checks).page()))[-1].strip() == summary
 
 
 def test_doctor_tells_remedies_only_for_what_is_not_well() -> None:
-    shown = text(render_checks(standin.CHECKS))
+    shown = text(Checks(standin.CHECKS).page())
     assert "java: install Java 17 or 21" in shown
     assert "python:" not in shown

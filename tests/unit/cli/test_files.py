@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.cli.files import render_files
 from tidegate.reports.ledger import FilesReport, FileTotals
-from tidegate.reports.page import plain
+from tidegate.reports.render import plain
 from unit.cli import standin
 from unit.cli.standin import StandIn, invoke
 
@@ -103,7 +102,7 @@ def test_each_range_is_shown_when_asked_newest_first() -> None:
 
 
 def test_an_empty_ledger_is_no_empty_table() -> None:
-    assert list(plain(render_files(FilesReport((), FileTotals(), complete=True)))) == ["  no files"]
+    assert list(plain(FilesReport((), FileTotals(), complete=True).page())) == ["  no files"]
 
 
 def test_files_are_json_when_asked() -> None:

@@ -9,7 +9,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from tidegate.cli.terminal import console_for, draw
-from tidegate.reports.page import Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell, plain, tabulate
+from tidegate.reports.page import Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell, tabulate
+from tidegate.reports.render import plain
 
 PAGE: Page = (
     Heading("Title"),

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tidegate.cli.plan import PARTITIONS_SHOWN, render_plan
 from tidegate.core.files.discovery import Reason, Skipped
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.core.files.state import PathState
-from tidegate.reports.page import plain
-from tidegate.reports.plan import SourcePlan
+from tidegate.reports.plan import PARTITIONS_SHOWN, SourcePlan
+from tidegate.reports.render import plain
+from tidegate.reports.report import View
 from unit.cli.standin import StandIn, document, invoke
 
 CONFIG = {"config": Path("t.yml")}
@@ -64,7 +64,7 @@ def a_plan(*slices: FileSlice, skipped: tuple[Skipped, ...] = ()) -> Plan:
 
 def shown(plan: Plan, *, verbose: bool = False) -> list[str]:
     source = SourcePlan("events", "asia", plan, "file:///lake/events", notes=("a note",))
-    return list(plain(render_plan((source,), verbose=verbose)))
+    return list(plain(source.page(View(verbose=verbose))))
 
 
 def a_slice(path: str, size: int = 1024, **more: int) -> FileSlice:
@@ -130,7 +130,7 @@ def test_a_first_run_is_called_so() -> None:
 
 
 def test_no_source_is_told_in_words() -> None:
-    assert list(plain(render_plan(()))) == ["  nothing to plan: no source was selected"]
+    assert invoke("plan", "t.yml").stdout == "  nothing to plan: no source was selected\n"
 
 
 def test_the_plan_is_whole_in_json() -> None:

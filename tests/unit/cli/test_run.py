@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.cli.run import render_run
+from tidegate.reports.report import View
 from tidegate.reports.run import RunReport
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke, text
@@ -72,7 +72,7 @@ def test_a_continuous_run_that_was_stopped_and_lost_nothing_ends_with_0() -> Non
 
 
 def test_a_run_shows_numbers_and_what_was_skipped() -> None:
-    shown = text(render_run(standin.REPORT))
+    shown = text(standin.REPORT.page())
     assert standin.MARK not in shown
     for part in (
         "480",
@@ -87,15 +87,15 @@ def test_a_run_shows_numbers_and_what_was_skipped() -> None:
 def test_what_is_normal_is_told_to_who_asks_for_it() -> None:
     source = replace(ASIA, skipped=(("already read", 7), ("failed too often, goes to the dead letters", 1)))
     report = RunReport((source,), ok=True, seconds=1)
-    assert "already read" not in text(render_run(report))
-    assert "1 skipped: failed too often" in text(render_run(report))
-    assert "7 skipped: already read" in text(render_run(report, verbose=True))
-    assert f"watermark of events/asia  {standin.MARK}" in text(render_run(report, verbose=True))
+    assert "already read" not in text(report.page())
+    assert "1 skipped: failed too often" in text(report.page())
+    assert "7 skipped: already read" in text(report.page(View(verbose=True)))
+    assert f"watermark of events/asia  {standin.MARK}" in text(report.page(View(verbose=True)))
 
 
 def test_a_run_that_failed_says_so_and_names_the_error() -> None:
     source = replace(standin.REPORT.sources[0], error="access denied", failed=(standin.FAILED,))
-    shown = text(render_run(RunReport((source,), ok=False, seconds=1)))
+    shown = text(RunReport((source,), ok=False, seconds=1).page())
     assert "not everything succeeded" in shown
     assert "error: events/asia: access denied" in shown
     assert f"failed: events/asia: {standin.FAILED.path}: line 3: not JSON (2 attempts)" in shown
@@ -104,7 +104,7 @@ def test_a_run_that_failed_says_so_and_names_the_error() -> None:
 def test_what_stops_several_sources_is_said_once() -> None:
     first = replace(standin.REPORT.sources[0], error="Spark did not start")
     report = RunReport((first, replace(first, source="europe"), replace(first, source="us", error="denied")), False, 1)
-    lines = text(render_run(report)).splitlines()
+    lines = text(report.page()).splitlines()
     assert [line.strip() for line in lines if "error:" in line] == [
         "error: events/asia, events/europe: Spark did not start",
         "error: events/us: denied",
@@ -112,4 +112,4 @@ def test_what_stops_several_sources_is_said_once() -> None:
 
 
 def test_no_source_is_told_in_words() -> None:
-    assert "no source was selected" in text(render_run(RunReport((), ok=True, seconds=0)))
+    assert "no source was selected" in text(RunReport((), ok=True, seconds=0).page())

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.cli.status import render_status, state_cell
 from tidegate.reports.page import Style
-from tidegate.reports.status import FailedFile
+from tidegate.reports.status import FailedFile, Statuses, state_cell
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke, text
 
@@ -48,7 +47,7 @@ def test_status_that_could_not_be_read_ends_with_1() -> None:
 
 
 def test_status_shows_state_lag_backlog_and_watermark() -> None:
-    shown = text(render_status(standin.STATUS))
+    shown = text(Statuses(standin.STATUS).page())
     for part in (
         "Active",
         "1 min 15 s",
@@ -61,12 +60,12 @@ def test_status_shows_state_lag_backlog_and_watermark() -> None:
 
 def test_a_backlog_whose_listing_was_cut_off_is_a_lower_bound() -> None:
     status = replace(standin.STATUS[0], backlog_complete=False)
-    assert "≥ 40 files" in text(render_status((status,)))
+    assert "≥ 40 files" in text(status.page())
 
 
 def test_a_source_whose_status_cannot_be_read_claims_no_backlog_of_zero() -> None:
     status = replace(standin.STATUS[1], state="Unknown", error="no answer from s3://x")
-    shown = text(render_status((status,)))
+    shown = text(status.page())
     assert "?" in shown.splitlines()[1].split()
     assert "error: events/europe: no answer from s3://x" in shown
 
@@ -79,14 +78,14 @@ def test_each_state_has_its_own_colour() -> None:
 
 def test_many_failed_files_are_shortened_with_a_count() -> None:
     failed = tuple(FailedFile(f"{number}.ndjson", "bad", 1) for number in range(12))
-    shown = text(render_status((replace(standin.STATUS[0], failed=failed),)))
+    shown = text(replace(standin.STATUS[0], failed=failed).page())
     assert "4.ndjson: bad (1 attempt)" in shown
     assert "5.ndjson" not in shown
     assert "… and 7 more failed files; --json lists all" in shown
 
 
 def test_no_source_is_told_in_words() -> None:
-    assert "no source was selected" in text(render_status(()))
+    assert "no source was selected" in text(Statuses(()).page())
 
 
 def test_serve_tells_where_it_listens_unless_it_shall_be_quiet() -> None:

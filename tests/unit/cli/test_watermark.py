@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.cli.watermark import render_history, render_move_end, render_watermarks
+from tidegate.reports.report import Sections, View
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke, text
 
@@ -54,14 +54,14 @@ def test_watermarks_are_json_when_asked() -> None:
 
 
 def test_watermarks_show_the_newest_partitions_first_and_count_the_rest() -> None:
-    lines = text(render_watermarks(standin.WATERMARKS)).splitlines()
+    lines = text(standin.WATERMARKS[0].page()).splitlines()
     first = next(number for number, line in enumerate(lines) if line.split()[:1] == ["partition"])
     assert lines[first + 1].split() == ["date=2026-01-28", "28.ndjson"]
     assert "  … and 8 more partitions; --json lists all" in lines
 
 
 def test_watermarks_show_what_is_wrong_before_what_is_well() -> None:
-    shown = text(render_watermarks(standin.WATERMARKS))
+    shown = text(standin.WATERMARKS[0].page())
     failed, reading, finished = (shown.index(f"28/{name}.ndjson") for name in "acb")
     assert failed < reading < finished
     assert "failed: line 3: not JSON (2 attempts)" in shown
@@ -70,12 +70,12 @@ def test_watermarks_show_what_is_wrong_before_what_is_well() -> None:
 
 def test_files_at_the_top_level_have_a_name() -> None:
     view = replace(standin.WATERMARKS[0], partitions={"": "a.ndjson"})
-    assert "(top level)" in text(render_watermarks((view,)))
+    assert "(top level)" in text(view.page())
 
 
 def test_no_source_is_told_in_words() -> None:
-    assert "no source was selected" in text(render_watermarks(()))
-    assert "no source was selected" in text(render_history(()))
+    assert "no source was selected" in text(Sections("watermarks", ()).page())
+    assert "no source was selected" in text(Sections("sources", ()).page())
 
 
 def test_history_shows_each_position_and_what_is_not_known() -> None:
@@ -147,4 +147,4 @@ def test_directory_and_name_are_a_path(partition: str, path: str) -> None:
 
 def test_a_source_without_a_table_keeps_where_its_first_run_begins() -> None:
     move = replace(standin.MOVE, applied=True, table_version=-1)
-    assert text(render_move_end(move)) == "\n  saved: the first run begins there"
+    assert text(tuple(move.outcome(View()))) == "\n  saved: the first run begins there"

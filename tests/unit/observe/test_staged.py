@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tidegate.cli.run import render_run
 from tidegate.observe.events import SourceFinished, Staged
 from tidegate.observe.logs import sentence
 from tidegate.observe.progress import SourceProgress
@@ -30,6 +29,6 @@ def test_a_pass_over_rows_without_files_does_not_speak_of_files() -> None:
 
 def test_the_report_of_a_run_says_what_is_waiting() -> None:
     source = SourceReport("events", "asia", "Active", "b", 4, 4096, 60, 0, staged=2)
-    shown = repr(render_run(RunReport((source,), ok=True, seconds=1.5)))
+    shown = repr(RunReport((source,), ok=True, seconds=1.5).page())
     assert "2 staged" in shown
     assert "events/asia: 2 units staged, waiting for `tidegate commit CONFIG`" in shown

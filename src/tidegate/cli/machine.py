@@ -1,21 +1,71 @@
-"""``tidegate chaos``: test on the user's own storage that no row is lost or doubled."""
+"""``tidegate setup``, ``doctor`` and ``chaos``: prepare this machine, check it, and test its storage."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
 import tidegate
-from tidegate.cli.invocation import Command, Invocation, with_json
-from tidegate.reports.chaos import ChaosProgress, ChaosReport, PlaceFailures
-from tidegate.reports.page import Block, Cell, Fact, Gap, Row, Style, after_gap, facts, line, page, tabulate
+from tidegate.cli.invocation import Command, Invocation, print_text, with_json
+from tidegate.errors import EnvironmentProblem
+from tidegate.reports.chaos import ChaosProgress
+from tidegate.reports.checks import Checks
 from tidegate.reports.wording import count, duration
 
 _PERIOD = 5.0
+"""Seconds between two lines about the progress of an experiment."""
+
+
+@click.command(
+    cls=Command,
+    examples=["tidegate setup", "tidegate setup --yes", "tidegate setup pipelines.yml --yes"],
+)
+@click.argument("config", type=click.Path(path_type=Path), metavar="[CONFIG]", required=False)
+@click.option("--yes", is_flag=True, help="Do not ask; for scripts.")
+@with_json
+def setup(invocation: Invocation, config: Path | None, yes: bool) -> int:
+    """Find or install Java, and fetch the jars that Spark needs.
+
+    Asks before it installs or fetches anything. With CONFIG it also fetches the drivers of its databases, and what its
+    tables on S3 need. Exits with 3 if something is still missing.
+    """
+
+    def ask(question: str) -> bool:
+        if not (yes or invocation.can_ask()):
+            raise click.UsageError(f"nobody can answer here: give --yes ({question})")
+        return yes or click.confirm(question, default=True, err=True)
+
+    def tell(text: str) -> None:
+        if not invocation.quiet:
+            print_text(f"{text} …", to_stderr=True)
+
+    checks = Checks(tidegate.set_up(config, ask=ask, tell=tell))
+    return EnvironmentProblem.exit_code if invocation.give(checks) else 0
+
+
+@click.command(
+    cls=Command,
+    examples=["tidegate doctor", "tidegate doctor pipelines.yml", "tidegate doctor pipelines.yml --secrets"],
+)
+@click.argument("config", type=click.Path(path_type=Path), metavar="[CONFIG]", required=False)
+@click.option("--secrets", is_flag=True, help="Search state, YAML files and kept logs for secrets of CONFIG instead.")
+@with_json
+def doctor(invocation: Invocation, config: Path | None, secrets: bool) -> int:
+    """Check this machine and a configuration.
+
+    With the YAML file CONFIG, also checks its sources and tables. Exits with 1 if a check fails. Warnings alone exit
+    with 0.
+    """
+    if not secrets:
+        return invocation.give(Checks(tidegate.doctor(config)))
+    if config is None:
+        raise click.UsageError("--secrets needs CONFIG, which has the secrets to search for")
+    return invocation.give(Checks(tidegate.search_secrets(config)))
 
 
 @click.command(
@@ -51,9 +101,7 @@ def chaos(invocation: Invocation, /, uri: str, option: tuple[str, ...], **limits
     if a row is missing or doubled. Takes the secrets of the storage from the environment.
     """
     show = (lambda progress: None) if invocation.quiet else _now_and_then()
-    report = tidegate.chaos(uri, options=dict(map(_pair, option)), show=show, **limits)
-    invocation.give(report, render_chaos)
-    return int(not report.ok)
+    return invocation.give(tidegate.chaos(uri, options=dict(map(_pair, option)), show=show, **limits))
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -79,33 +127,3 @@ def _now_and_then(clock: Callable[[], float] = time.monotonic) -> Callable[[Chao
         sys.stderr.flush()
 
     return show
-
-
-@page
-def render_chaos(report: ChaosReport) -> Iterator[Block]:
-    """Failures by place, then the findings."""
-    yield tabulate(("failpoint", ">crashes", ">lost answers", ">kills"), map(_row, report.places))
-    yield Gap()
-    yield facts(*_facts(report))
-    yield from after_gap(line(problem, Style.BAD, "found") for problem in report.problems)
-
-
-def _row(place: PlaceFailures) -> Row:
-    return (place.place, *(each or None for each in (place.raised, place.lost, place.killed)))
-
-
-def _facts(report: ChaosReport) -> Iterator[Fact]:
-    yield "injected failures", report.failures
-    yield "killed processes", f"{report.kills:,}, and {count(report.spark_kills, 'run')} with Spark"
-    rivals = count(report.rival_passes, "pass", "passes")
-    foreign = count(report.foreign_appends, "foreign append")
-    yield "meanwhile", f"{rivals} of a rival, {foreign}, {report.optimizes:,} OPTIMIZE"
-    yield "passes", f"{report.passes:,} in {count(report.rounds, 'round')}"
-    yield "commits", f"{report.commits:,}, {report.contested:,} lost to a rival"
-    yield "produced", f"{count(report.rows, 'row')} in {count(report.files, 'file')}"
-    yield "comparisons", f"{report.comparisons:,}, each by a batch and by a streaming reader"
-    yield "seed", str(report.seed)
-    late = "" if report.finished else "; time was up before everything was done"
-    yield "time", duration(report.seconds) + late
-    verdict = f"{report.lost:,} lost, {report.doubled:,} doubled"
-    yield "result", Cell(verdict if report.ok else f"{verdict}: WRONG", Style.GOOD if report.ok else Style.BAD)
