@@ -6,9 +6,8 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
-
 from support.all_cases import for_all
+from support.errors import raises
 from support.work_units import after, cutoff, planned, read, time_source
 from tidegate.core.calendar import iso, zone_named
 from tidegate.core.units.time_range import resolve
@@ -39,7 +38,7 @@ def test_a_bound_becomes_what_the_page_says(row: list[str]) -> None:
     text, kind, abstinent, expected = row
     span = TimeRange("2019-01-01", text)
     if expected.startswith("refused"):
-        with pytest.raises(WatermarkError, match=expected.removeprefix("refused").removeprefix(": ")):
+        with raises(WatermarkError, expected.removeprefix("refused").removeprefix(": ")):
             resolve(span, PartitionKind(kind), "UTC", NOW, abstinent=False)
         return
     _, moment = resolve(span, PartitionKind(kind), "UTC", NOW, abstinent=abstinent != "0")

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from e2e.test_s3 import Bucket
 from servers.s3 import Server
+from support.bucket import Bucket
 from tidegate import adopt, load, recover
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop

@@ -6,11 +6,10 @@ import json
 import re
 from pathlib import Path
 
-from e2e.test_metrics import free_address
 from support.column_lake import ColumnLake
+from support.metrics import fetch, free_address
 from tidegate import status
 from tidegate.observe.pages import watched
-from unit.observe.test_pages import fetch
 
 
 def shown(address: str) -> dict[str, float]:

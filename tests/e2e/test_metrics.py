@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import tidegate
 from support.errors import raises
 from support.lake import Lake
+from support.metrics import fetch, free_address
 from tidegate.errors import EnvironmentProblem
 from tidegate.migrate.foreign import FOREIGN
 from tidegate.observe.events import CommitterLooked, Event, SourceFinished
@@ -27,13 +28,6 @@ from tidegate.observe.metrics import METRICS, PREFIX
 from tidegate.observe.pages import serving, watched
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
-from unit.observe.test_pages import fetch
-
-
-def free_address() -> str:
-    """An address at which nobody listens."""
-    with serving("127.0.0.1:0", {}) as address:
-        return address
 
 
 class Watched:

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 import tidegate
+from support.changes import moved
 from support.errors import raises
 from support.lake import Lake
 from tidegate.commands.dead_letters import retry
 from tidegate.commands.project import sources_of
 from tidegate.core.files.state import RecordsRead
 from tidegate.errors import SourceError
-from tidegate.protocol.change import Change, Coverage
+from tidegate.protocol.change import Coverage
 from tidegate.runs.file_edit import DeadLetterSelection
 from tidegate.runs.in_process import InProcessEngine
 
@@ -41,12 +42,8 @@ def half_read(lake: Lake) -> str:
     state = place.tracker.decode(opened.state)
     partly = {HALF: RecordsRead(READ, now.size, now.etag)}
     encoded = place.tracker.encode(type(state)(**{**fields(state), "files": partly}))
-    change = Change(
-        state=encoded,
-        embedded=place.embedded(encoded),
-        coverage=(Coverage(HALF, now.size, now.etag, 0, READ, eof=False, rows=READ),),
-    )
-    place.positions.commit(opened, change)
+    coverage = (Coverage(HALF, now.size, now.etag, 0, READ, eof=False, rows=READ),)
+    place.positions.commit(opened, moved(encoded, embedded=place.embedded(encoded), coverage=coverage))
     return file.read_text()
 
 

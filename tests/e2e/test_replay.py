@@ -16,44 +16,22 @@ import tidegate
 from servers.s3 import Server
 from support.errors import raises
 from support.lake import FIELDS, Lake, assert_same
+from support.replaying import replay
 from tidegate import ReplayReport, TidegateError, load, plan, set_watermark, show_watermarks
 from tidegate.commands.replay import FileReplay, other_locations
 from tidegate.core.files.edit import Selection
 from tidegate.core.files.plan import FileGroup
 from tidegate.errors import SourceError
 from tidegate.protocol.delta import query
-from tidegate.protocol.position import utc_now
 from tidegate.runs.bind import bind
-from tidegate.runs.engine import Engine
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
-from tidegate.runs.tracker import Clock
 from tidegate.storage.stores import open_store
 from tidegate.tasks.read_task import GroupResult, Hear, ReadTask
 
 FILE = {"metadata_columns": ["_source_file"]}
 BY_HOUR = {**FILE, "partition_by": {"prefix_template": "date=%Y-%m-%d/hour=%H"}}
 DAY = "date=2026-01-28"
-
-
-def replay(
-    lake: Lake,
-    files: str | None = None,
-    *,
-    partition: str | None = None,
-    drop_missing: bool = False,
-    confirm: Callable[[ReplayReport], bool] = lambda report: True,
-    lane: Engine | None = None,
-    clock: Clock = utc_now,
-) -> ReplayReport:
-    """What ``tidegate.replay`` does, without Spark."""
-    project = lake.project
-    pipeline = project.pipelines[0]
-    place = bind(project, pipeline, pipeline.sources[0], 2)
-    selection, others = Selection(files, partition), other_locations(project, place)
-    engine = lane or InProcessEngine()
-    made = FileReplay(place, engine, selection, drop_missing=drop_missing, others=others, clock=clock)
-    return made.run(confirm)
 
 
 class Meanwhile(InProcessEngine):

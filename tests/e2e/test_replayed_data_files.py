@@ -8,8 +8,8 @@ import pytest
 from deltalake import DeltaTable
 
 import tidegate
-from e2e.test_replay import replay
 from support.lake import Lake
+from support.replaying import replay
 from tidegate.commands.project import sources_of
 from tidegate.failpoints import arm
 from tidegate.protocol.follow_ups import write_won

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.test_s3 import WORKER, Bucket
 from servers.s3 import Server
 from support import scripts
+from support.bucket import WORKER, Bucket
 from tidegate import load, plan, recover
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from e2e.test_s3 import Bucket
 from servers.s3 import Server
+from support.bucket import Bucket
 from tidegate import commit, load
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from faults.conftest import TESTS
-from faults.test_matrix import ENDS, go_on, stopped
+from faults.failing import ENDS, go_on, stopped
 from faults.worker import FINE, SURVIVED
 from support.lake import FIELDS, Lake
 from support.staging import commit, pending, rejected
@@ -67,7 +66,7 @@ CASES = [
 @pytest.fixture(scope="module")
 def committers() -> Iterator[Workers]:
     """Processes that do ``faults.committer.work``."""
-    with Workers("faults.committer:work", str(TESTS)) as workers:
+    with Workers("faults.committer:work", str(Path(__file__).parents[1])) as workers:
         yield workers
 
 

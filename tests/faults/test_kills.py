@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 
 import pytest
 
+from faults.failing import KILLED, work
 from support.commit_counts import many_small_files
 from support.lake import Lake
 from tidegate.experiments.workers import Workers
@@ -36,13 +36,8 @@ NOT_ON_A_FIRST_RUN = {
     "state.rewrite.before",
     "state.rewrite.after",
 }
-KILLED = -signal.SIGKILL
 REACHED = [place for place in PLACES if place not in NOT_ON_A_FIRST_RUN and not place.startswith("staging.")]
 """Those of staged delivery are killed in ``test_staged_kills`` and ``test_committer_kills``."""
-
-
-def work(workers: Workers, lake: Lake, failpoints: str = "") -> int:
-    return workers.wait(workers.start({"config": str(lake.config), "failpoints": failpoints}))
 
 
 @pytest.mark.parametrize("place", REACHED)

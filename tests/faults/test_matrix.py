@@ -14,15 +14,15 @@ import signal
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from faults.worker import CRASHED, FINE, LOST, SURVIVED, TOLD_TO_STOP
+from faults.failing import ENDS, arrive_with_a_bad_line, assert_one_letter, go_on, stopped, work
+from faults.worker import FINE, SURVIVED, TOLD_TO_STOP
 from support.lake import Lake
 from support.streaming import streaming
-from tidegate import list_letters, status
+from tidegate import status
 from tidegate.experiments.workers import Workers
 from tidegate.failpoints import PLACES, WAYS
 
@@ -122,30 +122,6 @@ CASES = [
     for place in row.places
     for way in row.ways
 ]
-ENDS = {"kill": {-signal.SIGKILL}, "raise": {CRASHED, SURVIVED}, "lose": {LOST, SURVIVED}}
-
-
-def start(workers: Workers, lake: Lake, failpoints: str = "", **more: Any) -> int:
-    return workers.start({"config": str(lake.config), "failpoints": failpoints, **more})
-
-
-def work(workers: Workers, lake: Lake, failpoints: str = "", **more: Any) -> int:
-    return workers.wait(start(workers, lake, failpoints, **more))
-
-
-def stopped(workers: Workers, lake: Lake, failpoint: str) -> int:
-    """A worker that stands still at ``failpoint``."""
-    pid = start(workers, lake, f"{failpoint}=stop")
-    deadline = time.monotonic() + 60
-    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
-        assert time.monotonic() < deadline, f"the failpoint {failpoint} was not reached"
-        time.sleep(0.01)
-    return pid
-
-
-def go_on(workers: Workers, pid: int) -> int:
-    os.kill(pid, signal.SIGCONT)
-    return workers.wait(pid)
 
 
 def test_the_matrix_has_every_kill_point_and_every_failpoint() -> None:
@@ -192,20 +168,6 @@ def test_nothing_is_lost_or_doubled_while_the_table_is_made(
         stream.assert_exactly_once()
     assert_paid(lake)
     assert_one_letter(lake)
-
-
-def arrive_with_a_bad_line(lake: Lake) -> None:
-    number = lake.next_id
-    lake.next_id += 1
-    lake.expected.append(number)
-    lake.write("date=2026-01-28/hour=13/0b.ndjson", f'{{"id": {number}}}\n{{"id": "bad"}}\n')
-
-
-def assert_one_letter(lake: Lake) -> None:
-    (letter,) = list_letters(lake.config, "events")
-    assert (letter.line, letter.text) == (2, '{"id": "bad"}')
-    (now,) = status(lake.config)
-    assert now.open_letters == 1
 
 
 def assert_paid(lake: Lake) -> None:

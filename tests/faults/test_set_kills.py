@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from faults.test_kills import KILLED, work
+from faults.failing import KILLED, work
 from support import scripts
 from support.lake import Lake
 from tidegate import recover

@@ -13,17 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from faults.test_matrix import (
-    CRASHED,
-    ENDS,
-    FINE,
-    SURVIVED,
-    arrive_with_a_bad_line,
-    assert_one_letter,
-    go_on,
-    stopped,
-    work,
-)
+from faults.failing import ENDS, arrive_with_a_bad_line, assert_one_letter, go_on, stopped, work
+from faults.worker import CRASHED, FINE, SURVIVED
 from support.lake import Lake, assert_same
 from support.staging import commit, metas, staged_ids, units
 from support.streaming import streaming

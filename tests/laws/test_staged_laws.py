@@ -13,8 +13,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from laws.ingestion import RULES, Ingestion, check_bounds
 from laws.strategies import fates, hour_partitions
-from laws.test_exactly_once import RULES, Ingestion, check_bounds
 from laws.world import NOW, SIZING, World, listing, source
 from tidegate.core.files.paths import join
 from tidegate.core.files.plan import Plan

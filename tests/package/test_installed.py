@@ -17,23 +17,14 @@ from pathlib import Path
 
 import pytest
 
+from support.extras import EXTRAS
+
 DIST = os.environ.get("TIDEGATE_DIST")
 pytestmark = [
     pytest.mark.skipif(DIST is None, reason="make test-dist"),
     pytest.mark.timeout(1800),
     pytest.mark.spark,
 ]
-EXTRAS = {
-    "adbc": "import adbc_driver_manager, adbc_driver_postgresql",
-    "avro": "from tidegate.schema.names import avro_library; avro_library()",
-    "connect": "import grpc, pyspark.sql.connect.session",
-    "excel": "import python_calamine",
-    "iceberg": "import pyiceberg.table",
-    "java": "import jdk",
-    "mysql": "import pymysql",
-    "postgres": "import psycopg",
-}
-"""What each extra gives."""
 
 WITHOUT_JAVA = """
 import sys

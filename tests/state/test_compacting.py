@@ -12,51 +12,27 @@ from uuid import uuid4
 import pytest
 
 from servers.s3 import Server
+from state.history import KEY, QuickDelta, attempts, drop_note, ledger, quick, winner
 from state.lake import IDENTITY, Lake
-from state.test_ledger import KEY, attempts, drop_note, winner
 from support import scripts
 from support.errors import raises
 from tidegate import failpoints
-from tidegate.errors import CommitLost, ObjectMissing, StateError
+from tidegate.errors import CommitLost, StateError
 from tidegate.observe.events import Notice
 from tidegate.protocol import documents
 from tidegate.protocol.documents import Parent
 from tidegate.protocol.ledger import Compacted, compact, entries, newest_first
-from tidegate.protocol.ledger_blocks import LedgerEntry, block_path, blocks
-from tidegate.protocol.log import DIRECTORY, entry_path
-from tidegate.protocol.memory import MemoryDelta, decode, replay
+from tidegate.protocol.ledger_blocks import block_path, blocks
+from tidegate.protocol.log import DIRECTORY
+from tidegate.protocol.memory import MemoryDelta
 from tidegate.protocol.position import Position, TableContext
 from tidegate.protocol.store import PositionStore
-from tidegate.protocol.table import Snapshot
 from tidegate.specs.locations import Location
 from tidegate.storage.memory import forget, space
 
 COMMITS = 600
 GATHERER = Path(__file__).with_name("gatherer.py")
 BLOCK = block_path(KEY, 1)
-
-
-class QuickDelta(MemoryDelta):
-    """The table in memory, which reads each log entry once."""
-
-    def __init__(self, store: Any) -> None:
-        super().__init__(store)
-        self._known: list[Any] = []
-
-    def snapshot(self) -> Snapshot | None:
-        while True:
-            try:
-                self._known.append(decode(self._store.get(entry_path(len(self._known)))))
-            except ObjectMissing:
-                return replay(self._known) if self._known else None
-
-
-def quick(lake: Lake) -> PositionStore:
-    return lake.positions(delta=QuickDelta(lake.store))
-
-
-def ledger(lake: Lake, parent: Parent | None) -> list[LedgerEntry]:
-    return list(entries(lake.store, KEY, newest=parent))
 
 
 def versions(lake: Lake) -> set[int]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import uuid4
 
+from state.history import KEY, quick
 from state.lake import Lake
-from state.test_compacting import quick
-from state.test_ledger import KEY
 from tidegate.protocol import documents
 from tidegate.protocol.ledger import compact, entries
 from tidegate.specs.locations import Location

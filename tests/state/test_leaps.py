@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
+from state.history import KEY, ledger, quick
 from state.lake import Lake
-from state.test_compacting import KEY, ledger, quick
 from support.errors import raises
 from tidegate import failpoints
 from tidegate.errors import CommitLost, StateError

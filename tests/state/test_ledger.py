@@ -7,18 +7,16 @@ from uuid import uuid4
 
 import pytest
 
+from state.history import KEY, attempts, drop_note, winner
 from state.lake import Lake
 from support.errors import raises
 from tidegate.errors import CommitLost, StateError
 from tidegate.protocol import documents
-from tidegate.protocol.change import SourceKey
 from tidegate.protocol.ledger import entries
 from tidegate.protocol.ledger_blocks import LedgerEntry
 from tidegate.protocol.position import Position
 from tidegate.specs.locations import Location
 from tidegate.storage.memory import forget
-
-KEY = SourceKey("p", "s")
 
 
 @pytest.fixture
@@ -49,19 +47,6 @@ def contested(lake: Lake, losers: int = 1) -> Position:
 
 def files(found: Iterator[LedgerEntry]) -> list[tuple[int, tuple[str, ...], bool]]:
     return [(each.version, tuple(item.file for item in each.coverage), each.gap is not None) for each in found]
-
-
-def attempts(lake: Lake, version: int) -> set[str]:
-    return {name.attempt for name in documents.names(lake.store, KEY, version, version)}
-
-
-def winner(lake: Lake, version: int) -> str:
-    names = documents.names(lake.store, KEY, version, version)
-    return next(name.attempt for name in names if name.ending == "won")
-
-
-def drop_note(lake: Lake, version: int) -> None:
-    lake.store.delete(KEY.won(version, winner(lake, version)))
 
 
 class TestWinners:

@@ -10,13 +10,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from servers.fault_proxy import Fault, FaultProxy, Rule
 from servers.s3 import Server
+from support.metrics import fetch
 from support.s3_lake import S3Lake
 from tidegate import ProjectSpec, RunReport, load
 from tidegate.observe.events import Emit, Event, UploadsChanged
 from tidegate.observe.metrics import METRICS, PREFIX
 from tidegate.observe.pages import serving, watched
 from tidegate.specs.project import FieldSpec, MetricsSpec
-from unit.observe.test_pages import fetch
 
 MOST = 2
 FILES = 6

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from support.metrics import NAME, Clock
 from tidegate.observe import events
 from tidegate.observe.metrics import MISSED_INTERVALS, PATIENCE_SECS, Health
-from unit.observe.test_metrics import NAME, Clock
 
 OTHER = ("events", "europe")
 

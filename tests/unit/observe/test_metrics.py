@@ -4,21 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from support.metrics import NAME, Clock
 from tidegate.observe import events
 from tidegate.observe.events import Event
 from tidegate.observe.metrics import METRICS, STATES, Metrics
-
-NAME = ("events", "asia")
-
-
-class Clock:
-    """A time that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def listed(files: int, size: int = 0) -> Event:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-import urllib.error
-import urllib.request
 from dataclasses import replace
 
 import pytest
 
 from support.errors import raises
+from support.metrics import Clock, fetch
 from tidegate.errors import ConfigError, EnvironmentProblem
 from tidegate.observe import pages
 from tidegate.observe.pages import MOST_CONNECTIONS, Answer, RecordedPages, serve_status, serving, text
 from tidegate.reports.status import FailedFile, SourceStatus, WorkProgress
-from unit.observe.test_metrics import Clock
 
 STATUS = SourceStatus(
     pipeline="events",
@@ -88,16 +86,6 @@ def test_failed_work_units_are_counted_and_make_a_source_unwell() -> None:
     assert (found["work_units_open"], found["work_units_failed"]) == ({name: 3}, {name: 2})
     (health,) = seen.sources()
     assert (health.healthy, health.reason) == (False, "2 work units failed")
-
-
-def fetch(address: str, path: str, method: str = "GET") -> tuple[int, str, bytes]:
-    request = urllib.request.Request(f"http://{address}{path}", method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return answer.status, answer.headers["Content-Type"], answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.headers["Content-Type"], error.read()
 
 
 def broken() -> Answer:
