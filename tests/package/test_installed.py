@@ -92,7 +92,7 @@ def test_the_wheel_and_the_source_distribution_hold_what_they_need() -> None:
 
 
 def test_a_stranger_sets_up_and_sees_the_demo(installed: Environment) -> None:
-    assert "all is well" in installed.run("tidegate", "setup", "--yes")
+    assert "no problems found" in installed.run("tidegate", "setup", "--yes")
     assert "every record exactly once" in installed.run("tidegate", "demo")
 
 

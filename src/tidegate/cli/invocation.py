@@ -191,7 +191,7 @@ class Confirmation:
 
     def __post_init__(self) -> None:
         if not (self.dry_run or self.yes or self.invocation.can_ask()):
-            raise click.UsageError("nobody can confirm this here: give --yes, or --dry-run to only look")
+            raise click.UsageError("not a terminal, so this cannot ask; pass --yes, or --dry-run to only look")
 
     def __call__(self, planned: Report) -> bool:
         if self.dry_run or self.yes:

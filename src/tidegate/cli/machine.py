@@ -37,7 +37,7 @@ def setup(invocation: Invocation, config: Path | None, yes: bool) -> int:
 
     def ask(question: str) -> bool:
         if not (yes or invocation.can_ask()):
-            raise click.UsageError(f"nobody can answer here: give --yes ({question})")
+            raise click.UsageError(f"not a terminal, so this cannot prompt; pass --yes ({question})")
         return yes or click.confirm(question, default=True, err=True)
 
     def tell(text: str) -> None:

@@ -93,7 +93,7 @@ def _reading_words(event: Event) -> str:
             return f"{event.stage}: {event.count:,} so far"
         case events.SourceReconciled():
             found = ((event.late, "late"), (event.changed, "changed"), (event.repaired, "repaired"))
-            told = ", ".join(f"{number:,} {what}" for number, what in found if number) or "all is well"
+            told = ", ".join(f"{number:,} {what}" for number, what in found if number) or "no problems found"
             read = f"; {count(event.ingested_files, 'late file')} read" if event.ingested_files else ""
             return f"compared {count(event.listed, 'file')} with what was committed: {told}{read}"
         case events.LateFilesFound():

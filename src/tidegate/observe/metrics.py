@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from tidegate.observe import events
 from tidegate.observe.events import Event
+from tidegate.reports.report import to_json
 from tidegate.reports.wording import count, duration
 
 PREFIX = "tidegate_"
@@ -331,13 +332,12 @@ class SourceHealth:
 
     def to_json(self) -> dict[str, Any]:
         """The entry of ``/health``."""
-        ended = None if self.last_pass is None else self.last_pass.isoformat(timespec="seconds").replace("+00:00", "Z")
         return {
             "pipeline": self.pipeline,
             "source": self.source,
             "healthy": self.healthy,
             "reason": self.reason or None,
-            "last_pass": ended,
+            "last_pass": to_json(self.last_pass),
             "empty": self.empty,
         }
 

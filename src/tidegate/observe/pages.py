@@ -342,7 +342,7 @@ class _Handler(BaseHTTPRequestHandler):
         pages = self.server.pages
         page = pages.get(self.path.partition("?")[0])
         try:
-            answer = text(f"there is: {', '.join(pages)}\n", 404) if page is None else page()
+            answer = text(f"available: {', '.join(pages)}\n", 404) if page is None else page()
         except Exception as error:
             answer = text(f"{type(error).__name__}\n", 500)
         with contextlib.suppress(OSError):

@@ -73,11 +73,11 @@ class Checks(Report):
         elif warned:
             yield line(f"nothing failed, {count(warned, 'warning')}", Style.WARN)
         else:
-            yield line("all is well", Style.GOOD)
+            yield line("no problems found", Style.GOOD)
 
 
 COLUMNS: Columns[Check] = {
-    "verdict": lambda check: Cell(check.verdict, _STYLES[check.verdict]),
+    "status": lambda check: Cell(check.verdict, _STYLES[check.verdict]),
     "~check": lambda check: check.name,
     "=found": lambda check: check.detail,
 }

@@ -273,7 +273,7 @@ def _file_facts(source: SourcePlan, verbose: bool) -> Iterator[Fact]:
     else:
         yield "would read", Cell(f"nothing new{first}", Style.GOOD)
     asked = f"{count(plan.list_requests, 'LIST request')}, {count(plan.listed_keys, 'key')}" if verbose else ""
-    cut = "" if plan.complete else "cut off, the next plan lists the rest"
+    cut = "" if plan.complete else "truncated; the next plan lists the rest"
     if asked or cut:
         yield "listing", "; ".join(filter(None, (asked, cut)))
     if verbose:
@@ -335,7 +335,7 @@ def _findings(plan: Plan) -> Iterator[str]:
         )
     if retried:
         tries = count(retried[0].attempts, "failed attempt")
-        yield f"{count(len(retried), 'file')} tried again, e.g. {retried[0].path} after {tries}"
+        yield f"{count(len(retried), 'file')} retried, e.g. {retried[0].path} after {tries}"
     if plan.late:
         yield f"{count(len(plan.late), 'file')} arrived late, below the watermark, e.g. {plan.late[0]}"
     if plan.opens is not None:

@@ -73,7 +73,7 @@ class DemoReport(Report):
         """Yield where the files of the demo are, and commands to try on them; the steps were shown as they happened."""
         result = Cell(f"done in {duration(self.seconds)}", Style.GOOD)
         if not self.ok:
-            result = Cell("the demonstration failed", Style.BAD)
+            result = Cell("the demo failed", Style.BAD)
         yield Heading("Done")
         yield facts(("result", result), ("folder", self.folder), ("configuration", self.config))
         if self.next_commands:

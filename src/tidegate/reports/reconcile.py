@@ -158,8 +158,8 @@ class ReconcileReport(Report):
             yield from _table_details(compared, now)
         yield Gap()
         took = f"compared in {duration(self.seconds)}"
-        well = Cell(f"all is well; {took}", Style.GOOD)
-        yield facts(("result", well if self.ok else Cell(f"something needs attention; {took}", Style.BAD)))
+        result = Cell(f"no problems found; {took}", Style.GOOD)
+        yield facts(("result", result if self.ok else Cell(f"something needs attention; {took}", Style.BAD)))
 
 
 def _compared(

@@ -251,7 +251,7 @@ def _tracking(status: SourceStatus) -> str:
         case "units":
             return "time ranges and units"
         case "set":
-            return f"{count(status.remembered, 'path')} remembered, every poll lists the whole source"
+            return f"{count(status.remembered, 'path')} remembered, each poll lists the whole source"
         case _:
             return f"{count(status.open_partitions, 'open partition')}, {status.sealed:,} sealed"
 

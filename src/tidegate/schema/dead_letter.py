@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -60,8 +60,7 @@ class Letter(Report):
 
     def to_json(self) -> dict[str, object]:
         """For ``--json``; bytes that are no text are shown as far as they can be."""
-        shown = {name: getattr(self, name) for name in LETTER_COLUMNS if name not in ("raw", "resolves")}
-        shown["at"] = self.at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        shown = {name: to_json(getattr(self, name)) for name in LETTER_COLUMNS if name not in ("raw", "resolves")}
         if self.raw is not None:
             shown["text"] = self.raw.decode(errors="backslashreplace")
         return shown

@@ -44,7 +44,7 @@ def test_checks_are_json_when_asked() -> None:
 @pytest.mark.parametrize(
     ("verdicts", "summary"),
     [
-        (("ok",), "all is well"),
+        (("ok",), "no problems found"),
         (("ok", "warn"), "nothing failed, 1 warning"),
         (("fail", "warn", "fail"), "2 checks failed, 1 warning"),
     ],

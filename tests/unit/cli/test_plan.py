@@ -108,7 +108,7 @@ def test_a_plan_without_anything_new_says_so() -> None:
 
 def test_a_listing_that_was_cut_off_is_told() -> None:
     lines = shown(replace(a_plan(a_slice("d=1/a")), complete=False))
-    assert any("cut off" in line for line in lines)
+    assert any("truncated" in line for line in lines)
 
 
 def test_notes_of_the_plan_and_of_the_table_are_told() -> None:
@@ -120,7 +120,7 @@ def test_files_that_go_on_are_tried_again_or_came_late_are_told() -> None:
     plan = a_plan(a_slice("d=1/a", start_record=4000), a_slice("d=1/b", attempts=2))
     text = "\n".join(shown(replace(plan, late=("d=1/0",), opens=PathState())))
     assert "1 file continued where an earlier run stopped, e.g. d=1/a after record 4,000" in text
-    assert "1 file tried again, e.g. d=1/b after 2 failed attempts" in text
+    assert "1 file retried, e.g. d=1/b after 2 failed attempts" in text
     assert "1 file arrived late, below the watermark, e.g. d=1/0" in text
     assert "a run also records the start of this source" in text
 

@@ -90,7 +90,7 @@ def test_what_was_repaired_is_told() -> None:
     assert "3 late files read, 30 rows in 1 commit" in result.stdout
     assert "removed: 1 file, 2.0 KiB" in result.stdout
     assert "fenced by an empty commit: events/asia" in result.stdout
-    assert "all is well" in result.stdout
+    assert "no problems found" in result.stdout
 
 
 def test_the_exit_code_is_that_of_the_errors_if_they_share_one() -> None:

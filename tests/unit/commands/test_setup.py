@@ -131,7 +131,7 @@ def test_without_rights_java_goes_below_the_home_folder(monkeypatch: pytest.Monk
 def test_where_nobody_can_answer_yes_must_be_given(apt: Path) -> None:
     result = CliRunner().invoke(cli, ["setup"])
     assert result.exit_code == 2
-    assert "nobody can answer here: give --yes" in result.stderr
+    assert "this cannot prompt; pass --yes" in result.stderr
     assert CliRunner().invoke(cli, ["setup", "--yes"]).exit_code == 0
 
 

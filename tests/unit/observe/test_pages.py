@@ -105,7 +105,7 @@ def test_a_page_is_served_with_its_status_and_type() -> None:
 
 def test_an_unknown_page_says_what_there_is() -> None:
     with serving("127.0.0.1:0", PAGES) as address:
-        assert fetch(address, "/nothing") == (404, "text/plain; charset=utf-8", b"there is: /a, /b, /broken\n")
+        assert fetch(address, "/nothing") == (404, "text/plain; charset=utf-8", b"available: /a, /b, /broken\n")
 
 
 def test_a_page_that_fails_tells_the_kind_of_error_only() -> None:
