@@ -161,6 +161,7 @@ if TYPE_CHECKING:
     from tidegate.specs.locations import Secret as Secret
     from tidegate.specs.project import Compression as Compression
     from tidegate.specs.project import Delivery as Delivery
+    from tidegate.specs.project import EngineKind as EngineKind
     from tidegate.specs.project import ErrorHandling as ErrorHandling
     from tidegate.specs.project import Evolution as Evolution
     from tidegate.specs.project import FieldSpec as FieldSpec
@@ -258,8 +259,8 @@ _NAMES = {
     ),
     "specs.locations": "Location Options Secret",
     "specs.project": (
-        "Compression Delivery ErrorHandling Evolution FieldSpec Format LateFiles Lateness Maintenance Numbers "
-        "OnBadRecord OnConflict ParquetCodec PartitionBy PartitionFilter PathSource PipelineSpec ProjectSpec "
+        "Compression Delivery EngineKind ErrorHandling Evolution FieldSpec Format LateFiles Lateness Maintenance "
+        "Numbers OnBadRecord OnConflict ParquetCodec PartitionBy PartitionFilter PathSource PipelineSpec ProjectSpec "
         "SchemaSpec SinkSpec SparkSpec StagingSpec Tracking TransformSpec"
     ),
     "specs.units": (

@@ -200,7 +200,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         yield InProcessEngine()
 
     for module in ("run", "replay", "reconcile", "dead_letters"):
-        monkeypatch.setattr(f"tidegate.commands.{module}.spark_engine", in_process)
+        monkeypatch.setattr(f"tidegate.commands.{module}.open_engine", in_process)
     with api_server.running() as server:
         own = f"/prod/bot{MARKS[3]}"
         for path in ("/posted", "/units/a", "/units/b", f"{own}/items", f"{own}/units/a"):
@@ -267,7 +267,7 @@ def test_ordinary_words_as_settings_leave_logs_and_results_as_they_are(
     source = {"source_uri": "in", "storage_options": options}
     pipeline = {"source": source, "schema": {"infer": True}, "sink": {"table_uri": "lake"}}
     (tmp_path / "p.yml").write_text(yaml.safe_dump({"pipelines": {"orders": pipeline}}))
-    monkeypatch.setattr("tidegate.commands.run.spark_engine", lambda *given, **more: nullcontext(InProcessEngine()))
+    monkeypatch.setattr("tidegate.commands.run.open_engine", lambda *given, **more: nullcontext(InProcessEngine()))
     result = CliRunner().invoke(cli, ["run", "p.yml", "--log-level", "debug", "--log-format", "json"])
     assert result.exit_code == 0, result.output
     lines = [json.loads(line) for line in result.stderr.splitlines()]

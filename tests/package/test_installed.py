@@ -129,7 +129,8 @@ def test_without_java_one_sentence_helps(installed: Environment, tmp_path: Path)
     told = installed.run(str(installed.python), "-c", WITHOUT_JAVA, "demo", "elsewhere", code=3, env=no_java)
     assert told.splitlines() == [
         "error: no Java 17 or 21 in JAVA_HOME, PATH or the usual folders",
-        "remedy: run `tidegate setup`, which finds or installs one, or set JAVA_HOME to a Java 17 or 21",
+        "remedy: run `tidegate setup`, which finds or installs one, or set JAVA_HOME to a Java 17 or 21; "
+        "`--engine local` appends rows without Java",
     ]
 
 

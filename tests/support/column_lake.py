@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,9 @@ def _path(location: Location) -> Path:
 
 class InProcessColumnEngine(InProcessEngine):
     """The engine of this process, whose replays replace windows by the Delta library."""
+
+    def check_write(self, source: str, only_spark: Sequence[str]) -> None:
+        """It writes what Spark alone would write."""
 
     def load(self, batch: Batch, window: RowFilter | None, *, chunk: bool) -> WaitingFrame:
         assert chunk, "only Spark loads"

@@ -31,6 +31,7 @@ from tidegate.reports.render import plain
 from tidegate.reports.report import INTERRUPTED, Report, View
 from tidegate.reports.wording import broken, count, visible
 from tidegate.specs.masking import Mask, known_mask
+from tidegate.specs.project import EngineKind
 
 if TYPE_CHECKING:
     from tidegate.observe.events import Emit, Event
@@ -534,6 +535,14 @@ def with_json(command: Callable[Concatenate[Invocation, P], R]) -> Callable[P, R
 def at_option(text: str) -> Callable[[Decorated], Decorated]:
     """Add ``--at MOMENT``, passed as ``now``."""
     return click.option("--at", "now", metavar="MOMENT", type=Moment(), help=text)
+
+
+def engine_option(command: Decorated) -> Decorated:
+    """Add ``--engine NAME``."""
+    text = "The engine, instead of the configuration's: spark, or local (no Java; rows are only appended)."
+    return click.option("--engine", metavar="NAME", type=click.Choice([each.value for each in EngineKind]), help=text)(
+        command
+    )
 
 
 def limit_option(default: int) -> Callable[[Decorated], Decorated]:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 import tidegate
-from tidegate.cli.invocation import Command, Invocation, print_text, with_json
+from tidegate.cli.invocation import Command, Invocation, engine_option, print_text, with_json
 from tidegate.errors import EnvironmentProblem
 from tidegate.reports.chaos import ChaosProgress
 from tidegate.reports.checks import Checks
@@ -54,15 +54,16 @@ def setup(invocation: Invocation, config: Path | None, yes: bool) -> int:
 )
 @click.argument("config", type=click.Path(path_type=Path), metavar="[CONFIG]", required=False)
 @click.option("--secrets", is_flag=True, help="Search state, YAML files and kept logs for secrets of CONFIG instead.")
+@engine_option
 @with_json
-def doctor(invocation: Invocation, config: Path | None, secrets: bool) -> int:
+def doctor(invocation: Invocation, config: Path | None, secrets: bool, engine: str | None) -> int:
     """Check this machine and a configuration.
 
     With the YAML file CONFIG, also checks its sources and tables. Exits with 1 if a check fails. Warnings alone exit
     with 0.
     """
     if not secrets:
-        return invocation.give(Checks(tidegate.doctor(config)))
+        return invocation.give(Checks(tidegate.doctor(config, engine=engine)))
     if config is None:
         raise click.UsageError("--secrets needs CONFIG, which has the secrets to search for")
     return invocation.give(Checks(tidegate.search_secrets(config)))

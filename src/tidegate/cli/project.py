@@ -16,6 +16,7 @@ from tidegate.cli.invocation import (
     Group,
     Invocation,
     config_argument,
+    engine_option,
     print_json,
     print_text,
     print_yaml,
@@ -35,11 +36,12 @@ if TYPE_CHECKING:
 @click.command(
     cls=Command,
     short_help="Try Tidegate on generated files. No set-up, no server.",
-    examples=["tidegate demo", "tidegate demo my-demo", "tidegate demo --json -q"],
+    examples=["tidegate demo", "tidegate demo my-demo --engine local", "tidegate demo --json -q"],
 )
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="[FOLDER]", required=False)
+@engine_option
 @with_json
-def demo(invocation: Invocation, folder: Path | None) -> int:
+def demo(invocation: Invocation, folder: Path | None, engine: str | None) -> int:
     """Try Tidegate on generated files. No set-up, no server.
 
     Generates files, ingests them, and shows the table and the status. Puts everything into FOLDER (default:
@@ -52,7 +54,7 @@ def demo(invocation: Invocation, folder: Path | None) -> int:
             invocation.show(replace(step, title=f"{next(numbers)}. {step.title}").describe)
 
     with invocation.emitter() as emit:
-        report = tidegate.demo(folder, emit, show)
+        report = tidegate.demo(folder, emit, show, engine=engine)
     return invocation.give(report)
 
 
@@ -61,6 +63,7 @@ def demo(invocation: Invocation, folder: Path | None) -> int:
     short_help="Read a source into a table, without a configuration.",
     examples=[
         "tidegate ingest landing/orders lake/orders",
+        "tidegate ingest landing/orders lake/orders --engine local",
         "tidegate ingest s3://landing/events s3://lake/events --save pipelines.yml",
         "tidegate ingest postgresql://me@db/shop lake/t --table orders --watermark id",
         "tidegate ingest https://api.example.org/v1/orders lake/api",
@@ -98,6 +101,7 @@ def demo(invocation: Invocation, folder: Path | None) -> int:
 @click.option("--name", metavar="NAME", help="The pipeline's name (default: the last part of TABLE).")
 @click.option("--save", metavar="FILE", type=click.Path(path_type=Path), help="Write the configuration to a new file.")
 @click.option("--dry-run", is_flag=True, help="Show what would be read, and the configuration; run nothing.")
+@engine_option
 @with_json
 def ingest(
     invocation: Invocation,
@@ -108,6 +112,7 @@ def ingest(
     storage_option: tuple[str, ...],
     save: Path | None,
     dry_run: bool,
+    engine: str | None,
     **known: Any,
 ) -> int:
     """Read SOURCE into the Delta table TABLE, without a configuration.
@@ -124,7 +129,14 @@ def ingest(
             invocation.show(report.findings)
 
     report, stopped = invocation.perform(
-        tidegate.ingest, source=source, table=table, options=options, save=save, dry_run=dry_run, show=show
+        tidegate.ingest,
+        source=source,
+        table=table,
+        options=options,
+        save=save,
+        dry_run=dry_run,
+        show=show,
+        engine=engine,
     )
     return invocation.give(report, stopped=stopped)
 
@@ -170,7 +182,9 @@ def config() -> None:
 @with_json
 def check(invocation: Invocation, config: Path) -> int:
     """Check a file and report all its problems."""
-    return invocation.give(ProjectCheck(tidegate.load(config)))
+    from tidegate.commands.project import on_engine
+
+    return invocation.give(ProjectCheck(on_engine(tidegate.load(config))))
 
 
 @config.command("show", examples=["tidegate config show pipelines.yml", "tidegate config show pipelines.yml --json"])

@@ -21,6 +21,7 @@ from tidegate.cli.invocation import (
     Group,
     Invocation,
     confirm_options,
+    engine_option,
     target,
     with_json,
 )
@@ -118,8 +119,9 @@ def show_letter(invocation: Invocation, /, letter: str, **given: Any) -> int:
 @_choice
 @click.option("--dry-run", is_flag=True, help="Show which letters are meant; change nothing.")
 @click.option("--yes", is_flag=True, expose_value=False, help="For scripts; this command never asks.")
+@engine_option
 @with_json
-def retry_letters(invocation: Invocation, /, dry_run: bool, **given: Any) -> int:
+def retry_letters(invocation: Invocation, /, dry_run: bool, engine: str | None, **given: Any) -> int:
     """Read dead letters again with today's schema.
 
     Commits the rows that are good now, exactly once. The other letters stay open. Files that were given up are read on
@@ -128,7 +130,7 @@ def retry_letters(invocation: Invocation, /, dry_run: bool, **given: Any) -> int
     if dry_run:
         return invocation.give(Letters(tidegate.list_letters(**given)))
     with invocation.emitter() as emit:
-        reports = tidegate.retry_letters(emit=emit, **given)
+        reports = tidegate.retry_letters(emit=emit, engine=engine, **given)
     return invocation.give(Answers(reports, "read again"))
 
 
@@ -165,6 +167,7 @@ def discard_letters(invocation: Invocation, /, dry_run: bool, yes: bool, **given
 @click.option("--drop-missing", is_flag=True, help="Also remove the rows of files that are gone.")
 @_range_options
 @confirm_options
+@engine_option
 @with_json
 def replay(
     invocation: Invocation,
@@ -184,7 +187,7 @@ def replay(
     A range, for column sources: from --start up to --end, in chunks, one commit per chunk. The same command continues
     an unfinished replay, and starts a finished one over; with --save-watermark it skips what the watermark covers.
     """
-    where = {name: span.pop(name) for name in ("config", "pipeline", "source")}
+    where = {name: span.pop(name) for name in ("config", "pipeline", "source", "engine")}
     call: Callable[..., ChangeReport]
     if span["start"] is not None or span["end"] is not None:
         if files is not None or partition is not None:
@@ -236,6 +239,7 @@ def _interval(text: str | None) -> dict[str, int | Decimal] | None:
     help="Age from which a data file is an orphan, such as 36h or 7d (default: 24h).",
 )
 @click.option("--force", is_flag=True, help="With --clean: allow an age below 24h.")
+@engine_option
 @with_json
 def reconcile(invocation: Invocation, /, ingest: bool, clean: bool, force: bool, **given: Any) -> int:
     """Compare all files with what was committed.

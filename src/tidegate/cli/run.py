@@ -7,7 +7,16 @@ from typing import Any
 import click
 
 import tidegate
-from tidegate.cli.invocation import Command, Invocation, at_option, confirm_options, mode_of, target, with_json
+from tidegate.cli.invocation import (
+    Command,
+    Invocation,
+    at_option,
+    confirm_options,
+    engine_option,
+    mode_of,
+    target,
+    with_json,
+)
 from tidegate.reports.report import Sections
 
 
@@ -27,6 +36,7 @@ from tidegate.reports.report import Sections
     is_flag=True,
     help="Plan even if work units are now partitioned differently than when they were read.",
 )
+@engine_option
 @with_json
 def plan(invocation: Invocation, /, **given: Any) -> int:
     """Show what a run would read, and change nothing.
@@ -42,6 +52,7 @@ def plan(invocation: Invocation, /, **given: Any) -> int:
     examples=[
         "tidegate run pipelines.yml",
         "tidegate run pipelines.yml -p events --continuous",
+        "tidegate run pipelines.yml --engine local",
         "tidegate run pipelines.yml -p responses --at 2026-03-02T06:00:00Z",
         "tidegate run pipelines.yml --json --log-format json 2>> run.log",
     ],
@@ -55,6 +66,7 @@ def plan(invocation: Invocation, /, **given: Any) -> int:
     help="Run even if work units are now partitioned differently. What was read stays read.",
 )
 @at_option("Run as if it were then, a moment in the past: read nothing that is newer.")
+@engine_option
 @with_json
 def run(invocation: Invocation, /, once: bool, continuous: bool, **given: Any) -> int:
     """Read what is new into the tables.

@@ -18,7 +18,7 @@ from datetime import time as clock_time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.commands.project import Config, agree, load, source_of, spark_engine, without_secrets
+from tidegate.commands.project import Config, agree, load, on_engine, open_engine, source_of, without_secrets
 from tidegate.commands.replay import Replay
 from tidegate.core.columns.look_back import as_moment
 from tidegate.core.columns.planner import ColumnPlan, ReadBounds, fix_bounds, plan_columns
@@ -63,7 +63,7 @@ from tidegate.runs.tracker import Clock, ColumnBound, Replayable, refuse
 from tidegate.sources.reader import Reader, Typed, explain
 from tidegate.specs.columns import LoadType, Value, Watermark
 from tidegate.specs.locations import Location
-from tidegate.specs.project import PipelineSpec
+from tidegate.specs.project import EngineKind, PipelineSpec
 from tidegate.storage.options import absolute
 from tidegate.tasks.row_task import Batch, RowsWritten, row_task
 
@@ -90,6 +90,7 @@ def replay_range(
     confirm: Callable[[ColumnReplayReport], bool] = agree,
     emit: events.Emit = events.ignore,
     stop: threading.Event | None = None,
+    engine: str | None = None,
 ) -> ColumnReplayReport:
     """Read ``start <= value < end`` of a column source again and replace what its table has there.
 
@@ -100,7 +101,9 @@ def replay_range(
     unless ``allow_overlap`` says that no run follows.
     """
     flag = stop or threading.Event()
-    project = load(config, pipeline=pipeline)
+    project = on_engine(load(config, pipeline=pipeline), engine)
+    if project.engine is EngineKind.LOCAL:
+        raise ConfigError((f"{project.origin}: replaying a range of values needs Spark; set engine: spark",))
     bound = source_of(project, pipeline, source)
     if not isinstance(bound.tracker, Replayable):
         raise refuse(bound, "replay", "only column sources are replayed by ranges")
@@ -110,10 +113,10 @@ def replay_range(
     table = own if into is None else replace(own, uri=absolute(into, Path.cwd()))
     written = replace(bound.pipeline, sink=replace(bound.pipeline.sink, table=table))
     told = without_secrets(emit, project)
-    with spark_engine(project, told, flag, columns=(written,)) as engine, stops_on_signals(flag):
+    with open_engine(project, told, flag, columns=(written,)) as opened, stops_on_signals(flag):
         replay = ColumnReplay(
             bound,
-            engine,
+            opened,
             asked,
             into=None if table.uri == own.uri else table,
             skip_gap=skip_gap,

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any
 
-from tidegate.commands.project import Config, file_sources, load, spark_engine, without_secrets
+from tidegate.commands.project import Config, file_sources, load, on_engine, open_engine, without_secrets
 from tidegate.core.files.paths import SourceFile, same_content
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan, Stage
 from tidegate.core.files.state import Covered, Refused
@@ -68,17 +68,18 @@ def retry_letters(
     file: str | None = None,
     reason: str | None = None,
     emit: Emit = ignore,
+    engine: str | None = None,
 ) -> tuple[LettersReport, ...]:
     """Read dead letters again with today's schema, and commit the good rows to the table, exactly once.
 
-    Lines are decoded here; Spark reads files that were given up, from where they had stopped.
+    Lines are decoded here; the engine reads files that were given up, from where they had stopped.
     """
-    project = load(config, pipeline=pipeline)
+    project = on_engine(load(config, pipeline=pipeline), engine)
     choice = DeadLetterSelection(tuple(ids), file, reason)
     sources = file_sources(project, pipeline, source)
     told = without_secrets(emit, project)
-    with spark_engine(project, told, threading.Event(), lambda: sources) as engine:
-        return tuple(retry(bound, choice, lambda: engine, told) for bound in sources)
+    with open_engine(project, told, threading.Event(), lambda: sources) as opened:
+        return tuple(retry(bound, choice, lambda: opened, told) for bound in sources)
 
 
 def discard_letters(

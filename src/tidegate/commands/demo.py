@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tidegate.commands.project import load, spark_engine
+from tidegate.commands.project import load, on_engine, open_engine
 from tidegate.commands.run import run_on
 from tidegate.commands.status import status
 from tidegate.errors import TidegateError
@@ -28,25 +28,30 @@ from tidegate.reports.status import SourceStatus
 from tidegate.spark.jars import find_java
 from tidegate.spark.session import active_session
 from tidegate.specs.locations import Location
-from tidegate.specs.project import ProjectSpec
+from tidegate.specs.project import EngineKind, ProjectSpec
 from tidegate.storage.options import absolute
 
 
 def demo(
-    folder: Path | None = None, emit: Emit = ignore, show: Callable[[DemoStep], None] = lambda step: None
+    folder: Path | None = None,
+    emit: Emit = ignore,
+    show: Callable[[DemoStep], None] = lambda step: None,
+    *,
+    engine: str | None = None,
 ) -> DemoReport:
     """A first run that needs only Java: generate data, ingest it twice, show table, watermarks and status.
 
-    Raises :class:`EnvironmentProblem` without Java, before it writes anything.
+    Raises :class:`EnvironmentProblem` without Java, before it writes anything; ``engine="local"`` needs none.
     """
-    if active_session() is None:
+    project = on_engine(ProjectSpec("demo", ()), engine)
+    if project.engine is EngineKind.SPARK and active_session() is None:
         find_java()
     flag = threading.Event()
-    with spark_engine(ProjectSpec("demo", ()), emit, flag) as engine:
+    with open_engine(project, emit, flag) as opened:
 
         def run_again(config: Path) -> RunReport:
-            engine.prepare()
-            return run_on(load(config), None, "once", emit, flag, engine)
+            opened.prepare()
+            return run_on(on_engine(load(config), engine), None, "once", emit, flag, opened)
 
         return Demo(folder or Path("tidegate-demo"), run_again, status, show).play()
 

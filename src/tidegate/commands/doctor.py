@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from tidegate.commands.project import Config, load, sources_of
+from tidegate.commands.project import Config, load, on_engine, sources_of
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.reports.checks import Check
 from tidegate.reports.wording import count
@@ -17,21 +17,39 @@ from tidegate.runs.tracker import Examinable, TrackedSource
 from tidegate.schema.literals import describe_reader, find_native
 from tidegate.spark.jars import S3, fetched, find_java, java_version
 from tidegate.specs.masking import Mask
-from tidegate.specs.project import ProjectSpec
+from tidegate.specs.project import EngineKind, ProjectSpec
 
 PACKAGES = ("pyspark", "deltalake", "obstore", "pyarrow", "pandas")
 
 
-def doctor(config: Config | None = None) -> tuple[Check, ...]:
-    """Check this machine and, with a configuration, its sources and tables; changes nothing."""
-    checks = (_python(), _packages(), _json_reader(), _java(), _jars(), space(tempfile.gettempdir(), "temporary files"))
-    if config is None:
-        return checks
+def doctor(config: Config | None = None, *, engine: str | None = None) -> tuple[Check, ...]:
+    """Check this machine and, with a configuration, its sources and tables; changes nothing.
+
+    ``engine`` replaces the configuration's. With the local engine nothing of Spark is looked for.
+    """
+    kind = EngineKind(engine or EngineKind.SPARK)
     try:
-        project = load(config)
+        project = None if config is None else load(config)
     except ConfigError as error:
-        return (*checks, *(Check("configuration", "fail", problem) for problem in error.problems))
-    return (*checks, *examine_project(project, sources_of(project, None)))
+        return (*_machine(kind), *(Check("configuration", "fail", problem) for problem in error.problems))
+    if project is None:
+        return tuple(_machine(kind))
+    kind = kind if engine else project.engine
+    try:
+        project = on_engine(project, kind)
+    except ConfigError as error:
+        return (*_machine(kind), *(Check("engine", "fail", problem) for problem in error.problems))
+    return (*_machine(kind), *examine_project(project, sources_of(project, None)))
+
+
+def _machine(engine: EngineKind) -> Iterator[Check]:
+    yield from (_python(), _packages(), _json_reader())
+    if engine is EngineKind.SPARK:
+        yield Check("engine", "ok", "spark: for everything")
+        yield from (_java(), _jars())
+    else:
+        yield Check("engine", "ok", "local: this process appends rows, without Java")
+    yield space(tempfile.gettempdir(), "temporary files")
 
 
 def examine_project(project: ProjectSpec, sources: Sequence[TrackedSource]) -> tuple[Check, ...]:
@@ -40,7 +58,7 @@ def examine_project(project: ProjectSpec, sources: Sequence[TrackedSource]) -> t
     found += [Check("configuration", "warn", notice) for notice in project.notices]
     for bound in sources:
         found += bound.tracker.source_checks(bound) if isinstance(bound.tracker, Examinable) else []
-        found += _table(bound)
+        found += _table(bound, project.engine)
         found += _provider(bound)
     return Mask.around(project).deep(tuple(found))
 
@@ -93,7 +111,7 @@ def _jars() -> Check:
     )
 
 
-def _table(bound: TrackedSource) -> list[Check]:
+def _table(bound: TrackedSource, engine: EngineKind) -> list[Check]:
     name = f"table of {bound.key}"
 
     def look() -> Iterator[Check]:
@@ -105,6 +123,8 @@ def _table(bound: TrackedSource) -> list[Check]:
         yield Check(name, "ok", f"{bound.table_uri} {at}; {count(opened.version, 'commit')} of this source{stored}")
         for warning in opened.warnings:
             yield Check(name, "warn", warning)
+        if engine is EngineKind.LOCAL and opened.needs_frames:
+            yield Check(name, "fail", f"only Spark writes it: {'; '.join(opened.needs_frames)}", "set engine: spark")
         if isinstance(bound.tracker, Examinable):
             yield from bound.tracker.table_checks(bound, name, opened, state)
         yield from writable(name, bound.table_uri)

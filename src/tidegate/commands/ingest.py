@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 import yaml
 
 from tidegate.commands.path_columns import path_columns
-from tidegate.commands.project import load
+from tidegate.commands.project import load, on_engine
 from tidegate.commands.run import run
 from tidegate.config import load as load_text
 from tidegate.config.document import mask_address
@@ -119,12 +119,13 @@ def ingest(
     emit: Emit = ignore,
     stop: threading.Event | None = None,
     show: Callable[[IngestReport], None] = lambda report: None,
+    engine: str | None = None,
 ) -> IngestReport:
     """Read a folder, a bucket, a database, a Delta or Iceberg table or an API into a Delta table, and draft the YAML.
 
     ``show`` gets the findings before the run begins. A second call continues from the position of the first, and so
     does a run of the configuration saved as ``save``, which must be a new file and is written only if the run
-    succeeded. ``dry_run`` runs nothing.
+    succeeded. ``dry_run`` runs nothing. ``engine`` goes into the configuration.
     """
     options = options or IngestOptions()
     if save is not None and save.exists():
@@ -137,7 +138,8 @@ def ingest(
         draft = replace(draft, secrets={**draft.secrets, **options.storage_options})
         name = options.name or _name_of(table)
         text = _written(draft, name, table, options, base)
-        project = load(_load(text, draft, base))
+        text = text if engine is None else f"engine: {engine}\n{text}"
+        project = on_engine(load(_load(text, draft, base)))
         report = IngestReport(name, draft.found, text, tuple(draft.secrets))
         show(report)
         if not dry_run:

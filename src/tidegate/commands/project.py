@@ -1,4 +1,4 @@
-"""The start of every command: the checked configuration, the bound sources and Spark.
+"""The start of every command: the checked configuration, the bound sources and the engine.
 
 ``config`` is the path of a YAML file, YAML text with a line break in it, or a :class:`ProjectSpec`. Sources and engines
 are imported on first use: `tidegate config check` needs neither.
@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from tidegate.config import load as load_file
 from tidegate.config.document import nearest, sentence
+from tidegate.core.engines import local_engine_problems
 from tidegate.errors import ConfigError
 from tidegate.migrate.foreign import FOREIGN
 from tidegate.observe.events import Emit, SessionStarting, ignore
 from tidegate.observe.logs import mask_events
 from tidegate.specs.masking import Mask, remember
-from tidegate.specs.project import PipelineSpec, ProjectSpec, SourceSpec
+from tidegate.specs.project import EngineKind, PipelineSpec, ProjectSpec, SourceSpec
 
 if TYPE_CHECKING:
     from tidegate.runs.engine import Engine
@@ -39,12 +40,34 @@ def agree(planned: object) -> bool:
 
 
 def load(config: Config, *, pipeline: str | None = None) -> ProjectSpec:
-    """Load and check the configuration; :class:`ConfigError` has every problem of the file."""
+    """Load and check the configuration; :class:`ConfigError` has every problem of the file.
+
+    Whether its engine can carry everything is another question: :func:`on_engine` asks it.
+    """
     if isinstance(config, ProjectSpec):
         project = replace(config, foreign=FOREIGN)
     else:
         project = load_file(config, env=os.environ, pipelines=() if pipeline is None else (pipeline,), foreign=FOREIGN)
     remember(Mask.around(project))
+    return project
+
+
+def on_engine(project: ProjectSpec, engine: str | None = None, *, pipeline: str | None = None) -> ProjectSpec:
+    """The project with the given engine, or its own; :class:`ConfigError` with all that this engine leaves to Spark.
+
+    Only ``pipeline`` has to suit the engine, if it is given.
+    """
+    if engine is not None:
+        known = [each.value for each in EngineKind]
+        if engine not in known:
+            problem = sentence(f"no engine {engine!r}", f"allowed: {', '.join(known)}", nearest(engine, known))
+            raise ConfigError((problem,))
+        project = replace(project, engine=EngineKind(engine))
+    if project.engine is EngineKind.LOCAL:
+        problems = local_engine_problems(each for each in project.pipelines if pipeline in (None, each.name))
+        if problems:
+            mask = Mask.around(project)
+            raise ConfigError(tuple(mask(f"{project.origin}: {problem}") for problem in problems))
     return project
 
 
@@ -127,7 +150,7 @@ def _bound(
 ) -> list[TrackedSource]:
     from tidegate.runs.bind import bind
 
-    width = project.spark.parallelism
+    width = project.parallelism
     return [
         bind(project, pipeline, each, width, emit)
         for pipeline in pipelines_of(project, name)
@@ -151,17 +174,22 @@ def unit_sources(config: Config, pipeline: str, source: str | None = None) -> tu
 
 
 @contextlib.contextmanager
-def spark_engine(
+def open_engine(
     project: ProjectSpec,
     emit: Emit,
     stop: threading.Event,
     sources: Callable[[], Sequence[FileSource]] = tuple,
     columns: Sequence[PipelineSpec] = (),
 ) -> Iterator[Engine]:
-    """Spark, started on first use, with the packages that tables and sources need.
+    """The engine of the project; Spark is started on first use, with the packages that tables and sources need.
 
     Spark writes the tables of some ``sources``, and reads the column sources and work units of ``columns``.
     """
+    if project.engine is EngineKind.LOCAL:
+        from tidegate.runs.in_process import InProcessEngine
+
+        yield InProcessEngine()
+        return
     from tidegate.runs.lanes import any_frames, frame_packages
     from tidegate.spark.engine import SparkEngine
     from tidegate.spark.jars import packages_for

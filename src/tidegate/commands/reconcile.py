@@ -9,10 +9,11 @@ from datetime import timedelta
 from tidegate.commands.project import (
     Config,
     load,
+    on_engine,
+    open_engine,
     pipelines_of,
     sources_named,
     sources_of,
-    spark_engine,
     without_secrets,
 )
 from tidegate.observe.events import Emit, ignore
@@ -33,21 +34,24 @@ def reconcile(
     force: bool = False,
     emit: Emit = ignore,
     stop: threading.Event | None = None,
+    engine: str | None = None,
 ) -> ReconcileReport:
     """List sources and tables completely and compare them with what was committed.
 
-    ``ingest`` reads the late files, with Spark. ``clean`` removes orphans older than ``older_than``, at least a day
+    ``ingest`` reads the late files, by the engine. ``clean`` removes orphans older than ``older_than``, at least a day
     unless ``force``. Without either, nothing is written.
     """
     flag = stop or threading.Event()
     age = checked_age(older_than, force=force) if clean else older_than
     project = load(config)
+    if ingest:
+        project = on_engine(project, engine, pipeline=pipeline)
     told = without_secrets(emit, project)
     names = {each.name for each in pipelines_of(project, pipeline)}
     every = sources_of(project, None, emit=told)
     sources = sources_named([each for each in every if each.pipeline.name in names], source)
     files = tuple(filter(is_files, sources))
-    spark = spark_engine(project, told, flag, lambda: files) if ingest else contextlib.nullcontext()
-    with spark as engine, stops_on_signals(flag):
-        options = ReconcileOptions(engine, clean, age)
+    opening = open_engine(project, told, flag, lambda: files) if ingest else contextlib.nullcontext()
+    with opening as opened, stops_on_signals(flag):
+        options = ReconcileOptions(opened, clean, age)
         return Reconciling(sources, every, options, told, flag).all()

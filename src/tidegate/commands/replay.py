@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from tidegate.commands.project import Config, agree, load, source_of, spark_engine, without_secrets
+from tidegate.commands.project import Config, agree, load, on_engine, open_engine, source_of, without_secrets
 from tidegate.core.files.discovery import EXAMPLES, Skipped, accepts, is_behind
 from tidegate.core.files.edit import Selection
 from tidegate.core.files.paths import SourceFile, sort_key
@@ -72,21 +72,22 @@ def replay(
     confirm: Callable[[ReplayReport], bool] = agree,
     emit: events.Emit = events.ignore,
     stop: threading.Event | None = None,
+    engine: str | None = None,
 ) -> ReplayReport:
     """Read finished files again and replace exactly their rows, in one commit, if ``confirm`` agrees.
 
     ``files`` is a pattern, ``partition`` a directory of the source: give one of them. Needs ``_source_file`` in
     ``sink.metadata_columns``. An unreadable file raises and nothing changes. ``drop_missing`` also removes the rows of
-    files that are no longer in the source. Uses Spark as ``run`` does, once there is something to read.
+    files that are no longer in the source. Uses the engine as ``run`` does.
     """
     selection = Selection(files, None if partition is None else partition.strip("/"))
     flag = stop or threading.Event()
-    project = load(config)
+    project = on_engine(load(config), engine, pipeline=pipeline)
     told = without_secrets(emit, project)
     bound = require_files(source_of(project, pipeline, source), "replay")
-    with spark_engine(project, told, flag) as engine, stops_on_signals(flag):
+    with open_engine(project, told, flag) as opened, stops_on_signals(flag):
         others = other_locations(project, bound)
-        made = FileReplay(bound, engine, selection, drop_missing=drop_missing, others=others, emit=told, stop=flag)
+        made = FileReplay(bound, opened, selection, drop_missing=drop_missing, others=others, emit=told, stop=flag)
         return made.run(confirm)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from tidegate.commands.project import Config, Mode, bound_files, listening, load, pipelines_of, spark_engine
+from tidegate.commands.project import Config, Mode, bound_files, listening, load, on_engine, open_engine, pipelines_of
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, Notice, ignore
 from tidegate.protocol.position import utc_now
@@ -24,25 +25,27 @@ def run(
     stop: threading.Event | None = None,
     accept_new_partitions: bool = False,
     now: datetime | None = None,
+    engine: str | None = None,
 ) -> RunReport:
     """Read what is new into the tables; ``mode="continuous"`` polls until ``stop`` is set or a signal comes.
 
     A failure is in the report of its source and does not stop the others; a wrong configuration raises. Uses the active
-    Spark session of this process, or starts one for the first file to read and stops it at the end. A continuous run
-    serves metrics and health if ``metrics.enabled`` is set. ``accept_new_partitions``: work units may be divided in
+    Spark session of this process, or starts one for the first file to read and stops it at the end; ``engine="local"``
+    needs none, and :class:`ConfigError` says what of the configuration it leaves to Spark. A continuous run serves
+    metrics and health if ``metrics.enabled`` is set. ``accept_new_partitions``: work units may be divided in
     another way than before; what was read counts as read. ``now``: plan one pass as if it were then;
     :class:`ConfigError` for a future moment, and in a continuous run.
     """
     _check_moment(now, mode)
     flag = stop or threading.Event()
-    project = load(config, pipeline=pipeline)
+    project = on_engine(load(config, pipeline=pipeline), engine)
     chosen = pipelines_of(project, pipeline)
     columns = [each for each in chosen if any(source.read is not None for source in each.sources)]
     with (
         listening(project, chosen, mode, emit) as told,
-        spark_engine(project, told, flag, lambda: bound_files(project, pipeline), columns) as engine,
+        open_engine(project, told, flag, lambda: bound_files(project, pipeline), columns) as opened,
     ):
-        return run_on(project, pipeline, mode, told, flag, engine, accept_new_partitions=accept_new_partitions, now=now)
+        return run_on(project, pipeline, mode, told, flag, opened, accept_new_partitions=accept_new_partitions, now=now)
 
 
 def _check_moment(now: datetime | None, mode: Mode) -> None:
@@ -73,10 +76,11 @@ def run_on(
     for notice in project.notices:
         emit(Notice("", "", notice))
     clock = utc_now if now is None else lambda: now
-    width = project.spark.parallelism
-    running = Loop(project, engine, width, emit, stop, clock, accept_new_partitions=accept_new_partitions)
+    running = Loop(project, engine, project.parallelism, emit, stop, clock, accept_new_partitions=accept_new_partitions)
     chosen = pipelines_of(project, pipeline)
     with stops_on_signals(stop):
         if mode == "continuous":
-            return running.continuously([each.continuous() for each in chosen])
-        return running.once(chosen)
+            report = running.continuously([each.continuous() for each in chosen])
+        else:
+            report = running.once(chosen)
+    return replace(report, engine=project.engine.value)

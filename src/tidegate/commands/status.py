@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from tidegate.commands.project import Config, load, sources_of
+from tidegate.commands.project import Config, load, on_engine, sources_of
 from tidegate.errors import TidegateError
 from tidegate.protocol.documents import Mirror
 from tidegate.reports.status import SourceStatus, shown_state
@@ -18,15 +18,24 @@ from tidegate.specs.project import OnConflict
 
 
 def plan(
-    config: Config, pipeline: str | None = None, *, now: datetime | None = None, accept_new_partitions: bool = False
+    config: Config,
+    pipeline: str | None = None,
+    *,
+    now: datetime | None = None,
+    accept_new_partitions: bool = False,
+    engine: str | None = None,
 ) -> tuple[AnyPlan, ...]:
     """What a run would read at ``now``, per source, and why it would skip the rest. Changes nothing.
 
-    ``accept_new_partitions`` plans work units although their partitions differ from those already read.
+    ``accept_new_partitions`` plans work units although their partitions differ from those already read. ``engine``
+    replaces the configuration's.
     """
     moment = now or datetime.now(UTC)
-    sources = sources_of(load(config, pipeline=pipeline), pipeline)
-    return tuple(plan_of(each, moment, accept_new_partitions=accept_new_partitions) for each in sources)
+    project = on_engine(load(config, pipeline=pipeline), engine)
+    plans = (
+        plan_of(source, moment, accept_new_partitions=accept_new_partitions) for source in sources_of(project, pipeline)
+    )
+    return tuple(replace(plan, engine=project.engine.value) for plan in plans)
 
 
 def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, ...]:

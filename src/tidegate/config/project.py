@@ -45,7 +45,7 @@ from tidegate.errors import StorageError
 from tidegate.specs.columns import ProviderKind, StateSpec
 from tidegate.specs.locations import Options, Secret, looks_secret
 from tidegate.specs.masking import MASK, Mask
-from tidegate.specs.project import Lateness, MetricsSpec, ProjectSpec, ReconcileSpec, SparkSpec
+from tidegate.specs.project import EngineKind, Lateness, MetricsSpec, ProjectSpec, ReconcileSpec, SparkSpec
 from tidegate.storage.options import split_uri
 from tidegate.storage.stores import TablePlaces
 
@@ -201,6 +201,9 @@ class ProjectModel(Model):
 
     connections: dict[v.Name, Connection] = entry("Databases and APIs, by name.", dict)
     pipelines: dict[v.Name, PipelineModel] = entry("The pipelines, by name.", min_length=1)
+    engine: EngineKind = entry(
+        "spark: everything; local: rows appended by this process, without Java.", EngineKind.SPARK
+    )
     spark: SparkModel = section(SparkModel, "Where tasks run.")
     global_: GlobalModel = section(GlobalModel, "Settings shared by all pipelines.", alias="global")
     recovery: RecoveryModel = section(RecoveryModel, "How a run looks for a lost position.")
@@ -219,6 +222,7 @@ class ProjectModel(Model):
         return ProjectSpec(
             origin=origin,
             pipelines=in_order(tuple(each.pipeline(name, context) for name, each in self.pipelines.items())),
+            engine=self.engine,
             spark=self.spark.build(),
             recovery_max_commits=self.recovery.max_commits,
             metrics=self.metrics.build(),

@@ -68,6 +68,12 @@ REASONS = {
 """The reasons of work units: letter in the grid, style and meaning."""
 
 
+def _engine_line(engine: str) -> Iterator[Block]:
+    """Name the engine, unless it is the usual one."""
+    if engine != "spark":
+        yield line(f"engine: {engine}", Style.DIM)
+
+
 @dataclass(frozen=True, slots=True)
 class SourcePlan(Report):
     """What a run would do for one source; ``notes`` concern table and lane, the plan has its own.
@@ -82,6 +88,7 @@ class SourcePlan(Report):
     lane: str = "arrow"
     notes: tuple[str, ...] = ()
     pending_units: int = 0
+    engine: str = "spark"
 
     @property
     def position(self) -> int:
@@ -92,6 +99,7 @@ class SourcePlan(Report):
         """Yield what would be read by partition, then what is skipped and why."""
         plan = self.plan
         yield Heading(f"{source_name(self)} → {self.table_uri}")
+        yield from _engine_line(self.engine)
         yield facts(*_file_facts(self, view.verbose))
         if plan.units:
             yield Gap()
@@ -131,11 +139,13 @@ class ColumnSourcePlan(Report):
     window: bool = False
     notes: tuple[str, ...] = ()
     tracking: str = "columns"
+    engine: str = "spark"
 
     def describe(self, view: View) -> Iterator[Block]:
         """Yield the condition that is sent to the source, and the watermark of each column."""
         window = ", replacing the window" if self.window else ""
         yield Heading(f"{source_name(self)} → {self.table_uri}")
+        yield from _engine_line(self.engine)
         yield facts(
             ("source", f"{self.kind}: {self.source_uri}"),
             ("would read", Cell(self.predicate, Style.STRONG)),
@@ -237,10 +247,12 @@ class UnitSourcePlan(Report):
     notes: tuple[str, ...] = ()
     requests_by_time: bool = True
     tracking: str = "units"
+    engine: str = "spark"
 
     def describe(self, view: View) -> Iterator[Block]:
         """Yield what would be read, then a grid of partitions and units with the letter of a reason in each cell."""
         yield Heading(f"{source_name(self)} → {self.table_uri}")
+        yield from _engine_line(self.engine)
         yield facts(*_unit_facts(self, view.verbose))
         if self.runs:
             yield Gap()

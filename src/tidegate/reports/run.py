@@ -85,6 +85,7 @@ class RunReport(Report):
     sources: tuple[SourceReport, ...]
     ok: bool
     seconds: float
+    engine: str = "spark"
 
     def code(self, *, stopped: bool = False) -> int:
         """Return the code that all failed sources share, else 1; 130 if the run was stopped before it was done."""
@@ -101,6 +102,7 @@ class RunReport(Report):
         yield Gap()
         watermarks = [(f"watermark of {source_name(each)}", each.watermark) for each in self.sources if view.verbose]
         done = f"{count(sum(source.rows for source in self.sources), 'row')} in {duration(self.seconds)}"
+        done += "" if self.engine == "spark" else f", by the {self.engine} engine"
         result = Cell(done, Style.GOOD) if self.ok else Cell(f"not everything succeeded; {done}", Style.BAD)
         yield facts(*watermarks, ("result", result))
         troubles = (trouble for source in self.sources for trouble in _troubles(source, view))

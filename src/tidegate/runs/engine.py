@@ -77,6 +77,12 @@ class Lifecycle(Protocol):
     def prepare(self) -> None:
         """Start it, so that several threads can use it."""
 
+    def check_write(self, source: str, only_spark: Sequence[str]) -> None:
+        """Raise :class:`EnvironmentProblem` if ``only_spark`` has reasons and this is not Spark.
+
+        Asked as soon as a position is open or a plan is made: before anything of the source is read.
+        """
+
 
 class FileTasks(Lifecycle, Protocol):
     """Reads groups of files."""

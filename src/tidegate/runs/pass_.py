@@ -144,6 +144,7 @@ class Pass:
         for warning in position.warnings:
             self.notice(warning)
         self.emit(events.PollStarted(*self.names, position.version, position.table_version))
+        self.engine.check_write(str(self.source.key), position.needs_frames)
         self.begin_at(position)
         return walk.go(position)
 

@@ -78,6 +78,9 @@ class UnitWalk:
             return self._note(position, advance_units(run.state, plan, []))
         if not plan.count:
             return run.idle(position)
+        again = sum(work.replaces for work in plan.works())
+        reset = [f"{count(again, 'work unit')} would replace rows of the table"] if again else []
+        run.engine.check_write(str(self._source.key), reset)
         self._source.clean_work(plan.now)
         return self._carry_out(position, plan, units)
 

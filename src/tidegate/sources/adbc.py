@@ -18,22 +18,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.core.databases import SETTINGS_WITHOUT_MEANING, DatabaseAddress, Unsupported
 from tidegate.errors import SourceError
-from tidegate.sources.jdbc import (
-    LIKE_JDBC,
-    OPTIONS_REFUSED,
-    VALUE,
-    WITHOUT_MEANING,
-    DatabaseAddress,
-    Unsupported,
-    check_environment,
-    refusal,
-)
+from tidegate.sources.jdbc import LIKE_JDBC, OPTIONS_REFUSED, VALUE, check_environment, refusal
 from tidegate.specs.columns import JdbcRead
 from tidegate.specs.locations import Secret
 
 CONNECT_SECONDS = 30
-_IGNORED = WITHOUT_MEANING - {"sockettimeout", "querytimeout"}
+_IGNORED = SETTINGS_WITHOUT_MEANING - {"sockettimeout", "querytimeout"}
 SESSION = {
     "TimeZone": "UTC",
     "DateStyle": "ISO",

@@ -24,6 +24,8 @@ import pyarrow as pa
 
 from tidegate.core.columns.predicates import RowFilter, dialect_of
 from tidegate.core.columns.predicates import quote as quote_name
+from tidegate.core.databases import DatabaseAddress, Unsupported, scheme_of
+from tidegate.core.engines import IGNORED_SETTINGS, ITS_DATABASES
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
 from tidegate.schema.types import TIMESTAMP, arrow_schema, type_name
 from tidegate.sources.adbc import SESSION, AdbcShare, ExactColumn, connection_of, exact, share_rows
@@ -33,10 +35,8 @@ from tidegate.sources.jdbc import (
     MYSQL_SESSION,
     OPTIONS_REFUSED,
     VALUE,
-    WITHOUT_MEANING,
-    DatabaseAddress,
     JdbcStatements,
-    Unsupported,
+    check_environment,
     refusal,
 )
 from tidegate.sources.reader import GreatestValues, StreamedRows, column_named, fit_bounds, kinds_of_times, needs_spark
@@ -47,9 +47,6 @@ from tidegate.specs.project import SchemaSpec
 CONNECT_SECONDS = 10
 EXTRAS = {"postgresql": "tidegate[postgres]", "mysql": "tidegate[mysql]", "mariadb": "tidegate[mysql]"}
 """The extra to install for a database, by its name in a JDBC address."""
-
-_MEANT = frozenset(("sockettimeout", "querytimeout", "tinyint1isbit"))
-"""Settings of JDBC drivers that change which rows come, or how."""
 
 
 def connect(address: DatabaseAddress, read: JdbcRead, **more: Any) -> Any:
@@ -567,12 +564,14 @@ def instants(times: pa.Array, timezone: str) -> pa.Array:
 
 def open_database(read: JdbcRead, source: str) -> Database:
     """The database of ``read``; :class:`EnvironmentProblem` if only Spark can read it as configured."""
-    scheme = read.url.partition(":")[2].partition(":")[0].lower()
-    if scheme not in EXTRAS:
+    scheme = scheme_of(read.url)
+    if scheme not in ITS_DATABASES:
         problem = f"there is no driver of Python for jdbc:{scheme} here, only for PostgreSQL, MySQL and MariaDB"
         raise needs_spark(source, problem)
     try:
-        address = DatabaseAddress.of(read, WITHOUT_MEANING - _MEANT)
+        address = DatabaseAddress.of(read, IGNORED_SETTINGS)
+        if address.scheme == "postgresql":
+            check_environment()
         __import__("psycopg" if scheme == "postgresql" else "pymysql")
     except Unsupported as told:
         raise needs_spark(source, told.reason) from None

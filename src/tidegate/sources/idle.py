@@ -24,10 +24,11 @@ import pyarrow.parquet as pq
 
 from tidegate.core.columns.predicates import ColumnRange, RowFilter, matches
 from tidegate.core.columns.state import NUMBERS, is_above, kind_of
+from tidegate.core.databases import DatabaseAddress, Unsupported
 from tidegate.protocol.delta import pin_table
 from tidegate.protocol.table import arrow_schema
 from tidegate.sources.databases import EXTRAS, connect
-from tidegate.sources.jdbc import DatabaseAddress, JdbcStatements, Unsupported
+from tidegate.sources.jdbc import JdbcStatements, check_environment
 from tidegate.specs.columns import ColumnSource, JdbcRead, NullWatermark, TableFormat, TableRead, Value, WatermarkMode
 from tidegate.storage.port import ObjectStore, SeekableInput
 from tidegate.storage.stores import open_store
@@ -109,6 +110,8 @@ _MYSQL_KINDS = {
 def _ask_database(read: JdbcRead, rows: RowFilter) -> int | None:
     try:
         address = DatabaseAddress.of(read)
+        if address.scheme == "postgresql":
+            check_environment()
     except Unsupported as told:
         raise NoAnswer(told.reason) from None
     try:

@@ -189,8 +189,8 @@ class StreamedRows:
 
 
 def needs_spark(source: str, why: str, before: str = "") -> EnvironmentProblem:
-    """The error for what the in-process engine does not do like Spark."""
-    return EnvironmentProblem(f"{source}: {why}", f"{before}use `tidegate run`")
+    """The error for what the local engine does not do like Spark, if only the source or its table could tell."""
+    return EnvironmentProblem(f"{source}: {why}", f"{before}set engine: spark")
 
 
 Frame = TypeVar("Frame")

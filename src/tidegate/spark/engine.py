@@ -126,6 +126,9 @@ class SparkEngine:
         """Start the session."""
         self.session()
 
+    def check_write(self, source: str, only_spark: Sequence[str]) -> None:
+        """Spark writes everything."""
+
     def tasks(self, most: int, limits: CommitLimits, hear: Hear) -> TaskPool:
         """Tasks that read groups of files, each a Spark job; at most ``most`` at once."""
         session = self.session()

@@ -97,7 +97,8 @@ def find_java(env: Mapping[str, str] | None = None) -> Path:
     found = f"; found only {', '.join(seen)}" if seen else ""
     raise EnvironmentProblem(
         f"no Java 17 or 21 in JAVA_HOME, PATH or the usual folders{found}",
-        "run `tidegate setup`, which finds or installs one, or set JAVA_HOME to a Java 17 or 21",
+        "run `tidegate setup`, which finds or installs one, or set JAVA_HOME to a Java 17 or 21; "
+        "`--engine local` appends rows without Java",
     )
 
 

@@ -389,6 +389,13 @@ class PipelineSpec:
         return replace(self, sink=sink)
 
 
+class EngineKind(StrEnum):
+    """What reads and writes: Spark, or this process alone."""
+
+    SPARK = "spark"
+    LOCAL = "local"
+
+
 @dataclass(frozen=True, slots=True)
 class SparkSpec:
     """Where tasks run: ``master`` (default ``local[*]``) or ``remote`` (Spark Connect), plus session settings.
@@ -454,6 +461,7 @@ class ProjectSpec:
     reconcile: ReconcileSpec = field(default_factory=ReconcileSpec)
     notices: tuple[str, ...] = ()
     state: StateSpec = field(default_factory=StateSpec)
+    engine: EngineKind = EngineKind.SPARK
     interpolated: tuple[Interpolated, ...] = field(default=(), repr=False, compare=False)
     """The values of the file with environment variables in them: some are secrets, and ``config show`` names them."""
     foreign: Foreign = field(default_factory=Foreign, repr=False, compare=False)
@@ -476,6 +484,11 @@ class ProjectSpec:
         held = (value for each in self.interpolated for _, value in each.credentials)
         secrets = [each for each in held if not is_plain_setting("", each)]
         yield from (name for name in names if not looks_random(name) and not any(each in name for each in secrets))
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once: those of Spark, or the cores of this machine."""
+        return self.spark.parallelism if self.engine is EngineKind.SPARK else os.cpu_count() or 1
 
     def pipeline(self, name: str) -> PipelineSpec:
         """The pipeline of that name."""

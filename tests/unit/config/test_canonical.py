@@ -21,6 +21,7 @@ P, S = "pipelines.<pipeline>", "pipelines.<pipeline>.sources.<source>"
 F = f"{P}.schema.fields[]"
 
 OTHER_VALUES: dict[str, Any] = {
+    "engine": "local",
     f"{S}.source_uri": "elsewhere",
     f"{S}.pattern": "*.json",
     f"{S}.exclude": ["tmp*", "*.bak"],
@@ -185,6 +186,7 @@ def _without_notices(project: ProjectSpec) -> tuple[object, ...]:
     settings = (project.total_concurrency, project.poll_jitter_secs, project.commit_deadline_secs)
     return (
         project.pipelines,
+        project.engine,
         project.spark,
         settings,
         project.recovery_max_commits,
