@@ -13,9 +13,10 @@ from support.reconciling import DAY, clean, compare, leave_behind, places_of
 from tidegate.errors import CommitLost
 from tidegate.failpoints import arm
 from tidegate.parquet.parquet_file import uuid7
-from tidegate.protocol.change import Change
+from tidegate.protocol.change import Change, NextState
 from tidegate.reports.reconcile import TableComparison
 from tidegate.runs.file_edit import write_answers
+from tidegate.runs.file_walk import letter_debts
 from tidegate.schema.dead_letter import DISCARDED
 
 FOLDER = "date=2026-01-28"
@@ -82,7 +83,8 @@ def test_who_slept_with_letters_cannot_commit_them_after_the_fence(lake: Lake) -
     (letter,) = tidegate.list_letters(lake.config, "events")
     state = dict(opened.state or {})
     sleeping = write_answers(place, [letter], DISCARDED, uuid7())
-    change = Change(state, place.embedded(state), debts=sleeping.debts(place, opened), letters=-1)
+    debts = letter_debts(sleeping, place, opened)
+    change = Change(NextState(state, place.embedded(state)), letters=sleeping, debts=debts)
     age(letters(lake))
     assert of_letters(clean(lake.project).tables).removed.count == 1
     with pytest.raises(CommitLost):

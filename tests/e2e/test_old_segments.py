@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import tidegate
+from support.changes import moved
 from support.lake import Lake
 from support.reconciling import DAY, clean, compare, places_of
 from tidegate.core.files.paths import SourceFile
 from tidegate.errors import CommitLost
-from tidegate.protocol.change import Change
 
 FOLDER = "lake/events/_tidegate/events_default_set"
 
@@ -102,7 +102,7 @@ def test_who_slept_with_a_part_in_its_hands_cannot_commit_it(lake: Lake) -> None
     assert clean(lake.project).tables[0].removed.count == 1
     encoded = place.tracker.encode(state)
     with pytest.raises(CommitLost):
-        place.positions.commit(opened, Change(encoded, place.embedded(encoded)))
+        place.positions.commit(opened, moved(encoded, embedded=place.embedded(encoded)))
     assert lake.run().ok
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.commands.project import Config, Mode, agree, bound_files, listening, load, pipelines_of, without_secrets
 from tidegate.errors import CommitLost, ConfigError, ObjectChanged, StateError, TableError, TidegateError
-from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.observe.events import Emit, ignore
 from tidegate.parquet.partitions import path_values
@@ -214,8 +213,7 @@ class FileAdopting:
             *found.foreign.written(columns.partition_columns),
         )
         change = Change(state, write_files(groups), action="commit")
-        failpoint("staging.commit.before")
-        after = self._committer.positions.commit(opened, change)
+        (after,) = self._committer.send(opened, change)
         return replace(found.report, adopted=len(files), rows=rows, table_version=after.table_version)
 
 

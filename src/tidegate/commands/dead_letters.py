@@ -28,6 +28,8 @@ from tidegate.runs.file_edit import DeadLetterSelection, select_letters, write_a
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.file_walk import coverage_of, letter_debts, letters_of, read_all
 from tidegate.runs.lanes import FrameLane, TableColumnsPlan, as_read, frame_reasons, resolve_columns
+from tidegate.runs.pass_ import Pass
+from tidegate.runs.tracker import PassRules
 from tidegate.schema.dead_letter import DISCARDED, FILE, RECORD, RETRIED, Letter, fingerprint
 from tidegate.tasks.read_task import GroupResult, ReadTask
 from tidegate.tasks.task import Reread, reread
@@ -100,12 +102,12 @@ def retry(
     bound: FileSource, choice: DeadLetterSelection, lane: Callable[[], FileTasks], emit: Emit = ignore
 ) -> LettersReport:
     """Read letters again; ``lane`` starts the engine, which only files need."""
-    return _commit(bound, lambda opened: _plan_retry(bound, opened, choice, lane, emit))
+    return _LettersWalk(bound, lambda opened: _plan_retry(bound, opened, choice, lane, emit)).run()
 
 
 def discard(bound: FileSource, choice: DeadLetterSelection) -> LettersReport:
     """Answer letters without reading them; their lines stay in the dead-letter table."""
-    return _commit(bound, lambda opened: _plan_discard(bound, opened, choice))
+    return _LettersWalk(bound, lambda opened: _plan_discard(bound, opened, choice)).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +118,35 @@ class _Answer:
     report: LettersReport
 
 
-def _commit(bound: FileSource, answer: Callable[[Position], _Answer]) -> LettersReport:
-    for attempt in range(TRIES_AGAINST_OTHERS):
-        opened = bound.positions.open()
-        made = answer(opened)
+# A run that writes its own files meanwhile may take the place of those that were written here.
+_RULES = PassRules(20, (CommitLost, ObjectMissing, ObjectChanged))
+
+
+class _LettersWalk:
+    """Plans an answer on top of each position, until one of them is committed or nothing is left to commit."""
+
+    def __init__(self, bound: FileSource, answer: Callable[[Position], _Answer]) -> None:
+        self._pass = Pass(bound, rules=_RULES)
+        self._answer = answer
+        self._report: LettersReport | None = None
+
+    def run(self) -> LettersReport:
+        self._pass.run(self)
+        assert self._report is not None
+        return self._report
+
+    def open(self) -> Position:
+        return self._pass.source.positions.open()
+
+    def go(self, position: Position) -> Position:
+        made = self._answer(position)
+        self._report = made.report
         if made.change is None:
-            return made.report
-        try:
-            after = bound.positions.commit(opened, made.change)
-        except (CommitLost, ObjectMissing, ObjectChanged):
-            if attempt + 1 == TRIES_AGAINST_OTHERS:
-                raise
-            continue
+            return position
+        after = self._pass.commit(position, made.change)
         rows = made.report.rows and after.rows
-        return replace(made.report, rows=rows, position=after.version, table_version=after.table_version)
-    raise AssertionError("unreachable")
+        self._report = replace(made.report, rows=rows, position=after.version, table_version=after.table_version)
+        return after
 
 
 def _plan_discard(bound: FileSource, opened: Position, choice: DeadLetterSelection) -> _Answer:

@@ -17,7 +17,7 @@ from typing import Any
 from tidegate.commands.project import Config, load, sources_of
 from tidegate.core.json_shape import is_newer
 from tidegate.errors import StateError, TidegateError
-from tidegate.protocol.change import Change, Coverage, NextState
+from tidegate.protocol.change import Coverage
 from tidegate.protocol.open import Accept, StateUnreadable, Winner
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.recovery import Ladder, Rung
@@ -91,7 +91,7 @@ def _accept(source: TrackedSource, choices: frozenset[Acceptance]) -> Check:
                 state = tracker.rebuild(source, opened, state)
             else:
                 tracker.check_parts(state)
-        after = _record(source, opened, tracker.encode(state))
+        after = source.record_edit(opened, tracker.encode(state), "recover")
     except TidegateError as error:
         return Check(name, "fail", error.problem, error.remedy)
     accepted = ", ".join(each for each in Acceptance if each in choices)
@@ -101,12 +101,6 @@ def _accept(source: TrackedSource, choices: frozenset[Acceptance]) -> Check:
 def _stops(choices: Collection[Acceptance]) -> tuple[Accept, ...]:
     """The stops to pass; staged units that wait are planned again on top of the recovered position."""
     return (Accept.PENDING, *(each for each in Accept if each.value in choices))
-
-
-def _record(source: TrackedSource, opened: Position, state: Mapping[str, object]) -> Position:
-    """Commit a state without any rows."""
-    change = Change(NextState(state, source.embedded(state)), action="recover")
-    return source.positions.commit(opened, change)
 
 
 def _outcome(opened: Position, after: Position) -> str:
@@ -191,7 +185,7 @@ class _Unreadable:
     def _go_on(self, ladder: Ladder, winner: Winner, state: Mapping[str, object]) -> tuple[Position, Position]:
         """Record ``state`` anew and replace its copies elsewhere."""
         opened = self._source.positions.open_rebuilt(ladder, winner, _stops(self._choices))
-        return opened, _record(self._source.for_edit(), opened, state)
+        return opened, self._source.for_edit().record_edit(opened, state, "recover")
 
     def _warnings(self, opened: Position) -> tuple[Check, ...]:
         return tuple(Check(f"{self._name} notice", "warn", text) for text in opened.warnings)

@@ -46,8 +46,8 @@ from tidegate.runs.file_source import FileSource, SourceState, sizing_of
 from tidegate.runs.file_walk import coverage_of, letter_debts, letters_of, read_all
 from tidegate.runs.lanes import TableColumnsPlan, frame_reasons, resolve_columns
 from tidegate.runs.loop import stops_on_signals
-from tidegate.runs.pass_ import against_others
-from tidegate.runs.tracker import AnySource, Clock
+from tidegate.runs.pass_ import CommitCommand, Pass
+from tidegate.runs.tracker import AnySource, Clock, PassRules
 from tidegate.schema.dead_letter import REPLAYED
 from tidegate.sources.file_discovery import scope_of
 from tidegate.specs.locations import Location
@@ -319,7 +319,8 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         """Read the files and replace their rows."""
         with self._work_area() as work:
             columns, results = self._read(self._opened, self._choice.files, work)
-            done = self._commit(self._choice, columns, results, work)
+            write = self._replacement(self._choice, columns, results, work)
+            done = self._commit(write, results)
         rows = sum(result.rows for result in results)
         return replace(planned, rows_written=rows, version=done.version, table_version=done.table_version)
 
@@ -359,16 +360,12 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         writer = replace(task.writer, file_size=min(task.writer.file_size, FILE_BYTES))
         return replace(task, table=work, writer=writer, whole_files=True)
 
-    def _commit(
+    def _replacement(
         self, choice: ReplaySelection, columns: TableColumnsPlan, results: Sequence[GroupResult], work: Location
-    ) -> Position:
-        """Replace the rows; if another run of the source came first, try again on top of it.
-
-        The rows stay correct: those of a finished file do not depend on the position.
-        """
+    ) -> ReplaceRows:
         store = open_store(work)
         files = [file for result in results for file in result.data_files]
-        write = ReplaceRows(
+        return ReplaceRows(
             choice.predicate,
             lambda schema: rows_of(store, files, schema),
             columns.table,
@@ -376,20 +373,19 @@ class FileReplay(Replay[FileSource, ReplayReport]):
             sum(result.rows for result in results),
         )
 
-        def attempt() -> Position:
-            opened = self._open()
-            change = self._change(opened, write, choice, results)
-            failpoint("runs.commit.before")
-            done = self._bound.positions.commit(opened, change)
-            failpoint("runs.commit.after")
-            return done
+    def _commit(self, write: ReplaceRows, results: Sequence[GroupResult]) -> Position:
+        """Replace the rows; if another run of the source came first, try again on top of it.
 
-        return against_others(attempt, TRIES_AGAINST_OTHERS, (CommitLost,), self._stop)
+        The rows stay correct: those of a finished file do not depend on the position.
+        """
+        run = Pass(self._bound, stop=self._stop, rules=PassRules(TRIES_AGAINST_OTHERS, (CommitLost,)))
+        return run.run(
+            CommitCommand(self._open, lambda opened: run.commit(opened, self._change(opened, write, results)))
+        )
 
-    def _change(
-        self, opened: Position, write: ReplaceRows, choice: ReplaySelection, results: Sequence[GroupResult]
-    ) -> Change:
+    def _change(self, opened: Position, write: ReplaceRows, results: Sequence[GroupResult]) -> Change:
         """The change on top of ``opened``, with the new letters of the files, and answers to their old ones."""
+        choice = self._choice
         state = self._still_finished(self._bound.state_of(opened), choice)
         paths = {*(file.path for file in choice.files), *choice.dropped}
         before = [letter for letter in select_letters(self._bound, LetterChoice()) if letter.file in paths]

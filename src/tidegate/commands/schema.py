@@ -26,7 +26,7 @@ from tidegate.errors import (
 )
 from tidegate.formats.samples import spread
 from tidegate.protocol.change import Change, NextState, ReplaceRows
-from tidegate.protocol.position import InferredSchema
+from tidegate.protocol.position import InferredSchema, Position
 from tidegate.protocol.table import Snapshot, no_rows
 from tidegate.protocol.table import arrow_schema as arrow_schema_table
 from tidegate.protocol.table_checks import check_partitioning, check_replaceable, costs_rows
@@ -43,6 +43,8 @@ from tidegate.reports.wording import count
 from tidegate.runs.file_source import FILES_PER_PLAN, FileSource, discover_files
 from tidegate.runs.lanes import fields_of_table, known_fields, read_remembered, whole_columns, with_rescued
 from tidegate.runs.lanes import sample as sample_files
+from tidegate.runs.pass_ import CommitCommand, Pass
+from tidegate.runs.tracker import PassRules
 from tidegate.schema.evolution import Difference, Kind, differences
 from tidegate.schema.inference import FieldReport, Inference, check_agreement
 from tidegate.schema.names import merged_fields, yaml_lines
@@ -293,7 +295,28 @@ def _replace_columns(bound: FileSource, confirm: Callable[[TableRewrite], bool])
     if pipeline.transform is not None:
         text = "the columns of its table are those of a transform, which only a run knows; write into another table"
         raise ConfigError((f"{pipeline.name}: {text}",))
-    opened = bound.positions.open()
+    # One try only: a person agrees to lose the rows that the table has now, and no others.
+    run = Pass(bound, rules=PassRules(tries=1))
+    report: TableRewrite | None = None
+
+    def go(opened: Position) -> Position:
+        nonlocal report
+        write, report = _plan_replacement(bound, opened)
+        if not report.changes or not confirm(report):
+            return opened
+        state = bound.tracker.encode(bound.state_of(opened))
+        done = run.commit(opened, Change(NextState(state, bound.embedded(state)), write, action="schema replace"))
+        seconds = time.monotonic() - started
+        report = replace(report, table_version=done.table_version, applied=True, seconds=seconds)
+        return done
+
+    run.run(CommitCommand(bound.positions.open, go))
+    assert report is not None
+    return report
+
+
+def _plan_replacement(bound: FileSource, opened: Position) -> tuple[ReplaceRows, TableRewrite]:
+    pipeline = bound.pipeline
     snapshot = bound.positions.site.delta.snapshot()
     fields = known_fields(bound, None)
     if snapshot is None or opened.state is None:
@@ -303,18 +326,12 @@ def _replace_columns(bound: FileSource, confirm: Callable[[TableRewrite], bool])
     columns, keys = whole_columns(pipeline, with_rescued(pipeline, fields))
     check_partitioning(snapshot.facts.partition_columns, keys)
     check_replaceable(snapshot.facts, pipeline.sink.table.uri)
-    report = _replacement(bound, snapshot, columns, keys)
-    if not report.changes or not confirm(report):
-        return report
-    state = bound.tracker.encode(bound.state_of(opened))
-    write = ReplaceRows(None, no_rows, columns, keys)
-    change = Change(NextState(state, bound.embedded(state)), write, action="schema replace")
-    done = bound.positions.commit(opened, change)
-    seconds = time.monotonic() - started
-    return replace(report, table_version=done.table_version, applied=True, seconds=seconds)
+    return ReplaceRows(None, no_rows, columns, keys), _describe_replacement(bound, snapshot, columns, keys)
 
 
-def _replacement(bound: FileSource, snapshot: Snapshot, columns: pa.Schema, keys: tuple[str, ...]) -> TableRewrite:
+def _describe_replacement(
+    bound: FileSource, snapshot: Snapshot, columns: pa.Schema, keys: tuple[str, ...]
+) -> TableRewrite:
     table = arrow_schema_table(snapshot.facts.schema_json)
     found = differences(table, columns, Evolution.OVERWRITE, partition_columns=keys, file_name="the pipeline")
     changes = tuple(replace(change_of(bound, each), effect="replaced", error=None) for each in found)

@@ -17,7 +17,6 @@ from tidegate.core.units.planner import failure_start
 from tidegate.core.units.state import Failure, UnitEntry, UnitState, clip, high_of
 from tidegate.core.units.time_range import cut
 from tidegate.errors import TidegateError
-from tidegate.protocol.change import Change, NextState
 from tidegate.protocol.position import Position
 from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
 from tidegate.reports.wording import count
@@ -342,7 +341,7 @@ def _move(
     if not touched or not confirm(move):
         return move
     state = bound.tracker.encode(after)
-    done = bound.positions.commit(opened, Change(NextState.whole(state), action=action))
+    done = bound.record_edit(opened, state, action)
     return replace(move, version=done.version, table_version=done.table_version, applied=True)
 
 

@@ -20,11 +20,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tidegate.core.files.paths import SourceFile, sort_key, split
-from tidegate.core.files.state import FileProgress, Finished, PathState, decode_paths, embedded, encode_paths
+from tidegate.core.files.state import FileProgress, Finished, PathState, decode_paths, encode_paths
 from tidegate.core.json_shape import is_newer, load_json
 from tidegate.errors import ObjectMissing, StateError, TidegateError
 from tidegate.migrate.foreign import BLIZZARD, WRITER
-from tidegate.protocol.change import Change, NextState, SourceKey
+from tidegate.protocol.change import SourceKey
 from tidegate.protocol.log import (
     Contents,
     DeltaLog,
@@ -611,8 +611,7 @@ class _Adopting:
                 f"{self._key}: something moved while adopting: {moved}", "stop the old program; adopt again"
             )
         data = encode_paths(state)
-        change = Change(NextState(data, embedded(data)), action="adopt")
-        after = self._bound.positions.commit(opened, change)
+        after = self._bound.record_edit(opened, data, "adopt")
         self.report = replace(self.report, adopted=True, version=after.version, table_version=after.table_version)
         return replace(self.report, findings=(*self.report.findings, *self._moved_after(before, known)))
 

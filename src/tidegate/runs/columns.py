@@ -230,8 +230,7 @@ class ColumnTracker(Tracker, Described, Copied, Editable, Replayable, Examinable
         if same or not confirm(move):
             return move
         state = self.encode(after)
-        change = Change(NextState.whole(state), action=action)
-        done = source.positions.commit(opened, change)
+        done = source.record_edit(opened, state, action)
         return replace(move, version=done.version, table_version=done.table_version, applied=True)
 
     def _spelled(self, values: Mapping[str, str]) -> dict[str, str]:

@@ -250,15 +250,18 @@ class TableCommitter:
         change = self._change(opened, taken)
         self._clearing.metas_of.update(taken.gathering.metas_of)
         self._settled = frozenset(fold.opened.key for fold, member in taken.sources if not owed_by(member))
-        failpoint("staging.commit.before")
-        members = [member for _, member in taken.sources]
         try:
-            after = commit_together([*members, Member(self.positions.site, opened, change)])
+            after = self.send(opened, change, [member for _, member in taken.sources])
         finally:
             self._settled = frozenset()
         self._opened, self._careful = after[-1], False
         self._sources.update((each.key, each) for each in after[:-1])
         self.tally.count(taken, after)
+
+    def send(self, opened: Position, change: Change, members: Sequence[Member] = ()) -> tuple[Position, ...]:
+        """One Delta commit of ``members`` and the committer's own ``change``, whose position is the last."""
+        failpoint("staging.commit.before")
+        return commit_together([*members, Member(self.positions.site, opened, change)])
 
     def _change(self, opened: Position, taken: CommitBatch) -> Change:
         """The change of the committer's own position."""

@@ -23,10 +23,10 @@ from tidegate.core.files.edit import (
     move_watermark,
 )
 from tidegate.core.files.paths import SourceFile, join, matches_path, split
-from tidegate.core.files.state import PathState, embedded, encode_paths
+from tidegate.core.files.state import PathState, encode_paths
 from tidegate.errors import CommitLost, TidegateError
 from tidegate.parquet.parquet_file import uuid7
-from tidegate.protocol.change import Change, LetterFiles, NextState, State
+from tidegate.protocol.change import LetterFiles, State
 from tidegate.reports.watermark import FileSet, WatermarkMove
 from tidegate.reports.wording import count
 from tidegate.runs.file_source import FileSource, watermarks_of
@@ -123,13 +123,7 @@ def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: C
     state = encode_paths(after)
     if opened.table_version < 0:
         return _begin(bound, move, state)
-    change = Change(
-        NextState(state, embedded(state)),
-        letters=answers,
-        debts=letter_debts(answers, bound, opened),
-        action=target.action,
-    )
-    done = bound.positions.commit(opened, change)
+    done = bound.record_edit(opened, state, target.action, answers, letter_debts(answers, bound, opened))
     return replace(move, version=done.version, table_version=done.table_version, applied=True)
 
 

@@ -1,7 +1,8 @@
 """One pass over one source of any kind: open, walk, commit, until the walk ends.
 
 A walk reads and proposes; the pass commits, counts and starts over if another run was first. Results count only once
-they are committed: what was read on top of a lost position is discarded.
+they are committed: what was read on top of a lost position is discarded. Runs, replays, retries of dead letters and
+fences are all walks of a pass. Besides it, only the committer of staged batches and a person's edit commit a position.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, runtime_checkable
 
-from tidegate.errors import ColumnsChanged, CommitLost, TidegateError
+from tidegate.errors import CommitLost, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.protocol.change import Change, State
@@ -55,36 +56,34 @@ class Totals:
     lacks_native: bool = False
 
 
-Result = TypeVar("Result")
+@runtime_checkable
+class CommandWalk(Walk, Protocol):
+    """The walk of a command: it opens the position in its own way, and nobody is told of a poll."""
+
+    def open(self) -> Position:
+        """The position to start from, or an error that says why the command cannot be carried out."""
 
 
-def against_others(
-    attempt: Callable[[], Result],
-    tries: int,
-    errors: tuple[type[TidegateError], ...] = (CommitLost, ColumnsChanged),
-    stop: threading.Event | None = None,
-) -> Result:
-    """Call ``attempt`` up to ``tries`` times while others commit first."""
-    for _ in range(tries - 1):
-        try:
-            return attempt()
-        except errors:
-            if stop is not None and stop.is_set():
-                raise
-    return attempt()
+@dataclass(frozen=True, slots=True)
+class CommitCommand:
+    """A command that makes one commit on top of the position as opened."""
+
+    open: Callable[[], Position]
+    go: Callable[[Position], Position]
 
 
 class Pass:
     """Carries one source as far as possible now; ``state`` and ``totals`` say how far that was.
 
     ``since`` is the previous pass over the same source, whose last state is ``previous``. ``shared`` is what trackers
-    of one run share, by name. ``unsaved`` is a state that could not be committed because there is no table.
+    of one run share, by name. ``unsaved`` is a state that could not be committed because there is no table. Commands
+    that read nothing need no ``engine``; they have ``rules`` of their own.
     """
 
     def __init__(
         self,
         source: AnySource,
-        engine: Engine,
+        engine: Engine | None = None,
         *,
         emit: events.Emit = events.ignore,
         stop: threading.Event | None = None,
@@ -94,6 +93,7 @@ class Pass:
         shared: dict[str, Any] | None = None,
         accept_new_partitions: bool = False,
         action: str = "run",
+        rules: PassRules | None = None,
     ) -> None:
         self.totals = Totals()
         self.source = source.at_poll(polls)
@@ -102,7 +102,7 @@ class Pass:
         self.is_first = False
         self.before: Attempts | None = None
         self.unsaved: State | None = None
-        self.engine = engine
+        self._engine = engine
         self.emit = emit
         self.stop = stop or threading.Event()
         self.clock = clock
@@ -112,20 +112,26 @@ class Pass:
         self.accept_new_partitions = accept_new_partitions
         self.action = action
         self.names = source.names
-        self._rules: PassRules = source.pass_rules
+        self._rules: PassRules = rules or source.pass_rules
         self._losses = 0
         self._began = 0.0
         self._is_first_pass = since is None
         self._told: set[str] = set()
 
-    def run(self, walk: Walk | None = None) -> None:
+    @property
+    def engine(self) -> Engine:
+        """The engine of a pass that reads."""
+        assert self._engine is not None, "a walk that reads is given an engine"
+        return self._engine
+
+    def run(self, walk: Walk | None = None) -> Position:
         """Make the pass; raises what stopped it, and committed work stays. ``walk`` replaces the tracker's."""
         chosen: Walk = walk or self.source.tracker.walk(self)
         while True:
             self._began = time.monotonic()
             try:
-                self.position = self._from(chosen, self._open())
-                return
+                self.position = chosen.go(chosen.open() if isinstance(chosen, CommandWalk) else self._begin())
+                return self.position
             except self._rules.errors as error:
                 self._losses += 1
                 if self._losses == self._rules.tries or self.stop.is_set():
@@ -140,13 +146,15 @@ class Pass:
             return replace(before, warnings=())
         return self.source.open()
 
-    def _from(self, walk: Walk, position: Position) -> Position:
+    def _begin(self) -> Position:
+        """Open the position and say that a poll starts there."""
+        position = self._open()
         for warning in position.warnings:
             self.notice(warning)
         self.emit(events.PollStarted(*self.names, position.version, position.table_version))
         self.engine.check_write(str(self.source.key), position.needs_frames)
         self.begin_at(position)
-        return walk.go(position)
+        return position
 
     def begin_at(self, position: Position) -> None:
         """Continue from the state of ``position``."""
@@ -155,8 +163,8 @@ class Pass:
         self.state = self.source.state_after_attempts(self.before) if is_new else self.source.state_of(position)
         self._note_version(position)
 
-    def commit(self, position: Position, change: Change, state: Any) -> Position:
-        """Make ``change`` visible, together with ``state``; returns the position after it."""
+    def commit(self, position: Position, change: Change, state: Any = None) -> Position:
+        """Make ``change`` visible; returns the position after it, whose decoded state is ``state``."""
         failpoint("runs.commit.before")
         after = self.source.positions.commit(position, change)
         failpoint("runs.commit.after")

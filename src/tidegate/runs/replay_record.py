@@ -35,13 +35,14 @@ from tidegate.protocol.position import Position
 from tidegate.protocol.staging import COMMITTER
 from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.reports.wording import count
-from tidegate.runs.pass_ import against_others
-from tidegate.runs.tracker import AnySource, BoundSource, Clock, ColumnBound, Replayable, StateKind
-from tidegate.specs.columns import ColumnSource
+from tidegate.runs.pass_ import CommitCommand, Pass
+from tidegate.runs.tracker import AnySource, BoundSource, Clock, ColumnBound, PassRules, Replayable, StateKind
+from tidegate.specs.columns import ColumnSource, Value
 from tidegate.specs.project import PipelineSpec
 from tidegate.storage.stores import open_store
 
 TRIES_AGAINST_OTHERS = 5
+_RULES = PassRules(TRIES_AGAINST_OTHERS)
 
 ChunkChange = Callable[[Position, NextState], Change]
 """The change that writes a chunk into the table as opened, together with a state."""
@@ -67,7 +68,8 @@ class ReplayRecord:
         self._bound = bound
         self._config = config
         self._clock = clock
-        self.positions = replay_source(bound, pipeline).positions
+        self._source = replay_source(bound, pipeline)
+        self.positions = self._source.positions
         self.state = _asked_for(bound, config)
         self.chunks = self.state.chunks
         self.saved: str | None = None
@@ -122,42 +124,50 @@ class ReplayRecord:
 
     def commit(self, number: int, change: ChunkChange) -> bool:
         """Commit a chunk; False if somebody else has finished it."""
-        return against_others(lambda: self._commit(number, change), TRIES_AGAINST_OTHERS)
+        run = Pass(self._source, rules=_RULES)
+        committed = False
+
+        def go(opened: Position) -> Position:
+            nonlocal committed
+            self.state = self._current(opened)
+            if number in self.state.finished:
+                return opened
+            after = self.state.with_finished(number, self._clock())
+            handover = None if self._reached(after) is None else self._handover(self._bound.open(), after)
+            if handover is None:
+                position = self._put(run, opened, change, after)
+            else:
+                self._move(handover, change)
+                position = self._note(number)
+            committed = True
+            return position
+
+        run.run(CommitCommand(self.positions.open, go))
+        return committed
 
     def hand_over(self) -> None:
         """Let production continue where the finished chunks end, if it does not yet."""
 
-        def moved() -> None:
-            handover = self._handover(self.state)
-            if handover is not None:
-                self._move(handover, _no_rows)
+        def go(opened: Position) -> Position:
+            handover = self._handover(opened, self.state)
+            return opened if handover is None else self._move(handover, _no_rows)
 
-        against_others(moved, TRIES_AGAINST_OTHERS)
+        if self._reached(self.state) is not None:
+            Pass(self._bound, rules=_RULES).run(CommitCommand(self._bound.open, go))
 
-    def _commit(self, number: int, change: ChunkChange) -> bool:
-        opened = self.positions.open()
-        self.state = self._current(opened)
-        if number in self.state.finished:
-            return False
-        after = self.state.with_finished(number, self._clock())
-        handover = self._handover(after)
-        failpoint("runs.commit.before")
-        if handover is None:
-            self._put(opened, change, after)
-        else:
-            self._move(handover, change)
-            against_others(lambda: self._note(number), TRIES_AGAINST_OTHERS)
-        failpoint("runs.commit.after")
-        return True
-
-    def _note(self, number: int) -> None:
+    def _note(self, number: int) -> Position:
         """Record that the chunk is in the table."""
-        opened = self.positions.open()
-        self._put(opened, _no_rows, self._current(opened).with_finished(number, self._clock()))
+        run = Pass(self._source, rules=_RULES)
 
-    def _put(self, opened: Position, change: ChunkChange, state: ReplayState) -> None:
-        self.positions.commit(opened, change(opened, NextState.whole(encode(state))))
+        def go(opened: Position) -> Position:
+            return self._put(run, opened, _no_rows, self._current(opened).with_finished(number, self._clock()))
+
+        return run.run(CommitCommand(self.positions.open, go))
+
+    def _put(self, run: Pass, opened: Position, change: ChunkChange, state: ReplayState) -> Position:
+        after = run.commit(opened, change(opened, NextState.whole(encode(state))))
         self.state = state
+        return after
 
     def _current(self, opened: Position) -> ReplayState:
         """The current record: another process may carry out the same replay."""
@@ -173,21 +183,24 @@ class ReplayRecord:
             )
         return found
 
-    def _handover(self, after: ReplayState) -> _Handover | None:
-        """Where production would continue after these chunks; None if it stays."""
-        reached = after.reached if self._config.save_watermark else None
-        if reached is None:
-            return None
-        opened = self._bound.open()
+    def _reached(self, after: ReplayState) -> Value | None:
+        """Up to where the finished chunks leave no gap, if production is to continue there."""
+        return after.reached if self._config.save_watermark else None
+
+    def _handover(self, opened: Position, after: ReplayState) -> _Handover | None:
+        """Where production, as opened, would continue after these chunks; None if it stays."""
+        reached = self._reached(after)
+        assert reached is not None
         before = self._bound.state_of(opened)
         moved = hand_over(self._bound.source, before, self._config.chunk_column, reached, self._clock())
         return None if moved is before else _Handover(opened, before, moved)
 
-    def _move(self, handover: _Handover, change: ChunkChange) -> None:
+    def _move(self, handover: _Handover, change: ChunkChange) -> Position:
         state = NextState.whole(self._bound.tracker.encode(handover.after))
-        after = self._bound.positions.commit(handover.opened, change(handover.opened, state))
+        after = Pass(self._bound).commit(handover.opened, change(handover.opened, state))
         self._moves.add(after.version)
         self.saved = column_watermark_text(handover.after)
+        return after
 
 
 def described(state: ReplayState) -> str:
@@ -263,11 +276,8 @@ def fence(writers: Sequence[AnySource]) -> datetime:
 
 
 def _fence(writer: AnySource) -> datetime:
-    def attempt() -> Position:
-        opened = writer.positions.open()
-        return writer.positions.commit(opened, _nothing(writer, opened))
-
-    after = against_others(attempt, FENCE_TRIES, (CommitLost,))
+    run = Pass(writer, rules=PassRules(FENCE_TRIES, (CommitLost,)))
+    after = run.run(CommitCommand(writer.positions.open, lambda opened: run.commit(opened, _nothing(writer, opened))))
     assert after.parent is not None
     failpoint("runs.fence.after")
     return writer.table_store.head(writer.key.document(after.version, after.parent.attempt)).modified

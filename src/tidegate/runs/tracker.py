@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, Uni
 from tidegate.core.files.discovery import FutureSeal, LeftOut
 from tidegate.core.json_shape import is_newer
 from tidegate.errors import ColumnsChanged, CommitLost, ConfigError, StateError, StorageError, TidegateError
-from tidegate.protocol.change import Coverage, Identity, SourceKey, State
+from tidegate.protocol.change import Change, Coverage, Identity, LetterFiles, NextState, SourceKey, State
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.documents import Mirror, read_recorded
 from tidegate.protocol.documents import read as read_document
@@ -406,6 +406,22 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
     def embedded(self, encoded: State) -> State:
         """The part of an encoded state for the log, which replaces a lost document."""
         return self.tracker.embedded(encoded) if isinstance(self.tracker, Abridged) else encoded
+
+    def record_edit(
+        self,
+        opened: Position,
+        state: State,
+        action: str,
+        letters: LetterFiles | None = None,
+        debts: tuple[Mapping[str, Any], ...] = (),
+    ) -> Position:
+        """Commit a state that a person decided on, without any rows; ``CommitLost`` if the source moved meanwhile.
+
+        Never retried: they agreed to what follows from the position that they were shown.
+        """
+        following = NextState(state, self.embedded(state))
+        change = Change(following, letters=letters or LetterFiles(), debts=debts, action=action)
+        return self.positions.commit(opened, change)
 
     @property
     def pass_rules(self) -> PassRules:
