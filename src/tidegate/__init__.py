@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from tidegate.core.columns.predicates import SourceRuntime as SourceRuntime
     from tidegate.core.columns.predicates import watermark_operator as watermark_operator
     from tidegate.core.columns.replay import ReplayConfig as ReplayConfig
-    from tidegate.core.columns.state import WatermarkSerializer as WatermarkSerializer
-    from tidegate.core.columns.state import is_watermark_empty as is_watermark_empty
+    from tidegate.core.watermark_text import WatermarkSerializer as WatermarkSerializer
+    from tidegate.core.watermark_text import is_watermark_empty as is_watermark_empty
     from tidegate.protocol.providers import BaseMetadataProvider as BaseMetadataProvider
     from tidegate.protocol.providers import WatermarkManager as WatermarkManager
     from tidegate.protocol.store import metadata_provider as metadata_provider
@@ -147,11 +147,9 @@ if TYPE_CHECKING:
     from tidegate.specs.columns import Pagination as Pagination
     from tidegate.specs.columns import PaginationKind as PaginationKind
     from tidegate.specs.columns import ParamFormat as ParamFormat
-    from tidegate.specs.columns import ProviderKind as ProviderKind
     from tidegate.specs.columns import RateLimit as RateLimit
     from tidegate.specs.columns import Retries as Retries
     from tidegate.specs.columns import RowReader as RowReader
-    from tidegate.specs.columns import StateSpec as StateSpec
     from tidegate.specs.columns import TableFormat as TableFormat
     from tidegate.specs.columns import TableRead as TableRead
     from tidegate.specs.columns import WatermarkMode as WatermarkMode
@@ -178,10 +176,12 @@ if TYPE_CHECKING:
     from tidegate.specs.project import PathSource as PathSource
     from tidegate.specs.project import PipelineSpec as PipelineSpec
     from tidegate.specs.project import ProjectSpec as ProjectSpec
+    from tidegate.specs.project import ProviderKind as ProviderKind
     from tidegate.specs.project import SchemaSpec as SchemaSpec
     from tidegate.specs.project import SinkSpec as SinkSpec
     from tidegate.specs.project import SparkSpec as SparkSpec
     from tidegate.specs.project import StagingSpec as StagingSpec
+    from tidegate.specs.project import StateSpec as StateSpec
     from tidegate.specs.project import Tracking as Tracking
     from tidegate.specs.project import TransformSpec as TransformSpec
     from tidegate.specs.units import Bounding as Bounding
@@ -232,7 +232,7 @@ _NAMES = {
     "core.columns.look_back": "Connection",
     "core.columns.predicates": "SourceRuntime watermark_operator",
     "core.columns.replay": "ReplayConfig",
-    "core.columns.state": "WatermarkSerializer is_watermark_empty",
+    "core.watermark_text": "WatermarkSerializer is_watermark_empty",
     "protocol.providers": "BaseMetadataProvider WatermarkManager",
     "protocol.store": "metadata_provider",
     "reports.chaos": "ChaosReport",
@@ -254,14 +254,14 @@ _NAMES = {
     "spark.filters": "apply_watermark_filter",
     "specs.columns": (
         "AuthKind ColumnSource CsvOptions FunctionRead HttpAuth HttpRead JdbcRead Load LoadType LookBack "
-        "NullWatermark Pagination PaginationKind ParamFormat ProviderKind RateLimit Retries RowReader StateSpec "
+        "NullWatermark Pagination PaginationKind ParamFormat RateLimit Retries RowReader "
         "TableFormat TableRead WatermarkMode WatermarkParams"
     ),
     "specs.locations": "Location Options Secret",
     "specs.project": (
         "Compression Delivery EngineKind ErrorHandling Evolution FieldSpec Format LateFiles Lateness Maintenance "
         "Numbers OnBadRecord OnConflict ParquetCodec PartitionBy PartitionFilter PathSource PipelineSpec ProjectSpec "
-        "SchemaSpec SinkSpec SparkSpec StagingSpec Tracking TransformSpec"
+        "ProviderKind SchemaSpec SinkSpec SparkSpec StagingSpec StateSpec Tracking TransformSpec"
     ),
     "specs.units": (
         "Bounding FileFormat FileRead InputFormat NotFound PartialPartition PartitionKind RangeParam Replace "

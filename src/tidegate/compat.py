@@ -25,8 +25,8 @@ from tidegate.spark.filters import apply_watermark_filter
 from tidegate.spark.frames import columns_of, fitted
 from tidegate.spark.loading.strategies import KeyOverwrite
 from tidegate.spark.loading.target import Guard, Keys, TableWindow, Target
-from tidegate.specs.columns import ColumnSource, StateSpec, Value, Watermark
-from tidegate.specs.project import PipelineSpec, ProjectSpec
+from tidegate.specs.columns import ColumnSource, Value, Watermark
+from tidegate.specs.project import PipelineSpec, ProjectSpec, StateSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.errors import raises
-from support.providers import EVERY, NUMBERED, Settings, opened, settings_of, text
+from support.providers import EVERY, Settings, opened, settings_of, text
 from support.racing import raced
 from tidegate.errors import CommitLost
 from tidegate.protocol.providers import BaseMetadataProvider, NumberedMetadataProvider, WatermarkManager
@@ -30,7 +30,7 @@ def provider(settings: Settings) -> BaseMetadataProvider:
     return opened(settings)
 
 
-@pytest.fixture(params=NUMBERED)
+@pytest.fixture(params=EVERY)
 def numbered(request: pytest.FixtureRequest, tmp_path: Path) -> NumberedMetadataProvider:
     found = opened(settings_of(request.param, request, tmp_path))
     assert isinstance(found, NumberedMetadataProvider)

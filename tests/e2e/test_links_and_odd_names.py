@@ -21,13 +21,12 @@ from support.errors import raises
 from support.lake import FIELDS, Lake
 from tidegate import load, plan, reconcile
 from tidegate.cli.main import cli
-from tidegate.core.files.discovery import Reason
+from tidegate.core.files.discovery import Known, Reason
 from tidegate.core.files.planner import plan_paths, plan_set
 from tidegate.core.files.state import Active, PathState, RecordsRead, SetState
 from tidegate.errors import SourceError
 from tidegate.observe.events import FileFiltered
 from tidegate.protocol.delta import query
-from tidegate.protocol.path_segments import Known
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.sources.file_discovery import discover, discover_all

@@ -27,7 +27,7 @@ from tidegate.observe.events import ComparisonProgressed, Event, ignore
 from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.change import Change, DataFile, SourceKey
 from tidegate.protocol.delta import DeltaLakeTable
-from tidegate.protocol.ledger import entries
+from tidegate.protocol.ledger import Ledger
 from tidegate.protocol.position import utc_now
 from tidegate.protocol.store import PositionStore
 from tidegate.runs.comparison import scratch
@@ -384,5 +384,5 @@ def test_fences_are_in_the_ledger_as_what_they_are(lake: Lake) -> None:
     leave_behind(table(lake))
     clean(lake.project)
     place = _place(lake)
-    *_, last = entries(place.table_store, place.key)
+    *_, last = Ledger(place.table_store, place.key).entries()
     assert (last.action, last.coverage, last.rows) == ("reconcile", (), 0)

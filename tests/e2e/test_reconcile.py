@@ -23,7 +23,7 @@ from tidegate.errors import ConfigError, RunStopped, TidegateError
 from tidegate.observe.events import CommitContested, ComparisonProgressed, Event, Notice
 from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.change import Change, Coverage, DataFile, NextState
-from tidegate.protocol.ledger import entries
+from tidegate.protocol.ledger import Ledger
 from tidegate.runs.file_source import watermarks_of
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.reconcile import ReconcileOptions, Reconciling
@@ -111,7 +111,7 @@ def test_the_ledger_says_that_reconcile_read_it(lake: Lake) -> None:
     lake.arrive(f"{HOUR}/11-late.ndjson")
     ingest(lake.project)
     (place,) = places_of(lake.project)
-    *_, last = entries(place.table_store, place.key)
+    *_, last = Ledger(place.table_store, place.key).entries()
     assert last.action == "reconcile"
     assert [(each.file, each.end, each.eof) for each in last.coverage] == [(f"{HOUR}/11-late.ndjson", 10, True)]
 

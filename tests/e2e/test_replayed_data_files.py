@@ -13,7 +13,7 @@ from support.replaying import replay
 from tidegate.commands.project import sources_of
 from tidegate.failpoints import arm
 from tidegate.protocol.follow_ups import write_won
-from tidegate.protocol.ledger import entries
+from tidegate.protocol.ledger import Ledger
 
 DAY = "date=2026-01-28"
 
@@ -36,7 +36,7 @@ def lake(tmp_path: Path) -> Lake:
 def data_files(lake: Lake) -> tuple[str, ...]:
     (place,) = sources_of(lake.project, "events")
     newest = place.positions.open(read_only=True).parent
-    *_, last = entries(place.table_store, place.key, newest=newest)
+    *_, last = Ledger(place.table_store, place.key).entries(newest=newest)
     assert last.action == "replay"
     return last.data_files
 
@@ -74,5 +74,5 @@ def test_they_stay_known_when_the_note_is_renewed_after_the_log_was_cleaned_up(l
 def test_a_commit_without_rows_has_none(lake: Lake) -> None:
     tidegate.set_watermark(lake.config, "events", to=f"{DAY}/1.ndjson", confirm=lambda move: True)
     (place,) = sources_of(lake.project, "events")
-    *_, last = entries(place.table_store, place.key, newest=place.positions.open(read_only=True).parent)
+    *_, last = Ledger(place.table_store, place.key).entries(newest=place.positions.open(read_only=True).parent)
     assert (last.action, last.data_files) == ("watermark set", ())

@@ -15,7 +15,7 @@ from support.column_lake import ColumnLake, InProcessColumnEngine
 from support.lake import Lake
 from support.unit_lake import survey_lake
 from tidegate import RunReport, StateSpec, metadata_provider, reset_units, reset_watermark
-from tidegate.core.columns.state import WatermarkSerializer
+from tidegate.core.watermark_text import WatermarkSerializer
 from tidegate.runs.loop import Loop
 
 PASSWORD = "swordfish-20261117"

@@ -33,13 +33,13 @@ from tidegate.core.columns.replay import (
 )
 from tidegate.core.columns.state import (
     ColumnState,
-    WatermarkSerializer,
     decode_columns,
     encode_columns,
     greatest,
     is_above,
     kind_of,
 )
+from tidegate.core.watermark_text import WatermarkSerializer
 from tidegate.specs.columns import (
     ColumnSource,
     FunctionRead,

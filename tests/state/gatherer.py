@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from state.lake import Lake
-from tidegate.protocol.ledger import compact
+from tidegate.protocol.ledger import Ledger
 from tidegate.protocol.memory import MemoryDelta
 
 if __name__ == "__main__":
@@ -14,4 +14,4 @@ if __name__ == "__main__":
     positions = lake.positions(delta=MemoryDelta(lake.store))
     opened = positions.open()
     assert opened.parent is not None
-    print(compact(lake.store, positions.site.key, opened.parent))
+    print(Ledger(lake.store, positions.site.key).compact(opened.parent))

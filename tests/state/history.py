@@ -9,7 +9,7 @@ from tidegate.errors import ObjectMissing
 from tidegate.protocol import documents
 from tidegate.protocol.change import SourceKey
 from tidegate.protocol.documents import Parent
-from tidegate.protocol.ledger import entries
+from tidegate.protocol.ledger import Ledger
 from tidegate.protocol.ledger_blocks import LedgerEntry
 from tidegate.protocol.log import entry_path
 from tidegate.protocol.memory import MemoryDelta, decode, replay
@@ -52,4 +52,4 @@ def quick(lake: Lake) -> PositionStore:
 
 
 def ledger(lake: Lake, parent: Parent | None) -> list[LedgerEntry]:
-    return list(entries(lake.store, KEY, newest=parent))
+    return list(Ledger(lake.store, KEY).entries(newest=parent))

@@ -35,7 +35,7 @@ def everything(lake: Any) -> None:
 
     from state.lake import SCHEMA, following
     from tidegate.core.files.paths import SourceFile
-    from tidegate.protocol.path_segments import write_segment
+    from tidegate.runs.path_segments import write_segment
 
     positions = lake.positions(checkpoint_every=2, payers=lake.letter_payers())
     positions.put_cold_start({"next": 0})

@@ -21,7 +21,7 @@ from tidegate.errors import CommitLost, StateError
 from tidegate.observe.events import Notice
 from tidegate.protocol import documents
 from tidegate.protocol.documents import Parent
-from tidegate.protocol.ledger import Compacted, compact, entries, newest_first
+from tidegate.protocol.ledger import Compacted, Ledger
 from tidegate.protocol.ledger_blocks import block_path, blocks
 from tidegate.protocol.log import DIRECTORY
 from tidegate.protocol.memory import MemoryDelta
@@ -47,7 +47,7 @@ def history() -> Iterator[tuple[str, Position]]:
     positions, other = quick(lake), quick(lake)
     opened = positions.open()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidegate.protocol.ledger.LOOK_EVERY", COMMITS + 1)
+        patch.setattr("tidegate.protocol.follow_ups.LOOK_EVERY", COMMITS + 1)
         for version in range(1, COMMITS + 1):
             behind = other.open() if version in (1, 100, 256, 257, 400) else None
             opened = positions.commit(opened, lake.change(version, version + version % 3))
@@ -79,7 +79,7 @@ def newest(history: tuple[str, Position]) -> Parent:
 class TestTheLedgerSaysTheSame:
     def test_before_and_after(self, lake: Lake, newest: Parent) -> None:
         before = ledger(lake, newest)
-        done = compact(lake.store, KEY, newest)
+        done = Ledger(lake.store, KEY).compact(newest)
         assert done.blocks == 1
         assert done.removed == 2 * 256
         assert [block.path for block in blocks(lake.store, KEY)] == [BLOCK]
@@ -90,15 +90,15 @@ class TestTheLedgerSaysTheSame:
 
     def test_newest_first_is_the_same_backwards(self, lake: Lake, newest: Parent) -> None:
         expected = ledger(lake, newest)[::-1]
-        assert list(newest_first(lake.store, KEY, newest)) == expected
-        compact(lake.store, KEY, newest)
-        assert list(newest_first(lake.store, KEY, newest)) == expected
-        assert list(newest_first(lake.store, KEY)) == expected
+        assert list(Ledger(lake.store, KEY).newest_first(newest)) == expected
+        Ledger(lake.store, KEY).compact(newest)
+        assert list(Ledger(lake.store, KEY).newest_first(newest)) == expected
+        assert list(Ledger(lake.store, KEY).newest_first()) == expected
 
     @pytest.mark.parametrize("start", [1, 2, 256, 257, 300, 600, 601])
     def test_from_any_position_on(self, lake: Lake, newest: Parent, start: int) -> None:
-        compact(lake.store, KEY, newest)
-        found = [each.version for each in entries(lake.store, KEY, start=start, newest=newest)]
+        Ledger(lake.store, KEY).compact(newest)
+        found = [each.version for each in Ledger(lake.store, KEY).entries(start=start, newest=newest)]
         assert found == list(range(start, COMMITS + 1))
 
     def test_a_commit_of_many_files_is_read_back_whole(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,16 +115,16 @@ class TestTheLedgerSaysTheSame:
         monkeypatch.setattr("tidegate.protocol.ledger.SIZE", 4)
         monkeypatch.setattr("tidegate.protocol.ledger_blocks.SIZE", 4)
         assert opened.parent is not None
-        assert compact(fresh.store, KEY, opened.parent).blocks == 1
+        assert Ledger(fresh.store, KEY).compact(opened.parent).blocks == 1
         assert [len(each.coverage) for each in ledger(fresh, opened.parent)] == [0, 40, 1, 25, 0]
         assert ledger(fresh, opened.parent) == before
 
 
 class TestWhatIsDue:
     def test_a_second_time_there_is_nothing_to_do(self, lake: Lake, newest: Parent) -> None:
-        compact(lake.store, KEY, newest)
+        Ledger(lake.store, KEY).compact(newest)
         content = lake.store.get(BLOCK)
-        assert compact(lake.store, KEY, newest) == Compacted(0, 0)
+        assert Ledger(lake.store, KEY).compact(newest) == Compacted(0, 0)
         assert lake.store.get(BLOCK) == content
 
     @pytest.mark.parametrize(("version", "due"), [(511, 0), (512, 1), (600, 1)])
@@ -134,14 +134,14 @@ class TestWhatIsDue:
         stored = documents.read(lake.store, KEY, version, winner(lake, version))
         assert stored is not None
         parent = Parent(version, stored.attempt, stored.sha256)
-        assert compact(lake.store, KEY, parent).blocks == due
+        assert Ledger(lake.store, KEY).compact(parent).blocks == due
 
     def test_the_same_documents_give_the_same_block(self, lake: Lake, newest: Parent) -> None:
         twin = Lake(Location(f"memory://{uuid4().hex}/table"))
         for found in lake.store.list(KEY.directory):
             twin.store.put(found.path, lake.store.get(found.path))
-        compact(lake.store, KEY, newest)
-        compact(twin.store, KEY, newest)
+        Ledger(lake.store, KEY).compact(newest)
+        Ledger(twin.store, KEY).compact(newest)
         assert lake.store.get(BLOCK) == twin.store.get(BLOCK)
 
     def test_a_run_does_it_by_itself(self, lake: Lake) -> None:
@@ -160,14 +160,14 @@ class TestWhatIsDue:
         before = ledger(lake, newest)
         for module in ("tidegate.protocol.ledger_blocks", "tidegate.protocol.ledger"):
             monkeypatch.setattr(f"{module}.SIZE", 100)
-        assert [compact(lake.store, KEY, newest, most=1).blocks for _ in range(4)] == [1, 1, 1, 0]
+        assert [Ledger(lake.store, KEY).compact(newest, most=1).blocks for _ in range(4)] == [1, 1, 1, 0]
         assert [block.last for block in blocks(lake.store, KEY)] == [100, 200, 300]
         lake.store.put(KEY.document(50, "slept"), b"{}")
         lake.store.put(KEY.document(250, "slept"), b"{}")
-        assert compact(lake.store, KEY, newest, most=1) == Compacted(0, 1)
-        assert compact(lake.store, KEY, newest) == Compacted(0, 1)
+        assert Ledger(lake.store, KEY).compact(newest, most=1) == Compacted(0, 1)
+        assert Ledger(lake.store, KEY).compact(newest) == Compacted(0, 1)
         assert ledger(lake, newest) == before
-        assert list(newest_first(lake.store, KEY, newest)) == before[::-1]
+        assert list(Ledger(lake.store, KEY).newest_first(newest)) == before[::-1]
 
     def test_a_failure_is_only_told_and_made_up_for_later(self, lake: Lake) -> None:
         positions = quick(lake)
@@ -186,26 +186,26 @@ class TestWhatIsDue:
         assert [block.last for block in blocks(lake.store, KEY)] == [256]
 
     def test_what_a_run_that_slept_left_behind_is_removed_and_never_shown(self, lake: Lake, newest: Parent) -> None:
-        compact(lake.store, KEY, newest)
+        Ledger(lake.store, KEY).compact(newest)
         before = ledger(lake, newest)
         lake.store.put(KEY.document(200, "slept"), b"{}")
         lake.store.put(KEY.won(199, before[198].attempt), b"{}")
         assert ledger(lake, newest) == before
-        assert compact(lake.store, KEY, newest) == Compacted(0, 2)
+        assert Ledger(lake.store, KEY).compact(newest) == Compacted(0, 2)
 
 
 class TestAnOlderCopyOfTheTable:
     def test_a_block_above_the_newest_position_stops_compaction(self, lake: Lake, newest: Parent) -> None:
-        compact(lake.store, KEY, newest)
+        Ledger(lake.store, KEY).compact(newest)
         with raises(StateError, "ledger/00000000000000000001-00000000000000000256.parquet", "200"):
-            compact(lake.store, KEY, Parent(200, "x", "y"))
+            Ledger(lake.store, KEY).compact(Parent(200, "x", "y"))
 
     def test_the_documents_of_another_history_are_not_removed(self, lake: Lake, newest: Parent) -> None:
-        compact(lake.store, KEY, newest)
+        Ledger(lake.store, KEY).compact(newest)
         lake.store.put(KEY.document(200, "again"), b"{}")
         lake.store.put(KEY.won(200, "again"), b"{}")
         with raises(StateError, "ledger/00000000000000000001-00000000000000000256.parquet", "position 200"):
-            compact(lake.store, KEY, newest)
+            Ledger(lake.store, KEY).compact(newest)
         assert attempts(lake, 200) == {"again"}
 
 
@@ -216,18 +216,18 @@ class TestGaps:
         lake.store.put(path, content[:50])
         before = ledger(lake, newest)
         assert before[39].gap == f"document {path} is damaged"
-        compact(lake.store, KEY, newest)
+        Ledger(lake.store, KEY).compact(newest)
         assert ledger(lake, newest) == before
         assert min(versions(lake)) == 40
         assert len(attempts(lake, 40)) == 1
-        assert compact(lake.store, KEY, newest) == Compacted(0, 0)
+        assert Ledger(lake.store, KEY).compact(newest) == Compacted(0, 0)
 
     def test_its_document_counts_again_once_it_was_put_back(self, lake: Lake, newest: Parent) -> None:
         complete = ledger(lake, newest)
         path = KEY.document(40, winner(lake, 40))
         content = lake.store.get(path)
         lake.store.delete(path)
-        compact(lake.store, KEY, newest)
+        Ledger(lake.store, KEY).compact(newest)
         assert ledger(lake, newest)[39].gap is not None
         lake.store.put(path, content)
         assert ledger(lake, newest) == complete
@@ -238,16 +238,16 @@ class TestGaps:
         before = ledger(lake, newest)
         assert [each.version for each in before if each.gap is not None] == list(range(1, 301))
         heads = lake.store
-        list(entries(heads, KEY, newest=newest))
+        list(Ledger(heads, KEY).entries(newest=newest))
         assert heads.requests.head == 2
-        assert compact(lake.store, KEY, newest) == Compacted(1, 0)
+        assert Ledger(lake.store, KEY).compact(newest) == Compacted(1, 0)
         assert ledger(lake, newest) == before
 
     def test_a_damaged_block_is_a_gap_and_nothing_is_removed_for_it(self, lake: Lake, newest: Parent) -> None:
         lake.store.put(BLOCK, b"PAR1 half a block PAR1")
         objects = {found.path for found in lake.store.list(KEY.directory)}
         with raises(StateError, "ledger/00000000000000000001-00000000000000000256.parquet", "backup"):
-            compact(lake.store, KEY, newest)
+            Ledger(lake.store, KEY).compact(newest)
         assert {found.path for found in lake.store.list(KEY.directory)} == objects
         found = ledger(lake, newest)
         assert [each.version for each in found if each.gap is not None] == list(range(1, 257))
@@ -258,7 +258,7 @@ class TestTogether:
     def test_two_processes_at_once_write_one_block_and_lose_nothing(self, lake: Lake, newest: Parent) -> None:
         before = ledger(lake, newest)
         with ThreadPoolExecutor(2) as pool:
-            done = list(pool.map(lambda _: compact(lake.store, KEY, newest), range(2)))
+            done = list(pool.map(lambda _: Ledger(lake.store, KEY).compact(newest), range(2)))
         assert sum(each.blocks for each in done) in (1, 2)
         assert ledger(lake, newest) == before
         assert min(versions(lake)) == 257
@@ -271,29 +271,29 @@ class TestTogether:
         def interrupted(path: str) -> bytes:
             """While this one reads the first documents, another process does all the work."""
             if len(done) == 20:
-                done.append(compact(lake.store, KEY, newest))
+                done.append(Ledger(lake.store, KEY).compact(newest))
             elif len(done) < 20:
                 done.append(Compacted())
             return real(path)
 
         slow.get = interrupted  # type: ignore[method-assign]  # another process acts between two requests
-        compact(slow, KEY, newest)
+        Ledger(slow, KEY).compact(newest)
         assert done[-1].blocks == 1
         assert ledger(lake, newest) == before
 
     def test_a_reader_goes_on_in_the_block_when_documents_go_away(self, lake: Lake, newest: Parent) -> None:
         before = ledger(lake, newest)
-        reader = entries(lake.store, KEY, newest=newest)
+        reader = Ledger(lake.store, KEY).entries(newest=newest)
         found = [next(reader) for _ in range(100)]
-        compact(lake.store, KEY, newest)
+        Ledger(lake.store, KEY).compact(newest)
         found.extend(reader)
         assert found == before
 
     def test_so_does_one_that_reads_backwards(self, lake: Lake, newest: Parent) -> None:
         before = ledger(lake, newest)[::-1]
-        reader = newest_first(lake.store, KEY, newest)
+        reader = Ledger(lake.store, KEY).newest_first(newest)
         found = [next(reader) for _ in range(450)]
-        compact(lake.store, KEY, newest)
+        Ledger(lake.store, KEY).compact(newest)
         found.extend(reader)
         assert found == before
 
@@ -301,13 +301,13 @@ class TestTogether:
 class TestOpeningAfterwards:
     def test_the_position_is_read_as_before(self, lake: Lake, newest: Parent) -> None:
         before = quick(lake).open(read_only=True)
-        compact(lake.store, KEY, newest)
+        Ledger(lake.store, KEY).compact(newest)
         assert quick(lake).open(read_only=True) == before
         opened = quick(lake).open()
         assert quick(lake).commit(opened, lake.change(0, 1)).version == COMMITS + 1
 
     def test_a_block_alone_is_a_trace_of_a_forgotten_position(self, lake: Lake, newest: Parent) -> None:
-        compact(lake.store, KEY, newest)
+        Ledger(lake.store, KEY).compact(newest)
         for found in list(lake.store.list()):
             if found.path != BLOCK:
                 lake.store.delete(found.path)
@@ -316,7 +316,7 @@ class TestOpeningAfterwards:
         assert BLOCK in stopped.value.problem
 
     def test_opening_does_not_walk_through_the_blocks(self, lake: Lake, newest: Parent) -> None:
-        compact(lake.store, KEY, newest)
+        Ledger(lake.store, KEY).compact(newest)
         for first in range(100_001, 102_000, 256):
             lake.store.put(block_path(KEY, first), b"one of thousands")
         seen: list[str] = []
@@ -352,9 +352,9 @@ def test_on_a_real_server_it_is_the_same(s3: Server, monkeypatch: pytest.MonkeyP
     drop_note(lake, 7)
     before = ledger(lake, opened.parent)
     assert opened.parent is not None
-    assert compact(lake.store, KEY, opened.parent) == Compacted(2, 2 * 8)
+    assert Ledger(lake.store, KEY).compact(opened.parent) == Compacted(2, 2 * 8)
     assert ledger(lake, opened.parent) == before
-    assert list(newest_first(lake.store, KEY, opened.parent)) == before[::-1]
+    assert list(Ledger(lake.store, KEY).newest_first(opened.parent)) == before[::-1]
     assert min(versions(lake)) == 9
     assert quick(lake).open().version == 14
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 from state.history import KEY, quick
 from state.lake import Lake
 from tidegate.protocol import documents
-from tidegate.protocol.ledger import compact, entries
+from tidegate.protocol.ledger import Ledger
 from tidegate.specs.locations import Location
 
 
@@ -21,8 +21,8 @@ def test_documents_that_moved_the_position_are_kept() -> None:
         change = replace(lake.change(version, version), action=actions.get(version, "run"))
         opened = positions.commit(opened, change)
     assert opened.parent is not None
-    compact(lake.store, KEY, opened.parent)
-    found = list(entries(lake.store, KEY, newest=opened.parent))
+    Ledger(lake.store, KEY).compact(opened.parent)
+    found = list(Ledger(lake.store, KEY).entries(newest=opened.parent))
     assert [entry.version for entry in found] == list(range(1, 514))
     assert [entry.action for entry in found if entry.moves] == ["adopt", "watermark set"]
     left = {name.version for name in documents.names(lake.store, KEY)}

@@ -13,7 +13,7 @@ from tidegate import failpoints
 from tidegate.errors import CommitLost, StateError
 from tidegate.protocol import documents
 from tidegate.protocol.commit import Member, commit_together
-from tidegate.protocol.ledger import compact, newest_first
+from tidegate.protocol.ledger import Ledger
 from tidegate.protocol.ledger_blocks import blocks
 from tidegate.protocol.log import DIRECTORY
 from tidegate.protocol.position import Position
@@ -57,7 +57,7 @@ def test_a_position_after_a_leap_is_opened(lake: Lake) -> None:
 def test_the_ledger_has_no_gap_where_there_was_no_position(lake: Lake) -> None:
     after = leaps(lake, 1, 3, 1, 5)
     assert versions(lake, after) == [1, 4, 5, 10]
-    assert [each.version for each in newest_first(lake.store, KEY, after.parent)] == [10, 5, 4, 1]
+    assert [each.version for each in Ledger(lake.store, KEY).newest_first(after.parent)] == [10, 5, 4, 1]
 
 
 def test_lost_notes_do_not_hide_a_leap(lake: Lake) -> None:
@@ -91,15 +91,15 @@ def test_of_two_leaps_from_one_position_one_is_lost_whatever_their_width(lake: L
 
 def test_blocks_hold_what_there_is_of_them_even_nothing(lake: Lake) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidegate.protocol.ledger.LOOK_EVERY", 10**6)
+        patch.setattr("tidegate.protocol.follow_ups.LOOK_EVERY", 10**6)
         after = leaps(lake, 2, 1000, 300, 1, 400)
     before = ledger(lake, after.parent)
     assert after.parent is not None
-    assert compact(lake.store, KEY, after.parent).blocks == 5
+    assert Ledger(lake.store, KEY).compact(after.parent).blocks == 5
     assert [block.first for block in blocks(lake.store, KEY)] == [1, 257, 513, 769, 1025]
     assert ledger(lake, after.parent) == before
     assert versions(lake, after) == [2, 1002, 1302, 1303, 1703]
-    assert list(newest_first(lake.store, KEY, after.parent)) == before[::-1]
+    assert list(Ledger(lake.store, KEY).newest_first(after.parent)) == before[::-1]
 
 
 def test_a_commit_gathers_as_many_blocks_as_it_moved_over(lake: Lake) -> None:
@@ -117,7 +117,7 @@ def test_documents_that_were_only_tried_are_gathered_with_their_block(lake: Lake
         leap(rival, others, lake, 7)
     after = leap(positions, after, lake, 300)
     assert after.parent is not None
-    compact(lake.store, KEY, after.parent)
+    Ledger(lake.store, KEY).compact(after.parent)
     assert {name.version for name in documents.names(lake.store, KEY)} == {301, 601}
     assert versions(lake, after) == [1, 301, 601]
 

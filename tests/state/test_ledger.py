@@ -12,7 +12,7 @@ from state.lake import Lake
 from support.errors import raises
 from tidegate.errors import CommitLost, StateError
 from tidegate.protocol import documents
-from tidegate.protocol.ledger import entries
+from tidegate.protocol.ledger import Ledger
 from tidegate.protocol.ledger_blocks import LedgerEntry
 from tidegate.protocol.position import Position
 from tidegate.specs.locations import Location
@@ -53,7 +53,7 @@ class TestWinners:
     def test_an_entry_says_what_its_commit_brought(self, lake: Lake) -> None:
         change = lake.change(0, 2, action="replay")
         opened = lake.positions().commit(lake.positions().open(), change)
-        (entry,) = entries(lake.store, KEY)
+        (entry,) = Ledger(lake.store, KEY).entries()
         assert (entry.version, entry.action, entry.rows, entry.table_version) == (1, "replay", 2, 0)
         assert entry.coverage == change.coverage
         assert entry.data_files == tuple(file.path for file in change.write.data_files)
@@ -66,16 +66,16 @@ class TestWinners:
         opened = commits(lake, 1)
         assert len(attempts(lake, 2)) == 3
         expected = [(1, ("file-0",), False), (2, ("file-1",), False), (3, ("file-2",), False)]
-        assert files(entries(lake.store, KEY, newest=opened.parent)) == expected
-        assert files(entries(lake.store, KEY)) == expected
+        assert files(Ledger(lake.store, KEY).entries(newest=opened.parent)) == expected
+        assert files(Ledger(lake.store, KEY).entries()) == expected
 
     def test_without_notes_the_chain_of_parents_tells_the_winners(self, lake: Lake) -> None:
         for _ in range(4):
             opened = contested(lake)
-        complete = list(entries(lake.store, KEY, newest=opened.parent))
+        complete = list(Ledger(lake.store, KEY).entries(newest=opened.parent))
         for version in (1, 2, 4):
             drop_note(lake, version)
-        found = list(entries(lake.store, KEY, newest=opened.parent))
+        found = list(Ledger(lake.store, KEY).entries(newest=opened.parent))
         assert files(iter(found)) == files(iter(complete))
         assert [each.attempt for each in found] == [each.attempt for each in complete]
         assert [each.table_version for each in found] == [None, None, 2, None]
@@ -85,29 +85,29 @@ class TestWinners:
         opened = commits(lake, 1)
         (loser,) = attempts(lake, 1) - {winner(lake, 1)}
         lake.store.put(KEY.won(1, loser), b"{}")
-        assert files(entries(lake.store, KEY, newest=opened.parent))[0] == (1, ("file-0",), False)
+        assert files(Ledger(lake.store, KEY).entries(newest=opened.parent))[0] == (1, ("file-0",), False)
 
     def test_an_attempt_in_flight_is_not_in_it(self, lake: Lake) -> None:
         opened = commits(lake, 2)
         stored = documents.read(lake.store, KEY, 2, winner(lake, 2))
         assert stored is not None
         lake.store.put(KEY.document(3, "in-flight"), b"{}")
-        assert [each.version for each in entries(lake.store, KEY, newest=opened.parent)] == [1, 2]
-        assert [each.version for each in entries(lake.store, KEY)] == [1, 2]
+        assert [each.version for each in Ledger(lake.store, KEY).entries(newest=opened.parent)] == [1, 2]
+        assert [each.version for each in Ledger(lake.store, KEY).entries()] == [1, 2]
 
     def test_the_newest_position_is_known_before_its_note_is_written(self, lake: Lake) -> None:
         opened = contested(lake)
         drop_note(lake, 1)
-        assert files(entries(lake.store, KEY, newest=opened.parent)) == [(1, ("file-0",), False)]
-        assert files(entries(lake.store, KEY)) == []
+        assert files(Ledger(lake.store, KEY).entries(newest=opened.parent)) == [(1, ("file-0",), False)]
+        assert files(Ledger(lake.store, KEY).entries()) == []
 
     def test_it_begins_where_it_is_asked_to(self, lake: Lake) -> None:
         opened = commits(lake, 4)
-        assert [each.version for each in entries(lake.store, KEY, start=3, newest=opened.parent)] == [3, 4]
-        assert [each.version for each in entries(lake.store, KEY, start=5, newest=opened.parent)] == []
+        assert [each.version for each in Ledger(lake.store, KEY).entries(start=3, newest=opened.parent)] == [3, 4]
+        assert [each.version for each in Ledger(lake.store, KEY).entries(start=5, newest=opened.parent)] == []
 
     def test_a_source_that_never_committed_has_an_empty_one(self, lake: Lake) -> None:
-        assert list(entries(lake.store, KEY)) == []
+        assert list(Ledger(lake.store, KEY).entries()) == []
 
 
 class TestGaps:
@@ -115,7 +115,7 @@ class TestGaps:
         opened = commits(lake, 3)
         lost = KEY.document(2, winner(lake, 2))
         lake.store.delete(lost)
-        found = list(entries(lake.store, KEY, newest=opened.parent))
+        found = list(Ledger(lake.store, KEY).entries(newest=opened.parent))
         assert files(iter(found)) == [(1, ("file-0",), False), (2, (), True), (3, ("file-2",), False)]
         assert found[1].gap == f"document {lost} is missing"
 
@@ -124,7 +124,7 @@ class TestGaps:
         for version, change in ((1, lambda data: data[:40]), (2, lambda data: data.replace(b"file-1", b"file-9"))):
             path = KEY.document(version, winner(lake, version))
             lake.store.put(path, change(lake.store.get(path)))
-        found = list(entries(lake.store, KEY, newest=opened.parent))
+        found = list(Ledger(lake.store, KEY).entries(newest=opened.parent))
         assert [each.gap is not None and each.gap.endswith("is damaged") for each in found] == [True, True, False]
 
     def test_a_position_without_any_object_is_a_gap(self, lake: Lake) -> None:
@@ -132,7 +132,7 @@ class TestGaps:
         for version in (1, 2):
             lake.store.delete(KEY.document(version, winner(lake, version)))
             drop_note(lake, version)
-        found = list(entries(lake.store, KEY, newest=opened.parent))
+        found = list(Ledger(lake.store, KEY).entries(newest=opened.parent))
         assert [(each.version, each.gap is None) for each in found] == [(1, False), (2, False), (3, True), (4, True)]
         assert found[0].gap == "its document is missing"
 
@@ -141,7 +141,7 @@ class TestGaps:
         opened = commits(lake, 1)
         drop_note(lake, 1)
         lake.store.put(KEY.document(2, winner(lake, 2)), b"{}")
-        found = list(entries(lake.store, KEY, newest=opened.parent))
+        found = list(Ledger(lake.store, KEY).entries(newest=opened.parent))
         assert found[0].gap == "2 attempts are there, and nothing shows which one won"
         assert found[0].coverage == ()
 
@@ -152,7 +152,7 @@ class TestGaps:
         drop_note(lake, 1)
         path = KEY.document(2, winner(lake, 2))
         lake.store.put(path, lake.store.get(path).replace(won.encode(), lost.encode()))
-        found = list(entries(lake.store, KEY, newest=opened.parent))
+        found = list(Ledger(lake.store, KEY).entries(newest=opened.parent))
         assert found[0].gap == "2 attempts are there, and nothing shows which one won"
         assert found[1].gap == f"document {path} is damaged"
 
@@ -160,11 +160,11 @@ class TestGaps:
         contested(lake)
         commits(lake, 1)
         lake.store.put(KEY.won(1, winner(lake, 1)), b"{")
-        found = next(entries(lake.store, KEY))
+        found = next(Ledger(lake.store, KEY).entries())
         assert (found.gap, found.table_version, found.coverage[0].file) == (None, None, "file-0")
 
     def test_a_document_of_a_newer_tidegate_stops(self, lake: Lake) -> None:
         commits(lake, 1)
         lake.store.put(KEY.document(1, winner(lake, 1)), b'{"schema_version": 99}')
         with raises(StateError, "schema_version 99"):
-            list(entries(lake.store, KEY))
+            list(Ledger(lake.store, KEY).entries())

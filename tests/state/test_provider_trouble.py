@@ -30,8 +30,8 @@ from tidegate.errors import (
 from tidegate.protocol.providers import BaseMetadataProvider, FileMetadataProvider, WatermarkManager
 from tidegate.protocol.sql_provider import SqlMetadataProvider
 from tidegate.protocol.store import metadata_provider, provider_of
-from tidegate.specs.columns import ProviderKind, StateSpec
 from tidegate.specs.locations import Location, Secret
+from tidegate.specs.project import ProviderKind, StateSpec
 
 IDS = {"job_id": None, "dataflow_run_id": None}
 NOBODY = 65534

@@ -11,16 +11,13 @@ import pytest
 
 from tidegate.protocol.providers import BaseMetadataProvider
 from tidegate.protocol.store import provider_of
-from tidegate.specs.columns import ProviderKind, StateSpec
-from tidegate.specs.locations import Location, Options, Secret
-from tidegate.storage.options import absolute
-from tidegate.storage.stores import open_store
+from tidegate.specs.locations import Options, Secret
+from tidegate.specs.project import ProviderKind, StateSpec
 
 if TYPE_CHECKING:
-    from tidegate.protocol.store import PositionStore
+    pass
 
-NUMBERED = ("file", pytest.param("s3", marks=pytest.mark.s3), "sqlite", "postgres")
-EVERY = (*NUMBERED, "delta")
+EVERY = ("file", pytest.param("s3", marks=pytest.mark.s3), "sqlite", "postgres")
 
 Settings = Mapping[str, Any]
 """What reaches one provider, in JSON types: also from another process."""
@@ -40,38 +37,15 @@ def settings_of(kind: str, request: pytest.FixtureRequest, folder: Path) -> Sett
             server = request.getfixturevalue("postgres")
             return {"provider": "sql", "url": server.url(server.new_database())}
         case _:
-            _create_table(folder / "table")
-            return {"provider": "delta", "url": str(folder / "table")}
+            raise AssertionError(kind)
 
 
 def opened(settings: Settings) -> BaseMetadataProvider:
     """A provider as a new process would make it."""
     spec = StateSpec(ProviderKind(settings["provider"]), Secret(settings["url"]), Options(settings.get("options", {})))
-    found = provider_of(spec)
-    if found is not None:
-        return found
-    from tidegate.protocol.providers import DeltaLogMetadataProvider
-
-    location = Location(absolute(settings["url"], Path("/")))
-    return DeltaLogMetadataProvider(lambda dataflow_id: _positions(location, dataflow_id))
-
-
-def _positions(table: Location, dataflow_id: str) -> PositionStore:
-    from tidegate.protocol.change import Identity, SourceKey
-    from tidegate.protocol.position import TableContext
-    from tidegate.protocol.store import PositionStore, open_delta
-
-    identity = Identity("column", "jdbc:postgresql://db/shop#orders")
-    store = open_store(table)
-    key, delta = SourceKey(*dataflow_id.split("/")), open_delta(table, store)
-    return PositionStore(TableContext(key, identity, store, delta, checkpoint_every=0))
-
-
-def _create_table(path: Path) -> None:
-    import pyarrow as pa
-    from deltalake import DeltaTable
-
-    DeltaTable.create(str(path), schema=pa.schema([("id", pa.int64())]))
+    provider = provider_of(spec)
+    assert provider is not None
+    return provider
 
 
 def text(number: int) -> str:

@@ -122,6 +122,15 @@ def test_the_core_imports_only_the_standard_library(modules: dict[Path, list[str
     assert [f"{path} imports {name}" for path, names in pure.items() for name in names if not allowed(name)] == []
 
 
+def test_the_protocol_knows_no_kind_of_source(modules: dict[Path, list[str]]) -> None:
+    kinds = tuple(
+        f"tidegate.{package}.{kind}" for package in ("core", "specs") for kind in ("files", "columns", "units")
+    )
+    protocol = {path: names for path, names in modules.items() if top(path) == "protocol"}
+    known = [f"{path} imports {name}" for path, names in protocol.items() for name in names if name.startswith(kinds)]
+    assert known == []
+
+
 def test_each_heavy_library_has_one_home(modules: dict[Path, list[str]]) -> None:
     heavy = [(path, name) for path, names in modules.items() for name in names if name.split(".")[0] in ONLY_IN]
     elsewhere = [

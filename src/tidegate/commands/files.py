@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from tidegate.commands.project import Config, file_sources
 from tidegate.core.files.paths import matches_path
 from tidegate.errors import StateError, TableError, TidegateError
-from tidegate.protocol import ledger, ledger_blocks
+from tidegate.protocol import ledger_blocks
 from tidegate.protocol.change import Coverage
 from tidegate.protocol.documents import Parent
-from tidegate.protocol.ledger import entries, newest_first, record_batches
+from tidegate.protocol.ledger import Compacted
 from tidegate.protocol.ledger_blocks import LedgerEntry
 from tidegate.protocol.position import Position
 from tidegate.reports.ledger import (
@@ -212,13 +212,13 @@ def newest_position(bound: TrackedSource) -> tuple[Parent | None, tuple[str, ...
 
 def _entries(bound: FileSource, wanted: FilesQuery, newest: Parent | None) -> Iterator[LedgerEntry]:
     if wanted.position is not None:
-        for entry in entries(bound.table_store, bound.key, start=wanted.position, newest=newest):
+        for entry in bound.ledger.entries(start=wanted.position, newest=newest):
             if entry.version == wanted.position:
                 yield entry
             return
         return
     older = 0
-    for entry in newest_first(bound.table_store, bound.key, newest):
+    for entry in bound.ledger.newest_first(newest):
         moment = moment_of(entry)
         if wanted.since is None or moment is None or moment >= wanted.since:
             older = 0
@@ -262,7 +262,7 @@ def _batches(bound: FileSource, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     newest, _ = newest_position(bound)
-    for batch in record_batches(bound.table_store, bound.key, newest):
+    for batch in bound.ledger.record_batches(newest):
         names = [pa.repeat(pa.scalar(name), batch.num_rows) for name in (bound.key.pipeline, bound.key.source)]
         yield pa.RecordBatch.from_arrays([*names, *batch.columns], schema=columns)
 
@@ -270,7 +270,7 @@ def _batches(bound: FileSource, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
 def compact_source(bound: FileSource) -> LedgerCompaction:
     """Gather every block that is due; stops where OPEN would."""
     opened: Position = bound.positions.open(read_only=True)
-    done = ledger.Compacted()
+    done = Compacted()
     if opened.parent is not None:
-        done = ledger.compact(bound.table_store, bound.key, opened.parent)
+        done = bound.ledger.compact(opened.parent)
     return LedgerCompaction(bound.pipeline.name, bound.source.name, done.blocks, done.removed)

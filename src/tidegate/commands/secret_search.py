@@ -19,11 +19,10 @@ from tidegate.errors import TidegateError
 from tidegate.reports.checks import Check
 from tidegate.reports.wording import count
 from tidegate.spark.jars import cache_folder
-from tidegate.specs.columns import ProviderKind
 from tidegate.specs.credentials import SHORTEST
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import GUESSABLE, Mask
-from tidegate.specs.project import ProjectSpec
+from tidegate.specs.project import ProjectSpec, ProviderKind
 from tidegate.storage.stores import open_store
 
 WRITTEN_BY_US = ("_tidegate", "_delta_log", "_staging")

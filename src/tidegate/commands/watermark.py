@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from tidegate.commands.files import moment_of, newest_position
 from tidegate.commands.project import Config, agree, load, source_of, sources_of
-from tidegate.protocol.ledger import newest_first
 from tidegate.protocol.ledger_blocks import LedgerEntry
 from tidegate.reports.watermark import PositionView, WatermarkHistory, WatermarkView
 from tidegate.runs.tracker import Editable, Summary, TrackedSource, WatermarkEdit, refuse
@@ -94,7 +93,7 @@ def history_of(bound: TrackedSource, limit: int) -> WatermarkHistory:
     newest, notes = newest_position(bound)
     views: list[PositionView] = []
     complete = True
-    for entry in newest_first(bound.table_store, bound.key, newest):
+    for entry in bound.ledger.newest_first(newest):
         if limit and len(views) == limit:
             complete = False
             break

@@ -42,10 +42,18 @@ from tidegate.config.sink import STRATEGY_KEYS, WHOLE
 from tidegate.config.values import refusal, text
 from tidegate.config.work_units import unit_notices
 from tidegate.errors import StorageError
-from tidegate.specs.columns import ProviderKind, StateSpec
 from tidegate.specs.locations import Options, Secret, looks_secret
 from tidegate.specs.masking import MASK, Mask
-from tidegate.specs.project import EngineKind, Lateness, MetricsSpec, ProjectSpec, ReconcileSpec, SparkSpec
+from tidegate.specs.project import (
+    EngineKind,
+    Lateness,
+    MetricsSpec,
+    ProjectSpec,
+    ProviderKind,
+    ReconcileSpec,
+    SparkSpec,
+    StateSpec,
+)
 from tidegate.storage.options import split_uri
 from tidegate.storage.stores import TablePlaces
 

@@ -24,7 +24,6 @@ from uuid import uuid4
 from tidegate.errors import ObjectMissing, StateError, TidegateError
 from tidegate.failpoints import InjectedFailure, failpoint
 from tidegate.observe.events import Notice, TableCared, TableCareFailed
-from tidegate.protocol import ledger
 from tidegate.protocol.change import SourceKey, State
 from tidegate.protocol.documents import WORK, Mirror, Won, read_mirror, read_won, save_files, write_mirror
 from tidegate.protocol.ledger_blocks import SIZE
@@ -151,12 +150,16 @@ def checkpoint(site: TableContext, now: Position, before: int) -> None:
         site.emit(TableCared(*names, CLEAN_LOG, cleaned.files, cleaned.bytes, time.monotonic() - started))
 
 
+LOOK_EVERY = 32
+"""Commits between two looks of a run for a block of the ledger that is due."""
+
+
 def compact_ledger(site: TableContext, now: Position, before: int) -> None:
     """Now and then gather a block of old documents, or as many as the commit moved past."""
-    if now.parent is None or not _passes_multiple(before, now.version, ledger.LOOK_EVERY):
+    if now.parent is None or not _passes_multiple(before, now.version, LOOK_EVERY):
         return
     try:
-        ledger.compact(site.store, site.key, now.parent, most=1 + (now.version - before) // SIZE)
+        site.ledger.compact(now.parent, most=1 + (now.version - before) // SIZE)
     except Exception as error:
         _notify(
             site,

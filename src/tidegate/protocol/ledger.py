@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from tidegate.core.files.paths import SourceFile
 from tidegate.errors import ObjectExists, StateError
 from tidegate.failpoints import failpoint
 from tidegate.protocol import documents
@@ -29,11 +28,13 @@ from tidegate.protocol.change import SourceKey
 from tidegate.protocol.documents import Document, Parent, Stored, Won
 from tidegate.protocol.ledger_blocks import (
     SIZE,
+    Describe,
     LedgerBlock,
     LedgerEntry,
     batches,
     block_path,
     blocks,
+    describe_state,
     encode,
     entries_in,
     find_block,
@@ -43,7 +44,6 @@ from tidegate.protocol.ledger_blocks import (
     read_batches,
     read_block,
 )
-from tidegate.protocol.position import Position, TableContext
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,43 +56,238 @@ Segment = LedgerBlock | range
 """A range of positions: those of a block, or those whose documents still exist."""
 
 
-def entries(
-    store: ObjectStore, key: SourceKey, *, start: int = 1, newest: Parent | None = None
-) -> Iterator[LedgerEntry]:
-    """The winners of ``key`` from position ``start`` on, ascending, one at a time.
+KEPT = 256
+"""The number of newest positions that keep their documents, whatever is due."""
 
-    ``newest`` is the position that OPEN found (``Position.parent``): its winner may have no note yet. Without it the
-    ledger ends at the newest note.
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """The result of a compaction: blocks written, and objects removed that a block now has."""
+
+    blocks: int = 0
+    removed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The ledger of one source.
+
+    ``describe`` gives the name and the watermark of a recorded state: only its tracker knows what it means.
     """
-    for segment in _segments(store, key, start, newest):
-        for entry in _of_segment(store, key, segment, newest):
-            if entry.version >= start and (newest is None or entry.version <= newest.version):
-                yield entry
 
+    store: ObjectStore
+    key: SourceKey
+    describe: Describe = describe_state
 
-def newest_first(store: ObjectStore, key: SourceKey, newest: Parent | None = None) -> Iterator[LedgerEntry]:
-    """The same from the newest position down; reads at most a block, or a few documents, ahead."""
-    for segment in reversed(_segments(store, key, 1, newest)):
-        for part in [segment] if isinstance(segment, LedgerBlock) else _windows(segment):
-            found = list(_of_segment(store, key, part, newest))
-            yield from (each for each in reversed(found) if newest is None or each.version <= newest.version)
+    def entries(self, *, start: int = 1, newest: Parent | None = None) -> Iterator[LedgerEntry]:
+        """The winners from position ``start`` on, ascending, one at a time.
 
+        ``newest`` is the position that OPEN found (``Position.parent``): its winner may have no note yet. Without it
+        the ledger ends at the newest note.
+        """
+        for segment in self._segments(start, newest):
+            for entry in self._of_segment(segment, newest):
+                if entry.version >= start and (newest is None or entry.version <= newest.version):
+                    yield entry
 
-def record_batches(store: ObjectStore, key: SourceKey, newest: Parent | None = None) -> Iterator[pa.RecordBatch]:
-    """The whole ledger as rows of blocks, ascending; rows of blocks pass unchanged."""
-    for segment in _segments(store, key, 1, newest):
-        if not isinstance(segment, LedgerBlock):
-            yield from batches(_still_there(store, key, segment, newest))
-            continue
-        at = segment.first
+    def newest_first(self, newest: Parent | None = None) -> Iterator[LedgerEntry]:
+        """The same from the newest position down; reads at most a block, or a few documents, ahead."""
+        for segment in reversed(self._segments(1, newest)):
+            for part in [segment] if isinstance(segment, LedgerBlock) else _windows(segment):
+                found = list(self._of_segment(part, newest))
+                yield from (each for each in reversed(found) if newest is None or each.version <= newest.version)
+
+    def record_batches(self, newest: Parent | None = None) -> Iterator[pa.RecordBatch]:
+        """The whole ledger as rows of blocks, ascending; rows of blocks pass unchanged."""
+        for segment in self._segments(1, newest):
+            if not isinstance(segment, LedgerBlock):
+                yield from batches(self._still_there(segment, newest))
+                continue
+            at = segment.first
+            try:
+                for batch in read_batches(self.store, segment):
+                    untouched = batch.column("gap").null_count == batch.num_rows
+                    again = (self._again(entry) for entry in entries_in(batch))
+                    yield from [batch] if untouched else batches(again)
+                    at = batch.column("position")[-1].as_py() + 1
+            except StateError as error:
+                yield from batches(gap(version, error.problem) for version in range(at, segment.last + 1))
+
+    def _segments(self, start: int = 1, newest: Parent | None = None) -> list[Segment]:
+        """Where the positions from ``start`` to the newest are kept, ascending."""
+        found: list[Segment] = []
+        at = start
+        for block in blocks(self.store, self.key, start):
+            if block.first > at:
+                found.append(range(at, block.first))
+            found.append(block)
+            at = block.last + 1
+        if newest is None:
+            top = max(
+                (name.version for name in documents.names(self.store, self.key, at) if name.ending == "won"), default=0
+            )
+        else:
+            top = newest.version
+        return [*found, range(at, top + 1)] if top >= at else found
+
+    def _of_segment(self, segment: Segment, newest: Parent | None) -> Iterator[LedgerEntry]:
+        if isinstance(segment, LedgerBlock):
+            return self._from_block(segment)
+        return self._still_there(segment, newest)
+
+    def _from_block(self, block: LedgerBlock) -> Iterator[LedgerEntry]:
+        """The entries of a block. Gaps are looked up again: their document may have been restored."""
+        at = block.first
         try:
-            for batch in read_batches(store, segment):
-                untouched = batch.column("gap").null_count == batch.num_rows
-                again = (_again(store, key, entry) for entry in entries_in(batch))
-                yield from [batch] if untouched else batches(again)
-                at = batch.column("position")[-1].as_py() + 1
+            for entry in read_block(self.store, block):
+                yield self._again(entry)
+                at = entry.version + 1
         except StateError as error:
-            yield from batches(gap(version, error.problem) for version in range(at, segment.last + 1))
+            yield from (gap(version, error.problem) for version in range(at, block.last + 1))
+
+    def _again(self, entry: LedgerEntry) -> LedgerEntry:
+        if entry.gap is None or not entry.attempt:
+            return entry
+        found = self._entry(ChainLink(entry.version, entry.attempt, entry.sha256, noted=True))
+        return entry if found.gap is not None else found
+
+    def _still_there(self, positions: range, newest: Parent | None) -> Iterator[LedgerEntry]:
+        """The entries of documents; of a block if another process has gathered them meanwhile.
+
+        That is checked after each series of gaps, so that a removed document never counts as missing.
+        """
+        at = positions.start
+        while at < positions.stop:
+            for first, run in groupby(self._from_documents(range(at, positions.stop), newest), _block_if_gap):
+                if first is None:
+                    yield from run
+                    continue
+                gaps = list(run)
+                block = find_block(self.store, self.key, first)
+                if block is not None:
+                    at = gaps[0].version
+                    break
+                yield from gaps
+            else:
+                return
+            gathered = self._from_block(block)
+            yield from (entry for entry in gathered if at <= entry.version < positions.stop)
+            at = block.last + 1
+
+    def _from_documents(self, positions: range, newest: Parent | None) -> Iterator[LedgerEntry]:
+        """The entries of these positions from their documents alone; reads a few ahead if requests take time."""
+        links = chain_links(self.store, self.key, positions.start, positions.stop - 1, newest)
+        if self.store.concurrency <= 1:
+            yield from (self._entry(link) for link in links)
+            return
+        with ThreadPoolExecutor(self.store.concurrency, "ledger") as pool:
+            ahead: deque[Future[LedgerEntry]] = deque()
+            for link in links:
+                ahead.append(pool.submit(self._entry, link))
+                if len(ahead) > self.store.concurrency:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+
+    def _entry(self, link: ChainLink) -> LedgerEntry:
+        """The entry of a winner, from its document; a gap if that is missing or damaged."""
+        if link.attempt is None:
+            return gap(link.version, link.reason)
+        path = self.key.document(link.version, link.attempt)
+        stored, note, sha256 = _read_winner(self.store, self.key, link)
+        if stored is None:
+            return gap(link.version, f"document {path} is missing", link.attempt, sha256)
+        if stored.document is None or sha256 not in (None, stored.sha256):
+            return gap(link.version, f"document {path} is damaged", link.attempt, sha256)
+        try:
+            return from_document(stored.document, stored.sha256, note, self.describe)
+        except ValueError:
+            return gap(link.version, f"document {path} holds no readable time", link.attempt, sha256)
+
+    def chain(self, newest: Parent | None) -> Iterator[Document]:
+        """The documents of all winners, from ``newest`` down to the first.
+
+        Raises at a missing or damaged one: what it covered would be unknown.
+        """
+        link = newest
+        while link is not None:
+            stored = documents.read(self.store, self.key, link.version, link.attempt)
+            if stored is None or stored.document is None or stored.sha256 != link.sha256:
+                how = "missing" if stored is None else "damaged"
+                path = self.key.document(link.version, link.attempt)
+                raise StateError(
+                    f"{self.key}: the documents do not show what was read: {self.store.location.uri}/{path} is {how}; "
+                    "nothing was written",
+                    "put it back from a backup, or write into a new table_uri to read everything again",
+                )
+            yield stored.document
+            link = stored.document.parent
+
+    def compact(self, newest: Parent, most: int | None = None) -> Compacted:
+        """Gather every block that is due, oldest first, and remove leftover documents that a block has.
+
+        ``most`` limits the blocks written, and leftovers are then searched only in the newest block that existed: the
+        work of a run after a commit is bounded. ``newest`` is the position that OPEN found or COMMIT made. Idempotent;
+        may be interrupted anywhere.
+        """
+        last = max(0, newest.version - KEPT) // SIZE * SIZE
+        there = {block.first: block for block in blocks(self.store, self.key)}
+        for block in there.values():
+            if block.last > newest.version:
+                raise _another_history(self.store, block, f"the newest position is {newest.version}")
+        due = [first for first in range(1, last + 1, SIZE) if first not in there][:most]
+        removed = 0
+        for first in due:
+            removed += self._remove_gathered(self._written(first, newest))
+        old = sorted(first for first in there if first <= last)
+        for first in self._with_leftovers(last) if most is None else old[-1:]:
+            if first in there:
+                removed += self._remove_gathered(there[first])
+        return Compacted(len(due), removed)
+
+    def _with_leftovers(self, last: int) -> Iterator[int]:
+        """The starts of blocks with leftover objects; one listing request each."""
+        at = 1
+        while at <= last and (name := next(documents.names(self.store, self.key, at, last), None)) is not None:
+            at = first_of(name.version) + SIZE
+            yield first_of(name.version)
+
+    def _written(self, first: int, newest: Parent) -> LedgerBlock:
+        content = encode(self.key, self._from_documents(range(first, first + SIZE), newest))
+        path = block_path(self.key, first)
+        failpoint("state.block.before")
+        with contextlib.suppress(ObjectExists):
+            self.store.put_if_absent(path, content)
+        failpoint("state.block.after")
+        return LedgerBlock(first, first + SIZE - 1, path, self.store.head(path).size)
+
+    def _remove_gathered(self, block: LedgerBlock) -> int:
+        """Remove every object of the positions in the block; gaps, and moves of the position, keep theirs.
+
+        If a commit moved the source by several positions, those in between were only tried: their leftovers go too.
+        """
+        names = list(documents.names(self.store, self.key, block.first, block.last))
+        if not names:
+            return 0
+        everything = list(read_block(self.store, block))
+        known = [entry for entry in everything if entry.gap is None]
+        kept = {entry.version for entry in everything if entry.gap is not None or entry.moves}
+        held = {entry.version: entry.attempt for entry in known}
+        for name in names:
+            if name.ending == "won" and held.get(name.version, name.attempt) != name.attempt:
+                raise _another_history(
+                    self.store, block, f"{name.attempt} won position {name.version}, but the block names another"
+                )
+        paths = [
+            self.key.won(name.version, name.attempt)
+            if name.ending == "won"
+            else self.key.document(name.version, name.attempt)
+            for name in names
+            if name.version not in kept
+        ]
+        failpoint("state.gathered.before")
+        _remove(self.store, paths)
+        return len(paths)
 
 
 def _windows(positions: range) -> Iterator[range]:
@@ -103,91 +298,9 @@ def _windows(positions: range) -> Iterator[range]:
         stop, width = stop - width, min(2 * width, SIZE)
 
 
-def _segments(store: ObjectStore, key: SourceKey, start: int = 1, newest: Parent | None = None) -> list[Segment]:
-    """Where the positions from ``start`` to the newest are kept, ascending."""
-    found: list[Segment] = []
-    at = start
-    for block in blocks(store, key, start):
-        if block.first > at:
-            found.append(range(at, block.first))
-        found.append(block)
-        at = block.last + 1
-    if newest is None:
-        top = max((name.version for name in documents.names(store, key, at) if name.ending == "won"), default=0)
-    else:
-        top = newest.version
-    return [*found, range(at, top + 1)] if top >= at else found
-
-
-def _of_segment(store: ObjectStore, key: SourceKey, segment: Segment, newest: Parent | None) -> Iterator[LedgerEntry]:
-    if isinstance(segment, LedgerBlock):
-        return _from_block(store, key, segment)
-    return _still_there(store, key, segment, newest)
-
-
-def _from_block(store: ObjectStore, key: SourceKey, block: LedgerBlock) -> Iterator[LedgerEntry]:
-    """The entries of a block. Gaps are looked up again: their document may have been restored."""
-    at = block.first
-    try:
-        for entry in read_block(store, block):
-            yield _again(store, key, entry)
-            at = entry.version + 1
-    except StateError as error:
-        yield from (gap(version, error.problem) for version in range(at, block.last + 1))
-
-
-def _again(store: ObjectStore, key: SourceKey, entry: LedgerEntry) -> LedgerEntry:
-    if entry.gap is None or not entry.attempt:
-        return entry
-    found = entry_of(store, key, ChainLink(entry.version, entry.attempt, entry.sha256, noted=True))
-    return entry if found.gap is not None else found
-
-
-def _still_there(store: ObjectStore, key: SourceKey, positions: range, newest: Parent | None) -> Iterator[LedgerEntry]:
-    """The entries of documents; of a block if another process has gathered them meanwhile.
-
-    That is checked after each series of gaps, so that a removed document never counts as missing.
-    """
-    at = positions.start
-    while at < positions.stop:
-        for first, run in groupby(from_documents(store, key, range(at, positions.stop), newest), _block_if_gap):
-            if first is None:
-                yield from run
-                continue
-            gaps = list(run)
-            block = find_block(store, key, first)
-            if block is not None:
-                at = gaps[0].version
-                break
-            yield from gaps
-        else:
-            return
-        gathered = _from_block(store, key, block)
-        yield from (entry for entry in gathered if at <= entry.version < positions.stop)
-        at = block.last + 1
-
-
 def _block_if_gap(entry: LedgerEntry) -> int | None:
     """Where the block of a gap begins; None for any other entry."""
     return None if entry.gap is None else first_of(entry.version)
-
-
-def from_documents(
-    store: ObjectStore, key: SourceKey, positions: range, newest: Parent | None
-) -> Iterator[LedgerEntry]:
-    """The entries of these positions from their documents alone; reads a few ahead if requests take time."""
-    links = chain_links(store, key, positions.start, positions.stop - 1, newest)
-    if store.concurrency <= 1:
-        yield from (entry_of(store, key, link) for link in links)
-        return
-    with ThreadPoolExecutor(store.concurrency, "ledger") as pool:
-        ahead: deque[Future[LedgerEntry]] = deque()
-        for link in links:
-            ahead.append(pool.submit(entry_of, store, key, link))
-            if len(ahead) > store.concurrency:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,126 +412,6 @@ def _read_winner(store: ObjectStore, key: SourceKey, link: ChainLink) -> tuple[S
     note = documents.read_won(store, key, link.version, link.attempt) if link.noted else None
     stored = documents.read(store, key, link.version, link.attempt)
     return stored, note, link.sha256 or (None if note is None else note.sha256)
-
-
-def entry_of(store: ObjectStore, key: SourceKey, link: ChainLink) -> LedgerEntry:
-    """The entry of a winner, from its document; a gap if that is missing or damaged."""
-    if link.attempt is None:
-        return gap(link.version, link.reason)
-    path = key.document(link.version, link.attempt)
-    stored, note, sha256 = _read_winner(store, key, link)
-    if stored is None:
-        return gap(link.version, f"document {path} is missing", link.attempt, sha256)
-    if stored.document is None or sha256 not in (None, stored.sha256):
-        return gap(link.version, f"document {path} is damaged", link.attempt, sha256)
-    try:
-        return from_document(stored.document, stored.sha256, note)
-    except ValueError:
-        return gap(link.version, f"document {path} holds no readable time", link.attempt, sha256)
-
-
-def finished_files(site: TableContext, opened: Position) -> Iterator[SourceFile]:
-    """Every file that some commit up to this position read to its end, newest commit first.
-
-    Raises at a missing or damaged link of the chain: half a set would read files again.
-    """
-    link = opened.parent
-    while link is not None:
-        stored = documents.read(site.store, site.key, link.version, link.attempt)
-        if stored is None or stored.document is None or stored.sha256 != link.sha256:
-            how = "missing" if stored is None else "damaged"
-            raise StateError(
-                f"{site.key}: the documents do not show what was read: "
-                f"{site.uri}/{site.key.document(link.version, link.attempt)} is {how}; nothing was written",
-                "put it back from a backup, or write into a new table_uri to read everything again",
-            )
-        for each in stored.document.coverage:
-            if each.eof:
-                yield SourceFile(each.file, each.size, each.etag)
-        link = stored.document.parent
-
-
-KEPT = 256
-"""The number of newest positions that keep their documents, whatever is due."""
-
-LOOK_EVERY = 32
-"""Commits between two looks of a run for a block that is due."""
-
-
-@dataclass(frozen=True, slots=True)
-class Compacted:
-    """The result of a compaction: blocks written, and objects removed that a block now has."""
-
-    blocks: int = 0
-    removed: int = 0
-
-
-def compact(store: ObjectStore, key: SourceKey, newest: Parent, most: int | None = None) -> Compacted:
-    """Gather every block that is due, oldest first, and remove leftover documents that a block has.
-
-    ``most`` limits the blocks written, and leftovers are then searched only in the newest block that existed: the work
-    of a run after a commit is bounded. ``newest`` is the position that OPEN found or COMMIT made. Idempotent; may be
-    interrupted anywhere.
-    """
-    last = max(0, newest.version - KEPT) // SIZE * SIZE
-    there = {block.first: block for block in blocks(store, key)}
-    for block in there.values():
-        if block.last > newest.version:
-            raise _another_history(store, block, f"the newest position is {newest.version}")
-    due = [first for first in range(1, last + 1, SIZE) if first not in there][:most]
-    removed = 0
-    for first in due:
-        removed += _remove_gathered(store, key, _written(store, key, first, newest))
-    old = sorted(first for first in there if first <= last)
-    for first in _with_leftovers(store, key, last) if most is None else old[-1:]:
-        if first in there:
-            removed += _remove_gathered(store, key, there[first])
-    return Compacted(len(due), removed)
-
-
-def _with_leftovers(store: ObjectStore, key: SourceKey, last: int) -> Iterator[int]:
-    """The starts of blocks with leftover objects; one listing request each."""
-    at = 1
-    while at <= last and (name := next(documents.names(store, key, at, last), None)) is not None:
-        at = first_of(name.version) + SIZE
-        yield first_of(name.version)
-
-
-def _written(store: ObjectStore, key: SourceKey, first: int, newest: Parent) -> LedgerBlock:
-    content = encode(key, from_documents(store, key, range(first, first + SIZE), newest))
-    path = block_path(key, first)
-    failpoint("state.block.before")
-    with contextlib.suppress(ObjectExists):
-        store.put_if_absent(path, content)
-    failpoint("state.block.after")
-    return LedgerBlock(first, first + SIZE - 1, path, store.head(path).size)
-
-
-def _remove_gathered(store: ObjectStore, key: SourceKey, block: LedgerBlock) -> int:
-    """Remove every object of the positions in the block; gaps, and moves of the position, keep theirs.
-
-    If a commit moved the source by several positions, those in between were only tried: their leftovers go too.
-    """
-    names = list(documents.names(store, key, block.first, block.last))
-    if not names:
-        return 0
-    everything = list(read_block(store, block))
-    known = [entry for entry in everything if entry.gap is None]
-    kept = {entry.version for entry in everything if entry.gap is not None or entry.moves}
-    held = {entry.version: entry.attempt for entry in known}
-    for name in names:
-        if name.ending == "won" and held.get(name.version, name.attempt) != name.attempt:
-            raise _another_history(
-                store, block, f"{name.attempt} won position {name.version}, but the block names another"
-            )
-    paths = [
-        key.won(name.version, name.attempt) if name.ending == "won" else key.document(name.version, name.attempt)
-        for name in names
-        if name.version not in kept
-    ]
-    failpoint("state.gathered.before")
-    _remove(store, paths)
-    return len(paths)
 
 
 def _another_history(store: ObjectStore, block: LedgerBlock, why: str) -> StateError:

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.units import state as state_module
-from tidegate.core.units.state import unit_watermark_text
 from tidegate.errors import ObjectMissing, StateError
-from tidegate.protocol.change import Coverage, SourceKey
+from tidegate.protocol.change import Coverage, SourceKey, State
 from tidegate.protocol.documents import SCHEMA_VERSION, Document, Parent, Won, check_schema_version
 from tidegate.storage.port import ObjectStore, SeekableInput
 
@@ -75,9 +72,28 @@ class LedgerEntry:
         return self.gap is None and self.action not in PASS_OVER_NOTHING
 
 
-def from_document(document: Document, sha256: str, note: Won | None) -> LedgerEntry:
+Describe = Callable[[State], tuple[str | None, str | None]]
+"""The name of a recorded state, such as ``Active``, and its watermark; each None if it has none."""
+
+
+def describe_state(state: State) -> tuple[str | None, str | None]:
+    """Take both from the document, where most kinds of state have them under ``watermark``."""
+    match state.get("watermark"):
+        case {"state": str(name), "value": str(value)}:
+            return name, value
+        case {"state": str(name)}:
+            return name, None
+        case str(text):
+            return "Active", text
+        case _:
+            return None, None
+
+
+def from_document(
+    document: Document, sha256: str, note: Won | None, describe: Describe = describe_state
+) -> LedgerEntry:
     """The entry of a winner's document and its note; ``ValueError`` if its time is unreadable."""
-    state, value = _watermark(document.state)
+    state, value = describe(document.state)
     return LedgerEntry(
         version=document.version,
         attempt=document.attempt,
@@ -93,22 +109,6 @@ def from_document(document: Document, sha256: str, note: Won | None) -> LedgerEn
         watermark=value,
         dead_letter_files=tuple(file.path for file in document.dead_letter_files),
     )
-
-
-def _watermark(state: Mapping[str, object]) -> tuple[str | None, str | None]:
-    """The state's name and its path, if that kind of state has them."""
-    if state.get("kind") == state_module.KIND:
-        with suppress(StateError):
-            return "Active", unit_watermark_text(state_module.decode_units(state))
-    match state.get("watermark"):
-        case {"state": str(name), "value": str(value)}:
-            return name, value
-        case {"state": str(name)}:
-            return name, None
-        case str(text):
-            return "Active", text
-        case _:
-            return None, None
 
 
 def gap(version: int, reason: str, attempt: str = "", sha256: str | None = None) -> LedgerEntry:

@@ -37,10 +37,6 @@ from tidegate.reports.wording import count
 _RECHECK_FROM = 50
 """A note is renewed if that saves the next OPEN this many log entries."""
 
-_SAME_FILES = "the same files lie there under the same names"
-_SAME = {"column": "the same rows are there", "replay": "the same rows are there"}
-"""By kind of source: when its position still holds although its address changed."""
-
 
 class StateUnreadable(StateError):
     """The position is known but its state is not: neither a document nor the log has it."""
@@ -398,15 +394,15 @@ def _check_identity(site: TableContext, winner: Winner) -> None:
     if winner.identity is not None and winner.identity.kind != site.identity.kind:
         raise StateError(
             f"{site.key}: the source is now tracked in another way than when its position was recorded: "
-            f"{'; '.join(changes)} (path: "
-            "watermarks, use_watermark: true; path-set: a set of paths, use_watermark: false)",
-            "set use_watermark back; or give the source another name and another table, to read everything again",
+            f"{'; '.join(changes)}",
+            "set use_watermark back, or whatever else has changed its kind; or give the source another name and "
+            "another table, to read everything again",
         )
     if changes:
         raise StateError(
             f"{site.key}: the source is not the one of its position: {'; '.join(changes)}",
-            f"put it back; or, if {_SAME.get(site.identity.kind, _SAME_FILES)}, continue with `tidegate recover "
-            "--accept identity`; or give the source another name and another table, to read everything again",
+            "put it back; or, if the same files or rows are there under the same names, continue with `tidegate "
+            "recover --accept identity`; or give the source another name and another table, to read everything again",
         )
 
 

@@ -30,6 +30,8 @@ from tidegate.failpoints import failpoint
 from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.change import Identity, SourceKey, State
 from tidegate.protocol.documents import SCHEMA_VERSION, Parent, check_schema_version, encode, read_recorded
+from tidegate.protocol.ledger import Ledger
+from tidegate.protocol.ledger_blocks import Describe, describe_state
 from tidegate.protocol.log import DeltaLog
 from tidegate.protocol.table import DeltaTablePort, Snapshot, arrow_schema
 from tidegate.schema.inference import Inference
@@ -171,7 +173,8 @@ class TableContext:
     how many log entries are searched backwards for a position whose document is gone. ``properties``: the desired
     properties of the table. ``polls``: the number of polls of the source, for the mirror. ``payers``: who pays debts of
     which ``kind``; ``owed``: the debts of every commit that moves the state. ``second_mirror``: where else to write the
-    mirror. ``foreign``: whose traces stop a first run.
+    mirror. ``foreign``: whose traces stop a first run. ``describe``: the name and the watermark of a recorded state,
+    for the ledger.
     """
 
     key: SourceKey
@@ -188,6 +191,7 @@ class TableContext:
     polls: int = 0
     payers: Mapping[str, Payer] = field(default_factory=dict)
     owed: Owed = _owe_nothing
+    describe: Describe = describe_state
     emit: Emit = ignore
     attempts: Callable[[], str] = new_attempt
 
@@ -195,6 +199,11 @@ class TableContext:
     def log(self) -> DeltaLog:
         """The table's log."""
         return DeltaLog(self.store)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What each commit of the source brought in."""
+        return Ledger(self.store, self.key, self.describe)
 
     def position_in(self, snapshot: Snapshot | None) -> int:
         """The number of commits of this source, by that snapshot."""

@@ -19,20 +19,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 from uuid import uuid4
 
-from tidegate.core.columns.state import (
-    ColumnState,
-    WatermarkSerializer,
-    decode_columns,
-    encode_columns,
-    without_inclusive,
-)
 from tidegate.core.json_shape import load_json
+from tidegate.core.watermark_text import WatermarkSerializer, without_inclusive
 from tidegate.errors import CommitLost, EnvironmentProblem, ObjectExists, ObjectMissing, StateError
-from tidegate.protocol.change import Change, NextState
 from tidegate.protocol.documents import SCHEMA_VERSION, check_schema_version
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
@@ -40,13 +33,12 @@ from tidegate.specs.user_code import load_function, name_of, named_errors
 from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
-    from tidegate.protocol.position import Position
+    pass
 
 
 MOST_TRIES = 1000
 """How often an unconditional save starts over because another process saved meanwhile."""
 
-_ACTION = "watermark set"
 _ENTRY = re.compile(r"history/(\d{20})\.json")
 
 
@@ -315,58 +307,6 @@ def _decode(dataflow_id: str, data: Mapping[str, Any]) -> Saved:
         raise TypeError("a text is something else")
     when = datetime.fromisoformat(data["updated_at"])
     return Saved(data["watermark"], previous, job_id, run_id, when, int(data["number"]))
-
-
-class Positions(Protocol):
-    """The positions of one source, as the Delta log provider needs them."""
-
-    def open(self, *, read_only: bool = False) -> Position:
-        """The current position."""
-        ...
-
-    def commit(self, opened: Position, change: Change) -> Position:
-        """The position after a commit on top of ``opened``."""
-        ...
-
-
-class DeltaLogMetadataProvider(BaseMetadataProvider):
-    """The Delta log as a provider: the watermark is in the commit with its rows.
-
-    A direct save is a commit without rows, by the same protocol as any other. ``positions`` returns the position of a
-    dataflow in its table. The history is that of the table's positions.
-    """
-
-    def __init__(self, positions: Callable[[str], Positions], now: Callable[[], datetime] | None = None) -> None:
-        self._positions = positions
-        self._now = now or (lambda: datetime.now(UTC))
-
-    def get_watermark(self, dataflow_id: str) -> str | None:
-        return _text(self._positions(dataflow_id).open(read_only=True))
-
-    def update_watermark(self, dataflow_id: str, watermark_value: str, **_: str | None) -> None:
-        positions = self._positions(dataflow_id)
-        _insist(dataflow_id, lambda: self._commit(positions, positions.open(), watermark_value))
-
-    def compare_and_set(self, dataflow_id: str, expected: str | None, watermark_value: str, **_: str | None) -> None:
-        positions = self._positions(dataflow_id)
-        opened = positions.open()
-        if _text(opened) != expected:
-            raise saved_by_another(dataflow_id)
-        self._commit(positions, opened, watermark_value)
-
-    def _commit(self, positions: Positions, opened: Position, text: str) -> None:
-        if opened.table_version < 0:
-            raise StateError(
-                f"{opened.key}: there is no table yet, so its log cannot keep a watermark",
-                "run the pipeline first, or create the table",
-            )
-        state = encode_columns(ColumnState.of_text(check_text(text), self._now()))
-        positions.commit(opened, Change(NextState.whole(state), action=_ACTION))
-
-
-def _text(opened: Position) -> str | None:
-    """The watermark of a position as providers keep it; None if nothing was ever committed."""
-    return None if opened.first_run or opened.state is None else decode_columns(opened.state).text()
 
 
 METHODS = ("get_watermark", "update_watermark")

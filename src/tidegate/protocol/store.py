@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate.core.columns.state import WatermarkSerializer, without_inclusive
+from tidegate.core.watermark_text import WatermarkSerializer, without_inclusive
 from tidegate.errors import CommitLost, ConfigError, EnvironmentProblem, ObjectMissing, StateError, WatermarkError
 from tidegate.failpoints import failpoint
 from tidegate.protocol import commit as commit_module
@@ -37,8 +37,8 @@ from tidegate.protocol.providers import (
 )
 from tidegate.protocol.recovery import Ladder, Usable, climb, open_rebuilt
 from tidegate.protocol.table import DeltaTablePort, Snapshot, arrow_schema
-from tidegate.specs.columns import ProviderKind, StateSpec
 from tidegate.specs.locations import Location, Options, Secret
+from tidegate.specs.project import ProviderKind, StateSpec
 from tidegate.specs.user_code import name_of, named_errors
 from tidegate.storage.options import ALIASES, SCHEMES, absolute
 

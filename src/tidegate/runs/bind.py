@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeGuard
 
-from tidegate.core.columns.state import WatermarkSerializer
+from tidegate.core.watermark_text import WatermarkSerializer
+from tidegate.errors import StateError
 from tidegate.observe.events import Emit, ignore
 from tidegate.protocol.change import SourceKey, State
 from tidegate.protocol.dead_letters import KIND as LETTERS
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.documents import WORK as WORK
 from tidegate.protocol.follow_ups import WorkRemover
-from tidegate.protocol.path_segments import RememberedPaths
+from tidegate.protocol.ledger_blocks import describe_state
 from tidegate.protocol.position import INFERRED_SCHEMA, InferredSchema, Pace, Payer, TableContext
 from tidegate.protocol.store import PositionStore, StateCopy, manager_of, open_delta
 from tidegate.runs.file_source import FileSource, FileTracker
 from tidegate.runs.files import PathTracker, SetTracker
+from tidegate.runs.path_segments import RememberedPaths
 from tidegate.runs.tracker import (
     AnySource,
     BoundSource,
@@ -108,6 +111,18 @@ def _copy(project: ProjectSpec, key: SourceKey, tracker: Tracker) -> StateCopy:
     return StateCopy(manager_of(project.state), str(key), text, in_debt=in_debt)
 
 
+def _describe(tracker: Tracker, recorded: State) -> tuple[str | None, str | None]:
+    """The name and the watermark of a recorded state; decoded only if its document does not say them."""
+    name, watermark = describe_state(recorded)
+    if name is not None:
+        return name, watermark
+    try:
+        summary = tracker.summary(tracker.decode(recorded))
+    except StateError:
+        return None, None
+    return summary.state or "Active", summary.watermark
+
+
 def _payers(tracker: Tracker, table_store: ObjectStore, pipeline: PipelineSpec) -> dict[str, Payer]:
     """The payers of follow-ups, by kind of debt."""
     payers: dict[str, Payer] = {
@@ -170,6 +185,7 @@ def bind(
         second_mirror=_second_mirror(project.foreign.writer, pipeline, source),
         foreign=project.foreign.writer,
         payers=_payers(tracker, table_store, pipeline),
+        describe=partial(_describe, tracker),
         pace=pace,
         emit=emit,
     )

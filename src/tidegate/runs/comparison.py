@@ -25,7 +25,6 @@ from tidegate.core.files.state import PathState, decode_paths
 from tidegate.errors import EnvironmentProblem, RunStopped, SourceError
 from tidegate.observe.events import ComparisonProgressed, Emit
 from tidegate.protocol import documents
-from tidegate.protocol.ledger import entries
 from tidegate.protocol.ledger_blocks import LedgerEntry
 from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.reconcile import NAMES, FoundFiles
@@ -266,7 +265,7 @@ class Comparison:
         """Add new entries of the ledger to the database."""
         start, bound = self._ledger.next, self._bound
         if opened.version >= start:
-            found = entries(bound.table_store, bound.key, start=start, newest=opened.parent)
+            found = bound.ledger.entries(start=start, newest=opened.parent)
             rows = (row for entry in found for row in self._ledger.rows(entry))
             fill(self._database, _COVERED, rows, self._teller("ledger"))
         self._ledger.close(opened)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidegate.core.files.advance import Advance, PathSteps, SetSteps, apply_commits, idle
-from tidegate.core.files.discovery import NOT_IN_TIME, PathListing, Reason, future_seals
+from tidegate.core.files.discovery import NOT_IN_TIME, Known, PathListing, Reason, future_seals
 from tidegate.core.files.edit import Sorted, sort_by_state
 from tidegate.core.files.paths import SourceFile, join
 from tidegate.core.files.plan import Plan, not_looked_for
@@ -29,8 +29,6 @@ from tidegate.core.files.state import (
 )
 from tidegate.errors import ColumnsChanged, CommitLost, ObjectChanged, ObjectMissing, StateError, TidegateError
 from tidegate.protocol.change import Coverage, Identity, State
-from tidegate.protocol.ledger import finished_files
-from tidegate.protocol.path_segments import Known, RememberedPaths
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.staging import Signal, signals_of
 from tidegate.reports.checks import Check
@@ -39,6 +37,7 @@ from tidegate.reports.status import FailedFile
 from tidegate.reports.wording import count
 from tidegate.runs.checks import collect_checks
 from tidegate.runs.file_source import FileSource, FileTracker, SourceState, Steps, discover_files, plan_files
+from tidegate.runs.path_segments import RememberedPaths
 from tidegate.runs.tracker import (
     Abridged,
     Backlog,
@@ -400,7 +399,8 @@ class SetTracker(FileTrackerBase, InParts):
         self.remembered.check(state.segments)
 
     def rebuild(self, source: FileSource, position: Position, state: SetState) -> SetState:
-        files = {file.path: file for file in finished_files(source.positions.site, position)}
+        covered = (each for document in source.ledger.chain(position.parent) for each in document.coverage)
+        files = {each.file: SourceFile(each.file, each.size, each.etag) for each in covered if each.eof}
         if len(files) != state.remembered:
             raise StateError(
                 f"{self.key}: the documents name {len(files):,} finished files, and the set had"

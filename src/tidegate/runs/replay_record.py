@@ -30,6 +30,7 @@ from tidegate.failpoints import failpoint
 from tidegate.protocol.change import Change, Identity, NextState, SourceKey, State
 from tidegate.protocol.documents import WORK as WORK
 from tidegate.protocol.follow_ups import WorkRemover
+from tidegate.protocol.ledger_blocks import describe_state
 from tidegate.protocol.log import sources_of
 from tidegate.protocol.position import Position
 from tidegate.protocol.staging import COMMITTER
@@ -253,6 +254,7 @@ def replay_source(bound: ColumnBound, pipeline: PipelineSpec) -> BoundSource[Col
         polls=0,
         payers={WORK: WorkRemover(store).pay},
         owed=lambda before, after: (),
+        describe=describe_state,
     )
     return BoundSource(pipeline, bound.source, store, PositionStore(replays), states, 1, 1)
 

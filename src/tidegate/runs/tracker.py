@@ -22,6 +22,7 @@ from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.documents import Mirror, read_recorded
 from tidegate.protocol.documents import read as read_document
 from tidegate.protocol.follow_ups import WorkArea, new_work_area, remove_old_work, remove_work, work_areas
+from tidegate.protocol.ledger import Ledger
 from tidegate.protocol.open import StateUnreadable, way_out
 from tidegate.protocol.position import Attempts, Position, read_attempts
 from tidegate.protocol.store import PositionStore
@@ -322,6 +323,11 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
     def key(self) -> SourceKey:
         """The owner of the position."""
         return self.positions.site.key
+
+    @property
+    def ledger(self) -> Ledger:
+        """What each commit of the source brought in."""
+        return self.positions.site.ledger
 
     @property
     def names(self) -> tuple[str, str]:

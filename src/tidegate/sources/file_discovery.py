@@ -36,6 +36,7 @@ from tidegate.core.files.discovery import (
     EXAMPLES,
     NOT_IN_TIME,
     Directories,
+    Known,
     LeftOut,
     PathListing,
     Reason,
@@ -57,7 +58,6 @@ from tidegate.core.files.discovery import (
 from tidegate.core.files.paths import ROOT, Layout, SourceFile, join, sort_key, split
 from tidegate.core.files.state import PathState, SetState
 from tidegate.errors import ObjectMissing, SourceError, StorageError
-from tidegate.protocol.path_segments import Known
 from tidegate.reports.wording import visible
 from tidegate.specs.project import LateFiles, PathSource
 from tidegate.storage.port import INTERNAL, PAGE, ObjectInfo, ObjectStore, Scope

@@ -419,25 +419,3 @@ class Load:
     window_columns: Mapping[str, str] = field(default_factory=dict)
     scd2_effective_column: str | None = None
     scd2_attributes: tuple[str, ...] = ()
-
-
-class ProviderKind(StrEnum):
-    """Where states are copied to; the Delta log always keeps them."""
-
-    DELTA = "delta"
-    FILE = "file"
-    SQL = "sql"
-
-
-@dataclass(frozen=True, slots=True)
-class StateSpec:
-    """Who gets a copy of every state: one of ours, ``module:Class`` made with ``arguments``, or an object.
-
-    An object has the two methods of a provider, or is a :class:`~tidegate.WatermarkManager`. ``url`` is the folder of a
-    file provider or the SQLAlchemy address of a database; it may hold a password.
-    """
-
-    provider: ProviderKind | str | object = ProviderKind.DELTA
-    url: Secret | None = None
-    options: Options = field(default_factory=Options)
-    arguments: Options = field(default_factory=Options)

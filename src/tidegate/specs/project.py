@@ -14,10 +14,10 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
-from tidegate.specs.columns import CsvOptions, Load, StateSpec
+from tidegate.specs.columns import CsvOptions, Load
 from tidegate.specs.credentials import Interpolated, is_plain_setting, looks_random
 from tidegate.specs.foreign import Foreign
-from tidegate.specs.locations import Location
+from tidegate.specs.locations import Location, Options, Secret
 
 CONTINUOUS_ROLLOVER_SECS = 300
 CONTINUOUS_INACTIVITY_SECS = 60
@@ -444,6 +444,28 @@ class ReconcileSpec:
 
     every: timedelta | None = timedelta(days=1)
     ingest: bool = False
+
+
+class ProviderKind(StrEnum):
+    """Where states are copied to; the Delta log always keeps them."""
+
+    DELTA = "delta"
+    FILE = "file"
+    SQL = "sql"
+
+
+@dataclass(frozen=True, slots=True)
+class StateSpec:
+    """Who gets a copy of every state: one of ours, ``module:Class`` made with ``arguments``, or an object.
+
+    An object has the two methods of a provider, or is a :class:`~tidegate.WatermarkManager`. ``url`` is the folder of a
+    file provider or the SQLAlchemy address of a database; it may hold a password.
+    """
+
+    provider: ProviderKind | str | object = ProviderKind.DELTA
+    url: Secret | None = None
+    options: Options = field(default_factory=Options)
+    arguments: Options = field(default_factory=Options)
 
 
 @dataclass(frozen=True, slots=True)

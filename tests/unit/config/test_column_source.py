@@ -27,15 +27,13 @@ from tidegate.specs.columns import (
     LoadType,
     LookBack,
     NullWatermark,
-    ProviderKind,
     RowReader,
-    StateSpec,
     TableFormat,
     TableRead,
     WatermarkMode,
 )
 from tidegate.specs.locations import Location, Options, Secret
-from tidegate.specs.project import PathSource, ProjectSpec, TransformSpec
+from tidegate.specs.project import PathSource, ProjectSpec, ProviderKind, StateSpec, TransformSpec
 
 Load_ = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]

@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from tidegate.config import load, show
-from tidegate.specs.columns import ProviderKind, StateSpec
 from tidegate.specs.locations import Options, Secret
-from tidegate.specs.project import ProjectSpec
+from tidegate.specs.project import ProjectSpec, ProviderKind, StateSpec
 
 Loaded = Callable[..., ProjectSpec]
 Problems = Callable[..., tuple[str, ...]]

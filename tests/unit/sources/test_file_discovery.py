@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from support.errors import raises
-from tidegate.core.files.discovery import PathListing, Reason, Skipped
+from tidegate.core.files.discovery import Known, PathListing, Reason, Skipped
 from tidegate.core.files.paths import SourceFile, sort_key
 from tidegate.core.files.state import Active, Failed, Finished, LateWindow, PathState, RecordsRead, Seal, SetState
 from tidegate.errors import SourceError, StorageError, StorageUnavailable
-from tidegate.protocol.path_segments import Known
 from tidegate.sources import file_discovery
 from tidegate.sources.file_discovery import (
     Order,

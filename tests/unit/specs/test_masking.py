@@ -13,9 +13,10 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from tidegate.errors import ConfigError, SourceError
-from tidegate.specs.columns import ColumnSource, FunctionRead, HttpAuth, HttpRead, JdbcRead, StateSpec
+from tidegate.specs.columns import ColumnSource, FunctionRead, HttpAuth, HttpRead, JdbcRead
 from tidegate.specs.locations import Location, Options, Secret
 from tidegate.specs.masking import KEPT, LEFT_OUT, MASK, SHORTEST, Mask, remember, remembering, shorten
+from tidegate.specs.project import StateSpec
 
 SECRET = 'c4nary/top "s\u20accret" +1\'x\\&<y'
 PLAIN = "canary-4711/+=x"

@@ -27,9 +27,9 @@ from tidegate.core.columns.state import (
     errors_of,
     is_above,
     is_finite,
-    is_watermark_empty,
     kind_of,
 )
+from tidegate.core.watermark_text import is_watermark_empty
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import (
     ColumnSource,

@@ -30,13 +30,13 @@ from tidegate.core.columns.state import (
     NUMBERS,
     TEMPORAL,
     ColumnState,
-    WatermarkSerializer,
     are_comparable,
     describe,
     is_above,
     kind_of,
 )
 from tidegate.core.json_shape import SCHEMA_VERSION, Node, check_version, seconds_of
+from tidegate.core.watermark_text import WatermarkSerializer
 from tidegate.errors import ConfigError, StateError, WatermarkError
 from tidegate.specs.columns import ColumnSource, Load, LoadType, Value, Watermark, WatermarkMode
 

@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
+from enum import Enum, StrEnum
 from functools import lru_cache
 
 from tidegate.core.calendar import Period, subtract
@@ -74,6 +74,15 @@ class Reason(StrEnum):
     UNSEEN = "begun, and behind a link or a name that is left out now"
     ISLANDS_FULL = "too many files wait for an unfinished one below"
     TOO_MANY_FAILED = "too many files failed, new ones wait"
+
+
+class Known(Enum):
+    """What a set of paths knows of a listed file."""
+
+    NEW = "not in the set"
+    READ = "in the set"
+    REWRITTEN = "in the set with another size or etag"
+    PENDING = "read, and not in the set before its commit"
 
 
 @dataclass(frozen=True, slots=True)

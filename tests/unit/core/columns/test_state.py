@@ -11,19 +11,16 @@ import pytest
 
 from support.errors import raises
 from tidegate.core.columns.state import (
-    INCLUSIVE,
     ColumnState,
-    WatermarkSerializer,
     decode_columns,
     encode_columns,
     greatest,
     is_above,
-    is_watermark_empty,
     kind_of,
     value_of,
-    without_inclusive,
 )
 from tidegate.core.json_shape import is_newer
+from tidegate.core.watermark_text import INCLUSIVE, WatermarkSerializer, is_watermark_empty, without_inclusive
 from tidegate.errors import StateError, WatermarkError
 from tidegate.specs.columns import Value
 

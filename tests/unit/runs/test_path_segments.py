@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from support.errors import raises
+from tidegate.core.files.discovery import Known
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.state import SetState
 from tidegate.errors import StateError
-from tidegate.protocol import path_segments
-from tidegate.protocol import path_segments as remembered_module
 from tidegate.protocol.change import SourceKey
-from tidegate.protocol.path_segments import Known, OpenSegment, RememberedPaths, write_segment
+from tidegate.runs import path_segments
+from tidegate.runs.path_segments import OpenSegment, RememberedPaths, write_segment
 from tidegate.specs.locations import Location
 from tidegate.storage.options import absolute
 from tidegate.storage.port import ObjectStore
@@ -71,7 +71,7 @@ def test_paths_too_long_for_statistics_are_found_too(store: ObjectStore) -> None
 
 @pytest.mark.usefixtures("small_parts")
 def test_parts_that_do_not_fit_into_memory_are_read_again(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered_module, "ROWS_KEPT", 6)
+    monkeypatch.setattr(path_segments, "ROWS_KEPT", 6)
     remembered = RememberedPaths(store, KEY)
     paths = [f"{number:02d}" for number in range(40)]
     state = remembered.extend(SetState(), map(file, paths))

@@ -19,13 +19,13 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from enum import Enum
 from itertools import islice
 from operator import attrgetter
 from typing import IO, TYPE_CHECKING
 from uuid import uuid4
 
 from tidegate.core.files.advance import segments_to_merge, with_segment
+from tidegate.core.files.discovery import Known
 from tidegate.core.files.paths import SourceFile
 from tidegate.core.files.state import Segment, SetState
 from tidegate.errors import ObjectMissing, StateError
@@ -152,15 +152,6 @@ def _lost(store: ObjectStore, key: SourceKey, segment: Segment, how: str) -> Sta
 
 ROWS_KEPT = 500_000
 """Rows of segments that stay in memory, some 60 MB."""
-
-
-class Known(Enum):
-    """The set's knowledge of a listed file."""
-
-    NEW = "not in the set"
-    READ = "in the set"
-    REWRITTEN = "in the set with another size or etag"
-    PENDING = "read, and not in the set before its commit"
 
 
 class RememberedPaths:
