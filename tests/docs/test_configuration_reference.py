@@ -11,10 +11,11 @@ import pytest
 
 from support.all_cases import for_all
 from tidegate.config import load
-from tidegate.config.keys import Key, every_key
-from tidegate.config.models import duration, lateness_text
+from tidegate.config.keys import KeyPath, every_key
+from tidegate.config.models import Choice, Model
 from tidegate.config.normal_form import ALIASES
 from tidegate.config.sink import METADATA_COLUMNS
+from tidegate.config.values import duration, lateness_text
 from tidegate.config.work_units import MS_KEYS
 from tidegate.errors import ConfigError
 from tidegate.migrate.foreign import FOREIGN
@@ -47,7 +48,7 @@ KEYS = list(every_key())
 
 
 @for_all(KEYS, lambda key: key.path)
-def test_every_key_is_documented_with_type_default_and_meaning(key: Key) -> None:
+def test_every_key_is_documented_with_type_default_and_meaning(key: KeyPath) -> None:
     assert key.name in SECTIONS.get(key.block, {}), f"{key.path} is not in section '{key.block}' of {PAGE.name}"
     kind, default, meaning = SECTIONS[key.block][key.name]
     assert kind
@@ -55,12 +56,12 @@ def test_every_key_is_documented_with_type_default_and_meaning(key: Key) -> None
     assert default == documented_default(key)
 
 
-def documented_default(key: Key) -> str:
+def documented_default(key: KeyPath) -> str:
     if key.path == INFER:
         return "`true` without `fields`"
-    if key.info.is_required():
+    if key.field.is_required:
         return "required"
-    value = key.info.get_default(call_default_factory=True)
+    value = key.field.make_default()
     if value is None:
         return "unset"
     if isinstance(value, Lateness):
@@ -75,7 +76,7 @@ def documented_default(key: Key) -> str:
         return "`[]`"
     if isinstance(value, tuple):
         return f"`{list(value)}`"
-    if type(value).__name__.endswith("Model"):
+    if isinstance(value, Model):
         return "its defaults"
     if not isinstance(value, bool | int | float | str):
         assert not value
@@ -92,9 +93,8 @@ def test_no_key_is_documented_that_does_not_exist() -> None:
 
 def test_every_choice_is_documented() -> None:
     for key in KEYS:
-        kind = key.info.annotation
-        if isinstance(kind, type) and issubclass(kind, StrEnum):
-            assert SECTIONS[key.block][key.name][0] == ", ".join(f"`{each.value}`" for each in kind)
+        if isinstance(key.field.shape, Choice) and key.field.shape.enum is not None and key.field.default is not None:
+            assert SECTIONS[key.block][key.name][0] == ", ".join(f"`{word}`" for word in key.field.choices)
 
 
 def test_the_table_of_old_names_is_the_one_in_the_code() -> None:

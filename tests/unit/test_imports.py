@@ -38,7 +38,6 @@ PURE = {"core"}
 STDLIB_ONLY_BELOW = {"errors", "signals", "specs", *PURE}
 ONLY_IN = {
     "pyspark": {"spark", "compat"},
-    "pydantic": {"config"},
     "obstore": {"storage"},
     "deltalake": {"protocol"},
     "click": {"cli"},
@@ -59,7 +58,6 @@ DEFERRING = {
     "commands.run",
     "commands.project",
     "commands.status",
-    "config",
     "protocol.store",
     "protocol.table_checks",
     "runs.checks",

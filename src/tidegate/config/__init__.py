@@ -1,11 +1,8 @@
 """The configuration: YAML in, checked :class:`~tidegate.specs.project.ProjectSpec` out, and every problem at once.
 
 The walk: text → tree with line numbers (``document``), short forms and old names spelled out (``normal_form``), then
-the sections, from ``project`` down. Each section of the file has one module with the models of its blocks, what their
-keys mean together, how they become specs, and how ``config show`` writes them.
-
-The sections with their models are imported when a file is loaded, not before: they are half of the time that a short
-command takes to start.
+the sections, from ``project`` down. A key is declared at the attribute of its spec; the module of a section has what a
+declaration cannot say: checks of values, blocks whose shape differs from the spec's, and what keys mean together.
 """
 
 from __future__ import annotations
@@ -19,8 +16,12 @@ from typing import Any
 import yaml
 
 from tidegate.config.document import Problem, nearest, parse, sentence
+from tidegate.config.keys import describe_unknown, editor_schema
+from tidegate.config.models import BlockReader
 from tidegate.config.normal_form import normal_form, set_types
+from tidegate.config.project import ProjectModel, project_problems, take_notes
 from tidegate.config.secrets import declared_secrets, interpolated, with_variables
+from tidegate.config.work_units import MS_KEYS
 from tidegate.errors import ConfigError
 from tidegate.specs.foreign import Foreign
 from tidegate.specs.masking import Mask, remember
@@ -62,15 +63,11 @@ def show(project: ProjectSpec) -> str:
     What came from an environment variable is that variable again; other secrets are masked. In the same environment it
     loads to the same specs, except for the masked secrets.
     """
-    from tidegate.config.project import ProjectModel
-
     return _dump(with_variables(ProjectModel.show(project), project))
 
 
 def json_schema(foreign: Foreign | None = None) -> dict[str, Any]:
     """The JSON Schema of a configuration file, for editors."""
-    from tidegate.config.keys import editor_schema
-
     return editor_schema((foreign or Foreign()).keys)
 
 
@@ -107,25 +104,17 @@ def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str],
     # Before anything is said about the file, and whether it loads or not.
     mask = Mask.around(*interpolated(written)) | Mask.of(*declared_secrets(written))
     remember(mask)
-    from pydantic import ValidationError
-
-    from tidegate.config.project import ProjectModel, project_problems, take_notes
-    from tidegate.config.work_units import MS_KEYS
-
     root, more = normal_form(written, stem, MS_KEYS)
     kinds = list(set_types(root))
     notes = take_notes(root, [where for where, _ in kinds], foreign.keys)
     problems += [*more, *(each for _, each in kinds), *notes.problems]
     problems += project_problems(root, resolve, notes.covers)
-    try:
-        model = ProjectModel.model_validate(root)
-    except ValidationError as exc:
-        from tidegate.config.keys import describe
-
-        problems += [problem for loc, problem in describe(exc, root) if not notes.covers(loc)]
-        raise mask.error(_error(origin, problems)) from None
-    if problems:
+    reader = BlockReader(root, describe_unknown)
+    model = reader.read(ProjectModel, root)
+    problems += [problem for loc, problem in reader.problems if not notes.covers(loc)]
+    if problems or reader.problems:
         raise mask.error(_error(origin, problems))
+    assert isinstance(model, ProjectModel)
     project = model.project(origin, resolve, tuple(notes.notices))
     return replace(project, interpolated=tuple(interpolated(root)), foreign=foreign)
 

@@ -5,32 +5,20 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import unquote
 
-from pydantic import BeforeValidator
-
 from tidegate.config import values as v
 from tidegate.config.document import Absolute, Block, Loc, Notes, Problem, Scalar, Spot, find, problem
-from tidegate.config.file_source import CsvModel
-from tidegate.config.models import Context, Model, dump, duration, entry, fields, fill, kinds_of, section, values_for
+from tidegate.config.models import Context, Field, Model, Parts, dump, fields, keys_of, kinds_of, make, part
 from tidegate.config.normal_form import TABLES
-from tidegate.config.values import refusal, text, texts
+from tidegate.config.values import LIST, check, duration, refusal, text, texts
 from tidegate.core.columns.look_back import look_back_of
-from tidegate.specs.columns import (
-    ColumnSource,
-    FunctionRead,
-    JdbcRead,
-    NullWatermark,
-    Read,
-    RowReader,
-    TableFormat,
-    TableRead,
-    WatermarkMode,
-)
-from tidegate.specs.locations import Location, Options, holds_credentials, public_address
+from tidegate.specs.columns import ColumnSource, FunctionRead, JdbcRead, LookBack, Read, TableRead, WatermarkParams
+from tidegate.specs.keys import Key
+from tidegate.specs.locations import Location, holds_credentials, public_address
 from tidegate.specs.project import SinkSpec
 
 _TIME = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,8})S)?)?")
@@ -44,10 +32,10 @@ COLUMN_KEYS = (
 )
 """Keys of every column source in the order of ``config show``; the second half is for those with columns."""
 
-_SCANS = ("parquet", "csv", "json", "excel")
 TIMES = ("timestamp", "date")
 
 
+@check(show=duration, of=timedelta)
 def lag(value: object) -> timedelta | None:
     """An ISO 8601 duration of days, hours, minutes and seconds; ``none``."""
     word = value.strip() if isinstance(value, Scalar) else ""
@@ -61,6 +49,7 @@ def lag(value: object) -> timedelta | None:
     return found
 
 
+@check()
 def operator(value: object) -> str:
     """``>``, ``>=``, or a function that returns one of them."""
     word = value.strip() if isinstance(value, Scalar) else ""
@@ -69,60 +58,39 @@ def operator(value: object) -> str:
     return v.choose(value, ">", ">=")
 
 
-Lag = Annotated[timedelta | None, BeforeValidator(lag), v.STRING]
-Operator = Annotated[str, BeforeValidator(operator)]
-
-
 class BackwardModel(Model):
     """How far below the stored watermark a read begins again."""
 
-    days: v.CountOrNone | None = entry("Days below the watermark.", None)
-    hours: v.CountOrNone | None = entry("Hours below the watermark.", None)
-    months: v.CountOrNone | None = entry("Months below the watermark.", None)
-    years: v.CountOrNone | None = entry("Years below the watermark.", None)
-    closing_day: v.Whole | None = entry(
-        "Up to and including this day of the month, the previous month is read again.", None, ge=1, le=31
-    )
-    value: v.Number | None = entry("Amount below the watermark, for numbers.", None)
+    spec: ClassVar = LookBack
+    takes: ClassVar[Parts] = (part(LookBack, "days:value"),)
+
+
+def short_forms() -> dict[str, Field]:
+    """``backward_days`` for ``backward: {days: …}``, and so on."""
+    return {
+        f"backward_{name}": replace(key, name=f"backward_{name}", key=Key(f"Short for backward.{name}."), owner=None)
+        for name, key in fields(BackwardModel).items()
+    }
 
 
 class LookBackModel(Model):
     """The keys of look-back; those of `backward` win, key by key."""
 
-    backward: BackwardModel | None = entry("How far below the watermark a read begins.", None)
-    backward_days: v.CountOrNone | None = entry("Short for backward.days.", None)
-    backward_hours: v.CountOrNone | None = entry("Short for backward.hours.", None)
-    backward_months: v.CountOrNone | None = entry("Short for backward.months.", None)
-    backward_years: v.CountOrNone | None = entry("Short for backward.years.", None)
-    backward_closing_day: v.Whole | None = entry("Short for backward.closing_day.", None, ge=1, le=31)
-    backward_value: v.Number | None = entry("Short for backward.value.", None)
-    timezone: v.Zone | None = entry("The time zone of closing_day; unset: UTC.", None)
+    takes: ClassVar[Parts] = ("backward", short_forms, part(LookBack, "timezone"))
+    backward: Annotated[BackwardModel | None, Key("How far below the watermark a read begins.")] = None
 
     def backward_keys(self) -> dict[str, object]:
         """The look-back keys that the block sets."""
-        given = self.model_dump(include=set(LookBackModel.model_fields) - {"timezone"}, exclude_none=True)
-        return {key: value for key, value in given.items() if value != {}}
+        given = {key: self[key] for key in fields(LookBackModel) if key not in ("backward", "timezone")}
+        if self["backward"] is not None:
+            given["backward"] = {key: value for key, value in self["backward"].given.items() if value is not None}
+        return {key: value for key, value in given.items() if value is not None and value != {}}
 
 
 class WatermarkParamModel(Model):
     """Where the bounds of a read go in the requests to an API."""
 
-    at: ClassVar = {
-        "watermark_param_mapping": "mapping",
-        "watermark_to_param": "to_param",
-        "watermark_param_location": "location",
-        "watermark_param_format": "format",
-        "watermark_split": "split",
-    }
-    watermark_param_mapping: v.Names = entry("Maps a watermark column to the parameter for its lower bound.", dict)
-    watermark_to_param: v.Text | None = entry("The parameter for the upper bound.", None)
-    watermark_param_location: Literal["params", "body"] = entry(
-        "Whether the bounds go into the query string or into the body.", "params"
-    )
-    watermark_param_format: v.ParamFormatText = entry(
-        "How bounds are written: iso, date, timestamp, timestamp_ms, datetime, datetime_ms, or strftime.", "iso"
-    )
-    watermark_split: v.Whole = entry("Parallel requests that split the range between the bounds.", 1, ge=1, le=10_000)
+    takes: ClassVar[Parts] = (part(WatermarkParams),)
 
 
 class ConfigureModel(LookBackModel, WatermarkParamModel):
@@ -132,53 +100,25 @@ class ConfigureModel(LookBackModel, WatermarkParamModel):
 class ColumnSourceModel(LookBackModel):
     """Keys of every column source."""
 
-    at: ClassVar = {"watermark_mode": "mode"}
     reads: ClassVar[type[Read]]
     step: ClassVar[str] = "<column source>"
-    watermark_columns: v.Columns = entry(
-        "The columns whose greatest values mark what is new; unset: every run reads everything.", ()
+    takes: ClassVar[Parts] = (
+        part(ColumnSource, "watermark_columns:null_watermark", "watermark_operator:watermark_window"),
+        part(ColumnSource, "source_timezone:poll_interval_secs"),
     )
-    watermark_mode: WatermarkMode = entry(
-        "any: a row is new if one column is; tuple: the columns form one cursor, most significant first.",
-        WatermarkMode.ANY,
-    )
-    filter_expression: v.Text | None = entry(
-        "A condition in the query language of the source; only matching rows are read.", None
-    )
-    safety_lag: Lag = entry("Leaves rows younger than this to a later run, such as PT5M.", None)
-    future_tolerance: Lag = entry(
-        "Rows further in the future than this wait until their time has come; none: no row waits.",
-        timedelta(days=1),
-    )
-    null_watermark: NullWatermark = entry(
-        "Rows with null in every watermark column: left out and counted, read, or an error.", NullWatermark.EXCLUDE
-    )
-    watermark_operator: Operator = entry(
-        "Which rows are new: > above the watermark, >= also at it, or a module:function that decides.", ">"
-    )
-    watermark_filter: v.Function | None = entry(
-        "module:function that selects rows instead of the comparison with the watermark.", None
-    )
-    watermark_window: v.Function | None = entry(
-        "module:function that chooses the window of the table to replace, within what was read.", None
-    )
-    source_timezone: v.Zone = entry("The time zone of times that have none.", "UTC")
-    poll_interval_secs: v.Count = entry("Seconds between polls of a continuous run.", 60)
-    configure: ConfigureModel = section(
-        ConfigureModel, "Another place for look-back keys and for the bounds of requests."
-    )
+    configure: Annotated[ConfigureModel, Key("Another place for look-back keys and for the bounds of requests.")]
 
     def source(self, name: str, context: Context, sink: SinkSpec) -> ColumnSource:
         """The source. Without a look-back of its own it takes its connection's."""
-        connection = getattr(self, "connection", None)
-        above: LookBackModel | None = context.connections[connection].configure if connection else None
-        zones = (self.timezone, self.configure.timezone, above.timezone if above else None)
+        connection = self.get("connection")
+        above: LookBackModel | None = context.connections[connection]["configure"] if connection else None
+        zones = (self["timezone"], self["configure"]["timezone"], above["timezone"] if above else None)
         look_back = look_back_of(
-            self.configure.backward_keys() | self.backward_keys(),
+            self["configure"].backward_keys() | self.backward_keys(),
             above=above.backward_keys() if above else None,
             timezone=next((zone for zone in zones if zone), "UTC"),
         )
-        return fill(ColumnSource, self, name=name, read=self.read(context), look_back=look_back)
+        return make(ColumnSource, self.given, context, name=name, read=self.read(context), look_back=look_back)
 
     @abstractmethod
     def read(self, context: Context) -> Read:
@@ -187,12 +127,7 @@ class ColumnSourceModel(LookBackModel):
     @classmethod
     def show_source(cls, source: ColumnSource) -> dict[str, Any]:
         """Every key of this type of source; watermark keys only if it has watermark columns."""
-        given = {
-            "safety_lag": duration(source.safety_lag),
-            "future_tolerance": duration(source.future_tolerance),
-            "backward": BackwardModel.show(source.look_back),
-            "timezone": source.look_back.timezone,
-        }
+        given = {"backward": BackwardModel.show(source.look_back)}
         always, with_columns = COLUMN_KEYS
         keys = (*always, *with_columns) if source.watermark_columns else always
         return {**cls.show_read(source.read), **dump(cls, source, keys, given)}
@@ -206,43 +141,27 @@ class ColumnSourceModel(LookBackModel):
 class TableSourceModel(ColumnSourceModel):
     """A Delta or Iceberg table, or files that are scanned as one table."""
 
-    at: ClassVar = {
-        **ColumnSourceModel.at,
-        "type": "format",
-        "source_uri": "location",
-        "storage_options": "location.options",
-    }
     reads: ClassVar = TableRead
     step: ClassVar[str] = "<table source>"
-    type: TableFormat = entry("The format of the table or files.")
-    source_uri: v.Address = entry("The path or address of the table or files.")
-    csv: CsvModel = section(CsvModel, "The dialect of CSV files.", kinds=("csv",))
-    sheet: v.Text | None = entry("The sheet of Excel files; unset: the first one.", None, kinds=("excel",))
-    lines: v.Flag = entry("Whether JSON files have one object per line.", True, kinds=("json",))
-    pattern: v.Glob | None = entry("Reads only files whose names match this glob.", None, kinds=_SCANS)
-    follow_links: v.Flag = entry(
-        "Follows symbolic links below source_uri; otherwise a link is an error. Local disks only.", False, kinds=_SCANS
-    )
-    storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
+    takes: ClassVar[Parts] = (part(TableRead), part(Location, "storage_options"))
 
     def read(self, context: Context) -> TableRead:
-        return fill(TableRead, self, location=Location(context.absolute(self.source_uri), self.storage_options))
+        return make(TableRead, self.given, context)
 
     @classmethod
     def show_read(cls, read: TableRead) -> dict[str, Any]:
-        fits = [key for key, kinds in kinds_of(cls).items() if read.format in kinds.allowed]
+        fits = [name for name, key in kinds_of(cls).items() if read.format in key.allowed]
         return dump(cls, read, ("type", "source_uri", *fits, "storage_options"))
 
 
 class FunctionModel(Model):
     """A Python function that the file names."""
 
-    type: Literal["python"] = entry("The kind of source.")
-    function: v.Function = entry("module:function, called with the session and a request.")
-    options: v.SecretOptions = entry("Passed to the function; never shown.", Options)
+    takes: ClassVar[Parts] = ("type", part(FunctionRead))
+    type: Annotated[Literal["python"], Key("The kind of source.")]
 
     def read(self, context: Context) -> FunctionRead:
-        return fill(FunctionRead, self)
+        return make(FunctionRead, self.given, context)
 
     @classmethod
     def show_read(cls, read: FunctionRead) -> dict[str, Any]:
@@ -278,7 +197,7 @@ def _configure_problems(source: Spot, kind: str) -> Iterator[Problem]:
     for key, node in source.below("configure").block.items():
         if node is not None and source.has(key):
             yield source.problem("also given on the source; remove one of the two", "configure", key)
-        if key in WatermarkParamModel.model_fields and kind != "http":
+        if key in keys_of(WatermarkParams) and kind != "http":
             text = f"works only with type http; this source is of type {kind}"
             yield source.problem(text, "configure", key)
 
@@ -383,6 +302,7 @@ def note_short_forms(holder: Spot, notes: Notes) -> None:
 _COORDINATE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+", re.ASCII)
 
 
+@check()
 def jdbc_url(value: object) -> str:
     """The address of a database, without credentials in it."""
     where = text(value).strip()
@@ -395,6 +315,7 @@ def jdbc_url(value: object) -> str:
     return where
 
 
+@check(LIST)
 def packages(value: object) -> tuple[str, ...]:
     """Maven coordinates."""
     found = texts(value)
@@ -403,23 +324,13 @@ def packages(value: object) -> tuple[str, ...]:
     return found
 
 
-JdbcUrl = Annotated[str, BeforeValidator(jdbc_url)]
-Packages = Annotated[tuple[str, ...], BeforeValidator(packages), v.LIST]
-
-
 class JdbcConnectionModel(Model):
     """A database."""
 
     step: ClassVar[str] = "<jdbc connection>"
-    type: Literal["jdbc"] = entry("The kind of connection.")
-    url: JdbcUrl = entry("The JDBC address, without credentials.")
-    user: v.Text | None = entry("The user.", None)
-    password: v.SecretText | None = entry("The user's password; never shown.", None)
-    driver: v.Text | None = entry("The driver class; unset: the usual one for the address.", None)
-    packages: Packages = entry("Maven coordinates of the driver; unset: the usual ones for the address.", ())
-    jars: v.Texts = entry("Jar files of the driver, instead of packages.", ())
-    properties: v.SecretOptions = entry("Additional properties of the connection; never shown.", Options)
-    configure: LookBackModel = section(LookBackModel, "Look-back of sources without one of their own.")
+    takes: ClassVar[Parts] = ("type", part(JdbcRead, "url", "user:password", "driver:jars", "properties"))
+    type: Annotated[Literal["jdbc"], Key("The kind of connection.")]
+    configure: Annotated[LookBackModel, Key("Look-back of sources without one of their own.")]
 
     @classmethod
     def show(cls, spec: JdbcRead) -> dict[str, Any]:
@@ -432,18 +343,13 @@ class JdbcReadModel(Model):
     """What is read of a database, and how."""
 
     step: ClassVar[str] = "<jdbc source>"
-    connection: v.Name = entry("The name of a connection of type jdbc.")
-    table: v.Text | None = entry("The table, with its schema: public.orders.", None)
-    query: v.Query | None = entry("A query, instead of a table.", None)
-    fetch_size: v.Count = entry("Rows per round trip.", 10_000)
+    takes: ClassVar[Parts] = (part(JdbcRead, "connection", "table:query", "fetch_size"),)
 
     def read(self, context: Context) -> JdbcRead:
-        connection = context.connections[self.connection]
-        assert isinstance(connection, JdbcConnectionModel)
-        given = values_for(JdbcRead, connection) | values_for(JdbcRead, self)
-        given["url"] = with_path(connection.url, r"(jdbc:sqlite:)(?!:|/|file:)(.+)", context.absolute)
-        given["jars"] = tuple(context.absolute(jar) for jar in connection.jars)
-        return JdbcRead(**given)
+        given = {**context.connections[self["connection"]].given, **self.given}
+        url = with_path(given["url"], r"(jdbc:sqlite:)(?!:|/|file:)(.+)", context.absolute)
+        jars = tuple(context.absolute(jar) for jar in given["jars"])
+        return make(JdbcRead, given, context, url=url, jars=jars)
 
 
 class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
@@ -451,14 +357,8 @@ class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
 
     reads: ClassVar = JdbcRead
     step: ClassVar[str] = "<jdbc source>"
-    type: Literal["jdbc"] = entry("The kind of source; unset: that of the connection.", "jdbc")
-    partition_column: v.Text | None = entry(
-        "The column that splits a read into parallel queries; unset: the first watermark column.", None
-    )
-    parallelism: v.Whole | None = entry(
-        "Connections at once; unset: as many as Spark has tasks.", None, ge=1, le=10_000
-    )
-    reader: RowReader | None = entry("The driver that reads the rows; adbc: of PostgreSQL only; unset: jdbc.", None)
+    takes: ClassVar[Parts] = ("type", part(JdbcRead, "partition_column:parallelism", "reader"))
+    type: Annotated[Literal["jdbc"], Key("The kind of source; unset: that of the connection.")] = "jdbc"
     read = JdbcReadModel.read
 
     @classmethod

@@ -7,24 +7,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, WithJsonSchema
-
-from tidegate.config import values as v
 from tidegate.config.document import Items, Notes, Problem, Scalar, Spot
-from tidegate.config.models import Context, Model, dump, entry, fields, fill, section, values_for
-from tidegate.config.values import glob, refusal, text, texts
+from tidegate.config.models import Context, Model, Parts, dump, fields, make, part
+from tidegate.config.values import LIST, check, duration, glob, refusal, text, texts
 from tidegate.specs.columns import CsvOptions
-from tidegate.specs.locations import Location, Options
-from tidegate.specs.project import (
-    Compression,
-    Format,
-    LateFiles,
-    Lateness,
-    PartitionFilter,
-    PathSource,
-    SinkSpec,
-    Tracking,
-)
+from tidegate.specs.keys import Key
+from tidegate.specs.locations import Location
+from tidegate.specs.project import Format, Lateness, PathSource, SinkSpec, Tracking
 from tidegate.storage.stores import keep_apart
 
 _DURATION = re.compile(r"P(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?)?")
@@ -58,6 +47,7 @@ _REFUSED = {
 ALLOWED = "allowed: %Y %m %d %H %F %%"
 
 
+@check({"items": {"type": "string"}, "type": "array"})
 def cells(value: object) -> tuple[str, ...]:
     """A list of texts, some possibly empty; a single text counts as a list of one."""
     items = value if isinstance(value, Items) else [value]
@@ -66,6 +56,7 @@ def cells(value: object) -> tuple[str, ...]:
     return tuple(str(item) for item in items)
 
 
+@check()
 def character(value: object) -> str:
     """One ASCII character; ``tab`` is the word for a tab."""
     found = str(value) if isinstance(value, Scalar) else ""
@@ -75,17 +66,20 @@ def character(value: object) -> str:
     return found
 
 
-def character_or_none(value: object) -> str:
+@check(show=lambda mark: mark or "none")
+def quote(value: object) -> str | None:
     """The same, or ``none``."""
-    return "none" if isinstance(value, Scalar) and value == "none" else character(value)
+    return None if isinstance(value, Scalar) and value == "none" else character(value)
 
 
+@check(LIST)
 def globs(value: object) -> tuple[str, ...]:
     """A list of globs; a single glob counts as a list of one."""
     texts(value)
     return tuple(glob(item) for item in (value if isinstance(value, Items) else [value]))
 
 
+@check({"type": ["string", "integer"]}, of=Lateness)
 def lateness(value: object) -> Lateness:
     """``none``, a number of periods, or an ISO 8601 duration of days and hours."""
     word = value.strip() if isinstance(value, Scalar) else ""
@@ -101,14 +95,16 @@ def lateness(value: object) -> Lateness:
     return Lateness(fixed=timedelta(days=days, hours=hours))
 
 
-def every(value: object) -> Lateness:
+@check(show=duration)
+def every(value: object) -> timedelta | None:
     """``none``, or an ISO 8601 duration of days and hours."""
     word = value.strip() if isinstance(value, Scalar) else ""
     if word.lower() != "none" and not _DURATION.fullmatch(word):
         raise refusal("is not a duration", "allowed: 'P1D', 'PT6H', 'P1DT12H', 'none'")
-    return lateness(value)
+    return lateness(value).fixed
 
 
+@check()
 def template(value: object) -> str:
     """A strftime template of partition directories."""
     found = text(value).strip("/")
@@ -117,118 +113,49 @@ def template(value: object) -> str:
     return found
 
 
-Cells = Annotated[tuple[str, ...], BeforeValidator(cells)]
-Character = Annotated[str, BeforeValidator(character)]
-CharacterOrNone = Annotated[str, BeforeValidator(character_or_none)]
-Globs = Annotated[tuple[str, ...], BeforeValidator(globs), v.LIST]
-Template = Annotated[str, BeforeValidator(template)]
-LatenessText = Annotated[Lateness, BeforeValidator(lateness), WithJsonSchema({"type": ["string", "integer"]})]
-EveryText = Annotated[Lateness, BeforeValidator(every), v.STRING]
-
-
 class CsvModel(Model):
     """The dialect of CSV files."""
 
     spec: ClassVar = CsvOptions
-    delimiter: Character | None = entry("The separator between cells; unset: a comma, in .tsv files a tab.", None)
-    quote: CharacterOrNone = entry("The character around quoted cells; none: no cell is quoted.", '"')
-    escape: Character | None = entry(
-        "The character before a quote inside quotes; unset: such quotes are doubled. Doubled ones are read either way.",
-        None,
-    )
-    header: v.Flag = entry("Whether the first record of each file names its columns.", True)
-    columns: v.Texts = entry("The columns of files without a header, in order; unset: the declared columns.", ())
-    null_values: Cells = entry("Unquoted cells that mean null.", ("",))
-    skip_rows: v.CountOrNone = entry("Lines to skip at the beginning of each file.", 0)
-    encoding: Literal["utf-8"] = entry("The text encoding.", "utf-8")
-
-    def build(self) -> CsvOptions:
-        """The options; ``none`` turns quoting off."""
-        return fill(CsvOptions, self, quote=None if self.quote == "none" else self.quote)
-
-    @classmethod
-    def show(cls, spec: CsvOptions) -> dict[str, Any]:
-        """Every key; ``none`` if quoting is off."""
-        return dump(cls, spec, given={"quote": spec.quote or "none"})
-
-
-class PartitionFilterModel(Model):
-    """Limits the first run: it reads only recent partitions and seals everything older."""
-
-    spec: ClassVar = PartitionFilter
-    prefix_template: Template = entry(
-        "strftime template (UTC) of the partition directories; its finest field is the period."
-    )
-    lookback: v.Whole = entry("Periods before the current one that the first run reads.", ge=0, le=100_000)
+    takes: ClassVar[Parts] = (part(CsvOptions),)
+    encoding: Annotated[Literal["utf-8"], Key("The text encoding.")] = "utf-8"
 
 
 class CheckpointModel(Model):
     """When a commit is due while a run goes on."""
 
-    interval_files: v.Count = entry("A commit is due once this many source files are finished since the last one.", 100)
-    interval_secs: v.Count = entry("A commit of finished files is due this many seconds after the last one.", 60)
-    mirror_legacy: v.Flag = entry(
-        "Also write the readable checkpoint where the tools of another system look for it.", False
-    )
+    takes: ClassVar[Parts] = (part(PathSource, "interval_files:mirror_legacy"),)
 
 
 class SourceModel(Model):
     """A prefix of files, tracked by path watermarks or by the set of all paths."""
 
-    at: ClassVar = {"source_uri": "location", "storage_options": "location.options"}
     step: ClassVar[str] = "<source>"
-    type: Literal["files"] = entry("The kind of source.", "files")
-    source_uri: v.Address = entry("The path or object storage address of the files.")
-    use_watermark: v.Flag = entry(
-        "true: names sort in time, and only what lies above the watermark is listed; false: every path "
-        "is remembered and everything is listed.",
-        False,
+    takes: ClassVar[Parts] = (
+        "type",
+        part(PathSource, "source_uri"),
+        "use_watermark",
+        part(PathSource, "pattern:exclude", "follow_links", "compression", "format:csv"),
+        part(PathSource, "poll_interval_secs", "max_attempts", "partition_filter"),
+        "checkpoint",
+        part(PathSource, "late_files:deep_listing_every", "max_islands"),
+        part(Location, "storage_options"),
     )
-    pattern: v.Glob | None = entry(
-        "Reads only files that match this glob: by name, or by whole path if it has a slash.", None
-    )
-    exclude: Globs = entry("Globs of files and directories to leave out.", ())
-    follow_links: v.Flag = entry(
-        "Follows symbolic links below source_uri, also out of it; each file counts once. Local disks only.", False
-    )
-    compression: Compression = entry("The compression of the files; auto: by file extension.", Compression.AUTO)
-    format: Format = entry(
-        "The format of the files: a JSON object per line, CSV, Parquet, Avro, or one JSON array per file.",
-        Format.NDJSON,
-    )
-    csv: CsvModel = section(CsvModel, "The dialect of CSV files.")
-    poll_interval_secs: v.Count = entry("Seconds between polls of a continuous run.", 60)
-    max_attempts: v.Count = entry("How often a failing file is tried before it becomes a dead letter.", 5)
-    partition_filter: PartitionFilterModel | None = entry("Limits the first run.", None)
-    checkpoint: CheckpointModel = section(CheckpointModel, "When commits are due.")
-    late_files: LateFiles = entry(
-        "window: finds files whose names appear below a watermark; strict: does not.", LateFiles.WINDOW
-    )
-    late_window: v.Count = entry("Greatest finished names to remember per open partition, to find late files.", 1000)
-    late_window_total: v.Count = entry("Names to remember per source, over all open partitions.", 50_000)
-    lateness: LatenessText = entry(
-        "How far below the newest partition others stay open: '48 periods', 'P1DT12H', 'none'.",
-        Lateness,
-    )
-    deep_listing_every: v.Count = entry(
-        "Lists everything open once in this many polls, to find unexpected directories.", 100
-    )
-    max_islands: v.Count = entry(
-        "How many names may be finished above an unfinished file before the source waits for it.", 10_000
-    )
-    storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
+    type: Annotated[Literal["files"], Key("The kind of source.")] = "files"
+    use_watermark: Annotated[
+        bool,
+        Key(
+            "true: names sort in time, and only what lies above the watermark is listed; false: every path "
+            "is remembered and everything is listed."
+        ),
+    ] = False
+    checkpoint: Annotated[CheckpointModel, Key("When commits are due.")]
 
     def source(self, name: str, context: Context, sink: SinkSpec) -> PathSource:
         """The source; its listings leave out the tables of the whole file."""
-        made = fill(
-            PathSource,
-            self,
-            name=name,
-            location=Location(context.absolute(self.source_uri), self.storage_options),
-            tracking=Tracking.WATERMARK if self.use_watermark else Tracking.SET,
-            **values_for(PathSource, self.checkpoint),
-        )
-        return keep_apart(made, context.tables)
+        tracking = Tracking.WATERMARK if self["use_watermark"] else Tracking.SET
+        given = {**self.given, **self["checkpoint"].given}
+        return keep_apart(make(PathSource, given, context, name=name, tracking=tracking), context.tables)
 
     @classmethod
     def show_source(cls, spec: PathSource) -> dict[str, Any]:

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import field
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, WithJsonSchema
-
-from tidegate.config import values as v
 from tidegate.config.column_source import ColumnSourceModel, LookBackModel, WatermarkParamModel
 from tidegate.config.document import Block, Items, Node, Problem, Scalar, Spot, mask, nearest, sentence
-from tidegate.config.models import Context, Model, choices, dump, entry, fields, fill, kinds_of, section, values_for
-from tidegate.config.values import names_to_texts, refusal, text, texts
-from tidegate.specs.columns import (
-    AuthKind,
-    HttpAuth,
-    HttpRead,
-    Pagination,
-    PaginationKind,
-    RateLimit,
-    Retries,
-    WatermarkParams,
-)
+from tidegate.config.models import Context, Model, Parts, dump, fields, keys_of, kinds_of, make, part
+from tidegate.config.values import LIST, OBJECT, check, names_to_texts, refusal, text, texts
+from tidegate.specs.columns import HttpAuth, HttpRead, Pagination, PaginationKind, WatermarkParams
+from tidegate.specs.keys import Key
 from tidegate.specs.locations import NotOrigin, Options, looks_secret, origin_of
 from tidegate.specs.locations import refusal as origin_refusal
 from tidegate.specs.masking import MASK
@@ -30,9 +20,9 @@ from tidegate.specs.masking import MASK
 _PATH = re.compile(r"[^.\s]+(?:\.[^.\s]+)*")
 _VARIABLES = re.compile(r"\{\{\s*(.*?)\s*\}\}")
 _WORDS = {"true": True, "false": False}
-_PAGED = ("offset", "page", "cursor", "next_link")
 
 
+@check()
 def http_url(value: object) -> str:
     """The address that all paths of an API begin with, without credentials, parameters and a slash at its end."""
     where = text(value).strip()
@@ -49,6 +39,7 @@ def http_url(value: object) -> str:
     return where.rstrip("/")
 
 
+@check(LIST)
 def origins(value: object) -> tuple[str, ...]:
     """Servers by scheme, host and port; a single server counts as a list of one."""
     found = []
@@ -65,6 +56,7 @@ def origins(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+@check()
 def http_path(value: object) -> str:
     """What follows the address of an API."""
     path = text(value).strip()
@@ -73,6 +65,7 @@ def http_path(value: object) -> str:
     return "/" + path.lstrip("/")
 
 
+@check()
 def place(value: object) -> str:
     """A path inside an answer: names joined by dots."""
     found = text(value).strip()
@@ -81,11 +74,13 @@ def place(value: object) -> str:
     return found
 
 
+@check(LIST)
 def places(value: object) -> tuple[str, ...]:
     """Paths inside an answer; a single one counts as a list of one."""
     return tuple(dict.fromkeys(map(place, value if isinstance(value, Items) else (value,))))
 
 
+@check(OBJECT)
 def params(value: object) -> dict[str, str]:
     """Parameters of a request; secrets belong in ``auth`` instead, further ones into environment variables."""
     found = names_to_texts(value)
@@ -96,6 +91,7 @@ def params(value: object) -> dict[str, str]:
     return found
 
 
+@check(LIST)
 def content_types(value: object) -> tuple[str, ...]:
     """Content types without their parameters; a single type counts as a list of one."""
     found = tuple(each.partition(";")[0].strip().lower() for each in texts(value))
@@ -105,6 +101,7 @@ def content_types(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+@check({"type": "object"})
 def json_object(value: object) -> dict[str, object]:
     """A JSON object; unquoted numbers and flags keep their types."""
     if not isinstance(value, Block):
@@ -138,72 +135,32 @@ def _plain(word: str) -> object:
     return word
 
 
-Origins = Annotated[tuple[str, ...], BeforeValidator(origins), v.LIST]
-ContentTypes = Annotated[tuple[str, ...], BeforeValidator(content_types), v.LIST]
-HttpUrl = Annotated[str, BeforeValidator(http_url)]
-HttpPath = Annotated[str, BeforeValidator(http_path)]
-Place = Annotated[str, BeforeValidator(place)]
-Places = Annotated[tuple[str, ...], BeforeValidator(places), v.LIST]
-Params = Annotated[dict[str, str], BeforeValidator(params), v.OBJECT]
-Body = Annotated[dict[str, object], BeforeValidator(json_object), WithJsonSchema({"type": "object"})]
-
-
 class AuthModel(Model):
     """How requests authenticate."""
 
-    at: ClassVar = {"type": "kind"}
     spec: ClassVar = HttpAuth
-    type: AuthKind = entry("How requests authenticate.", AuthKind.NONE)
-    token: v.SecretText | None = entry("The token, or the API key; never shown.", None, needed=("bearer", "api_key"))
-    user: v.Text | None = entry("The user, for basic.", None, needed=("basic",))
-    password: v.SecretText | None = entry("The password, for basic; never shown.", None, needed=("basic",))
-    name: v.Text = entry("The header, parameter or part of the path for an API key.", "X-API-Key", kinds=("api_key",))
-    place: Literal["header", "params", "path"] = entry(
-        "Where an API key goes; path: where the source's path has {{name}}.", "header", kinds=("api_key",)
-    )
-    token_url: HttpUrl | None = entry("The address that issues OAuth2 tokens.", None, needed=("oauth2",))
-    client_id: v.Text | None = entry("The client id, for OAuth2.", None, needed=("oauth2",))
-    client_secret: v.SecretText | None = entry("The client's secret; never shown.", None, needed=("oauth2",))
-    scope: v.Text | None = entry("The scope, for OAuth2.", None, kinds=("oauth2",))
+    takes: ClassVar[Parts] = (part(HttpAuth),)
 
     @classmethod
     def show(cls, spec: HttpAuth) -> dict[str, Any]:
         """The keys of the kind."""
-        own = [key for key, kinds in kinds_of(cls).items() if spec.kind in kinds.allowed]
+        own = [name for name, key in kinds_of(cls).items() if spec.kind in key.allowed]
         return dump(cls, spec, ("type", *own))
-
-
-class RateLimitModel(Model):
-    """How many requests the server gets per time, all tasks together."""
-
-    spec: ClassVar = RateLimit
-    requests: v.Count = entry("Requests")
-    per_seconds: v.Seconds = entry("in this many seconds.", 1.0)
-
-
-class RetriesModel(Model):
-    """What happens on 429, 5xx and time-outs."""
-
-    spec: ClassVar = Retries
-    attempts: v.CountOrNone = entry("Retries after the first try.", 5)
-    base_secs: v.Seconds = entry("Seconds before the first retry; they double each time.", 0.5)
-    max_wait_secs: v.Seconds = entry("The longest wait in seconds; a Retry-After above it is an error.", 60.0)
 
 
 class HttpConnectionModel(Model):
     """An HTTP API."""
 
     step: ClassVar[str] = "<http connection>"
-    type: Literal["http"] = entry("The kind of connection.")
-    url: HttpUrl = entry("The beginning of every address, without credentials.")
-    headers: v.SecretOptions = entry("Sent with each request; never shown.", Options)
-    auth: AuthModel = section(AuthModel, "Who asks.")
-    rate_limit: RateLimitModel | None = entry("How many requests the server gets per time.", None)
-    retries: RetriesModel = section(RetriesModel, "What happens after errors of the server.")
-    timeout_secs: v.Seconds = entry("Seconds that one request may take.", 60.0)
-    max_in_flight: v.Whole = entry("Requests at once, over all tasks.", 16, ge=1, le=10_000)
-    allowed_origins: Origins = entry("Other servers that links and redirects may lead to; they get no credentials.", ())
-    configure: LookBackModel = section(LookBackModel, "Look-back of sources without one of their own.")
+    takes: ClassVar[Parts] = (
+        "type",
+        part(HttpRead, "url"),
+        "headers",
+        part(HttpRead, "auth", "rate_limit:timeout_secs", "max_in_flight", "allowed_origins"),
+    )
+    type: Annotated[Literal["http"], Key("The kind of connection.")]
+    headers: Annotated[Options, Key("Sent with each request; never shown.")] = field(default_factory=Options)
+    configure: Annotated[LookBackModel, Key("Look-back of sources without one of their own.")]
 
     @classmethod
     def show(cls, spec: HttpRead) -> dict[str, Any]:
@@ -215,33 +172,12 @@ class HttpConnectionModel(Model):
 class PaginationModel(Model):
     """How the server divides an answer into pages."""
 
-    at: ClassVar = {"type": "kind"}
     spec: ClassVar = Pagination
-    type: PaginationKind | None = entry("The kind of pages; unset: one response, which must be everything.", None)
-    param: v.Text | None = entry(
-        "The parameter for the offset, page number or cursor.", None, kinds=("offset", "page", "cursor")
-    )
-    size_param: v.Text | None = entry("The parameter for the page size.", None, kinds=_PAGED)
-    size: v.Count | None = entry("Records per page.", None, kinds=_PAGED)
-    start: v.CountOrNone | None = entry(
-        "The first offset or page; unset: offset 0, page 1.", None, kinds=("offset", "page")
-    )
-    next: Place | None = entry(
-        "The path to the cursor or link in the answer; links may also come in a header.",
-        None,
-        kinds=("next_link", "cursor"),
-    )
-    last_field: v.Text | None = entry(
-        "The field of the last record whose value is the next cursor; instead of next.", None, kinds=("cursor",)
-    )
-    more: Place | None = entry("The path to a flag that is true while there is more.", None, kinds=_PAGED)
-    total: Place | None = entry("The path to the total number of records in the answer.", None, kinds=_PAGED)
-    ignore: Places = entry("Paths to fields that seem to say there is more, and do not.", (), kinds=_PAGED)
-    max_pages: v.Count = entry("More pages than this are an error.", 10_000, kinds=_PAGED)
+    takes: ClassVar[Parts] = (part(Pagination, "type:next", "last_field:more", "total", "ignore", "max_pages"),)
 
-    def build(self) -> Pagination | None:
+    def build(self, context: Context) -> Pagination | None:
         """None without a type: only who writes ``none`` accepts a response that says there is more."""
-        return None if self.type is None else fill(Pagination, self)
+        return None if self["type"] is None else make(Pagination, self.given, context)
 
     @classmethod
     def show(cls, spec: Pagination) -> dict[str, Any]:
@@ -255,37 +191,19 @@ class RequestModel(Model):
     """What a request to an API has."""
 
     step: ClassVar[str] = "<http source>"
-    method: Literal["GET", "POST"] = entry("GET or POST.", "GET")
-    headers: v.SecretOptions = entry("Additional headers; never shown.", Options)
-    body: Body | None = entry("The JSON object that a POST sends.", None)
-    idempotent: v.Flag = entry("Whether a POST may be repeated after a failure.", False)
-    parallelism: v.Whole | None = entry("Requests at once.", None, ge=1, le=10_000)
-    max_response_mb: v.Whole = entry("A larger answer is an error (MB of 1,048,576 bytes).", 512, ge=1, le=65_536)
+    takes: ClassVar[Parts] = (part(HttpRead, "method", "headers:body", "idempotent", "parallelism:max_response_mb"),)
 
-    def request(self, name: str, context: Context, **given: Any) -> HttpRead:
-        """Requests to the server of the connection ``name``; ``given`` comes from the source."""
-        connection = context.connections[name]
-        assert isinstance(connection, HttpConnectionModel)
-        headers = Options({**connection.headers, **self.headers})
-        found = values_for(HttpRead, connection) | values_for(HttpRead, self)
-        found |= {"connection": name, "headers": headers, "watermark": WatermarkParams()}
-        return HttpRead(**{**found, **given})
+    def request(self, context: Context, **given: Any) -> HttpRead:
+        """Requests to the server of the connection; ``given`` comes from the source."""
+        connection = context.connections[self["connection"]]
+        headers = Options({**connection["headers"], **self["headers"]})
+        return make(HttpRead, {**connection.given, **self.given}, context, **{"headers": headers, **given})
 
 
 class HttpRequestModel(RequestModel):
     """Requests to an API that answer with records."""
 
-    connection: v.Name = entry("The name of a connection of type http.")
-    records: Place | None = entry("The path to the list of records in the answer; unset: the answer is the list.", None)
-    error: Place | None = entry("The path to an error in answers with status 200.", None)
-    response_types: ContentTypes = entry("Further content types to read as JSON, such as text/plain.", ())
-    pagination: PaginationModel | None = entry("How the server divides an answer into pages.", None)
-
-    def records_read(self, path: str | None, params: Mapping[str, str], context: Context, **given: Any) -> HttpRead:
-        """Requests that answer with records."""
-        return self.request(
-            self.connection, context, path=path or "", params=params, records=self.records or "", **given
-        )
+    takes: ClassVar[Parts] = (part(HttpRead, "connection", "records:error", "response_types", "pagination"),)
 
 
 class HttpSourceModel(ColumnSourceModel, WatermarkParamModel, HttpRequestModel):
@@ -293,16 +211,18 @@ class HttpSourceModel(ColumnSourceModel, WatermarkParamModel, HttpRequestModel):
 
     reads: ClassVar = HttpRead
     step: ClassVar[str] = "<http source>"
-    type: Literal["http"] = entry("The kind of source; unset: that of the connection.", "http")
-    path: HttpPath | None = entry("What follows the connection's url.", None)
-    params: Params = entry("Query parameters of each request.", dict)
+    takes: ClassVar[Parts] = ("type", part(HttpRead, "path", "params"))
+    type: Annotated[Literal["http"], Key("The kind of source; unset: that of the connection.")] = "http"
 
     def read(self, context: Context) -> HttpRead:
-        keys = WatermarkParamModel.model_fields.keys()
-        blocks = (self.configure, self)
-        given = {key: getattr(block, key) for block in blocks for key in keys & block.model_fields_set}
-        bounds = fill(WatermarkParams, WatermarkParamModel.model_construct(**given))
-        return self.records_read(self.path, self.params, context, watermark=bounds)
+        # No key may be given in both places, so whichever is not the default counts.
+        changed = {
+            name: block[name]
+            for block in (self["configure"], self)
+            for name, key in keys_of(WatermarkParams).items()
+            if block[name] != key.make_default()
+        }
+        return self.request(context, watermark=make(WatermarkParams, changed, context))
 
     @classmethod
     def show_read(cls, read: HttpRead) -> dict[str, Any]:
@@ -420,7 +340,7 @@ def request_problems(source: Spot) -> Iterator[Problem]:
 def _kind_problems(block: Spot, model: type[Model]) -> Iterator[Problem]:
     """Keys that the kind of a block needs but lacks, and keys of other kinds."""
     kind = str(block.text("type") or "none")
-    for key, kinds in kinds_of(model).items() if kind in choices(fields(model)["type"]) else ():
+    for key, kinds in kinds_of(model).items() if kind in fields(model)["type"].choices else ():
         if kind in kinds.needed and not block.has(key):
             yield block.problem(f"is missing; {kind} needs it", key)
         if kind not in kinds.allowed and block.has(key):

@@ -1,4 +1,4 @@
-"""The keys that exist, read off the models; the models' complaints in the words of the file; the JSON Schema.
+"""The keys that exist, read off the models; what is said about unknown ones; the JSON Schema.
 
 The schema is for editors. Old names are in it, marked as deprecated; a value may always be text with a ``${VAR}`` in
 it, or left empty.
@@ -6,39 +6,31 @@ it, or left empty.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from functools import cache
-from typing import Any, get_origin
 
-from pydantic import ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
-
-from tidegate.config.document import LACKS_SPACE, Block, Loc, Problem, Scalar, find, nearest, problem, quote, sentence
-from tidegate.config.models import Model, choices, fields, models_in, tag_of
+from tidegate.config.document import Loc, nearest, sentence
+from tidegate.config.models import Blocks, Choice, Field, Model, Value, fields, show_value
 from tidegate.config.normal_form import ALIASES, PIPELINE_KEYS, STRUCTURED, Alias
 from tidegate.config.project import ProjectModel
 from tidegate.config.schema import ElementModel
-from tidegate.config.units import ParamModel
-from tidegate.config.values import NAME
+from tidegate.config.values import NAME, STRING, Schema
 from tidegate.config.work_units import MS_KEYS, DownloadModel, UnitHttpModel, UnitJdbcModel, UnitPythonModel
-
-_SHAPES = {
-    "model_type": "must be a mapping",
-    "dict_type": "must be a mapping of names to settings",
-    "tuple_type": "must be a list",
-    "too_short": "is empty; allowed: one or more",
-}
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class KeyPath:
     """One key: ``block`` is the path of what holds it, ``sources.<source>.checkpoint``-like."""
 
     block: str
-    name: str
-    info: FieldInfo
+    field: Field
+
+    @property
+    def name(self) -> str:
+        """The key itself."""
+        return self.field.name
 
     @property
     def path(self) -> str:
@@ -47,19 +39,20 @@ class Key:
 
 
 @cache
-def every_key() -> tuple[Key, ...]:
+def every_key() -> tuple[KeyPath, ...]:
     """Every key of the configuration, block by block; keys shared by several kinds of sources appear once."""
     return tuple({key.path: key for key in _below(ProjectModel, "")}.values())
 
 
-def _below(model: type[Model], block: str) -> Iterator[Key]:
+def _below(model: type[Model], block: str) -> Iterator[KeyPath]:
     """The keys of ``model``; ``block`` is its path without the step that tells kinds apart."""
-    keys = [Key(block + _step_of(model, name), name, info) for name, info in fields(model).items()]
+    keys = [KeyPath(block + _step_of(model, name), field) for name, field in fields(model).items()]
     yield from keys
     for key in keys:
-        for inner in models_in(key.info.annotation):
+        for inner in key.field.models:
             if not issubclass(model, ElementModel):
-                yield from _below(inner, key.path + ("[]" if get_origin(key.info.annotation) is tuple else ""))
+                is_list = isinstance(key.field.shape, Blocks) and key.field.shape.holder == "list"
+                yield from _below(inner, key.path + ("[]" if is_list else ""))
 
 
 def _step_of(model: type[Model], name: str) -> str:
@@ -70,56 +63,19 @@ def _step_of(model: type[Model], name: str) -> str:
     return f".{owners[-1].step}"
 
 
-def every_model() -> dict[str, type[Model]]:
-    """Every block of the configuration, by the name of its model."""
-    found: dict[str, type[Model]] = {}
-    waiting: list[type[Model]] = [ProjectModel]
-    while waiting:
-        model = waiting.pop()
-        if model.__name__ not in found:
-            found[model.__name__] = model
-            waiting += [inner for info in fields(model).values() for inner in models_in(info.annotation)]
-    return found
-
-
-def model_at(loc: Loc) -> type[Model]:
-    """The block at ``loc``, which has a tag behind the name of what exists in several kinds."""
-    model: type[Model] = ProjectModel
-    parts = list(loc)
-    while parts:
-        part = parts.pop(0)
-        if isinstance(part, int):
-            continue
-        info = fields(model)[part]
-        kinds = models_in(info.annotation)
-        if get_origin(info.annotation) is dict and parts:
-            parts.pop(0)
-            tag = parts.pop(0) if len(kinds) > 1 and parts else None
-            kinds = tuple(each for each in kinds if tag in (None, tag_of(each)))
-        model = kinds[0] if kinds else model
-    return model
-
-
-def without_tags(loc: Loc) -> tuple[str | int, ...]:
-    """``loc`` as the file has it, without the tags of kinds."""
-    match tuple(loc):
-        case ("pipelines", pipeline, "sources", source, _, *rest):
-            return ("pipelines", pipeline, "sources", source, *rest)
-        case ("connections", name, _, *rest):
-            return ("connections", name, *rest)
-        case other:
-            return other
-
-
-def accepted_at(loc: Loc) -> tuple[str, ...]:
-    """Every accepted word in the block at ``loc``: keys and old names."""
-    kind = kind_of(without_tags(loc))
-    old = [alias.old.split(".")[-1] for alias in ALIASES if kind_of_alias(alias.old) == kind]
+def describe_unknown(name: str, model: type[Model], loc: Loc) -> str:
+    """What is said about a key that the block at ``loc`` does not have: where it belongs, or what is meant."""
+    homes = sorted({key.block for key in every_key() if key.name == name and key.block})
+    if homes:
+        return sentence("unknown key here", f"it belongs to {' or '.join(repr(home) for home in homes)}")
+    kind = _kind_of(loc)
+    old = [alias.old.split(".")[-1] for alias in ALIASES if _kind_of_alias(alias.old) == kind]
     old += MS_KEYS if kind == "source" else ()
-    return (*fields(model_at(loc)), *old)
+    hint = nearest(name, (*fields(model), *old))
+    return sentence("unknown key", hint or f"allowed: {', '.join(fields(model))}")
 
 
-def kind_of(loc: Loc) -> str:
+def _kind_of(loc: Loc) -> str:
     """``pipeline``, ``source``, ``sink``, ``schema`` …, or empty at the top."""
     words = [part for part in loc if isinstance(part, str)]
     if words[:1] != ["pipelines"]:
@@ -131,77 +87,11 @@ def kind_of(loc: Loc) -> str:
     return words[-1]
 
 
-def kind_of_alias(old: str) -> str:
+def _kind_of_alias(old: str) -> str:
     """The kind of block that holds an old name."""
     return {"": "pipeline", "sources.*": "source"}.get(old.rpartition(".")[0], old.rpartition(".")[0])
 
 
-def describe(error: ValidationError, root: Block) -> Iterator[tuple[tuple[str | int, ...], Problem]]:
-    """Each of pydantic's errors with its place, except for values with missing variables."""
-    for detail in error.errors(include_url=False, include_input=False):
-        loc = _place(root, detail["loc"])
-        node = find(root, loc)
-        if not (isinstance(node, Scalar) and node.broken):
-            yield loc, problem(root, loc, _text(detail, loc, root))
-
-
-def _place(root: Block, loc: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """``loc`` without the marks that pydantic adds for keys, kinds and short forms."""
-    if loc and loc[-1] == "[key]":
-        return without_tags(loc[:-1])
-    loc = without_tags(loc)
-    while len(loc) > 1 and isinstance(find(root, loc[:-1]), Scalar):
-        loc = loc[:-1]
-    return loc
-
-
-def _text(detail: ErrorDetails, loc: tuple[str | int, ...], root: Block) -> str:
-    kind, facts = detail["type"], detail.get("ctx", {})
-    value = quote(root, loc) or "the value"
-    if detail["loc"][-1:] == ("[key]",):
-        return f"{str(loc[-1])!r} {facts['text']}"
-    match kind:
-        case "extra_forbidden":
-            return _unknown(detail["loc"])
-        case "missing":
-            return _missing(detail["loc"])
-        case "tidegate":
-            return f"{value} {facts['text']}"
-        case "enum" | "literal_error":
-            *block, name = detail["loc"]
-            allowed = choices(fields(model_at(block))[str(name)])
-            return sentence(f"{value} is not one of {', '.join(allowed)}", nearest(_word(root, loc), allowed))
-        case "greater_than_equal":
-            return f"{value} is too small; allowed: {facts['ge']} or more"
-        case "less_than_equal":
-            return f"{value} is too large; allowed: {facts['le']} or less"
-        case "model_type" if LACKS_SPACE.match(_word(root, loc)):
-            return f"{_SHAPES[kind]}; write a space after the colon of its first line"
-        case _:
-            return _SHAPES.get(kind, f"{value} cannot be used")
-
-
-def _word(root: Block, loc: Loc) -> str:
-    node = find(root, loc)
-    return node.strip() if isinstance(node, Scalar) else ""
-
-
-def _unknown(loc: tuple[str | int, ...]) -> str:
-    name, block = str(loc[-1]), loc[:-1]
-    homes = sorted({key.block for key in every_key() if key.name == name and key.block})
-    if homes:
-        return sentence("unknown key here", f"it belongs to {' or '.join(repr(home) for home in homes)}")
-    hint = nearest(name, accepted_at(block))
-    return sentence("unknown key", hint or f"allowed: {', '.join(fields(model_at(block)))}")
-
-
-def _missing(loc: Loc) -> str:
-    name = str(loc[-1])
-    description = fields(model_at(loc[:-1]))[name].description or ""
-    return sentence("is missing", description[:1].lower() + description[1:].rstrip("."))
-
-
-Schema = dict[str, Any]
 _VARIABLE: Schema = {"type": "string", "pattern": r"\$\{"}
 _NULL: Schema = {"type": "null"}
 _HOLDERS = {
@@ -215,12 +105,10 @@ _OF_UNITS = tuple(each.__name__ for each in (UnitHttpModel, UnitJdbcModel, UnitP
 
 def editor_schema(ignored: Iterable[str]) -> Schema:
     """The whole schema, as data for ``json.dumps``; keys at the paths ``ignored`` may be anything."""
-    schema = ProjectModel.model_json_schema()
-    blocks: dict[str, Schema] = schema.pop("$defs")
-    _relax(schema, ProjectModel)
-    for name, model in every_model().items():
-        if name in blocks:
-            _relax(blocks[name], model)
+    found: dict[str, Schema] = {}
+    _collect(ProjectModel, found)
+    blocks = dict(sorted(found.items()))
+    schema = blocks.pop(ProjectModel.__name__)
     for alias in ALIASES:
         _add_alias(blocks, alias)
     for name in _OF_UNITS:
@@ -238,42 +126,70 @@ def editor_schema(ignored: Iterable[str]) -> Schema:
 def _holders(path: Sequence[str]) -> list[type[Model]]:
     """The models of the blocks at ``path``, where ``*`` is any name."""
     holders: list[type[Model]] = [ProjectModel]
-    for part in path:
-        if part != "*":
-            holders = [inner for model in holders for inner in models_in(fields(model)[part].annotation)]
+    for step in path:
+        if step != "*":
+            holders = [inner for model in holders for inner in fields(model)[step].models]
     return holders
 
 
-def _relax(block: Schema, model: type[Model]) -> None:
-    """Describe every key, and let it hold a variable or nothing where that is allowed."""
-    needed = block.get("required", ())
-    for key, info in fields(model).items():
-        value: Schema = block["properties"][key]
-        about = {"description": info.description}
-        if "default" in value:
-            about["default"] = value["default"]
-        kinds = [_kind(each) for each in value.get("anyOf", [value]) if each != _NULL]
-        if key in ("items", "keys", "values") or ((key,) in STRUCTURED and model is not ParamModel):
-            kinds.append({"type": "string"})
-        if not any(_takes_any_text(kind) for kind in kinds):
-            kinds.append(_VARIABLE)
-        if key not in needed:
-            kinds.append(_NULL)
-        block["properties"][key] = {**(kinds[0] if len(kinds) == 1 else {"anyOf": kinds}), **about}
+def _collect(model: type[Model], found: dict[str, Schema]) -> None:
+    """The schema of a block, and of the blocks and choices below it."""
+    if model.__name__ in found:
+        return
+    block: Schema = {"additionalProperties": False, "description": inspect.getdoc(model)}
+    found[model.__name__] = block
+    block["properties"] = {name: _property(field) for name, field in fields(model).items()}
+    if needed := [name for name, field in fields(model).items() if field.is_required]:
+        block["required"] = needed
+    block |= {"title": model.__name__, "type": "object"}
+    for field in fields(model).values():
+        if isinstance(field.shape, Choice) and (enum := field.shape.enum) is not None:
+            words = {"description": inspect.getdoc(enum), "enum": [*field.choices]}
+            found[enum.__name__] = {**words, "title": enum.__name__, "type": "string"}
+        for inner in field.models:
+            _collect(inner, found)
 
 
-def _kind(value: Schema) -> Schema:
-    """The type part of a schema, without its description."""
-    words = {"ge": "minimum", "le": "maximum"}
-    named = {"propertyNames": {"pattern": f"^{NAME}$"}} if "minProperties" in value else {}
-    about = ("title", "description", "default")
-    kind = {words.get(key, key): each for key, each in value.items() if key not in about} | named
-    by_name = kind.get("additionalProperties")
-    if isinstance(by_name, dict) and "oneOf" in by_name:
-        kind["additionalProperties"] = {"anyOf": by_name["oneOf"]}
-    if isinstance(by_name, dict) and by_name.get("$ref", "").endswith(f"/{ParamModel.__name__}"):
-        kind["additionalProperties"] = {"anyOf": [by_name, {"type": ["string", "number", "boolean"]}]}
-    return kind
+def _property(field: Field) -> Schema:
+    """The schema of a key, which may hold a variable, and nothing if it has a default."""
+    kinds = _kinds(field)
+    if not any(_takes_any_text(kind) for kind in kinds):
+        kinds.append(_VARIABLE)
+    if not field.is_required:
+        kinds.append(_NULL)
+    about: Schema = {"description": field.key.about}
+    if field.default is not MISSING:
+        about["default"] = None if field.default is None else show_value(field.shape, field.default)
+    return {**(kinds[0] if len(kinds) == 1 else {"anyOf": kinds}), **about}
+
+
+def _kinds(field: Field) -> list[Schema]:
+    """What a key may hold."""
+    match field.shape:
+        case Value(kind, limits):
+            bounds = {"maximum": limits.high, "minimum": limits.low} if limits is not None else {}
+            schema = {**bounds, **kind.schema}
+            return list(schema.get("anyOf", [schema]))
+        case Choice(words, enum):
+            allowed: Schema = {"enum": [*words]} if len(words) > 1 else {"const": next(iter(words))}
+            return [_reference(enum) if enum is not None else {**allowed, "type": "string"}]
+        case Blocks(models, "list"):
+            # Lists of blocks may be JSON text, as in properties files.
+            text = [STRING] if (field.name,) in STRUCTURED else []
+            return [{"items": _reference(models[0]), "type": "array"}, *text]
+        case Blocks(models, "mapping"):
+            below = [_reference(each) for each in models]
+            below += [{"type": ["string", "number", "boolean"]}] if field.shape.short is not None else []
+            least = field.shape.named.least if field.shape.named is not None else 0
+            named = {"propertyNames": {"pattern": f"^{NAME}$"}} if least else {}
+            held = {"additionalProperties": below[0] if len(below) == 1 else {"anyOf": below}}
+            return [{**held, **({"minProperties": least} if least else {}), "type": "object", **named}]
+        case Blocks(models):
+            return [_reference(models[0]), *([STRING] if field.shape.short is not None else [])]
+
+
+def _reference(block: type) -> Schema:
+    return {"$ref": f"#/$defs/{block.__name__}"}
 
 
 def _takes_any_text(kind: Schema) -> bool:
@@ -284,7 +200,7 @@ def _takes_any_text(kind: Schema) -> bool:
 
 
 def _add_alias(blocks: dict[str, Schema], alias: Alias) -> None:
-    for holder in _HOLDERS[kind_of_alias(alias.old)]:
+    for holder in _HOLDERS[_kind_of_alias(alias.old)]:
         _add_alias_to(blocks[holder], blocks, alias)
 
 

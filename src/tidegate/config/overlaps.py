@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from tidegate.config.document import Absolute, Loc, Problem, Scalar, Spot, problem
 from tidegate.config.normal_form import DOWNLOAD, is_file_source, is_unit_source, tag_of_source
-from tidegate.config.sink import WHOLE, partition_keys
+from tidegate.config.sink import partition_keys
 from tidegate.config.units import VARIABLE, inputs
 from tidegate.config.work_units import same_unit_column_problems
 from tidegate.core.files.discovery import SUFFIXES, accepts
+from tidegate.specs.columns import WHOLE
 from tidegate.specs.locations import Location
 from tidegate.specs.project import Format, PathSource, PipelineSpec
 from tidegate.specs.units import UnitSource

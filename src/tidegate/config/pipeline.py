@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
-from tidegate.config import values as v
 from tidegate.config.column_source import (
     ColumnSourceModel,
     JdbcConnectionModel,
@@ -27,12 +26,10 @@ from tidegate.config.http import (
     path_problems,
     request_problems,
 )
-from tidegate.config.models import Context, Model, OfKind, dump, entry, fill, section
+from tidegate.config.models import Context, Model, NamedBlocks, OfKind, Parts, dump, make, model_for, part
 from tidegate.config.normal_form import DOWNLOAD, is_column_source, is_file_source, tag_of_source
-from tidegate.config.schema import SchemaModel, declared_types, schema_problems
+from tidegate.config.schema import declared_types, schema_problems
 from tidegate.config.sink import (
-    MERGES,
-    WHOLE,
     SinkModel,
     load_problems,
     partition_keys,
@@ -48,57 +45,11 @@ from tidegate.config.work_units import (
     unit_problems,
 )
 from tidegate.schema.names import RESCUED
-from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead
-from tidegate.specs.project import (
-    Delivery,
-    ErrorHandling,
-    Evolution,
-    OnBadRecord,
-    OnConflict,
-    PathSource,
-    PipelineSpec,
-    StagingSpec,
-    TransformSpec,
-)
+from tidegate.specs.columns import MERGES, WHOLE, ColumnSource, HttpRead, JdbcRead
+from tidegate.specs.keys import Key
+from tidegate.specs.project import PathSource, PipelineSpec, SchemaSpec, TransformSpec
 from tidegate.specs.units import UnitSource
 from tidegate.storage.stores import comparable
-
-
-class ErrorHandlingModel(Model):
-    """What happens to files and records that cannot be read."""
-
-    at: ClassVar = {"dlq_path": "dlq_uri"}
-    on_bad_record: OnBadRecord = entry(
-        "dead_letter: keep the line and go on; fail_file: refuse its file; fail_run: stop.", OnBadRecord.DEAD_LETTER
-    )
-    max_failures: v.CountOrNone = entry("Failed files per run before it stops; 0 = unlimited.", 0)
-    max_bad_records: v.CountOrNone = entry("Bad records per run before it stops; 0 = unlimited.", 0)
-    max_bad_fraction: v.Fraction = entry(
-        "Share of bad records per run, from 100 on, before it stops; 0 = unlimited.", 0.0
-    )
-    dlq_path: v.Address | None = entry("The path or address of the dead-letter table; unset: beside the table.", None)
-
-    def handling(self, absolute: Absolute) -> ErrorHandling:
-        """The settings, with an absolute address of the dead-letter table."""
-        return fill(ErrorHandling, self, dlq_uri=absolute(self.dlq_path) if self.dlq_path else None)
-
-
-class StagingModel(Model):
-    """How `tidegate commit` commits what staged runs left."""
-
-    spec: ClassVar = StagingSpec
-    archive: v.Flag = entry("Keeps committed files in _staging/archive/ instead of removing them.", False)
-    max_files_per_commit: v.Whole = entry("The most Parquet files in one commit.", 1000, ge=1, le=10_000)
-    poll_interval_secs: v.Count = entry("Seconds between polls of `tidegate commit --continuous`.", 10)
-
-
-class TransformModel(Model):
-    """Changes rows between reading and writing; give one of the two."""
-
-    spec: ClassVar = TransformSpec
-    sql: v.Query | None = entry("A query over the view 'source', which has the columns that were read.", None)
-    python: v.Function | None = entry("module:function, called with a DataFrame; what it returns is written.", None)
-
 
 Source = Annotated[
     SourceModel
@@ -132,40 +83,29 @@ class PipelineModel(Model):
     """One or more sources into one table."""
 
     step: ClassVar[str] = "<pipeline>"
-    at: ClassVar = {"schema_": "schema"}
-    sources: dict[v.Name, Source] = entry("The sources, by name.", min_length=1)
-    schema_: SchemaModel = section(SchemaModel, "The columns.", alias="schema")
-    schema_evolution: Evolution = entry(
-        "What happens when the source and the table have different columns.", Evolution.MERGE
+    takes: ClassVar[Parts] = (
+        "sources",
+        part(PipelineSpec, "schema"),
+        part(SchemaSpec, "schema_evolution"),
+        "transform",
+        part(PipelineSpec, "sink", "delivery:staging", "on_conflict", "max_concurrent_files", "error_handling"),
     )
-    transform: TransformModel = section(
-        TransformModel, "Changes rows between reading and writing; Spark then writes the table."
-    )
-    sink: SinkModel = entry("The table.")
-    delivery: Delivery = entry(
-        "direct: each run commits what it writes; staged: `tidegate commit` commits it.", Delivery.DIRECT
-    )
-    staging: StagingModel = section(StagingModel, "Settings of staged delivery.")
-    on_conflict: OnConflict | None = entry(
-        "While another run works on the same source: wait until it is done, skip the source, or race. "
-        "Unset: wait for sources of work units, race for others.",
-        None,
-    )
-    max_concurrent_files: v.Count | None = entry("The most tasks of this pipeline at once.", None)
-    error_handling: ErrorHandlingModel = section(ErrorHandlingModel, "What happens to bad files and records.")
+    sources: Annotated[dict[str, Source], NamedBlocks(least=1), Key("The sources, by name.")]
+    transform: Annotated[TransformSpec, Key("Changes rows between reading and writing; Spark then writes the table.")]
 
     def pipeline(self, name: str, context: Context) -> PipelineSpec:
         """The specs of the pipeline ``name``."""
-        sink = context.sinks[name]
-        return fill(
+        sink, transform = context.sinks[name], self["transform"].build(context)
+        columns = {**self["schema"].given, "schema_evolution": self["schema_evolution"]}
+        return make(
             PipelineSpec,
-            self,
+            self.given,
+            context,
             name=name,
-            sources=tuple(source.source(each, context, sink) for each, source in self.sources.items()),
-            schema=self.schema_.schema_spec(self.schema_evolution),
+            sources=tuple(source.source(each, context, sink) for each, source in self["sources"].items()),
+            schema=make(SchemaSpec, columns, context, infer=not columns["fields"]),
             sink=sink,
-            error_handling=self.error_handling.handling(context.absolute),
-            transform=self.transform.build() if self.transform.sql or self.transform.python else None,
+            transform=transform if transform.sql or transform.python else None,
         )
 
     @classmethod
@@ -173,8 +113,7 @@ class PipelineModel(Model):
         """The pipeline with every default."""
         given = {
             "sources": {each.name: _SHOWN_BY[type(each), type(each.read)].show_source(each) for each in spec.sources},
-            "schema_evolution": spec.schema.evolution.value,
-            "transform": TransformModel.show(spec.transform or TransformSpec()),
+            "transform": model_for(TransformSpec).show(spec.transform or TransformSpec()),
             "sink": SinkModel.show_of(spec),
         }
         return dump(cls, spec, given=given)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from dataclasses import field
 from typing import Annotated, Any, ClassVar
-
-from pydantic import BeforeValidator, WithJsonSchema
 
 from tidegate.config import values as v
 from tidegate.config.column_source import JdbcConnectionModel, backward, note_columns, note_short_forms, with_path
@@ -25,9 +23,9 @@ from tidegate.config.document import (
     path_of,
     sentence,
 )
-from tidegate.config.file_source import EveryText, note_files
+from tidegate.config.file_source import note_files
 from tidegate.config.http import HttpConnectionModel, connection_problems
-from tidegate.config.models import Context, Model, OfKind, dump, duration, entry, fields, fill, section, values_for
+from tidegate.config.models import Context, Model, NamedBlocks, OfKind, Parts, dump, fields, make, part
 from tidegate.config.normal_form import (
     is_column_source,
     is_file_source,
@@ -38,28 +36,22 @@ from tidegate.config.normal_form import (
 from tidegate.config.overlaps import in_order, order_problems, overlap_problems, table_problems
 from tidegate.config.pipeline import PipelineModel, name_connections, pipeline_problems, show_connections
 from tidegate.config.secrets import note_short_secrets, recorded_problems
-from tidegate.config.sink import STRATEGY_KEYS, WHOLE
-from tidegate.config.values import refusal, text
+from tidegate.config.sink import STRATEGY_KEYS
+from tidegate.config.values import check, refusal, text
 from tidegate.config.work_units import unit_notices
 from tidegate.errors import StorageError
-from tidegate.specs.locations import Options, Secret, looks_secret
+from tidegate.specs.columns import WHOLE
+from tidegate.specs.keys import Key
+from tidegate.specs.locations import Secret, looks_secret
 from tidegate.specs.masking import MASK, Mask
-from tidegate.specs.project import (
-    EngineKind,
-    Lateness,
-    MetricsSpec,
-    ProjectSpec,
-    ProviderKind,
-    ReconcileSpec,
-    SparkSpec,
-    StateSpec,
-)
+from tidegate.specs.project import ProjectSpec, ProviderKind, SparkSpec, StateSpec
 from tidegate.storage.options import split_uri
 from tidegate.storage.stores import TablePlaces
 
 _DATABASES = ("sqlite", "postgresql")
 
 
+@check()
 def master(value: object) -> str:
     """Where Spark runs."""
     where = text(value)
@@ -68,6 +60,7 @@ def master(value: object) -> str:
     return where
 
 
+@check()
 def remote(value: object) -> str:
     """A Spark Connect server."""
     where = text(value)
@@ -76,6 +69,7 @@ def remote(value: object) -> str:
     return where
 
 
+@check()
 def listening(value: object) -> str:
     """``host:port``."""
     where = text(value)
@@ -85,62 +79,23 @@ def listening(value: object) -> str:
     return where
 
 
-Master = Annotated[str, BeforeValidator(master)]
-Remote = Annotated[str, BeforeValidator(remote)]
-Listening = Annotated[str, BeforeValidator(listening)]
-
-
 class GlobalModel(Model):
     """Settings that all pipelines of the file share."""
 
-    total_concurrency: v.Count | None = entry("The most tasks at once over all pipelines.", None)
-    poll_jitter_secs: v.CountOrNone | None = entry(
-        "Random seconds added to each poll interval; unset: a tenth of it, at most 30.", None
-    )
-    commit_deadline_secs: v.Count = entry("How long a run retries a commit before it gives up.", 120)
+    takes: ClassVar[Parts] = (part(ProjectSpec, "total_concurrency:poll_jitter_secs", "commit_deadline_secs"),)
 
 
 class RecoveryModel(Model):
     """How far back a run looks for a lost position."""
 
-    at: ClassVar = {"max_commits": "recovery_max_commits"}
-    max_commits: v.Count = entry("Commits searched backwards in the table's log.", 100)
-
-
-class ReconcileModel(Model):
-    """Regular comparison of source and table in continuous runs."""
-
-    every: EveryText = entry(
-        "How often a continuous run compares source and table; none: never.", Lateness(fixed=timedelta(days=1))
-    )
-    ingest: v.Flag = entry("Reads the late files that it finds.", False)
-
-    def build(self) -> ReconcileSpec:
-        """How often, as a length of time."""
-        return fill(ReconcileSpec, self, every=self.every.fixed)
-
-    @classmethod
-    def show(cls, spec: ReconcileSpec) -> dict[str, Any]:
-        """How often; ``none`` for never."""
-        return dump(cls, spec, given={"every": duration(spec.every)})
-
-
-class MetricsModel(Model):
-    """Prometheus metrics."""
-
-    spec: ClassVar = MetricsSpec
-    enabled: v.Flag = entry("Serve metrics.", False)
-    address: Listening = entry("The address to listen on, host:port.", "127.0.0.1:9090")
-    legacy_names: v.Flag = entry("Also exports metrics under the names of another system.", False)
+    takes: ClassVar[Parts] = (part(ProjectSpec, "max_commits"),)
 
 
 class SparkModel(Model):
     """Where tasks run."""
 
     spec: ClassVar = SparkSpec
-    master: Master | None = entry("The Spark master; local[*] when unset.", None)
-    remote: Remote | None = entry("A Spark Connect server, instead of a master.", None)
-    config: v.SecretOptions = entry("Settings of the Spark session.", Options)
+    takes: ClassVar[Parts] = (part(SparkSpec),)
 
     @classmethod
     def show(cls, spec: SparkSpec) -> dict[str, Any]:
@@ -154,6 +109,7 @@ def _settings(config: Mapping[str, str]) -> dict[str, str]:
     return {name: MASK if looks_secret(name) or looks_secret(value) else mask(value) for name, value in config.items()}
 
 
+@check({"anyOf": [{"enum": [*ProviderKind]}, {"pattern": ":", "type": "string"}]})
 def provider(value: object) -> ProviderKind | str:
     """A provider of ours by its name, or one of the user's own as ``module:Class``."""
     word = text(value).strip()
@@ -162,35 +118,20 @@ def provider(value: object) -> ProviderKind | str:
     return ProviderKind(v.choose(value, *(each.value for each in ProviderKind)))
 
 
-Provider = Annotated[
-    ProviderKind | str,
-    BeforeValidator(provider),
-    WithJsonSchema({"anyOf": [{"enum": [*ProviderKind]}, {"type": "string", "pattern": ":"}]}),
-]
-
-
 class StateModel(Model):
     """Where a copy of the watermarks goes."""
 
-    at: ClassVar = {"storage_options": "options", "options": "arguments"}
-    provider: Provider = entry(
-        "delta: only the table's log; file, sql: a copy there, too; module:Class: a copy made by your own class.",
-        ProviderKind.DELTA,
-    )
-    url: v.SecretText | None = entry("The folder, or the SQLAlchemy address of the database; never shown.", None)
-    storage_options: v.SecretOptions = entry(
-        "Settings and credentials of the folder's object store; never shown.", Options
-    )
-    options: v.SecretOptions = entry("Keyword arguments of your own class; never shown.", Options)
+    spec: ClassVar = StateSpec
+    takes: ClassVar[Parts] = (part(StateSpec),)
 
-    def state(self, absolute: Absolute) -> StateSpec:
+    def build(self, context: Context) -> StateSpec:
         """The state provider; paths start at the directory of the file."""
-        url = self.url
-        if url is not None and self.provider is ProviderKind.FILE:
-            url = Secret(absolute(url.value))
+        url: Secret | None = self["url"]
+        if url is not None and self["provider"] is ProviderKind.FILE:
+            url = Secret(context.absolute(url.value))
         elif url is not None:
-            url = Secret(with_path(url.value, r"(sqlite(?:\+\w+)?:///)(?!/|:|file:)([^?]+)", absolute))
-        return fill(StateSpec, self, url=url)
+            url = Secret(with_path(url.value, r"(sqlite(?:\+\w+)?:///)(?!/|:|file:)([^?]+)", context.absolute))
+        return make(StateSpec, self.given, context, url=url)
 
     @classmethod
     def show(cls, spec: StateSpec) -> dict[str, Any]:
@@ -207,37 +148,37 @@ Connection = Annotated[
 class ProjectModel(Model):
     """One configuration file."""
 
-    connections: dict[v.Name, Connection] = entry("Databases and APIs, by name.", dict)
-    pipelines: dict[v.Name, PipelineModel] = entry("The pipelines, by name.", min_length=1)
-    engine: EngineKind = entry(
-        "spark: everything; local: rows appended by this process, without Java.", EngineKind.SPARK
+    takes: ClassVar[Parts] = (
+        "connections",
+        "pipelines",
+        part(ProjectSpec, "engine", "spark"),
+        "global",
+        "recovery",
+        part(ProjectSpec, "reconcile", "metrics", "state"),
     )
-    spark: SparkModel = section(SparkModel, "Where tasks run.")
-    global_: GlobalModel = section(GlobalModel, "Settings shared by all pipelines.", alias="global")
-    recovery: RecoveryModel = section(RecoveryModel, "How a run looks for a lost position.")
-    reconcile: ReconcileModel = section(ReconcileModel, "Regular comparison in continuous runs.")
-    metrics: MetricsModel = section(MetricsModel, "Prometheus metrics.")
-    state: StateModel = section(StateModel, "Where a copy of the watermarks goes.")
+    connections: Annotated[dict[str, Connection], NamedBlocks(), Key("Databases and APIs, by name.")] = field(
+        default_factory=dict
+    )
+    pipelines: Annotated[dict[str, PipelineModel], NamedBlocks(least=1), Key("The pipelines, by name.")]
+    global_: Annotated[GlobalModel, Key("Settings shared by all pipelines.", name="global")]
+    recovery: Annotated[RecoveryModel, Key("How a run looks for a lost position.")]
 
     def project(self, origin: str, absolute: Absolute, notices: tuple[str, ...]) -> ProjectSpec:
         """The specs of the whole file."""
-        sinks = {name: each.sink.sink(absolute) for name, each in self.pipelines.items()}
-        tables: list[str] = []
-        for name, each in self.pipelines.items():
-            table = sinks[name].table
-            tables += (table.uri, each.error_handling.handling(absolute).table_of_dead_letters(table).uri)
-        context = Context(self.connections, sinks, absolute, TablePlaces(tables))
-        return ProjectSpec(
+        alone = Context({}, {}, absolute, TablePlaces(()))
+        sinks, tables = {}, []
+        for name, pipeline in self["pipelines"].items():
+            sinks[name] = pipeline["sink"].build(alone)
+            table, letters = sinks[name].table, pipeline["error_handling"].build(alone)
+            tables += [table.uri, letters.table_of_dead_letters(table).uri]
+        context = Context(self["connections"], sinks, absolute, TablePlaces(tables))
+        return make(
+            ProjectSpec,
+            {**self.given, **self["global"].given, **self["recovery"].given},
+            context,
             origin=origin,
-            pipelines=in_order(tuple(each.pipeline(name, context) for name, each in self.pipelines.items())),
-            engine=self.engine,
-            spark=self.spark.build(),
-            recovery_max_commits=self.recovery.max_commits,
-            metrics=self.metrics.build(),
-            reconcile=self.reconcile.build(),
+            pipelines=in_order(tuple(each.pipeline(name, context) for name, each in self["pipelines"].items())),
             notices=notices,
-            state=self.state.state(absolute),
-            **values_for(ProjectSpec, self.global_),
         )
 
     @classmethod
@@ -411,13 +352,13 @@ def _take_source(source: Spot, notes: Notes) -> None:
 def _drop(root: Block, path: Sequence[str]) -> Iterator[str]:
     """Remove the keys at ``path``, where ``*`` is any name; yields them as the file writes them."""
     places: list[tuple[str, ...]] = [()]
-    for part in path[:-1]:
+    for step in path[:-1]:
         holders = ((place, find(root, place)) for place in places)
         places = [
             (*place, name)
             for place, holder in holders
             if isinstance(holder, Block)
-            for name in (holder if part == "*" else [part])
+            for name in (holder if step == "*" else [step])
         ]
     for place in places:
         holder = find(root, place)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, WithJsonSchema
-
-from tidegate.config import values as v
 from tidegate.config.document import Block, Items, Loc, Node, Problem, Scalar, Spot, find, nearest, problem
-from tidegate.config.models import Model, dump, entry, fields, fill, short_for
-from tidegate.config.values import FLAGS, refusal, text
+from tidegate.config.models import Context, Model, Parts, Shorthand, dump, fields, make, part
+from tidegate.config.values import FLAGS, check, refusal, text
 from tidegate.schema.names import CONTAINERS, MOST_LEVELS, RESCUED, SCALARS, decimal_of, name_problem
-from tidegate.specs.project import Evolution, FieldSpec, Numbers, SchemaSpec
+from tidegate.specs.keys import Key
+from tidegate.specs.project import FieldSpec, SchemaSpec
 
 _NEEDS = {"struct": ("fields",), "list": ("items",), "map": ("keys", "values")}
 _CHILDREN = ("fields", "items", "keys", "values")
@@ -36,6 +34,7 @@ _FOREIGN_TYPES = {
 }
 
 
+@check()
 def type_name(value: object) -> str:
     """A name of the type list."""
     word = "".join(text(value).split())
@@ -51,6 +50,7 @@ def type_name(value: object) -> str:
     )
 
 
+@check({"type": ["string", "boolean"]})
 def rescued(value: object) -> str | None:
     """The name of the rescued column: ``true`` means ``_rescued``, ``false`` none."""
     word = text(value).strip()
@@ -62,69 +62,53 @@ def rescued(value: object) -> str | None:
     return word
 
 
-TypeName = Annotated[str, BeforeValidator(type_name)]
-RescuedColumn = Annotated[str, BeforeValidator(rescued), WithJsonSchema({"type": ["string", "boolean"]})]
-
-
 class ElementModel(Model):
     """The type of list items, map keys and map values; a type name alone is short for it."""
 
-    type: TypeName = entry("A name of the type list.")
-    nullable: v.Flag = entry("Whether null is allowed.", True)
-    fields: tuple[FieldModel, ...] = entry("The fields of a struct.", ())
-    items: Element | None = entry("The items of a list.", None)
-    keys: Element | None = entry("The keys of a map: string.", None)
-    values: Element | None = entry("The values of a map.", None)
+    takes: ClassVar[Parts] = (part(FieldSpec, "type:fields"),)
+    items: Annotated[Element | None, Key("The items of a list.")] = None
+    keys: Annotated[Element | None, Key("The keys of a map: string.")] = None
+    values: Annotated[Element | None, Key("The values of a map.")] = None
 
-    def field(self, name: str) -> FieldSpec:
+    def field(self, name: str, context: Context) -> FieldSpec:
         """The type as a named field."""
         children = {"items": "element", "keys": "key", "values": "value"}
-        inner = {key: child.field(word) for key, word in children.items() if (child := getattr(self, key)) is not None}
-        return FieldSpec(name, self.type, self.nullable, tuple(each.field(each.name) for each in self.fields), **inner)
+        inner = {key: self[key].field(word, context) if self[key] else None for key, word in children.items()}
+        return make(FieldSpec, self.given, context, name=name, **inner)
 
     @classmethod
     def show(cls, spec: FieldSpec) -> dict[str, Any]:
         """The type; of its children only those it has."""
         inner = {key: child for key in ("items", "keys", "values") if (child := getattr(spec, key)) is not None}
-        given: dict[str, Any] = {"fields": [FieldModel.show(child) for child in spec.fields]} if spec.fields else {}
-        given |= {key: ElementModel.show(child) for key, child in inner.items()}
-        return dump(cls, spec, (*(("name",) if cls is FieldModel else ()), "type", "nullable", *given), given)
+        given = {key: ElementModel.show(child) for key, child in inner.items()}
+        name, below = ("name",) if cls is FieldModel else (), ("fields",) if spec.fields else ()
+        return dump(cls, spec, (*name, "type", "nullable", *below, *given), given)
 
 
 class FieldModel(ElementModel):
     """One column, or one field of a struct."""
 
-    name: v.Text = entry("The name of the column.")
+    spec: ClassVar = FieldSpec
+    takes: ClassVar[Parts] = (part(FieldSpec, "name"),)
+
+    def build(self, context: Context) -> FieldSpec:
+        """The field."""
+        return self.field(self["name"], context)
 
 
-Element = Annotated[ElementModel, short_for("type")]
+Element = Annotated[ElementModel, Shorthand("type")]
 
 
 class SchemaModel(Model):
     """The columns: declared, or inferred from the first files."""
 
-    fields: tuple[FieldModel, ...] = entry("The declared columns, in order.", ())
-    infer: v.Flag = entry("Infers the columns from samples; the default without fields.", False)
-    coerce_conflicts_to_utf8: v.Flag = entry("Keeps values that do not fit a string column as JSON text.", False)
-    numbers: Numbers = entry(
-        "strict: values that would lose digits are bad records; lenient: whole numbers and decimals are cut, floats"
-        " rounded, to infinity or 0 if they must be.",
-        Numbers.STRICT,
-    )
-    rescued: RescuedColumn | None = entry(
-        "The text column for fields and values that fit no other column, as JSON: a name, or true for _rescued.", None
-    )
-
-    def schema_spec(self, evolution: Evolution) -> SchemaSpec:
-        """The columns; inferred if none are declared."""
-        declared = tuple(each.field(each.name) for each in self.fields)
-        return fill(SchemaSpec, self, fields=declared, infer=not declared, evolution=evolution)
+    spec: ClassVar = SchemaSpec
+    takes: ClassVar[Parts] = (part(SchemaSpec, "fields:coerce_conflicts_to_utf8", "numbers:rescued"),)
 
     @classmethod
     def show(cls, spec: SchemaSpec) -> dict[str, Any]:
         """The columns, if they are declared, and how values become them."""
-        given = {"fields": [FieldModel.show(each) for each in spec.fields]}
-        return dump(cls, spec, [key for key in fields(cls) if key != "fields" or spec.fields], given)
+        return dump(cls, spec, [key for key in fields(cls) if key != "fields" or spec.fields])
 
 
 def declared_types(pipeline: Spot) -> dict[str, str]:

@@ -5,62 +5,50 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, WithJsonSchema
-
-from tidegate.config import values as v
 from tidegate.config.column_source import backward
-from tidegate.config.document import Absolute, Problem, Scalar, Spot, nearest, problem, sentence
+from tidegate.config.document import Problem, Scalar, Spot, nearest, problem, sentence
 from tidegate.config.file_source import directive_problem, fields_of, shape_problem
-from tidegate.config.models import Model, dump, entry, fields, fill, kinds_of, section
+from tidegate.config.models import Context, Model, Parts, dump, fields, kinds_of, make, part
 from tidegate.config.schema import declared_types
-from tidegate.config.values import refusal, text, texts
+from tidegate.config.values import check, refusal, text, texts
 from tidegate.schema.names import MADE_COLUMNS
-from tidegate.specs.columns import ColumnSource, Load, LoadType
-from tidegate.specs.locations import Location, Options
-from tidegate.specs.project import Maintenance, ParquetCodec, PartitionBy, PipelineSpec, SinkSpec, why_not
+from tidegate.specs.columns import MERGES, ColumnSource, Load, LoadType
+from tidegate.specs.keys import Key
+from tidegate.specs.locations import Location
+from tidegate.specs.project import PipelineSpec, SinkSpec, why_not
 from tidegate.specs.units import UnitSource
 
-WHOLE = ("overwrite", "full_load")
-"""Load types that read the source in full and replace the table."""
-MERGES = ("merge_upsert", "merge_overwrite", "scd2")
 _OF_WINDOWS = ("max_delete_fraction", "allow_empty_window")
 """Guards of a replaced window; a replay of an overwrite replaces the whole table."""
 
+METADATA_COLUMNS = MADE_COLUMNS
 VERSION_COLUMNS = ("__valid_from", "__valid_to", "__is_current")
+
+
+@check()
+def directories(value: object) -> str:
+    """A template of directories, without slashes around it."""
+    return text(value).strip("/")
+
+
+@check({"items": {"enum": list(METADATA_COLUMNS)}, "type": "array"})
+def metadata_columns(value: object) -> tuple[str, ...]:
+    """Names of metadata columns, each once."""
+    found = texts(value)
+    for name in found:
+        if name not in METADATA_COLUMNS:
+            raise refusal(
+                f"contains an unknown column; allowed: {', '.join(METADATA_COLUMNS)}",
+                nearest(name, METADATA_COLUMNS),
+            )
+    return tuple(name for name in METADATA_COLUMNS if name in found)
 
 
 class LoadModel(Model):
     """The table, and what becomes of the rows that were read."""
 
-    at: ClassVar = {"load_type": "type"}
-    table_uri: v.Address = entry("The path or object storage address of the table.")
-    load_type: LoadType = entry("How rows are written.", LoadType.APPEND)
-    merge_keys: v.Columns = entry("The columns that identify a row, for merges.", (), needed=MERGES)
-    tie_break: v.Columns = entry(
-        "Columns that decide between rows with equal keys and watermarks: the greatest wins.",
-        (),
-        kinds=("append", "merge_upsert", "scd2"),
-    )
-    replace_by_watermark: v.Flag = entry(
-        "Replaces the whole window that look-back read again, including rows that the source deleted.",
-        False,
-        kinds=("merge_overwrite",),
-    )
-    max_delete_fraction: v.Fraction = entry(
-        "The share of the window's rows that one replacement may remove.", 0.5, kinds=("merge_overwrite",)
-    )
-    allow_empty_window: v.Flag = entry(
-        "Whether an empty read may empty its window.", False, kinds=("append", "merge_overwrite", *WHOLE)
-    )
-    deduplicate: v.Columns = entry(
-        "Keys by which an append with look-back recognises rows that the table already has.", (), kinds=("append",)
-    )
-    window_columns: v.Names = entry("Maps a watermark column to its name after the transform.", dict)
-    scd2_effective_column: v.Text | None = entry("The column with the beginning of a version.", None, kinds=("scd2",))
-    scd2_attributes: v.Columns = entry(
-        "The columns whose change makes a version; unset: all but keys and watermarks.", (), kinds=("scd2",)
-    )
-    format: Literal["delta"] = entry("The table format; only delta.", "delta")
+    takes: ClassVar[Parts] = (part(SinkSpec, "table_uri"), part(Load))
+    format: Annotated[Literal["delta"], Key("The table format; only delta.")] = "delta"
 
 
 STRATEGY_KEYS = tuple(key for key in fields(LoadModel) if key not in ("table_uri", "load_type", "format"))
@@ -177,107 +165,29 @@ def _load_column_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterat
 
 
 _NO_KEYS = ("struct", "list", "map", "float32", "float64", "binary")
-METADATA_COLUMNS = MADE_COLUMNS
-
-
-def directories(value: object) -> str:
-    """A template of directories, without slashes around it."""
-    return text(value).strip("/")
-
-
-def columns(value: object) -> tuple[str, ...]:
-    """Names of metadata columns, each once."""
-    found = texts(value)
-    for name in found:
-        if name not in METADATA_COLUMNS:
-            raise refusal(
-                f"contains an unknown column; allowed: {', '.join(METADATA_COLUMNS)}",
-                nearest(name, METADATA_COLUMNS),
-            )
-    return tuple(name for name in METADATA_COLUMNS if name in found)
-
-
-Directories = Annotated[str, BeforeValidator(directories)]
-MetadataColumns = Annotated[
-    tuple[str, ...],
-    BeforeValidator(columns),
-    WithJsonSchema({"type": "array", "items": {"enum": list(METADATA_COLUMNS)}}),
-]
-
-
-class PartitionByModel(Model):
-    """How the table is partitioned."""
-
-    spec: ClassVar = PartitionBy
-    prefix_template: Directories = entry("The partition columns as directories, such as date=%Y-%m-%d/hour=%H.")
-    column: v.Text | None = entry(
-        "The timestamp or date column that the template formats; unset: values come from the source path.", None
-    )
-
-
-class MaintenanceModel(Model):
-    """What a run does for its table after commits."""
-
-    spec: ClassVar = Maintenance
-    optimize_every_commits: v.CountOrNone = entry(
-        "Compacts small files after this many commits of a source; 0 = never.", 0
-    )
-    vacuum_every_commits: v.CountOrNone = entry(
-        "Removes files that left the table after this many commits of a source; 0 = never.", 0
-    )
-    vacuum_retention_hours: v.Whole = entry(
-        "Hours to keep files that left the table, for readers.", 168, ge=24, le=87_600
-    )
 
 
 class SinkModel(LoadModel):
     """The table and how its files are written."""
 
-    at: ClassVar = {**LoadModel.at, "table_uri": "table", "sync": "table.sync", "storage_options": "table.options"}
-    partition_by: PartitionByModel | None = entry("Partition columns of the table.", None)
-    file_size_mb: v.Whole = entry(
-        "A Parquet file is finished at this size (MB of 1,048,576 bytes).", 128, ge=1, le=65_536
+    spec: ClassVar = SinkSpec
+    takes: ClassVar[Parts] = (
+        part(SinkSpec, "partition_by:delta_checkpoint_interval"),
+        part(Location, "sync"),
+        part(SinkSpec, "metadata_columns:table_properties"),
+        part(Location, "storage_options"),
     )
-    row_group_size_bytes: v.Whole = entry(
-        "A row group is written once this many bytes are buffered.", 134_217_728, ge=65_536, le=2**33
-    )
-    compression: ParquetCodec = entry("Parquet compression.", ParquetCodec.SNAPPY)
-    rollover_timeout_secs: v.Count | None = entry(
-        "A file is finished after this many seconds; unset: off, 300 in continuous runs.", None
-    )
-    inactivity_timeout_secs: v.Count | None = entry(
-        "A file is finished after this many seconds without a write; unset: off, 60 in continuous runs.", None
-    )
-    commit_batch_files: v.Whole = entry(
-        "A commit is due once this many Parquet files are finished since the last one.", 10, ge=1, le=10_000
-    )
-    delta_checkpoint_interval: v.CountOrNone = entry("A Delta checkpoint every this many commits; 0 = never.", 10)
-    sync: v.Flag = entry("On local disks: force files, documents and log entries to disk before a commit counts.", True)
-    metadata_columns: MetadataColumns = entry("Extra columns: _source_file, _source_record, _ingested_at.", ())
-    max_concurrent_uploads: v.Count = entry("Files uploaded at once.", 4)
-    part_size_mb: v.Whole = entry("Part size of multipart uploads.", 32, ge=5, le=5120)
-    min_multipart_size_mb: v.Count = entry("Smaller files are uploaded in one request.", 5)
-    max_concurrent_parts: v.Count = entry("Parts uploaded at once.", 8)
-    maintenance: MaintenanceModel = section(MaintenanceModel, "Table maintenance after commits.")
-    table_properties: v.Names = entry(
-        "Properties of the Delta table, set when it is created and when they change.", dict
-    )
-    storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
 
-    def sink(self, absolute: Absolute) -> SinkSpec:
+    def build(self, context: Context) -> SinkSpec:
         """The table with its load strategy."""
-        table = Location(absolute(self.table_uri), self.storage_options, self.sync)
-        return fill(SinkSpec, self, table=table, load=fill(Load, self))
+        return make(SinkSpec, self.given, context, load=make(Load, self.given, context))
 
     @classmethod
     def show_of(cls, pipeline: PipelineSpec) -> dict[str, Any]:
         """The sink of a pipeline; only the load keys that apply."""
-        spec = pipeline.sink
-        loading = keys_of(pipeline)
         others = [key for key in fields(cls) if key not in fields(LoadModel)]
-        keys = ("table_uri", "load_type", "format", *loading, *others)
-        strategy = dump(cls, spec.load, ("load_type", *loading))
-        return dump(cls, spec, keys, {"format": "delta", **strategy})
+        keys = ("table_uri", "load_type", "format", *keys_of(pipeline), *others)
+        return dump(cls, pipeline.sink, keys, {"format": "delta"})
 
 
 def property_problems(sink: Spot) -> Iterator[Problem]:
@@ -343,12 +253,12 @@ def _column_problem(template: str, column: str, declared: Mapping[str, str]) -> 
 def _key_problems(template: str, column: str | None, declared: Mapping[str, str]) -> Iterator[str]:
     """Partition keys that are declared columns too, or whose values cannot name a directory."""
     same = {name.lower(): name for name in declared}
-    for part in template.split("/"):
-        key = part.partition("=")[0]
-        itself = column is not None and part == key and key in declared
+    for directory in template.split("/"):
+        key = directory.partition("=")[0]
+        itself = column is not None and directory == key and key in declared
         if key.lower() in same and not itself:
             yield f"{key!r} is also a declared column; use a new name"
-        elif column is not None and part == key:
+        elif column is not None and directory == key:
             taken = same.get((key if itself else str(column)).lower(), key)
             if declared.get(taken) in _NO_KEYS:
                 yield f"{taken!r} is of type {declared[taken]}, which cannot name a directory; use another column"

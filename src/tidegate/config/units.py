@@ -10,26 +10,19 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, WithJsonSchema
-from pydantic_core import PydanticCustomError
-
-from tidegate.config import values as v
 from tidegate.config.document import Block, Items, Node, Problem, Scalar, Spot, find, nearest, problem, sentence, words
-from tidegate.config.file_source import CsvModel
 from tidegate.config.http import key_in_path, key_problems
-from tidegate.config.models import Context, Model, dump, entry, fields, fill, section, short_for
-from tidegate.config.values import choose, flag, number, options, refusal, text
+from tidegate.config.models import Context, Model, Parts, Shorthand, dump, fields, make, part
+from tidegate.config.values import RefusedValue, check, choose, flag, number, options, refusal, text
 from tidegate.core.calendar import zone_named
 from tidegate.core.units.time_range import parse_bound, parse_span
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import HttpRead
-from tidegate.specs.locations import Location, Options, looks_secret
+from tidegate.specs.keys import Checked, Key
+from tidegate.specs.locations import Location, looks_secret
 from tidegate.specs.units import (
-    NOW,
-    Bounding,
     FileRead,
     InputFormat,
-    NotFound,
     PartialPartition,
     PartitionKind,
     RangeParam,
@@ -52,6 +45,7 @@ AUTHENTICATION = "authentication"
 _ALIKE = ("fields", "as", "auth_fields")
 
 
+@check()
 def variable(value: object) -> str:
     """A name that may stand between ``{{`` and ``}}``."""
     found = text(value).strip()
@@ -62,6 +56,7 @@ def variable(value: object) -> str:
     return found
 
 
+@check({"additionalProperties": {"type": "string"}, "type": "object"})
 def filters(value: object) -> dict[str, str]:
     """A regular expression per field, which must match its whole text."""
     found = dict(options(value))
@@ -75,48 +70,31 @@ def filters(value: object) -> dict[str, str]:
     return found
 
 
-Variable = Annotated[str, BeforeValidator(variable)]
-Filters = Annotated[
-    dict[str, str],
-    BeforeValidator(filters),
-    WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
-]
-
-
 class SecondaryInputModel(Model):
     """Rows that units are made of, or credentials for all of them."""
 
-    at: ClassVar = {"path": "location", "as_": "variable", "storage_options": "location.options"}
-    path: v.Address | None = entry("The path or address of the rows.", None)
-    pipeline: v.Name | None = entry("A pipeline of this file: its table has the rows.", None)
-    format: InputFormat = entry("The format of the rows.", InputFormat.DELTA)
-    fields: v.Columns = entry("The fields whose values make a unit; each is a variable.")
-    as_: Variable | None = entry(
-        "The variable of a single field; the unit watermark's name when unset.", None, alias="as"
+    spec: ClassVar = SecondaryInput
+    takes: ClassVar[Parts] = (
+        part(SecondaryInput, "path", "pipeline", "format", "fields", "as", "filters", "auth_fields"),
+        "category",
+        part(SecondaryInput, "csv"),
+        part(Location, "storage_options"),
     )
-    filters: Filters = entry("Regular expressions that must match the whole text of fields.", dict)
-    auth_fields: v.Columns = entry("Fields that become secret variables of their unit.", ())
-    category: Literal["units", "authentication"] = entry(
-        "units: one row per unit; authentication: one row whose fields are secret variables of all units.", "units"
-    )
-    csv: CsvModel = section(CsvModel, "The dialect of CSV files.")
-    storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
+    category: Annotated[
+        Literal["units", "authentication"],
+        Key("units: one row per unit; authentication: one row whose fields are secret variables of all units."),
+    ] = "units"
 
-    def secondary_input(self, context: Context) -> SecondaryInput:
+    def build(self, context: Context) -> SecondaryInput:
         """The input; a path that a pipeline writes is known to be its table."""
-        uri = context.absolute(self.path or "")
-        writer = self.pipeline or next((name for name, each in context.sinks.items() if each.table.uri == uri), None)
-        sink = context.sinks[writer] if writer is not None else None
-        location = sink.table if sink is not None else Location(uri)
-        if self.storage_options:
-            location = Location(location.uri, self.storage_options)
-        return fill(
-            SecondaryInput,
-            self,
-            location=location,
-            pipeline=writer,
-            for_all=self.category == AUTHENTICATION,
-        )
+        uri = context.absolute(self["path"] or "")
+        written = (name for name, sink in context.sinks.items() if sink.table.uri == uri)
+        writer = self["pipeline"] or next(written, None)
+        location = context.sinks[writer].table if writer is not None else Location(uri)
+        if self["storage_options"]:
+            location = Location(location.uri, self["storage_options"])
+        for_all = self["category"] == AUTHENTICATION
+        return make(SecondaryInput, self.given, context, location=location, pipeline=writer, for_all=for_all)
 
     @classmethod
     def show(cls, spec: SecondaryInput) -> dict[str, Any]:
@@ -131,11 +109,9 @@ class ParamModel(Model):
     """A parameter of requests, or a variable: a text, or a bound of the range that is read."""
 
     step: ClassVar[str] = "<param>"
-    value: v.Text | None = entry("The text itself.", None)
-    watermark: Variable | None = entry("The name of the datetime watermark.", None)
-    bound: Bounding = entry("Which end of the range: low or high.", Bounding.LOW)
-    format: v.ParamFormatText = entry("The format of the time.", "iso")
-    timezone: v.Zone | None = entry("The time zone of the text; unset: that of the source.", None)
+    takes: ClassVar[Parts] = ("value", "watermark", part(RangeParam))
+    value: Annotated[str | None, Key("The text itself.")] = None
+    watermark: Annotated[str | None, Checked("variable"), Key("The name of the datetime watermark.")] = None
 
     @classmethod
     def show_of(cls, watermark: str, param: RangeParam) -> dict[str, Any]:
@@ -143,7 +119,7 @@ class ParamModel(Model):
         return dump(cls, param, ("watermark", "bound", "format", "timezone"), {"watermark": watermark})
 
 
-Param = Annotated[ParamModel, short_for("value")]
+Param = Annotated[ParamModel, Shorthand("value")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +332,6 @@ def unused_params(source: Spot, used: Collection[str]) -> Iterator[str]:
             yield f"{source.path('params', name)} has no effect where {{{{{name}}}}} is used nowhere"
 
 
-_WORK = WorkUnits()
 _KINDS = tuple(each.value for each in PartitionKind)
 _PARTIAL: dict[PartialPartition, bool | str] = {
     PartialPartition.NEVER: False,
@@ -365,6 +340,7 @@ _PARTIAL: dict[PartialPartition, bool | str] = {
 }
 
 
+@check(of=Span)
 def span(value: object) -> Span:
     """A length of time: ``P3D``, ``P3DT6H``."""
     written = text(value).strip()
@@ -374,25 +350,33 @@ def span(value: object) -> Span:
         raise _refusal(error, written) from None
 
 
-def _refusal(error: WatermarkError, written: str) -> PydanticCustomError:
+def _refusal(error: WatermarkError, written: str) -> RefusedValue:
     """The reason in an error, without the text it quotes."""
     return refusal(error.problem.removeprefix(f"{written!r} "), error.remedy)
 
 
-def bound(*, is_end: bool) -> BeforeValidator:
-    """A bound of a time range."""
-
-    def checked(value: object) -> str:
-        written = text(value).strip()
-        try:
-            parse_bound(written, is_end=is_end)
-        except WatermarkError as error:
-            raise _refusal(error, written) from None
-        return written
-
-    return BeforeValidator(checked)
+@check()
+def start_bound(value: object) -> str:
+    """The beginning of a time range."""
+    return _bound(value, is_end=False)
 
 
+@check()
+def end_bound(value: object) -> str:
+    """The end of a time range."""
+    return _bound(value, is_end=True)
+
+
+def _bound(value: object, *, is_end: bool) -> str:
+    written = text(value).strip()
+    try:
+        parse_bound(written, is_end=is_end)
+    except WatermarkError as error:
+        raise _refusal(error, written) from None
+    return written
+
+
+@check({"minimum": 0, "type": "number"})
 def pause(value: object) -> float:
     """A number of seconds from 0 on."""
     found = float(number(value))
@@ -401,6 +385,7 @@ def pause(value: object) -> float:
     return found
 
 
+@check({"anyOf": [{"type": "string"}, {"items": {"type": ["string", "number"]}, "type": "array"}]})
 def units(value: object) -> tuple[str, ...]:
     """Values of a unit watermark, as a list or as text with commas; each once."""
     items = value.split(",") if isinstance(value, Scalar) else value
@@ -417,6 +402,7 @@ def units(value: object) -> tuple[str, ...]:
     return found
 
 
+@check({"anyOf": [{"enum": list(_KINDS)}, {"type": "string"}, {"type": "object"}, {"type": "array"}]})
 def partition(value: object) -> PartitionKind | tuple[SubRange, ...]:
     """A kind of partition, or parts of the range with one each."""
     if isinstance(value, Scalar):
@@ -451,6 +437,7 @@ def _sub_range(part: object) -> SubRange:
     return SubRange(str(start).strip(), str(end).strip(), PartitionKind(kind))
 
 
+@check({"anyOf": [{"type": "boolean"}, {"const": "all"}]}, show=_PARTIAL.__getitem__)
 def partial(value: object) -> PartialPartition:
     """Whether the last partition is read before it is full: ``true``, ``false`` or ``all``."""
     if isinstance(value, Scalar) and value.strip() == "all":
@@ -461,102 +448,60 @@ def partial(value: object) -> PartialPartition:
         raise refusal("is not a yes or no", "allowed: true, false, all") from None
 
 
-StartBound = Annotated[str, bound(is_end=False)]
-EndBound = Annotated[str, bound(is_end=True)]
-SpanText = Annotated[Span, BeforeValidator(span), v.STRING]
-Pause = Annotated[float, BeforeValidator(pause), WithJsonSchema({"type": "number", "minimum": 0})]
-UnitValues = Annotated[
-    tuple[str, ...],
-    BeforeValidator(units),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": ["string", "number"]}}]}),
-]
-Partition = Annotated[
-    PartitionKind | tuple[SubRange, ...],
-    BeforeValidator(partition),
-    WithJsonSchema({"anyOf": [{"enum": list(_KINDS)}, {"type": "string"}, {"type": "object"}, {"type": "array"}]}),
-]
-Partial = Annotated[
-    Literal[PartialPartition.NEVER, PartialPartition.MULTI_DAY, PartialPartition.ALWAYS],
-    BeforeValidator(partial),
-    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"const": "all"}]}),
-]
-
-
 class RangeModel(Model):
     """The time that is covered: from, inclusive, to, exclusive."""
 
-    at: ClassVar = {"from_": "start", "to": "end", "from_round": "start_round", "to_round": "end_round"}
-    from_: StartBound = entry("The beginning: a date or time, or PnD, PnDTmH before now.", alias="from")
-    to: EndBound = entry("The end: the same, or - for now.", NOW)
-    round: Rounding | None = entry("Rounds both bounds down to this.", None)
-    from_round: Rounding | None = entry("Rounds only the beginning.", None)
-    to_round: Rounding | None = entry("Rounds only the end.", None)
-    allow_future: v.Flag = entry("Whether the end may lie in the future.", False)
+    spec: ClassVar = TimeRange
+    takes: ClassVar[Parts] = (part(TimeRange, "from:to"), "round", part(TimeRange, "from_round:allow_future"))
+    round: Annotated[Rounding | None, Key("Rounds both bounds down to this.")] = None
 
-    def time_range(self) -> TimeRange:
+    def build(self, context: Context) -> TimeRange:
         """The range; each end is rounded by its own key, else by that of both."""
-        start, end = self.from_round or self.round, self.to_round or self.round
-        return fill(TimeRange, self, start_round=start, end_round=end)
+        start, end = (self[key] or self["round"] for key in ("from_round", "to_round"))
+        return make(TimeRange, self.given, context, start_round=start, end_round=end)
 
     @classmethod
     def show(cls, spec: TimeRange) -> dict[str, Any]:
         """The range, with the rounding of each end."""
-        return dump(cls, spec, ("from", "to", "from_round", "to_round", "allow_future"))
+        return dump(cls, spec, [key for key in fields(cls) if key != "round"])
 
 
 class WatermarkModel(Model):
     """The time range or the units that a source is read for."""
 
-    name: Variable = entry("The name of the watermark; that of units is also their variable.")
-    type: Literal["datetime", "unit"] = entry("datetime: a time range; unit: values such as ids.")
-    range: RangeModel | None = entry("The time range, for datetime.", None)
-    units: UnitValues = entry("The values, for unit; unset: a secondary input lists them.", ())
+    takes: ClassVar[Parts] = (
+        part(UnitWatermark, "name"),
+        "type",
+        part(TimeWatermark, "range"),
+        part(UnitWatermark, "units"),
+    )
+    type: Annotated[Literal["datetime", "unit"], Key("datetime: a time range; unit: values such as ids.")]
+
+    def build(self, context: Context) -> TimeWatermark | UnitWatermark:
+        """One or the other."""
+        if self["type"] == "unit":
+            return make(UnitWatermark, self.given, context)
+        return make(TimeWatermark, self.given, context, name=self["name"])
 
     @classmethod
     def show(cls, spec: TimeWatermark | UnitWatermark) -> dict[str, Any]:
         """The range, or the units where there are some."""
-        if isinstance(spec, TimeWatermark):
-            return dump(cls, spec, ("name", "type", "range"), {"type": "datetime"})
-        return dump(cls, spec, ("name", "type", "units") if spec.units else ("name", "type"), {"type": "unit"})
+        given = {"name": spec.name, "type": "datetime" if isinstance(spec, TimeWatermark) else "unit"}
+        more = ("range",) if isinstance(spec, TimeWatermark) else ("units",) if spec.units else ()
+        return dump(cls, spec, ("name", "type", *more), given)
 
 
 class WorkUnitModel(Model):
     """How work units are cut, chosen and run."""
 
-    at: ClassVar = {"partial_partition": "partial"}
-    partition: Partition = entry(
-        "How the range is split into time partitions.", PartitionKind.NONE, old="ms.work.unit.partition"
-    )
-    partial_partition: Partial = entry(
-        "Whether the last time partition is read before it is complete.",
-        PartialPartition.MULTI_DAY,
-        old="ms.work.unit.partial.partition",
-    )
-    min_units: v.CountOrNone = entry(
-        "Fewer units than this are an error.", _WORK.min_units, old="ms.work.unit.min.units"
-    )
-    min_records: v.CountOrNone = entry(
-        "A work unit that reads fewer records than this has failed.", _WORK.min_records, old="ms.work.unit.min.records"
-    )
-    min_records_after: SpanText | None = entry(
-        "Until this long after its end, a time partition with fewer records waits instead of failing.", None
-    )
-    parallelism_max: v.Count | None = entry("The most work units in one run.", None, old="ms.work.unit.parallelism.max")
-    pacing_seconds: Pause = entry(
-        "Seconds between the starts of two work units.", _WORK.pacing_seconds, old="ms.work.unit.pacing.seconds"
-    )
-    not_found: NotFound = entry("What 404 means: failed, done without rows, or never again.", NotFound.FAIL)
-    breaker_failures: v.CountOrNone = entry(
-        "Failures in a row after which a run stops asking; 0 = never.", _WORK.breaker_failures
-    )
-    group_units: v.Count = entry("Work units per commit.", _WORK.group_units)
-    group_seconds: v.Seconds = entry("Seconds until a commit is due.", _WORK.group_seconds)
+    spec: ClassVar = WorkUnits
+    takes: ClassVar[Parts] = (part(WorkUnits),)
 
-    def work(self) -> WorkUnits:
+    def build(self, context: Context) -> WorkUnits:
         """How work units are cut, chosen and run."""
-        if isinstance(self.partition, PartitionKind):
-            return fill(WorkUnits, self)
-        return fill(WorkUnits, self, partition=PartitionKind.NONE, sub_ranges=self.partition)
+        if isinstance(self["partition"], PartitionKind):
+            return make(WorkUnits, self.given, context)
+        return make(WorkUnits, self.given, context, partition=PartitionKind.NONE, sub_ranges=self["partition"])
 
     @classmethod
     def show_of(cls, source: UnitSource) -> dict[str, Any]:
@@ -569,8 +514,7 @@ class WorkUnitModel(Model):
             "not_found": asks,
         }
         keys = [key for key in fields(cls) if key not in last] + [key for key in last if last[key]]
-        given = {"partition": parts or work.partition.value, "partial_partition": _PARTIAL[work.partial]}
-        return dump(cls, work, keys, given)
+        return dump(cls, work, keys, {"partition": parts or work.partition.value})
 
 
 def is_fixed_end(watermark: Spot) -> bool:

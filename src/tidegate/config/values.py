@@ -1,37 +1,144 @@
-"""What a single value may be: text → whole number, flag, name, duration, choice … each with what is allowed.
+"""What a single value may be: text → whole number, flag, name, duration, choice … and its way back into a file.
 
-These values belong to more than one section; others are beside their models. A validator gets a
-:class:`~tidegate.config.document.Scalar` and says what is wrong without quoting it. The reporter of the problem adds
-the value, or hides it.
+A check gets the node of a value, usually a :class:`~tidegate.config.document.Scalar`, and returns the value or raises a
+:class:`RefusedValue`, which says what is wrong without quoting it: whoever reports the problem quotes or hides it.
+Checks of one section are beside its models; all are found by the names of their functions, or by the type of the value.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
-from typing import Annotated
+from enum import Enum
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
-from pydantic_core import PydanticCustomError
-
-from tidegate.config.document import Items, Scalar, nearest, sentence
+from tidegate.config.document import Items, Scalar, mask, nearest, sentence
 from tidegate.core.files.paths import compile_glob
 from tidegate.specs.columns import ParamFormat
-from tidegate.specs.locations import Options, Secret
+from tidegate.specs.locations import Location, Options, Secret
+from tidegate.specs.masking import MASK
+from tidegate.specs.project import Lateness
+from tidegate.specs.units import Span
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _SCHEMES = ("file", "s3", "s3a", "s3n", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "memory")
+# Up to here readers of JSON keep every whole number exact, and the schema is for them.
 _LARGEST = 2**53
 
+Schema = dict[str, Any]
+STRING: Schema = {"type": "string"}
+OBJECT: Schema = {"additionalProperties": {"type": ["string", "number", "boolean"]}, "type": "object"}
+LIST: Schema = {"anyOf": [{"type": "string"}, {"items": {"type": "string"}, "type": "array"}]}
+CheckT = TypeVar("CheckT", bound=Callable[[Any], Any])
 
-def refusal(*parts: str) -> PydanticCustomError:
-    """The error a validator raises: what the value is or must be; what is allowed; did you mean."""
-    return PydanticCustomError("tidegate", "{text}", {"text": sentence(*parts)})
+
+class RefusedValue(ValueError):
+    """What is wrong with a value, in words that do not quote it."""
 
 
+def refusal(*parts: str) -> RefusedValue:
+    """The error of a check: what the value is or must be; what is allowed; did you mean."""
+    return RefusedValue(sentence(*parts))
+
+
+def to_yaml(value: Any) -> Any:
+    """A value as a file has it; secrets are masked."""
+    match value:
+        case Enum():
+            return value.value
+        case Secret():
+            return MASK
+        case Location():
+            return mask(value.uri)
+        case Options():
+            return dict.fromkeys(value, MASK)
+        case timedelta():
+            return duration(value)
+        case Span():
+            return span_text(value)
+        case Lateness():
+            return lateness_text(value)
+        case Decimal():
+            return str(value)
+        case tuple() | list():
+            return [to_yaml(item) for item in value]
+        case Mapping():
+            return dict(value)
+        case _:
+            return value
+
+
+@dataclass(frozen=True, slots=True)
+class ValueKind:
+    """What a value may be: its check, what an editor accepts for it, and how it is shown."""
+
+    check: Callable[[Any], Any]
+    schema: Schema
+    show: Callable[[Any], Any]
+
+
+KINDS: dict[str | type, ValueKind] = {}
+"""By the name of the check, and by the types that need no name."""
+
+
+def check(
+    schema: Schema = STRING, *, show: Callable[[Any], Any] = to_yaml, of: type | None = None
+) -> Callable[[CheckT], CheckT]:
+    """Make a function the check of its name, and of values of the type ``of``."""
+
+    def register(function: CheckT) -> CheckT:
+        for name in (function.__name__, of):
+            if name is not None:
+                KINDS[name] = ValueKind(function, schema, show)
+        return function
+
+    return register
+
+
+def duration(lag: timedelta | None) -> str:
+    """A duration as ISO 8601; ``none``.
+
+    >>> duration(timedelta(days=1, minutes=5))
+    'P1DT5M'
+    """
+    if lag is None:
+        return "none"
+    hours, rest = divmod(lag.seconds, 3600)
+    minutes, seconds = divmod(rest, 60)
+    times = "".join(f"{value}{unit}" for value, unit in ((hours, "H"), (minutes, "M"), (seconds, "S")) if value)
+    days = f"{lag.days}D" if lag.days else ""
+    return f"P{days}T{times}" if times else f"P{days}"
+
+
+def lateness_text(lateness: Lateness) -> str:
+    """A lateness as a file has it.
+
+    >>> lateness_text(Lateness())
+    '48 periods'
+    """
+    if lateness.never:
+        return "none"
+    if lateness.fixed is None:
+        return f"{lateness.periods} periods"
+    return duration(lateness.fixed)
+
+
+def span_text(span: Span) -> str:
+    """A length of time as a file has it.
+
+    >>> span_text(Span(3))
+    'P3D'
+    """
+    text = duration(span.elapsed).removeprefix("P") if span.elapsed else ""
+    return f"P{span.days}D{text}"
+
+
+@check(of=str)
 def text(value: object) -> str:
     """A value that is text and not empty."""
     if not isinstance(value, Scalar):
@@ -41,6 +148,7 @@ def text(value: object) -> str:
     return str(value)
 
 
+@check({"items": {"type": "string"}, "type": "array"})
 def texts(value: object) -> tuple[str, ...]:
     """A list of texts; a single text counts as a list of one."""
     if isinstance(value, Scalar):
@@ -50,6 +158,7 @@ def texts(value: object) -> tuple[str, ...]:
     return tuple(text(item) for item in value)
 
 
+@check({"type": "integer"}, of=int)
 def whole(value: object) -> int:
     """A whole number; its range belongs to the key."""
     digits = value.strip().replace("_", "") if isinstance(value, Scalar) else ""
@@ -60,6 +169,7 @@ def whole(value: object) -> int:
     return int(digits)
 
 
+@check({"type": "boolean"}, of=bool)
 def flag(value: object) -> bool:
     """True or false, in the words of YAML."""
     found = FLAGS.get(value.strip().lower()) if isinstance(value, Scalar) else None
@@ -68,6 +178,7 @@ def flag(value: object) -> bool:
     return found
 
 
+@check({"minimum": 0, "type": "number"})
 def number(value: object) -> int | Decimal:
     """A number from 0 on, exactly as it is written."""
     words = value.strip() if isinstance(value, Scalar) else ""
@@ -76,6 +187,7 @@ def number(value: object) -> int | Decimal:
     return Decimal(words) if "." in words else int(words)
 
 
+@check({"type": "number"})
 def seconds(value: object) -> float:
     """A number of seconds, above zero."""
     found = float(number(value))
@@ -84,6 +196,7 @@ def seconds(value: object) -> float:
     return found
 
 
+@check()
 def zone(value: object) -> str:
     """The name of a time zone."""
     name = text(value).strip()
@@ -95,6 +208,7 @@ def zone(value: object) -> str:
     return name
 
 
+@check({"minimum": 0, "maximum": 1, "type": "number"})
 def fraction(value: object) -> float:
     """A share from 0 to 1."""
     words = value.strip() if isinstance(value, Scalar) else ""
@@ -111,6 +225,7 @@ def choose(value: object, *allowed: str) -> str:
     return word
 
 
+@check()
 def name(value: object) -> str:
     """The name of a pipeline or source; it becomes part of paths and ids."""
     if not isinstance(value, str) or not re.fullmatch(NAME, value):
@@ -118,11 +233,13 @@ def name(value: object) -> str:
     return str(value)
 
 
+@check(OBJECT, of=Options)
 def options(value: object) -> Options:
     """Names and texts whose values are never shown."""
     return Options(names_to_texts(value))
 
 
+@check(OBJECT)
 def names_to_texts(value: object) -> dict[str, str]:
     """Names and texts that may be shown."""
     if not isinstance(value, Mapping):
@@ -133,6 +250,7 @@ def names_to_texts(value: object) -> dict[str, str]:
     return {str(name): str(below) for name, below in value.items()}
 
 
+@check(of=Location)
 def address(value: object) -> str:
     """A path or an address of object storage, without credentials in it."""
     where = text(value)
@@ -151,6 +269,7 @@ def address(value: object) -> str:
     return where
 
 
+@check()
 def glob(value: object) -> str:
     """A glob over paths below a source."""
     pattern = text(value)
@@ -163,6 +282,7 @@ def glob(value: object) -> str:
     return pattern
 
 
+@check()
 def query(value: object) -> str:
     """A SQL query, over as many lines as it takes."""
     found = str(value).strip() if isinstance(value, Scalar) else ""
@@ -171,6 +291,7 @@ def query(value: object) -> str:
     return found
 
 
+@check()
 def function(value: object) -> str:
     """``module:function``."""
     found = text(value).strip()
@@ -179,6 +300,7 @@ def function(value: object) -> str:
     return found
 
 
+@check(LIST)
 def column_names(value: object) -> tuple[str, ...]:
     """Column names, unique regardless of case; a single name counts as a list of one."""
     found = texts(value)
@@ -187,6 +309,7 @@ def column_names(value: object) -> tuple[str, ...]:
     return found
 
 
+@check({"type": ["string", "number"]}, of=Secret)
 def secret(value: object) -> Secret:
     """A text that is never shown."""
     if not isinstance(value, Scalar):
@@ -196,6 +319,7 @@ def secret(value: object) -> Secret:
     return Secret(str(value))
 
 
+@check()
 def param_format(value: object) -> str:
     """A name of the formats, or a strftime pattern."""
     found = text(value)
@@ -205,28 +329,3 @@ def param_format(value: object) -> str:
             f"is not one of {', '.join(names)}", nearest(found, names) or "or a strftime pattern, such as %Y-%m-%d"
         )
     return found
-
-
-OBJECT = WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
-STRING = WithJsonSchema({"type": "string"})
-LIST = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
-Text = Annotated[str, BeforeValidator(text)]
-Texts = Annotated[tuple[str, ...], BeforeValidator(texts)]
-Whole = Annotated[int, BeforeValidator(whole)]
-Count = Annotated[int, BeforeValidator(whole), Field(ge=1, le=2**31 - 1)]
-CountOrNone = Annotated[int, BeforeValidator(whole), Field(ge=0, le=2**31 - 1)]
-Fraction = Annotated[float, BeforeValidator(fraction), Field(ge=0, le=1)]
-Flag = Annotated[bool, BeforeValidator(flag)]
-Number = Annotated[int | Decimal, BeforeValidator(number), WithJsonSchema({"type": "number", "minimum": 0})]
-Seconds = Annotated[float, BeforeValidator(seconds), WithJsonSchema({"type": "number"})]
-Zone = Annotated[str, BeforeValidator(zone)]
-Name = Annotated[str, BeforeValidator(name)]
-Address = Annotated[str, BeforeValidator(address)]
-Glob = Annotated[str, BeforeValidator(glob)]
-Query = Annotated[str, BeforeValidator(query)]
-Function = Annotated[str, BeforeValidator(function)]
-Columns = Annotated[tuple[str, ...], BeforeValidator(column_names), LIST]
-SecretText = Annotated[Secret, BeforeValidator(secret), WithJsonSchema({"type": ["string", "number"]})]
-Names = Annotated[dict[str, str], BeforeValidator(names_to_texts), OBJECT]
-ParamFormatText = Annotated[str, BeforeValidator(param_format)]
-SecretOptions = Annotated[Options, BeforeValidator(options), OBJECT]

@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import unquote
 
-from pydantic import BeforeValidator
-
-from tidegate.config import values as v
 from tidegate.config.column_source import TIMES, FunctionModel, JdbcReadModel, rows_problems, table_or_query_problems
 from tidegate.config.document import Absolute, Problem, Scalar, Spot, nearest, sentence
-from tidegate.config.file_source import CsvModel
 from tidegate.config.http import HttpRequestModel, RequestModel, request_problems, show_request
-from tidegate.config.models import Context, Model, dump, entry, fill, old_names, section
+from tidegate.config.models import Context, Model, Parts, dump, make, old_names, part
 from tidegate.config.normal_form import is_unit_source
 from tidegate.config.schema import declared_types
 from tidegate.config.sink import STRATEGY_KEYS, key_problems
@@ -23,8 +20,6 @@ from tidegate.config.units import (
     VARIABLE,
     Param,
     ParamModel,
-    SecondaryInputModel,
-    SpanText,
     WatermarkModel,
     WorkUnitModel,
     input_problems,
@@ -41,11 +36,12 @@ from tidegate.config.units import (
     watermark_problems,
     watermarks,
 )
-from tidegate.config.values import address, refusal, text
+from tidegate.config.values import address, check, refusal, text
 from tidegate.schema.names import name_problem
 from tidegate.specs.columns import FunctionRead, HttpRead, JdbcRead, LoadType
-from tidegate.specs.locations import Location, Options
-from tidegate.specs.project import Compression, SinkSpec
+from tidegate.specs.keys import Checked, CountOrNone, Key, Name
+from tidegate.specs.locations import Location
+from tidegate.specs.project import SinkSpec
 from tidegate.specs.units import (
     SEGMENT_COLUMN,
     UNIT_COLUMN,
@@ -68,6 +64,7 @@ _MADE = {"unit_column": UNIT_COLUMN, "segment_column": SEGMENT_COLUMN}
 _OF_TIME = ("grace_period_days", "grace_period", "abstinent_period_days", "abstinent_period", "catch_up")
 
 
+@check()
 def http_template(value: object) -> str:
     """What follows the address of an API, with ``{{variables}}``."""
     path = text(value).strip()
@@ -77,6 +74,7 @@ def http_template(value: object) -> str:
     return "/" + path.lstrip("/")
 
 
+@check()
 def file_template(value: object) -> str:
     """A path or an address of object storage with ``{{variables}}``, in whose last parts are ``*`` and ``?``."""
     written = text(value)
@@ -84,6 +82,7 @@ def file_template(value: object) -> str:
     return written
 
 
+@check()
 def column(value: object) -> str:
     """The name of a column of the table."""
     found = text(value)
@@ -92,86 +91,80 @@ def column(value: object) -> str:
     return found
 
 
-HttpTemplate = Annotated[str, BeforeValidator(http_template)]
-FileTemplate = Annotated[str, BeforeValidator(file_template)]
-Column = Annotated[str, BeforeValidator(column)]
+PathTemplate = Annotated[
+    str | None, Checked("http_template"), Key("What follows the connection's url, with variables.")
+]
 
 
 class UnitSourceModel(Model):
     """Keys of every source of work units."""
 
-    at: ClassVar = {"grace_period": "grace", "abstinent_period": "abstinent"}
     reads: ClassVar[type[UnitRead]]
     step: ClassVar[str] = "<unit source>"
-    watermark: tuple[WatermarkModel, ...] = entry(
-        "The time range and the units; at most one of each.", (), old="ms.watermark"
+    takes: ClassVar[Parts] = (
+        "watermark",
+        part(UnitSource, "secondary_input:work_unit"),
+        "params",
+        "grace_period_days",
+        part(UnitSource, "grace_period"),
+        "abstinent_period_days",
+        part(UnitSource, "abstinent_period:time_column"),
+        "replace",
+        part(UnitSource, "unit_column:poll_interval_secs"),
     )
-    secondary_input: tuple[SecondaryInputModel, ...] = entry("Where the units come from.", (), old="ms.secondary.input")
-    work_unit: WorkUnitModel = section(WorkUnitModel, "How work units are cut, chosen and run.")
-    params: dict[str, Param] = entry("Query parameters of each request, and variables.", dict)
-    grace_period_days: v.CountOrNone | None = entry(
-        "Days before the high watermark to read again; short for grace_period.", None, old="ms.grace.period.days"
+    watermark: Annotated[
+        tuple[WatermarkModel, ...], Key("The time range and the units; at most one of each.", old="ms.watermark")
+    ] = ()
+    params: Annotated[dict[str, Param], Key("Query parameters of each request, and variables.")] = field(
+        default_factory=dict
     )
-    grace_period: SpanText | None = entry("The same as a duration, such as P3DT6H.", None)
-    abstinent_period_days: v.CountOrNone | None = entry(
-        "Days before a work unit may run again; short for abstinent_period.", None, old="ms.abstinent.period.days"
-    )
-    abstinent_period: SpanText | None = entry("The same as a duration.", None)
-    catch_up: v.Flag = entry(
-        "Whether later runs finish time partitions that were read before they were complete.", True
-    )
-    timezone: v.Zone = entry("The time zone in which days and months begin.", "UTC", old="ms.timezone")
-    time_column: v.Text | None = entry(
-        "The time column: rows outside the range are left out, and rows inside it replaced.", None
-    )
-    replace: Literal[Replace.SEGMENTS, Replace.UNIT, Replace.NONE] | None = entry(
-        "What is replaced when a work unit is read again: its segments, all of it, or nothing.", None
-    )
-    unit_column: Column = entry("The table column for the unit.", UNIT_COLUMN)
-    segment_column: Column = entry("The table column for the beginning of the segment.", SEGMENT_COLUMN)
-    poll_interval_secs: v.Count = entry("Seconds between polls of a continuous run.", 60)
+    grace_period_days: Annotated[
+        CountOrNone | None,
+        Key("Days before the high watermark to read again; short for grace_period.", old="ms.grace.period.days"),
+    ] = None
+    abstinent_period_days: Annotated[
+        CountOrNone | None,
+        Key("Days before a work unit may run again; short for abstinent_period.", old="ms.abstinent.period.days"),
+    ] = None
+    replace: Annotated[
+        Literal[Replace.SEGMENTS, Replace.UNIT, Replace.NONE] | None,
+        Key("What is replaced when a work unit is read again: its segments, all of it, or nothing."),
+    ] = None
 
     def source(self, name: str, context: Context, sink: SinkSpec) -> UnitSource:
         """The source; ``sink`` is the table of its pipeline."""
-        times = (TimeWatermark(each.name, each.range.time_range()) for each in self.watermark if each.range is not None)
-        time = next(times, None)
-        inputs = tuple(each.secondary_input(context) for each in self.secondary_input)
-        return fill(
+        marks = [each.build(context) for each in self["watermark"]]
+        time = next((each for each in marks if isinstance(each, TimeWatermark)), None)
+        made = make(
             UnitSource,
-            self,
+            self.given,
+            context,
             name=name,
             read=self.read(context),
             time=time,
-            unit=self._unit(inputs),
-            inputs=inputs,
-            work=self.work_unit.work(),
-            grace=self.grace_period or Span(self.grace_period_days or 0),
-            abstinent=self.abstinent_period or Span(self.abstinent_period_days or 0),
+            grace=self["grace_period"] or Span(self["grace_period_days"] or 0),
+            abstinent=self["abstinent_period"] or Span(self["abstinent_period_days"] or 0),
             params=tuple(
-                fill(RangeParam, param, name=each) for each, param in self.params.items() if param.watermark is not None
+                make(RangeParam, param.given, context, name=each)
+                for each, param in self["params"].items()
+                if param["watermark"] is not None
             ),
             replace=self._replacement(sink, followed=time is not None),
         )
-
-    def _unit(self, inputs: Iterable[SecondaryInput]) -> UnitWatermark | None:
-        """The unit watermark; units of a secondary input alone are named after its variable."""
-        given = next((UnitWatermark(each.name, each.units) for each in self.watermark if each.type == "unit"), None)
-        made = next((each for each in inputs if not each.for_all), None)
-        if given is not None or made is None:
-            return given
-        return UnitWatermark(made.variable or ".".join(made.fields))
+        unit = next((each for each in marks if isinstance(each, UnitWatermark)), _unit_of_inputs(made.inputs))
+        return replace(made, unit=unit)
 
     def _replacement(self, sink: SinkSpec, *, followed: bool) -> Replace:
         """Which rows are replaced: those with equal keys, else what the source says, else what it can tell apart."""
         if sink.load.type is LoadType.MERGE_UPSERT:
             return Replace.MERGE_KEYS
-        if self.replace is not None or not followed:
-            return Replace(self.replace or Replace.UNIT)
-        return Replace.TIME_COLUMN if self.time_column is not None else Replace.SEGMENTS
+        if self["replace"] is not None or not followed:
+            return Replace(self["replace"] or Replace.UNIT)
+        return Replace.TIME_COLUMN if self["time_column"] is not None else Replace.SEGMENTS
 
-    def plain_params(self) -> dict[str, str]:
+    def fixed_params(self) -> dict[str, str]:
         """The parameters that are texts."""
-        return {name: param.value for name, param in self.params.items() if param.value is not None}
+        return {name: param["value"] for name, param in self["params"].items() if param["value"] is not None}
 
     @abstractmethod
     def read(self, context: Context) -> UnitRead:
@@ -185,21 +178,27 @@ class UnitSourceModel(Model):
         }
         given = {
             "watermark": [WatermarkModel.show(each) for each in (source.time, source.unit) if each],
-            "secondary_input": [SecondaryInputModel.show(each) for each in source.inputs],
             "work_unit": WorkUnitModel.show_of(source),
         }
         data = cls.show_read(source.read)
-        data |= dump(cls, source, (*given, "timezone", "poll_interval_secs"), given)
+        keys = ["watermark", "secondary_input", "work_unit", "timezone", "poll_interval_secs"]
+        data |= dump(cls, source, keys, given)
         data["params"] = data.get("params", {}) | bounds
-        keys: tuple[str, ...] = ("grace_period", "abstinent_period", "catch_up", "time_column") if source.time else ()
-        keys += ("unit_column", "segment_column") if source.replace is not Replace.MERGE_KEYS else ()
-        keys += ("replace",) if source.replace in (Replace.SEGMENTS, Replace.UNIT, Replace.NONE) else ()
+        keys = ["grace_period", "abstinent_period", "catch_up", "time_column"] if source.time else []
+        keys += ["unit_column", "segment_column"] if source.replace is not Replace.MERGE_KEYS else []
+        keys += ["replace"] if source.replace in (Replace.SEGMENTS, Replace.UNIT, Replace.NONE) else []
         return data | dump(cls, source, keys)
 
     @classmethod
     @abstractmethod
     def show_read(cls, read: Any) -> dict[str, Any]:
         """What is read, in the words of the file."""
+
+
+def _unit_of_inputs(inputs: Iterable[SecondaryInput]) -> UnitWatermark | None:
+    """The units of a secondary input alone, named after its variable."""
+    made = next((each for each in inputs if not each.for_all), None)
+    return None if made is None else UnitWatermark(made.variable or ".".join(made.fields))
 
 
 MS_KEYS = old_names(UnitSourceModel)
@@ -211,11 +210,11 @@ class UnitHttpModel(UnitSourceModel, HttpRequestModel):
 
     reads: ClassVar = HttpRead
     step: ClassVar[str] = "<http-unit source>"
-    type: Literal["http"] = entry("The kind of source; unset: that of the connection.", "http")
-    path: HttpTemplate | None = entry("What follows the connection's url, with variables.", None)
+    type: Annotated[Literal["http"], Key("The kind of source; unset: that of the connection.")] = "http"
+    path: PathTemplate = None
 
     def read(self, context: Context) -> HttpRead:
-        return self.records_read(self.path, self.plain_params(), context)
+        return self.request(context, path=self["path"] or "", params=self.fixed_params())
 
     @classmethod
     def show_read(cls, read: HttpRead) -> dict[str, Any]:
@@ -227,7 +226,7 @@ class UnitJdbcModel(UnitSourceModel, JdbcReadModel):
 
     reads: ClassVar = JdbcRead
     step: ClassVar[str] = "<jdbc-unit source>"
-    type: Literal["jdbc"] = entry("The kind of source; unset: that of the connection.", "jdbc")
+    type: Annotated[Literal["jdbc"], Key("The kind of source; unset: that of the connection.")] = "jdbc"
 
     read = JdbcReadModel.read
 
@@ -246,34 +245,29 @@ class UnitPythonModel(FunctionModel, UnitSourceModel):
 class DownloadModel(UnitSourceModel, RequestModel):
     """Files whose addresses are made from variables."""
 
-    at: ClassVar = {**UnitSourceModel.at, "source_uri": "location", "storage_options": "location.options"}
     reads: ClassVar = FileRead
     step: ClassVar[str] = "<download source>"
-    type: Literal["download"] = entry("The kind of source.")
-    source_uri: FileTemplate | None = entry("The path or address of the files, with variables, * and ?.", None)
-    connection: v.Name | None = entry("The connection of type http, instead of source_uri.", None)
-    path: HttpTemplate | None = entry("What follows the connection's url, with variables.", None)
-    format: FileFormat = entry("The format of the files.")
-    compression: Compression = entry("The compression of the files; auto: by file extension.", Compression.AUTO)
-    csv: CsvModel = section(CsvModel, "The dialect of CSV files.")
-    sheet: v.Text | None = entry("The sheet of Excel files; unset: the first one.", None)
-    follow_links: v.Flag = entry(
-        "Follows symbolic links below the fixed part of source_uri; otherwise a link is an error. Local disks only.",
-        False,
+    takes: ClassVar[Parts] = (
+        "type",
+        part(FileRead, "source_uri"),
+        "connection",
+        "path",
+        part(FileRead, "format", "compression:csv", "sheet", "follow_links"),
+        part(Location, "storage_options"),
     )
-    storage_options: v.SecretOptions = entry("Settings and credentials of the object store; never shown.", Options)
+    type: Annotated[Literal["download"], Key("The kind of source.")]
+    connection: Annotated[Name | None, Key("The connection of type http, instead of source_uri.")] = None
+    path: PathTemplate = None
 
     def read(self, context: Context) -> FileRead:
-        if self.connection is not None:
-            server = self.request(self.connection, context, path=self.path or "", params=self.plain_params())
-            return fill(FileRead, self, http=server, **self._given(), follow_links=False)
-        location = Location(_absolute_template(self.source_uri or "", context.absolute), self.storage_options)
-        return fill(FileRead, self, location=location, **self._given())
-
-    def _given(self) -> dict[str, Any]:
-        """What both kinds of files have."""
-        zone = self.timezone if self.format is FileFormat.EXCEL else "UTC"
-        return {"compression": self.compression.value, "timezone": zone}
+        timezone = self["timezone"] if self["format"] is FileFormat.EXCEL else "UTC"
+        if self["connection"] is not None:
+            server = self.request(context, path=self["path"] or "", params=self.fixed_params())
+            others: dict[str, Any] = {"location": None, "http": server, "follow_links": False}
+        else:
+            uri = _absolute_template(self["source_uri"] or "", context.absolute)
+            others = {"location": Location(uri, self["storage_options"])}
+        return make(FileRead, self.given, context, timezone=timezone, **others)
 
     @classmethod
     def show_read(cls, read: FileRead) -> dict[str, Any]:

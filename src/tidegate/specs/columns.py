@@ -11,26 +11,52 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from typing import Annotated, Literal
 
 from tidegate.errors import ConfigError
+from tidegate.specs.keys import (
+    Checked,
+    Columns,
+    Count,
+    CountOrNone,
+    Fraction,
+    Function,
+    Glob,
+    Key,
+    Name,
+    Place,
+    Query,
+    Range,
+    Seconds,
+    Zone,
+)
 from tidegate.specs.locations import Location, Options, Secret, hosts_of, identity_of
 
 
 @dataclass(frozen=True, slots=True)
 class CsvOptions:
-    """How CSV files are written; without a ``delimiter`` it is a comma, and a tab in ``.tsv`` files.
+    """The dialect of CSV files."""
 
-    A quote inside quotes is doubled, or ``escape`` is before it. ``columns`` name the cells of files without a header.
-    An unquoted cell that is one of ``null_values`` is null. ``skip_rows`` lines before the header are passed over.
-    """
-
-    delimiter: str | None = None
-    quote: str | None = '"'
-    escape: str | None = None
-    header: bool = True
-    columns: tuple[str, ...] = ()
-    null_values: tuple[str, ...] = ("",)
-    skip_rows: int = 0
+    delimiter: Annotated[
+        str | None, Checked("character"), Key("The separator between cells; unset: a comma, in .tsv files a tab.")
+    ] = None
+    quote: Annotated[
+        str | None, Checked("quote"), Key("The character around quoted cells; none: no cell is quoted.")
+    ] = '"'
+    escape: Annotated[
+        str | None,
+        Checked("character"),
+        Key(
+            "The character before a quote inside quotes; unset: such quotes are doubled. Doubled ones are read either"
+            " way."
+        ),
+    ] = None
+    header: Annotated[bool, Key("Whether the first record of each file names its columns.")] = True
+    columns: Annotated[
+        tuple[str, ...], Key("The columns of files without a header, in order; unset: the declared columns.")
+    ] = ()
+    null_values: Annotated[tuple[str, ...], Checked("cells"), Key("Unquoted cells that mean null.")] = ("",)
+    skip_rows: Annotated[CountOrNone, Key("Lines to skip at the beginning of each file.")] = 0
 
 
 Value = bool | int | float | str | Decimal | datetime | date | time
@@ -42,19 +68,19 @@ Watermark = Mapping[str, Value | None]
 
 @dataclass(frozen=True, slots=True)
 class LookBack:
-    """How far below the stored watermark the next read begins, for sources that correct old rows.
+    """How far below the stored watermark a read begins again, for sources that correct old rows."""
 
-    ``value`` is for numbers, the others are for times; ``closing_day`` keeps the previous month open up to
-    and including that day. ``timezone`` says where months begin.
-    """
-
-    days: int = 0
-    hours: int = 0
-    months: int = 0
-    years: int = 0
-    closing_day: int | None = None
-    value: int | Decimal = 0
-    timezone: str = "UTC"
+    days: Annotated[CountOrNone, Key("Days below the watermark.", unset=True)] = 0
+    hours: Annotated[CountOrNone, Key("Hours below the watermark.", unset=True)] = 0
+    months: Annotated[CountOrNone, Key("Months below the watermark.", unset=True)] = 0
+    years: Annotated[CountOrNone, Key("Years below the watermark.", unset=True)] = 0
+    closing_day: Annotated[
+        int | None,
+        Range(1, 31),
+        Key("Up to and including this day of the month, the previous month is read again."),
+    ] = None
+    value: Annotated[int | Decimal, Checked("number"), Key("Amount below the watermark, for numbers.", unset=True)] = 0
+    timezone: Annotated[Zone, Key("The time zone of closing_day; unset: UTC.", unset=True)] = "UTC"
 
     @property
     def is_off(self) -> bool:
@@ -88,29 +114,42 @@ class RowReader(StrEnum):
 class JdbcRead:
     """A table or a query of a database; exactly one of ``table`` and ``query`` is given.
 
-    ``driver`` is the class of the JDBC driver, ``packages`` are Maven coordinates to fetch and ``jars`` files to use
-    for it; for the databases we know they are filled in. ``partition_column`` and ``parallelism`` divide the read.
-    Without a ``reader`` rows come by JDBC.
+    A file gives the address, the user and the driver in the connection, the rest in the source.
     """
 
-    url: str
-    connection: str = ""
-    user: str | None = None
-    password: Secret | None = None
-    table: str | None = None
-    query: str | None = None
-    driver: str | None = None
-    packages: tuple[str, ...] = ()
-    jars: tuple[str, ...] = ()
-    partition_column: str | None = None
-    parallelism: int | None = None
-    fetch_size: int = 10_000
-    properties: Options = field(default_factory=Options)
-    reader: RowReader | None = None
+    url: Annotated[str, Checked("jdbc_url"), Key("The JDBC address, without credentials.")]
+    connection: Annotated[Name, Key("The name of a connection of type jdbc.", required=True)] = ""
+    user: Annotated[str | None, Key("The user.")] = None
+    password: Annotated[Secret | None, Key("The user's password; never shown.")] = None
+    table: Annotated[str | None, Key("The table, with its schema: public.orders.")] = None
+    query: Annotated[Query | None, Key("A query, instead of a table.")] = None
+    driver: Annotated[str | None, Key("The driver class; unset: the usual one for the address.")] = None
+    packages: Annotated[
+        tuple[str, ...],
+        Checked("packages"),
+        Key("Maven coordinates of the driver; unset: the usual ones for the address."),
+    ] = ()
+    jars: Annotated[tuple[str, ...], Key("Jar files of the driver, instead of packages.")] = ()
+    partition_column: Annotated[
+        str | None, Key("The column that splits a read into parallel queries; unset: the first watermark column.")
+    ] = None
+    parallelism: Annotated[
+        int | None, Range(1, 10_000), Key("Connections at once; unset: as many as Spark has tasks.")
+    ] = None
+    fetch_size: Annotated[Count, Key("Rows per round trip.")] = 10_000
+    properties: Annotated[Options, Key("Additional properties of the connection; never shown.")] = field(
+        default_factory=Options
+    )
+    reader: Annotated[
+        RowReader | None, Key("The driver that reads the rows; adbc: of PostgreSQL only; unset: jdbc.")
+    ] = None
 
     def __post_init__(self) -> None:
         if self.fetch_size < 1:
             raise ConfigError((f"fetch_size is {self.fetch_size}, and must be at least 1",))
+
+
+_SCANS = ("parquet", "csv", "json", "excel")
 
 
 class TableFormat(StrEnum):
@@ -131,19 +170,18 @@ class TableFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """A Delta or Iceberg table, or files that are scanned as one table.
+    """A Delta or Iceberg table, or files that are scanned as one table."""
 
-    ``sheet`` is for Excel: the name of the sheet, the first one where there is none. ``lines`` tells whether JSON is
-    one object per line. ``pattern`` is a glob of the files' names.
-    """
-
-    format: TableFormat
-    location: Location
-    csv: CsvOptions = field(default_factory=CsvOptions)
-    sheet: str | None = None
-    lines: bool = True
-    pattern: str | None = None
-    follow_links: bool = False
+    format: Annotated[TableFormat, Key("The format of the table or files.", name="type")]
+    location: Annotated[Location, Key("The path or address of the table or files.", name="source_uri")]
+    csv: Annotated[CsvOptions, Key("The dialect of CSV files.", kinds=("csv",))] = field(default_factory=CsvOptions)
+    sheet: Annotated[str | None, Key("The sheet of Excel files; unset: the first one.", kinds=("excel",))] = None
+    lines: Annotated[bool, Key("Whether JSON files have one object per line.", kinds=("json",))] = True
+    pattern: Annotated[Glob | None, Key("Reads only files whose names match this glob.", kinds=_SCANS)] = None
+    follow_links: Annotated[
+        bool,
+        Key("Follows symbolic links below source_uri; otherwise a link is an error. Local disks only.", kinds=_SCANS),
+    ] = False
 
 
 class AuthKind(StrEnum):
@@ -158,27 +196,37 @@ class AuthKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HttpAuth:
-    """Credentials; ``name`` and ``place`` are for API keys, the URL and scope for OAuth2.
+    """How requests authenticate.
 
     With the place ``path``, a path has ``{{name}}`` where the key goes: identities, messages and state know it by that
     name only. Other places are ``header`` and ``params``.
     """
 
-    kind: AuthKind = AuthKind.NONE
-    token: Secret | None = None
-    user: str | None = None
-    password: Secret | None = None
-    name: str = "X-API-Key"
-    place: str = "header"
-    token_url: str | None = None
-    client_id: str | None = None
-    client_secret: Secret | None = None
-    scope: str | None = None
+    kind: Annotated[AuthKind, Key("How requests authenticate.", name="type")] = AuthKind.NONE
+    token: Annotated[Secret | None, Key("The token, or the API key; never shown.", needed=("bearer", "api_key"))] = None
+    user: Annotated[str | None, Key("The user, for basic.", needed=("basic",))] = None
+    password: Annotated[Secret | None, Key("The password, for basic; never shown.", needed=("basic",))] = None
+    name: Annotated[str, Key("The header, parameter or part of the path for an API key.", kinds=("api_key",))] = (
+        "X-API-Key"
+    )
+    place: Annotated[
+        Literal["header", "params", "path"],
+        Key("Where an API key goes; path: where the source's path has {{name}}.", kinds=("api_key",)),
+    ] = "header"
+    token_url: Annotated[
+        str | None, Checked("http_url"), Key("The address that issues OAuth2 tokens.", needed=("oauth2",))
+    ] = None
+    client_id: Annotated[str | None, Key("The client id, for OAuth2.", needed=("oauth2",))] = None
+    client_secret: Annotated[Secret | None, Key("The client's secret; never shown.", needed=("oauth2",))] = None
+    scope: Annotated[str | None, Key("The scope, for OAuth2.", kinds=("oauth2",))] = None
 
     @property
     def path_variable(self) -> str | None:
         """The name that stands for the key in paths; None where it goes elsewhere."""
         return self.name if self.kind is AuthKind.API_KEY and self.place == "path" else None
+
+
+_PAGED = ("offset", "page", "cursor", "next_link")
 
 
 class PaginationKind(StrEnum):
@@ -193,42 +241,60 @@ class PaginationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pagination:
-    """``param`` carries the offset, the page number or the cursor; ``size_param`` how many records a page has.
+    """How the server divides an answer into pages.
 
-    ``next`` is the path of the cursor or the link in the answer (without it the ``Link`` header is read);
-    ``last_field`` is the field of the last record that is the cursor instead. ``total`` is the path of the number of
-    all records, ``more`` that of a flag which is true while there is more. More pages than ``max_pages`` are an error,
-    and so is a response at the end that says there is more, except in the fields at ``ignore``.
+    Without ``next``, links are taken from the ``Link`` header. A response at the end that says there is more is an
+    error, except in the fields at ``ignore``.
     """
 
-    kind: PaginationKind = PaginationKind.NONE
-    param: str | None = None
-    size_param: str | None = None
-    size: int | None = None
-    start: int | None = None
-    next: str | None = None
-    total: str | None = None
-    max_pages: int = 10_000
-    last_field: str | None = None
-    more: str | None = None
-    ignore: tuple[str, ...] = ()
+    kind: Annotated[
+        PaginationKind,
+        Key("The kind of pages; unset: one response, which must be everything.", name="type", unset=True),
+    ] = PaginationKind.NONE
+    param: Annotated[
+        str | None, Key("The parameter for the offset, page number or cursor.", kinds=("offset", "page", "cursor"))
+    ] = None
+    size_param: Annotated[str | None, Key("The parameter for the page size.", kinds=_PAGED)] = None
+    size: Annotated[Count | None, Key("Records per page.", kinds=_PAGED)] = None
+    start: Annotated[
+        CountOrNone | None, Key("The first offset or page; unset: offset 0, page 1.", kinds=("offset", "page"))
+    ] = None
+    next: Annotated[
+        Place | None,
+        Key(
+            "The path to the cursor or link in the answer; links may also come in a header.",
+            kinds=("next_link", "cursor"),
+        ),
+    ] = None
+    total: Annotated[Place | None, Key("The path to the total number of records in the answer.", kinds=_PAGED)] = None
+    max_pages: Annotated[Count, Key("More pages than this are an error.", kinds=_PAGED)] = 10_000
+    last_field: Annotated[
+        str | None,
+        Key("The field of the last record whose value is the next cursor; instead of next.", kinds=("cursor",)),
+    ] = None
+    more: Annotated[Place | None, Key("The path to a flag that is true while there is more.", kinds=_PAGED)] = None
+    ignore: Annotated[
+        tuple[str, ...],
+        Checked("places"),
+        Key("Paths to fields that seem to say there is more, and do not.", kinds=_PAGED),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """At most so many requests in so many seconds, all tasks together."""
+    """How many requests the server gets per time, all tasks together."""
 
-    requests: int
-    per_seconds: float = 1.0
+    requests: Annotated[Count, Key("Requests")]
+    per_seconds: Annotated[Seconds, Key("in this many seconds.")] = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """Tries after the first, for 429, 5xx and time-outs; a ``Retry-After`` over ``max_wait_secs`` is an error."""
+    """What happens on 429, 5xx and time-outs."""
 
-    attempts: int = 5
-    base_secs: float = 0.5
-    max_wait_secs: float = 60.0
+    attempts: Annotated[CountOrNone, Key("Retries after the first try.")] = 5
+    base_secs: Annotated[Seconds, Key("Seconds before the first retry; they double each time.")] = 0.5
+    max_wait_secs: Annotated[Seconds, Key("The longest wait in seconds; a Retry-After above it is an error.")] = 60.0
 
 
 class ParamFormat(StrEnum):
@@ -244,62 +310,84 @@ class ParamFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WatermarkParams:
-    """Where the bounds go in a request: ``mapping`` is column → parameter of the lower bound.
+    """Where the bounds of a read go in the requests to an API."""
 
-    ``to_param`` takes the upper bound, ``location`` is ``params`` or ``body``, ``format`` a name of
-    :class:`ParamFormat` or a strftime pattern. ``split`` divides the range into so many requests beside each other.
-    """
-
-    mapping: Mapping[str, str] = field(default_factory=dict)
-    to_param: str | None = None
-    location: str = "params"
-    format: str = "iso"
-    split: int = 1
+    mapping: Annotated[
+        Mapping[str, str],
+        Key("Maps a watermark column to the parameter for its lower bound.", name="watermark_param_mapping"),
+    ] = field(default_factory=dict)
+    to_param: Annotated[str | None, Key("The parameter for the upper bound.", name="watermark_to_param")] = None
+    location: Annotated[
+        Literal["params", "body"],
+        Key("Whether the bounds go into the query string or into the body.", name="watermark_param_location"),
+    ] = "params"
+    format: Annotated[
+        str,
+        Checked("param_format"),
+        Key(
+            "How bounds are written: iso, date, timestamp, timestamp_ms, datetime, datetime_ms, or strftime.",
+            name="watermark_param_format",
+        ),
+    ] = "iso"
+    split: Annotated[
+        int,
+        Range(1, 10_000),
+        Key("Parallel requests that split the range between the bounds.", name="watermark_split"),
+    ] = 1
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRead:
-    """Records of an HTTP API; ``records`` is the path of their list in the answer, empty for the answer itself.
+    """Records of an HTTP API.
 
-    A ``POST`` is repeated after a failure only if it is ``idempotent``. ``error`` is the path of what tells an error
-    in an answer with status 200. Links and redirects are followed to the server itself and to ``allowed_origins``.
-    At most ``max_in_flight`` requests are under way at once, over all tasks. ``response_types`` are content types of
-    answers that are JSON all the same. Without ``pagination`` one response must be everything: one that says there is
-    more fails the read. :class:`Pagination` of kind ``none`` reads one response whatever it says.
+    A file gives the server and how to treat it in the connection, the rest in the source. Without ``pagination`` one
+    response must be everything: one that says there is more fails the read. :class:`Pagination` of kind ``none`` reads
+    one response whatever it says.
     """
 
-    url: str
-    path: str = ""
-    connection: str = ""
-    method: str = "GET"
-    params: Mapping[str, str] = field(default_factory=dict)
-    headers: Options = field(default_factory=Options)
-    body: Mapping[str, object] | None = field(default=None, repr=False)
-    records: str = ""
-    error: str | None = None
-    auth: HttpAuth = field(default_factory=HttpAuth)
-    pagination: Pagination | None = None
-    rate_limit: RateLimit | None = None
-    retries: Retries = field(default_factory=Retries)
-    timeout_secs: float = 60.0
-    idempotent: bool = False
+    url: Annotated[str, Checked("http_url"), Key("The beginning of every address, without credentials.")]
+    path: Annotated[str, Checked("http_path"), Key("What follows the connection's url.", unset=True)] = ""
+    connection: Annotated[Name, Key("The name of a connection of type http.", required=True)] = ""
+    method: Annotated[Literal["GET", "POST"], Key("GET or POST.")] = "GET"
+    params: Annotated[Mapping[str, str], Checked("params"), Key("Query parameters of each request.")] = field(
+        default_factory=dict
+    )
+    headers: Annotated[Options, Key("Additional headers; never shown.")] = field(default_factory=Options)
+    body: Annotated[Mapping[str, object] | None, Checked("json_object"), Key("The JSON object that a POST sends.")] = (
+        field(default=None, repr=False)
+    )
+    records: Annotated[
+        Place, Key("The path to the list of records in the answer; unset: the answer is the list.", unset=True)
+    ] = ""
+    error: Annotated[Place | None, Key("The path to an error in answers with status 200.")] = None
+    auth: Annotated[HttpAuth, Key("Who asks.")] = field(default_factory=HttpAuth)
+    pagination: Annotated[Pagination | None, Key("How the server divides an answer into pages.")] = None
+    rate_limit: Annotated[RateLimit | None, Key("How many requests the server gets per time.")] = None
+    retries: Annotated[Retries, Key("What happens after errors of the server.")] = field(default_factory=Retries)
+    timeout_secs: Annotated[Seconds, Key("Seconds that one request may take.")] = 60.0
+    idempotent: Annotated[bool, Key("Whether a POST may be repeated after a failure.")] = False
     watermark: WatermarkParams = field(default_factory=WatermarkParams)
-    parallelism: int | None = None
-    max_response_mb: int = 512
-    allowed_origins: tuple[str, ...] = ()
-    max_in_flight: int = 16
-    response_types: tuple[str, ...] = ()
+    parallelism: Annotated[int | None, Range(1, 10_000), Key("Requests at once.")] = None
+    max_response_mb: Annotated[int, Range(1, 65_536), Key("A larger answer is an error (MB of 1,048,576 bytes).")] = 512
+    allowed_origins: Annotated[
+        tuple[str, ...],
+        Checked("origins"),
+        Key("Other servers that links and redirects may lead to; they get no credentials."),
+    ] = ()
+    max_in_flight: Annotated[int, Range(1, 10_000), Key("Requests at once, over all tasks.")] = 16
+    response_types: Annotated[
+        tuple[str, ...],
+        Checked("content_types"),
+        Key("Further content types to read as JSON, such as text/plain."),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionRead:
-    """``module:function``, called in the driver with the session and a request; it returns a DataFrame.
+    """A Python function, called in the driver; it returns a DataFrame."""
 
-    ``options`` are handed to it as they are.
-    """
-
-    function: str
-    options: Options = field(default_factory=Options)
+    function: Annotated[Function, Key("module:function, called with the session and a request.")]
+    options: Annotated[Options, Key("Passed to the function; never shown.")] = field(default_factory=Options)
 
 
 Read = JdbcRead | TableRead | HttpRead | FunctionRead
@@ -312,28 +400,51 @@ UserFunction = str | Callable[..., object]
 class ColumnSource:
     """A source whose position is the greatest value seen per watermark column.
 
-    Without ``watermark_columns`` everything is read each time. ``filter_expression`` is a condition in the language of
-    the source. ``source_timezone`` is the zone of times without one. ``safety_lag`` leaves out younger rows, for
-    sources whose transactions commit late. ``future_tolerance`` leaves rows further in the future for later runs, so
-    that no such value becomes the watermark; None accepts every time. ``watermark_operator`` is ``>``, ``>=``, or a
-    function that returns one of them. ``watermark_filter`` and ``watermark_window`` replace our choice of the rows to
-    read, and of the rows of the table to replace.
+    ``watermark_filter`` and ``watermark_window`` replace our choice of the rows to read, and of the rows of the table
+    to replace.
     """
 
     name: str
     read: Read
-    watermark_columns: tuple[str, ...] = ()
-    mode: WatermarkMode = WatermarkMode.ANY
-    filter_expression: str | None = None
+    watermark_columns: Annotated[
+        Columns, Key("The columns whose greatest values mark what is new; unset: every run reads everything.")
+    ] = ()
+    mode: Annotated[
+        WatermarkMode,
+        Key(
+            "any: a row is new if one column is; tuple: the columns form one cursor, most significant first.",
+            name="watermark_mode",
+        ),
+    ] = WatermarkMode.ANY
+    filter_expression: Annotated[
+        str | None, Key("A condition in the query language of the source; only matching rows are read.")
+    ] = None
     look_back: LookBack = field(default_factory=LookBack)
-    safety_lag: timedelta | None = None
-    future_tolerance: timedelta | None = timedelta(days=1)
-    null_watermark: NullWatermark = NullWatermark.EXCLUDE
-    source_timezone: str = "UTC"
-    poll_interval_secs: int = 60
-    watermark_operator: UserFunction = ">"
-    watermark_filter: UserFunction | None = None
-    watermark_window: UserFunction | None = None
+    safety_lag: Annotated[timedelta | None, Key("Leaves rows younger than this to a later run, such as PT5M.")] = None
+    future_tolerance: Annotated[
+        timedelta | None,
+        Key("Rows further in the future than this wait until their time has come; none: no row waits."),
+    ] = timedelta(days=1)
+    null_watermark: Annotated[
+        NullWatermark, Key("Rows with null in every watermark column: left out and counted, read, or an error.")
+    ] = NullWatermark.EXCLUDE
+    source_timezone: Annotated[Zone, Key("The time zone of times that have none.")] = "UTC"
+    poll_interval_secs: Annotated[Count, Key("Seconds between polls of a continuous run.")] = 60
+    watermark_operator: Annotated[
+        UserFunction,
+        Checked("operator"),
+        Key("Which rows are new: > above the watermark, >= also at it, or a module:function that decides."),
+    ] = ">"
+    watermark_filter: Annotated[
+        UserFunction | None,
+        Checked("function"),
+        Key("module:function that selects rows instead of the comparison with the watermark."),
+    ] = None
+    watermark_window: Annotated[
+        UserFunction | None,
+        Checked("function"),
+        Key("module:function that chooses the window of the table to replace, within what was read."),
+    ] = None
 
     @property
     def uri(self) -> str:
@@ -378,6 +489,11 @@ def _without_user(url: str) -> str:
     return re.sub(r"//[^/@]*@", "//", url)
 
 
+WHOLE = ("overwrite", "full_load")
+"""Load types that read the source in full and replace the table."""
+MERGES = ("merge_upsert", "merge_overwrite", "scd2")
+
+
 class LoadType(StrEnum):
     """What becomes of the rows that were read."""
 
@@ -391,7 +507,7 @@ class LoadType(StrEnum):
     @property
     def reads_everything(self) -> bool:
         """Whether each run reads the source in full and replaces the table."""
-        return self in (LoadType.OVERWRITE, LoadType.FULL_LOAD)
+        return self in WHOLE
 
     @property
     def is_idempotent(self) -> bool:
@@ -401,21 +517,43 @@ class LoadType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load strategy and its settings.
+    """The load strategy and its settings."""
 
-    ``tie_break`` decides between rows of one batch with equal keys and watermarks. ``deduplicate`` names the keys by
-    which an append with look-back leaves out what is there. ``window_columns`` maps watermark columns to their names
-    after a transform. ``scd2_effective_column`` is when a version began, ``scd2_attributes`` the columns whose change
-    makes one (all others than keys and watermarks, where there are none).
-    """
-
-    type: LoadType = LoadType.APPEND
-    merge_keys: tuple[str, ...] = ()
-    tie_break: tuple[str, ...] = ()
-    replace_by_watermark: bool = False
-    max_delete_fraction: float = 0.5
-    allow_empty_window: bool = False
-    deduplicate: tuple[str, ...] = ()
-    window_columns: Mapping[str, str] = field(default_factory=dict)
-    scd2_effective_column: str | None = None
-    scd2_attributes: tuple[str, ...] = ()
+    type: Annotated[LoadType, Key("How rows are written.", name="load_type")] = LoadType.APPEND
+    merge_keys: Annotated[Columns, Key("The columns that identify a row, for merges.", needed=MERGES)] = ()
+    tie_break: Annotated[
+        Columns,
+        Key(
+            "Columns that decide between rows with equal keys and watermarks: the greatest wins.",
+            kinds=("append", "merge_upsert", "scd2"),
+        ),
+    ] = ()
+    replace_by_watermark: Annotated[
+        bool,
+        Key(
+            "Replaces the whole window that look-back read again, including rows that the source deleted.",
+            kinds=("merge_overwrite",),
+        ),
+    ] = False
+    max_delete_fraction: Annotated[
+        Fraction,
+        Key("The share of the window's rows that one replacement may remove.", kinds=("merge_overwrite",)),
+    ] = 0.5
+    allow_empty_window: Annotated[
+        bool,
+        Key("Whether an empty read may empty its window.", kinds=("append", "merge_overwrite", *WHOLE)),
+    ] = False
+    deduplicate: Annotated[
+        Columns,
+        Key("Keys by which an append with look-back recognises rows that the table already has.", kinds=("append",)),
+    ] = ()
+    window_columns: Annotated[Mapping[str, str], Key("Maps a watermark column to its name after the transform.")] = (
+        field(default_factory=dict)
+    )
+    scd2_effective_column: Annotated[
+        str | None, Key("The column with the beginning of a version.", kinds=("scd2",))
+    ] = None
+    scd2_attributes: Annotated[
+        Columns,
+        Key("The columns whose change makes a version; unset: all but keys and watermarks.", kinds=("scd2",)),
+    ] = ()

@@ -16,9 +16,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Annotated
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from tidegate.errors import ConfigError
+from tidegate.specs.keys import Key
 
 
 class Options(Mapping[str, str]):
@@ -53,8 +55,12 @@ class Location:
     """
 
     uri: str
-    options: Options = field(default_factory=Options)
-    sync: bool = True
+    options: Annotated[
+        Options, Key("Settings and credentials of the object store; never shown.", name="storage_options")
+    ] = field(default_factory=Options)
+    sync: Annotated[
+        bool, Key("On local disks: force files, documents and log entries to disk before a commit counts.")
+    ] = True
 
     @property
     def is_forced(self) -> bool:

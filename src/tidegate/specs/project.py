@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 from tidegate.specs.columns import CsvOptions, Load
 from tidegate.specs.credentials import Interpolated, is_plain_setting, looks_random
 from tidegate.specs.foreign import Foreign
+from tidegate.specs.keys import Address, Checked, Count, CountOrNone, Fraction, Function, Glob, Key, Query, Range
 from tidegate.specs.locations import Location, Options, Secret
 
 CONTINUOUS_ROLLOVER_SECS = 300
@@ -67,10 +68,18 @@ class LateFiles(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionFilter:
-    """Bounds the cold start: the current period of ``prefix_template`` (strftime, UTC) and ``lookback`` before it."""
+    """Range the first run: it reads only recent partitions and seals everything older."""
 
-    prefix_template: str
-    lookback: int = 0
+    prefix_template: Annotated[
+        str,
+        Checked("template"),
+        Key("strftime template (UTC) of the partition directories; its finest field is the period."),
+    ]
+    lookback: Annotated[
+        int,
+        Range(0, 100_000),
+        Key("Periods before the current one that the first run reads.", required=True),
+    ] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,26 +134,50 @@ class PathSource:
     """
 
     name: str
-    location: Location
-    pattern: str | None = None
-    exclude: tuple[str, ...] = ()
-    compression: Compression = Compression.AUTO
-    partition_filter: PartitionFilter | None = None
-    late_files: LateFiles = LateFiles.WINDOW
-    late_window: int = 1000
-    late_window_total: int = 50_000
-    lateness: Lateness = field(default_factory=Lateness)
-    deep_listing_every: int = 100
-    max_attempts: int = 5
-    max_islands: int = 10_000
-    interval_files: int = 100
-    interval_secs: int = 60
-    mirror_legacy: bool = False
-    poll_interval_secs: int = 60
+    location: Annotated[Location, Key("The path or object storage address of the files.", name="source_uri")]
+    pattern: Annotated[
+        Glob | None, Key("Reads only files that match this glob: by name, or by whole path if it has a slash.")
+    ] = None
+    exclude: Annotated[tuple[str, ...], Checked("globs"), Key("Globs of files and directories to leave out.")] = ()
+    compression: Annotated[Compression, Key("The compression of the files; auto: by file extension.")] = (
+        Compression.AUTO
+    )
+    partition_filter: Annotated[PartitionFilter | None, Key("Range the first run.")] = None
+    late_files: Annotated[
+        LateFiles, Key("window: finds files whose names appear below a watermark; strict: does not.")
+    ] = LateFiles.WINDOW
+    late_window: Annotated[
+        Count, Key("Greatest finished names to remember per open partition, to find late files.")
+    ] = 1000
+    late_window_total: Annotated[Count, Key("Names to remember per source, over all open partitions.")] = 50_000
+    lateness: Annotated[
+        Lateness, Key("How far below the newest partition others stay open: '48 periods', 'P1DT12H', 'none'.")
+    ] = field(default_factory=Lateness)
+    deep_listing_every: Annotated[
+        Count, Key("Lists everything open once in this many polls, to find unexpected directories.")
+    ] = 100
+    max_attempts: Annotated[Count, Key("How often a failing file is tried before it becomes a dead letter.")] = 5
+    max_islands: Annotated[
+        Count, Key("How many names may be finished above an unfinished file before the source waits for it.")
+    ] = 10_000
+    interval_files: Annotated[
+        Count, Key("A commit is due once this many source files are finished since the last one.")
+    ] = 100
+    interval_secs: Annotated[Count, Key("A commit of finished files is due this many seconds after the last one.")] = 60
+    mirror_legacy: Annotated[
+        bool, Key("Also write the readable checkpoint where the tools of another system look for it.")
+    ] = False
+    poll_interval_secs: Annotated[Count, Key("Seconds between polls of a continuous run.")] = 60
     tracking: Tracking = Tracking.WATERMARK
-    format: Format = Format.NDJSON
-    csv: CsvOptions = field(default_factory=CsvOptions)
-    follow_links: bool = False
+    format: Annotated[
+        Format,
+        Key("The format of the files: a JSON object per line, CSV, Parquet, Avro, or one JSON array per file."),
+    ] = Format.NDJSON
+    csv: Annotated[CsvOptions, Key("The dialect of CSV files.")] = field(default_factory=CsvOptions)
+    follow_links: Annotated[
+        bool,
+        Key("Follows symbolic links below source_uri, also out of it; each file counts once. Local disks only."),
+    ] = False
     apart: tuple[str, ...] = ()
 
     @property
@@ -202,10 +235,10 @@ class FieldSpec:
     ``fields`` for a struct, ``items`` for a list, ``keys`` and ``values`` for a map.
     """
 
-    name: str
-    type: str
-    nullable: bool = True
-    fields: tuple[FieldSpec, ...] = ()
+    name: Annotated[str, Key("The name of the column.")]
+    type: Annotated[str, Checked("type_name"), Key("A name of the type list.")]
+    nullable: Annotated[bool, Key("Whether null is allowed.")] = True
+    fields: Annotated[tuple[FieldSpec, ...], Key("The fields of a struct.")] = ()
     items: FieldSpec | None = None
     keys: FieldSpec | None = None
     values: FieldSpec | None = None
@@ -213,58 +246,105 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True)
 class SchemaSpec:
-    """Declared columns, or ``infer`` (then ``fields`` is empty); ``rescued`` is the column for what fits no other."""
+    """The columns: declared, or inferred from the first files; ``infer`` is true where ``fields`` is empty."""
 
-    fields: tuple[FieldSpec, ...] = ()
-    infer: bool = False
-    coerce_conflicts_to_utf8: bool = False
-    evolution: Evolution = Evolution.MERGE
-    numbers: Numbers = Numbers.STRICT
-    rescued: str | None = None
+    fields: Annotated[tuple[FieldSpec, ...], Key("The declared columns, in order.")] = ()
+    infer: Annotated[bool, Key("Infers the columns from samples; the default without fields.")] = False
+    coerce_conflicts_to_utf8: Annotated[bool, Key("Keeps values that do not fit a string column as JSON text.")] = False
+    evolution: Annotated[
+        Evolution,
+        Key("What happens when the source and the table have different columns.", name="schema_evolution"),
+    ] = Evolution.MERGE
+    numbers: Annotated[
+        Numbers,
+        Key(
+            "strict: values that would lose digits are bad records; lenient: whole numbers and decimals are cut,"
+            " floats rounded, to infinity or 0 if they must be."
+        ),
+    ] = Numbers.STRICT
+    rescued: Annotated[
+        str | None,
+        Checked("rescued"),
+        Key("The text column for fields and values that fit no other column, as JSON: a name, or true for _rescued."),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionBy:
-    """Partition columns of the table, e.g. ``date=%Y-%m-%d/hour=%H``.
+    """How the table is partitioned.
 
     With ``column``, the template is strftime over that timestamp or date column, or ``key={column}``-free keys
     (``country``) taken from the column itself; without it, each key's value comes from the same ``key=`` of the
     source path.
     """
 
-    prefix_template: str
-    column: str | None = None
+    prefix_template: Annotated[
+        str,
+        Checked("directories"),
+        Key("The partition columns as directories, such as date=%Y-%m-%d/hour=%H."),
+    ]
+    column: Annotated[
+        str | None,
+        Key("The timestamp or date column that the template formats; unset: values come from the source path."),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """What a run does for its table after every so many commits of a source; 0 is never."""
+    """What a run does for its table after commits."""
 
-    optimize_every_commits: int = 0
-    vacuum_every_commits: int = 0
-    vacuum_retention_hours: int = 168
+    optimize_every_commits: Annotated[
+        CountOrNone, Key("Compacts small files after this many commits of a source; 0 = never.")
+    ] = 0
+    vacuum_every_commits: Annotated[
+        CountOrNone, Key("Removes files that left the table after this many commits of a source; 0 = never.")
+    ] = 0
+    vacuum_retention_hours: Annotated[
+        int, Range(24, 87_600), Key("Hours to keep files that left the table, for readers.")
+    ] = 168
 
 
 @dataclass(frozen=True, slots=True)
 class SinkSpec:
     """The table and how its files are written."""
 
-    table: Location
-    partition_by: PartitionBy | None = None
-    file_size_mb: int = 128
-    row_group_size_bytes: int = 134_217_728
-    compression: ParquetCodec = ParquetCodec.SNAPPY
-    rollover_timeout_secs: int | None = None
-    inactivity_timeout_secs: int | None = None
-    commit_batch_files: int = 10
-    delta_checkpoint_interval: int = 10
-    metadata_columns: tuple[str, ...] = ()
-    max_concurrent_uploads: int = 4
-    part_size_mb: int = 32
-    min_multipart_size_mb: int = 5
-    max_concurrent_parts: int = 8
-    maintenance: Maintenance = field(default_factory=Maintenance)
-    table_properties: Mapping[str, str] = field(default_factory=dict)
+    table: Annotated[Location, Key("The path or object storage address of the table.", name="table_uri")]
+    partition_by: Annotated[PartitionBy | None, Key("Partition columns of the table.")] = None
+    file_size_mb: Annotated[
+        int, Range(1, 65_536), Key("A Parquet file is finished at this size (MB of 1,048,576 bytes).")
+    ] = 128
+    row_group_size_bytes: Annotated[
+        int, Range(65_536, 2**33), Key("A row group is written once this many bytes are buffered.")
+    ] = 134_217_728
+    compression: Annotated[ParquetCodec, Key("Parquet compression.")] = ParquetCodec.SNAPPY
+    rollover_timeout_secs: Annotated[
+        Count | None, Key("A file is finished after this many seconds; unset: off, 300 in continuous runs.")
+    ] = None
+    inactivity_timeout_secs: Annotated[
+        Count | None,
+        Key("A file is finished after this many seconds without a write; unset: off, 60 in continuous runs."),
+    ] = None
+    commit_batch_files: Annotated[
+        int,
+        Range(1, 10_000),
+        Key("A commit is due once this many Parquet files are finished since the last one."),
+    ] = 10
+    delta_checkpoint_interval: Annotated[CountOrNone, Key("A Delta checkpoint every this many commits; 0 = never.")] = (
+        10
+    )
+    metadata_columns: Annotated[
+        tuple[str, ...],
+        Checked("metadata_columns"),
+        Key("Extra columns: _source_file, _source_record, _ingested_at."),
+    ] = ()
+    max_concurrent_uploads: Annotated[Count, Key("Files uploaded at once.")] = 4
+    part_size_mb: Annotated[int, Range(5, 5120), Key("Part size of multipart uploads.")] = 32
+    min_multipart_size_mb: Annotated[Count, Key("Smaller files are uploaded in one request.")] = 5
+    max_concurrent_parts: Annotated[Count, Key("Parts uploaded at once.")] = 8
+    maintenance: Annotated[Maintenance, Key("Table maintenance after commits.")] = field(default_factory=Maintenance)
+    table_properties: Annotated[
+        Mapping[str, str], Key("Properties of the Delta table, set when it is created and when they change.")
+    ] = field(default_factory=dict)
     load: Load = field(default_factory=Load)
 
 
@@ -282,13 +362,20 @@ class OnBadRecord(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorHandling:
-    """What happens to bad records, limits per run (0 = unlimited), and the address of the dead-letter table."""
+    """What happens to files and records that cannot be read."""
 
-    on_bad_record: OnBadRecord = OnBadRecord.DEAD_LETTER
-    max_failures: int = 0
-    max_bad_records: int = 0
-    max_bad_fraction: float = 0.0
-    dlq_uri: str | None = None
+    on_bad_record: Annotated[
+        OnBadRecord, Key("dead_letter: keep the line and go on; fail_file: refuse its file; fail_run: stop.")
+    ] = OnBadRecord.DEAD_LETTER
+    max_failures: Annotated[CountOrNone, Key("Failed files per run before it stops; 0 = unlimited.")] = 0
+    max_bad_records: Annotated[CountOrNone, Key("Bad records per run before it stops; 0 = unlimited.")] = 0
+    max_bad_fraction: Annotated[
+        Fraction, Key("Share of bad records per run, from 100 on, before it stops; 0 = unlimited.")
+    ] = 0.0
+    dlq_uri: Annotated[
+        Address | None,
+        Key("The path or address of the dead-letter table; unset: beside the table.", name="dlq_path"),
+    ] = None
 
     def table_of_dead_letters(self, table: Location) -> Location:
         """Where ``dlq_uri`` says, or beside the table of the pipeline."""
@@ -320,22 +407,21 @@ class OnConflict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StagingSpec:
-    """How the committer of a staged table works: archive, size of a commit, poll interval."""
+    """How `tidegate commit` commits what staged runs left."""
 
-    archive: bool = False
-    max_files_per_commit: int = 1000
-    poll_interval_secs: int = 10
+    archive: Annotated[bool, Key("Keeps committed files in _staging/archive/ instead of removing them.")] = False
+    max_files_per_commit: Annotated[int, Range(1, 10_000), Key("The most Parquet files in one commit.")] = 1000
+    poll_interval_secs: Annotated[Count, Key("Seconds between polls of `tidegate commit --continuous`.")] = 10
 
 
 @dataclass(frozen=True, slots=True)
 class TransformSpec:
-    """What becomes of the rows between reading and writing: a query over ``source``, or ``module:function``.
+    """Changes rows between reading and writing; give one of the two."""
 
-    Exactly one of them is given.
-    """
-
-    sql: str | None = None
-    python: str | None = None
+    sql: Annotated[Query | None, Key("A query over the view 'source', which has the columns that were read.")] = None
+    python: Annotated[Function | None, Key("module:function, called with a DataFrame; what it returns is written.")] = (
+        None
+    )
 
     def __str__(self) -> str:
         if self.python:
@@ -350,14 +436,24 @@ class PipelineSpec:
 
     name: str
     sources: tuple[SourceSpec, ...]
-    schema: SchemaSpec
-    sink: SinkSpec
-    max_concurrent_files: int | None = None
-    error_handling: ErrorHandling = field(default_factory=ErrorHandling)
-    delivery: Delivery = Delivery.DIRECT
-    staging: StagingSpec = field(default_factory=StagingSpec)
+    schema: Annotated[SchemaSpec, Key("The columns.")]
+    sink: Annotated[SinkSpec, Key("The table.")]
+    max_concurrent_files: Annotated[Count | None, Key("The most tasks of this pipeline at once.")] = None
+    error_handling: Annotated[ErrorHandling, Key("What happens to bad files and records.")] = field(
+        default_factory=ErrorHandling
+    )
+    delivery: Annotated[
+        Delivery, Key("direct: each run commits what it writes; staged: `tidegate commit` commits it.")
+    ] = Delivery.DIRECT
+    staging: Annotated[StagingSpec, Key("Settings of staged delivery.")] = field(default_factory=StagingSpec)
     transform: TransformSpec | None = None
-    on_conflict: OnConflict | None = None
+    on_conflict: Annotated[
+        OnConflict | None,
+        Key(
+            "While another run works on the same source: wait until it is done, skip the source, or race. "
+            "Unset: wait for sources of work units, race for others."
+        ),
+    ] = None
 
     @property
     def conflict(self) -> OnConflict:
@@ -398,14 +494,18 @@ class EngineKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SparkSpec:
-    """Where tasks run: ``master`` (default ``local[*]``) or ``remote`` (Spark Connect), plus session settings.
+    """Where tasks run.
 
     A ``remote`` address may hold a token, so it does not show in ``repr``.
     """
 
-    master: str | None = None
-    remote: str | None = field(default=None, repr=False)
-    config: Mapping[str, str] = field(default_factory=dict)
+    master: Annotated[str | None, Checked("master"), Key("The Spark master; local[*] when unset.")] = None
+    remote: Annotated[str | None, Checked("remote"), Key("A Spark Connect server, instead of a master.")] = field(
+        default=None, repr=False
+    )
+    config: Annotated[Mapping[str, str], Checked("options"), Key("Settings of the Spark session.")] = field(
+        default_factory=Options
+    )
 
     @property
     def parallelism(self) -> int:
@@ -431,19 +531,23 @@ class SparkSpec:
 
 @dataclass(frozen=True, slots=True)
 class MetricsSpec:
-    """Whether and where Prometheus metrics are served."""
+    """Prometheus metrics."""
 
-    enabled: bool = False
-    address: str = "127.0.0.1:9090"
-    legacy_names: bool = False
+    enabled: Annotated[bool, Key("Serve metrics.")] = False
+    address: Annotated[str, Checked("listening"), Key("The address to listen on, host:port.")] = "127.0.0.1:9090"
+    legacy_names: Annotated[bool, Key("Also exports metrics under the names of another system.")] = False
 
 
 @dataclass(frozen=True, slots=True)
 class ReconcileSpec:
-    """How often a continuous run compares everything (``None``: never), and whether it then reads late files."""
+    """Regular comparison of source and table in continuous runs."""
 
-    every: timedelta | None = timedelta(days=1)
-    ingest: bool = False
+    every: Annotated[
+        timedelta | None,
+        Checked("every"),
+        Key("How often a continuous run compares source and table; none: never."),
+    ] = timedelta(days=1)
+    ingest: Annotated[bool, Key("Reads the late files that it finds.")] = False
 
 
 class ProviderKind(StrEnum):
@@ -456,16 +560,25 @@ class ProviderKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateSpec:
-    """Who gets a copy of every state: one of ours, ``module:Class`` made with ``arguments``, or an object.
+    """Where a copy of the watermarks goes.
 
-    An object has the two methods of a provider, or is a :class:`~tidegate.WatermarkManager`. ``url`` is the folder of a
-    file provider or the SQLAlchemy address of a database; it may hold a password.
+    In Python the provider may also be an object that has the two methods of a provider, or is a
+    :class:`~tidegate.WatermarkManager`. A ``url`` may hold a password.
     """
 
-    provider: ProviderKind | str | object = ProviderKind.DELTA
-    url: Secret | None = None
-    options: Options = field(default_factory=Options)
-    arguments: Options = field(default_factory=Options)
+    provider: Annotated[
+        ProviderKind | str | object,
+        Checked("provider"),
+        Key("delta: only the table's log; file, sql: a copy there, too; module:Class: a copy made by your own class."),
+    ] = ProviderKind.DELTA
+    url: Annotated[Secret | None, Key("The folder, or the SQLAlchemy address of the database; never shown.")] = None
+    options: Annotated[
+        Options,
+        Key("Settings and credentials of the folder's object store; never shown.", name="storage_options"),
+    ] = field(default_factory=Options)
+    arguments: Annotated[Options, Key("Keyword arguments of your own class; never shown.", name="options")] = field(
+        default_factory=Options
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,16 +587,25 @@ class ProjectSpec:
 
     origin: str
     pipelines: tuple[PipelineSpec, ...]
-    spark: SparkSpec = field(default_factory=SparkSpec)
-    total_concurrency: int | None = None
-    poll_jitter_secs: int | None = None
-    recovery_max_commits: int = 100
-    commit_deadline_secs: int = 120
-    metrics: MetricsSpec = field(default_factory=MetricsSpec)
-    reconcile: ReconcileSpec = field(default_factory=ReconcileSpec)
+    spark: Annotated[SparkSpec, Key("Where tasks run.")] = field(default_factory=SparkSpec)
+    total_concurrency: Annotated[Count | None, Key("The most tasks at once over all pipelines.")] = None
+    poll_jitter_secs: Annotated[
+        CountOrNone | None,
+        Key("Random seconds added to each poll interval; unset: a tenth of it, at most 30."),
+    ] = None
+    recovery_max_commits: Annotated[
+        Count, Key("Commits searched backwards in the table's log.", name="max_commits")
+    ] = 100
+    commit_deadline_secs: Annotated[Count, Key("How long a run retries a commit before it gives up.")] = 120
+    metrics: Annotated[MetricsSpec, Key("Prometheus metrics.")] = field(default_factory=MetricsSpec)
+    reconcile: Annotated[ReconcileSpec, Key("Regular comparison in continuous runs.")] = field(
+        default_factory=ReconcileSpec
+    )
     notices: tuple[str, ...] = ()
-    state: StateSpec = field(default_factory=StateSpec)
-    engine: EngineKind = EngineKind.SPARK
+    state: Annotated[StateSpec, Key("Where a copy of the watermarks goes.")] = field(default_factory=StateSpec)
+    engine: Annotated[EngineKind, Key("spark: everything; local: rows appended by this process, without Java.")] = (
+        EngineKind.SPARK
+    )
     interpolated: tuple[Interpolated, ...] = field(default=(), repr=False, compare=False)
     """The values of the file with environment variables in them: some are secrets, and ``config show`` names them."""
     foreign: Foreign = field(default_factory=Foreign, repr=False, compare=False)

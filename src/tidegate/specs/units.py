@@ -12,11 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import unquote
 
 from tidegate.specs.columns import ColumnSource, CsvOptions, FunctionRead, HttpRead, JdbcRead
+from tidegate.specs.keys import Checked, Columns, Count, CountOrNone, Key, Name, Seconds, Zone
 from tidegate.specs.locations import Location
+from tidegate.specs.project import Compression
 
 UNIT_COLUMN = "_tidegate_unit"
 SEGMENT_COLUMN = "_tidegate_segment"
@@ -63,11 +65,15 @@ class TimeRange:
     ``end`` may lie in the future only with ``allow_future``: it would hold up every later run.
     """
 
-    start: str
-    end: str = NOW
-    start_round: Rounding | None = None
-    end_round: Rounding | None = None
-    allow_future: bool = False
+    start: Annotated[
+        str,
+        Checked("start_bound"),
+        Key("The beginning: a date or time, or PnD, PnDTmH before now.", name="from"),
+    ]
+    end: Annotated[str, Checked("end_bound"), Key("The end: the same, or - for now.", name="to")] = NOW
+    start_round: Annotated[Rounding | None, Key("Rounds only the beginning.", name="from_round")] = None
+    end_round: Annotated[Rounding | None, Key("Rounds only the end.", name="to_round")] = None
+    allow_future: Annotated[bool, Key("Whether the end may lie in the future.")] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +103,23 @@ class TimeWatermark:
     """The time range that a source is read for, under a name."""
 
     name: str
-    range: TimeRange
+    range: Annotated[TimeRange, Key("The time range, for datetime.", unset=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class UnitWatermark:
     """The values that a source is read for, under a name; empty where a secondary input gives them."""
 
-    name: str
-    units: tuple[str, ...] = ()
+    name: Annotated[
+        str,
+        Checked("variable"),
+        Key("The name of the watermark; that of units is also their variable."),
+    ]
+    units: Annotated[
+        tuple[str, ...],
+        Checked("units"),
+        Key("The values, for unit; unset: a secondary input lists them."),
+    ] = ()
 
 
 class InputFormat(StrEnum):
@@ -130,20 +144,27 @@ class SecondaryInput:
     """Rows that units are made of: one unit per distinct row of ``fields`` that passes all ``filters``.
 
     ``pipeline`` names the pipeline whose table it is, where it is one of the same configuration; ``location`` is given
-    in any case. ``filters`` are regular expressions for the whole text of a field. ``variable`` is the name by which
-    a single field is used. ``auth_fields`` are secret variables of each unit, no part of its value. With
-    ``for_all`` it has exactly one row, whose fields are secret variables of every unit, and makes no units.
+    in any case. With ``for_all`` it has exactly one row, whose fields are secret variables of every unit, and makes no
+    units.
     """
 
-    fields: tuple[str, ...]
-    location: Location
-    format: InputFormat = InputFormat.DELTA
-    pipeline: str | None = None
-    filters: Mapping[str, str] = field(default_factory=dict)
-    variable: str | None = None
-    auth_fields: tuple[str, ...] = ()
+    fields: Annotated[Columns, Key("The fields whose values make a unit; each is a variable.")]
+    location: Annotated[Location, Key("The path or address of the rows.", name="path", unset=True)]
+    format: Annotated[InputFormat, Key("The format of the rows.")] = InputFormat.DELTA
+    pipeline: Annotated[Name | None, Key("A pipeline of this file: its table has the rows.")] = None
+    filters: Annotated[
+        Mapping[str, str],
+        Checked("filters"),
+        Key("Regular expressions that must match the whole text of fields."),
+    ] = field(default_factory=dict)
+    variable: Annotated[
+        str | None,
+        Checked("variable"),
+        Key("The variable of a single field; the unit watermark's name when unset.", name="as"),
+    ] = None
+    auth_fields: Annotated[Columns, Key("Fields that become secret variables of their unit.")] = ()
     for_all: bool = False
-    csv: CsvOptions = field(default_factory=CsvOptions)
+    csv: Annotated[CsvOptions, Key("The dialect of CSV files.")] = field(default_factory=CsvOptions)
 
 
 class NotFound(StrEnum):
@@ -156,27 +177,44 @@ class NotFound(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkUnits:
-    """How work units are cut, chosen and carried out.
+    """How work units are cut, chosen and run; ``sub_ranges`` take the place of ``partition``."""
 
-    ``sub_ranges`` take the place of ``partition``. At most ``parallelism_max`` are planned per run, their starts
-    ``pacing_seconds`` apart. One that reads fewer rows than ``min_records`` has failed; with ``min_records_after`` only
-    from that long after the end of its partition, and before that it is left for a later run. After
-    ``breaker_failures`` failures in a row (0: never) the rest is left for the next run. ``group_units`` and
-    ``group_seconds`` say how much goes into one commit.
-    """
-
-    partition: PartitionKind = PartitionKind.NONE
+    partition: Annotated[
+        PartitionKind,
+        Checked("partition"),
+        Key("How the range is split into time partitions.", old="ms.work.unit.partition"),
+    ] = PartitionKind.NONE
     sub_ranges: tuple[SubRange, ...] = ()
-    partial: PartialPartition = PartialPartition.MULTI_DAY
-    min_units: int = 0
-    min_records: int = 0
-    min_records_after: Span | None = None
-    parallelism_max: int | None = None
-    pacing_seconds: float = 0.0
-    not_found: NotFound = NotFound.FAIL
-    breaker_failures: int = 10
-    group_units: int = 1000
-    group_seconds: float = 10.0
+    partial: Annotated[
+        PartialPartition,
+        Checked("partial"),
+        Key(
+            "Whether the last time partition is read before it is complete.",
+            name="partial_partition",
+            old="ms.work.unit.partial.partition",
+        ),
+    ] = PartialPartition.MULTI_DAY
+    min_units: Annotated[CountOrNone, Key("Fewer units than this are an error.", old="ms.work.unit.min.units")] = 0
+    min_records: Annotated[
+        CountOrNone,
+        Key("A work unit that reads fewer records than this has failed.", old="ms.work.unit.min.records"),
+    ] = 0
+    min_records_after: Annotated[
+        Span | None,
+        Key("Until this long after its end, a time partition with fewer records waits instead of failing."),
+    ] = None
+    parallelism_max: Annotated[
+        Count | None, Key("The most work units in one run.", old="ms.work.unit.parallelism.max")
+    ] = None
+    pacing_seconds: Annotated[
+        float,
+        Checked("pause"),
+        Key("Seconds between the starts of two work units.", old="ms.work.unit.pacing.seconds"),
+    ] = 0.0
+    not_found: Annotated[NotFound, Key("What 404 means: failed, done without rows, or never again.")] = NotFound.FAIL
+    breaker_failures: Annotated[CountOrNone, Key("Failures in a row after which a run stops asking; 0 = never.")] = 10
+    group_units: Annotated[Count, Key("Work units per commit.")] = 1000
+    group_seconds: Annotated[Seconds, Key("Seconds until a commit is due.")] = 10.0
 
 
 class Bounding(StrEnum):
@@ -188,16 +226,12 @@ class Bounding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RangeParam:
-    """A named value made of the range that is read: a parameter of requests, or a variable ``{{name}}``.
-
-    ``format`` is a name of :class:`~tidegate.specs.columns.ParamFormat` or a strftime pattern; ``timezone`` the zone it
-    is written in, the source's where there is none.
-    """
+    """A named value made of the range that is read: a parameter of requests, or a variable ``{{name}}``."""
 
     name: str
-    bound: Bounding
-    format: str = "iso"
-    timezone: str | None = None
+    bound: Annotated[Bounding, Key("Which end of the range: low or high.")] = Bounding.LOW
+    format: Annotated[str, Checked("param_format"), Key("The format of the time.")] = "iso"
+    timezone: Annotated[Zone | None, Key("The time zone of the text; unset: that of the source.")] = None
 
 
 class FileFormat(StrEnum):
@@ -216,18 +250,28 @@ class FileRead:
     """Files whose addresses are made from a template with ``{{variables}}``.
 
     Either ``http`` has server and path, or ``location`` is an address of object storage or a folder, in whose last
-    parts ``*`` and ``?`` stand for any letters: then files are listed first. ``compression`` is a word of
-    :class:`~tidegate.specs.project.Compression`. Of workbooks ``sheet`` is read, the first one where it is None;
-    ``timezone`` is where their times belong.
+    parts ``*`` and ``?`` stand for any letters: then files are listed first. ``timezone`` is where the times of
+    workbooks belong.
     """
 
-    format: FileFormat
-    location: Location | None = None
+    format: Annotated[FileFormat, Key("The format of the files.")]
+    location: Annotated[
+        Location | None,
+        Checked("file_template"),
+        Key("The path or address of the files, with variables, * and ?.", name="source_uri"),
+    ] = None
     http: HttpRead | None = None
-    compression: str = "auto"
-    csv: CsvOptions = field(default_factory=CsvOptions)
-    follow_links: bool = False
-    sheet: str | None = None
+    compression: Annotated[Compression, Key("The compression of the files; auto: by file extension.")] = (
+        Compression.AUTO
+    )
+    csv: Annotated[CsvOptions, Key("The dialect of CSV files.")] = field(default_factory=CsvOptions)
+    follow_links: Annotated[
+        bool,
+        Key(
+            "Follows symbolic links below the fixed part of source_uri; otherwise a link is an error. Local disks only."
+        ),
+    ] = False
+    sheet: Annotated[str | None, Key("The sheet of Excel files; unset: the first one.")] = None
     timezone: str = "UTC"
 
 
@@ -262,18 +306,34 @@ class UnitSource:
     read: UnitRead
     time: TimeWatermark | None = None
     unit: UnitWatermark | None = None
-    inputs: tuple[SecondaryInput, ...] = ()
-    work: WorkUnits = field(default_factory=WorkUnits)
-    grace: Span = field(default_factory=Span)
-    abstinent: Span = field(default_factory=Span)
-    catch_up: bool = True
-    timezone: str = "UTC"
+    inputs: Annotated[
+        tuple[SecondaryInput, ...],
+        Key("Where the units come from.", name="secondary_input", old="ms.secondary.input"),
+    ] = ()
+    work: Annotated[WorkUnits, Key("How work units are cut, chosen and run.", name="work_unit")] = field(
+        default_factory=WorkUnits
+    )
+    grace: Annotated[Span, Key("The same as a duration, such as P3DT6H.", name="grace_period", unset=True)] = field(
+        default_factory=Span
+    )
+    abstinent: Annotated[Span, Key("The same as a duration.", name="abstinent_period", unset=True)] = field(
+        default_factory=Span
+    )
+    catch_up: Annotated[
+        bool, Key("Whether later runs finish time partitions that were read before they were complete.")
+    ] = True
+    timezone: Annotated[Zone, Key("The time zone in which days and months begin.", old="ms.timezone")] = "UTC"
     params: tuple[RangeParam, ...] = ()
     replace: Replace = Replace.SEGMENTS
-    time_column: str | None = None
-    unit_column: str = UNIT_COLUMN
-    segment_column: str = SEGMENT_COLUMN
-    poll_interval_secs: int = 60
+    time_column: Annotated[
+        str | None,
+        Key("The time column: rows outside the range are left out, and rows inside it replaced."),
+    ] = None
+    unit_column: Annotated[str, Checked("column"), Key("The table column for the unit.")] = UNIT_COLUMN
+    segment_column: Annotated[str, Checked("column"), Key("The table column for the beginning of the segment.")] = (
+        SEGMENT_COLUMN
+    )
+    poll_interval_secs: Annotated[Count, Key("Seconds between polls of a continuous run.")] = 60
 
     @property
     def uri(self) -> str:

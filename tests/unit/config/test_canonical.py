@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from tidegate.config import load, show
-from tidegate.config.keys import Key, every_key
+from tidegate.config.keys import KeyPath, every_key
+from tidegate.config.models import fields
 from tidegate.config.project import NOT_FOR_FILES
 from tidegate.config.schema import ElementModel
 from tidegate.specs.project import ProjectSpec
@@ -134,7 +135,7 @@ ONE_VALUE_ONLY = {
 NESTED = {f"{F}.{key}" for key in ("fields", "items", "keys", "values")}
 
 
-def is_of_columns(key: Key) -> bool:
+def is_of_columns(key: KeyPath) -> bool:
     """Whether a key belongs to sources that are followed by columns, their connections, tables and providers."""
     of_kind = re.search(r"^(connections|state)\b|<(?!pipeline>|source>)", key.path)
     return bool(of_kind) or (key.block == f"{P}.sink" and key.name in NOT_FOR_FILES["sink"])
@@ -237,4 +238,4 @@ schema:
     project = loaded(SMALL + columns)
     assert [field.name for field in project.pipelines[0].schema.fields] == ["a", "on"]
     assert load(show(project), env={}).pipelines == project.pipelines
-    assert set(ElementModel.model_fields) == {"type", "nullable", "fields", "items", "keys", "values"}
+    assert set(fields(ElementModel)) == {"type", "nullable", "fields", "items", "keys", "values"}

@@ -12,8 +12,8 @@ import yaml
 
 from tidegate.config import load, show
 from tidegate.config.keys import every_key
-from tidegate.config.models import duration
 from tidegate.config.project import NOT_FOR_FILES
+from tidegate.config.values import duration
 from tidegate.specs.columns import ColumnSource, FunctionRead, HttpRead, JdbcRead, LoadType
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec

@@ -170,7 +170,7 @@ def described(schema: dict[str, Any]) -> list[str]:
 
 def test_every_key_and_alias_has_a_description() -> None:
     assert described(SCHEMA) == []
-    assert all(key.info.description for key in every_key())
+    assert all(key.field.key.about for key in every_key())
 
 
 def test_every_alias_is_in_the_schema() -> None:
