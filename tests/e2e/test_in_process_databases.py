@@ -282,7 +282,7 @@ def check(database: Database, types: list[Typed], unfit: Any) -> None:
 def test_every_type_of_postgresql_comes_as_the_page_says_or_is_refused(in_postgres: Database) -> None:
     check(in_postgres, [each for each in POSTGRESQL if each.sql not in NOT_HERE], POSTGRESQL_UNFIT)
     for sql in (*NOT_HERE, "oid"):
-        with raises(EnvironmentProblem, "s", "'a'", "Spark", "tidegate run"):
+        with raises(EnvironmentProblem, "s", "'a'", "Spark", "engine: spark"):
             in_postgres.rows(f"select null::{sql} as a")
     with raises(SourceError, "s", "'a'", "twice"):
         in_postgres.rows('select 1 as a, 2 as "A"')
@@ -300,7 +300,7 @@ def test_every_type_of_postgresql_comes_as_the_page_says_or_is_refused(in_postgr
 @needs_mariadb
 def test_every_type_of_mariadb_comes_as_the_page_says_or_is_refused(in_mariadb: Database) -> None:
     check(in_mariadb, list(MARIADB), MARIADB_UNFIT)
-    with raises(EnvironmentProblem, "s", "'a'", "255", "MySQL", "tidegate run"):
+    with raises(EnvironmentProblem, "s", "'a'", "255", "MySQL", "engine: spark"):
         in_mariadb.rows("select point(1, 1) as a")
     in_mariadb.execute("create table ids (u uuid, c char(36), b char(36) character set ascii collate ascii_bin)")
     with raises(SourceError, "s", "'u'", "uuid", "Spark", "cast(u as char)"):
@@ -317,7 +317,7 @@ def test_declared_columns_are_read_where_they_need_no_other_conversion(database:
     assert database.rows("orders", schema=fields) == [{"NOTE": "x", "price": Decimal("1.500"), "at": text}]
     with raises(EnvironmentProblem, "s", "'id'", "string") as told:
         database.rows("orders", schema=SchemaSpec((FieldSpec("id", "string"),)))
-    assert told.value.remedy.endswith("or use `tidegate run`")
+    assert told.value.remedy.endswith("or set engine: spark")
 
 
 def test_times_without_a_zone_are_instants_of_the_zone_of_the_source(database: Database) -> None:
@@ -361,7 +361,7 @@ def test_the_last_rule_of_a_zone_holds_for_all_later_years() -> None:
     ],
 )
 def test_what_only_spark_can_do_is_told_with_the_remedy(in_postgres: Database, given: Any, told: str) -> None:
-    with raises(EnvironmentProblem, "s", told, "tidegate run"):
+    with raises(EnvironmentProblem, "s", told, "engine: spark"):
         in_postgres.reader("orders", **given)
 
 
@@ -369,9 +369,9 @@ def test_a_driver_that_is_missing_is_told_with_the_remedy(database: Database, mo
     for name in ("psycopg", "pymysql"):
         monkeypatch.setitem(sys.modules, name, None)
     extra = "tidegate[postgres]" if database.scheme == "postgresql" else "tidegate[mysql]"
-    with raises(EnvironmentProblem, "s", "driver", "tidegate run") as told:
+    with raises(EnvironmentProblem, "s", "driver", "engine: spark") as told:
         database.reader("orders")
-    assert told.value.remedy == f"install '{extra}', or use `tidegate run`"
+    assert told.value.remedy == f"install '{extra}', or set engine: spark"
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_a_file_without_numbers_is_refused_as_spark_refuses_it(tmp_path: Path) -
     add(table, [{"id": 1}])
     (file,) = tmp_path.rglob("*.parquet")
     pq.write_table(pa.table({"id": pa.array([1], pa.int64())}), file)
-    with raises(SourceError, "orders", "data file", "numbers", "tidegate run"):
+    with raises(SourceError, "orders", "data file", "numbers", "engine: spark"):
         rows(reader(table).read(RowFilter()))
 
 
@@ -179,6 +179,6 @@ def test_what_needs_spark_or_pyiceberg_is_told(tmp_path: Path, monkeypatch: pyte
     orders = Orders(tmp_path, filter_expression="id > 1")
     assert "only Spark understands filter_expression" in (orders.run().error or "")
     monkeypatch.setitem(sys.modules, "tidegate.sources.iceberg", None)
-    with raises(EnvironmentProblem, "orders", "pyiceberg", "tidegate[iceberg]", "tidegate run") as told:
+    with raises(EnvironmentProblem, "orders", "pyiceberg", "tidegate[iceberg]", "engine: spark") as told:
         reader(orders.table).greatest(above(id=1))
-    assert told.value.remedy == "pip install 'tidegate[iceberg]', or use `tidegate run`"
+    assert told.value.remedy == "pip install 'tidegate[iceberg]', or set engine: spark"

@@ -416,7 +416,7 @@ def _called(source: ColumnSource, function: FunctionRead, request: object, mask:
     """The rows that a function returns; its session is None."""
     said = f"{source.name}: function {function.function}"
     call = load_function(function.function, said)
-    remedy = "correct the function, or use `tidegate run`"
+    remedy = "correct the function, or set engine: spark"
     with named_errors(f"{said} without a Spark session", remedy, SourceError, mask):
         returned: Any = call(None, request)
         if hasattr(returned, "to_dict") and hasattr(returned, "columns"):

@@ -146,7 +146,7 @@ class IcebergTable:
             except (pa.ArrowException, NotImplementedError) as error:
                 told = str(error).partition("\n")[0]
                 problem = f"{self._source}: data file {file.path} cannot be read: {told}"
-                raise SourceError(problem, "use `tidegate run`: Spark may read it") from error
+                raise SourceError(problem, "set engine: spark, which may read it") from error
 
     def _column(self, described: Mapping[str, Any]) -> pa.Field:
         """A column of the rows; :class:`SourceError` for a type that neither Spark nor a table has."""
