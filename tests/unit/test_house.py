@@ -50,8 +50,7 @@ FILES = {
     "cellar/tank.py": "def size():\n    return 3\n",
 }
 WALK = """
-import sys, house
-from pathlib import Path
+import house
 from tiny.attic import look
 from tiny.cellar.stove import Pipe
 from tiny.cellar.tank import size
@@ -59,8 +58,6 @@ from tiny.kitchen.stove import heat
 look()
 house.begin()
 heat(Pipe())
-Path(sys.argv[1]).touch()
-size()
 """
 
 
@@ -100,25 +97,73 @@ def test_a_cycle_by_an_import_for_types_only_is_a_cycle(house: ModuleType, tree:
     assert house.count(tree).cycles == (("tiny.cellar.stove", "tiny.kitchen.cupboard", "tiny.kitchen.stove"),)
 
 
-def test_a_walk_has_the_modules_whose_functions_run_in_order(house: ModuleType, tree: Path, tmp_path: Path) -> None:
-    """Not what ran before it began, what ran while a module was imported, or what ran after the commit."""
-    walk = house.follow("all", WALK, tmp_path / "done", tree, tmp_path / "done")
+def test_a_walk_has_the_modules_whose_functions_run_in_order(house: ModuleType, tree: Path) -> None:
+    """Not what ran before it began, or while a module was imported."""
+    walk = house.follow("all", WALK, (), tree)
     assert walk.modules == ("tiny.kitchen.stove", "tiny.kitchen.cupboard", "tiny.cellar.stove")
     assert walk.changes == 1
 
 
-def test_a_walk_that_fails_says_what_it_said(house: ModuleType, tree: Path, tmp_path: Path) -> None:
+def test_a_walk_that_fails_says_what_it_said(house: ModuleType, tree: Path) -> None:
     with pytest.raises(SystemExit, match="no such pipe"):
-        house.follow("all", "raise ValueError('no such pipe')", tmp_path / "done", tree, tmp_path / "done")
+        house.follow("all", "raise ValueError('no such pipe')", (), tree)
+
+
+CELLAR = """
+    from typing import Protocol
+
+    # Why the pump comes before the tank.
+    class Pump(Protocol):
+        pressure: int
+
+        def start(self) -> None:
+            "Begin."
+
+    class Tracker(Pump, Protocol):
+        name: str = "pump"
+
+        def walk(self) -> None: ...
+
+        def stop(self) -> str:  # noqa: RUF100
+            return self.name
+
+    class Change:
+        state: int
+        rows: int = 0
+
+    def commit_all(source, positions, read):
+        commit_together([source])
+        positions.commit(1)
+        source.positions.commit(2)
+        source.commit(3)
+        match read:
+            case JdbcRead():
+                return isinstance(read, HttpRead | FileRead)
+    """
+
+
+def test_comments_ports_commits_and_matches_are_counted(house: ModuleType, tree: Path) -> None:
+    path = tree / "cellar" / "pump.py"
+    path.write_text("\n".join(line.removeprefix("    ") for line in CELLAR.split("\n")))
+    counted = house.count(tree)
+    assert round(counted.comments_per_1000_lines * counted.lines / 1000) == 1, "not those for tools"
+    assert [place.partition(":")[0] for place in counted.commits] == ["cellar.pump"] * 3
+    assert counted.ports == {"Tracker": house.Port(members=5, required=3)}
+    assert counted.change_fields == 2
+    assert (counted.modules_that_match_reads, counted.matches_of_reads) == (1, 2)
+
+
+def test_a_module_that_defines_how_to_commit_is_no_place_that_commits(house: ModuleType, tree: Path) -> None:
+    (tree / "attic.py").write_text("def commit_together(all):\n    return all\n\ncommit_together([1])\n")
+    assert house.count(tree).commits == ()
 
 
 @pytest.mark.slow
-def test_the_report_of_this_tree_follows_a_file_to_its_commit() -> None:
+def test_the_report_of_this_tree_follows_a_file_from_the_prompt_to_the_report() -> None:
     done = subprocess.run([sys.executable, SCRIPT, "--json"], capture_output=True, text=True, check=True)
     report = json.loads(done.stdout)
     walked = report["walks"]["an NDJSON file"]["modules"]
-    assert "tidegate.protocol.commit" in walked
-    assert "tidegate.config" not in walked
+    assert {"tidegate.cli.main", "tidegate.config", "tidegate.protocol.commit"} <= set(walked)
     assert report["modules"] >= len(walked) > 20
 
 
