@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -22,15 +22,14 @@ from tidegate.reports.page import (
     sections,
     source_name,
     table,
-    tabulate,
 )
 from tidegate.reports.report import Report, View
 from tidegate.reports.status import state_cell
+from tidegate.reports.watermark import entries_table
 from tidegate.reports.wording import count
 
 Verdict = Literal["ok", "warn", "fail"]
 
-ROWS_SHOWN = 20
 _STYLES = {"ok": Style.GOOD, "warn": Style.WARN, "fail": Style.BAD}
 
 
@@ -124,9 +123,10 @@ class Adoption(Report):
                 ("finished up to", self.last_committed_file),
                 ("read next", count(self.next_files, "file")),
             )
-            yield from _entries("partition", "finished up to", sorted(self.partitions.items(), reverse=True))
-            read = [(path, f"{count(records, 'record')} read") for path, records in self.in_progress.items()]
-            yield from _entries("file", "in progress", read)
+            newest_first = dict(sorted(self.partitions.items(), reverse=True))
+            yield from after_gap(entries_table("partition", "finished up to", newest_first, "partition"))
+            read = {path: f"{count(records, 'record')} read" for path, records in self.in_progress.items()}
+            yield from after_gap(entries_table("file", "in progress", read, "file"))
         yield from after_gap(map(_finding, self.findings))
         yield Gap()
         if self.error:
@@ -158,11 +158,3 @@ def _finding(check: Check) -> Line:
     remedy = f"; {check.remedy}" if check.remedy else ""
     style = Style.NORMAL if check.verdict == "ok" else _STYLES[check.verdict]
     return line(f"{check.detail}{remedy}", style, check.name)
-
-
-def _entries(first: str, second: str, entries: Sequence[tuple[str, str]]) -> Iterator[Block]:
-    if entries:
-        rows = [(name or "(top level)", text) for name, text in entries[:ROWS_SHOWN]]
-        left = len(entries) - len(rows)
-        yield Gap()
-        yield tabulate((f"~{first}", f"={second}"), rows, f"… and {left:,} more; --json lists all" if left else "")

@@ -85,7 +85,7 @@ class TableCommit(Report):
             (self.aging, "unit", "waited so long that a VACUUM may remove their files"),
         )
         yield from (line(f"{count(number, noun)} {text}", label="note") for number, noun, text in counted if number)
-        yield from (line(f"{each.path}: {each.reason}", Style.BAD, "rejected") for each in self.rejected)
+        yield from (line(f"{unit.path}: {unit.reason}", Style.BAD, "rejected") for unit in self.rejected)
         for source in self.sources:
             if source.error:
                 yield line(f"{source_name(source)}: {source.error}", Style.BAD, "error")

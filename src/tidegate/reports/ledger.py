@@ -103,7 +103,7 @@ class FilesReport(Report):
     def describe(self, view: View) -> Iterator[Block]:
         """Yield one row per file and the totals."""
         columns: Columns[IngestedFile] = {
-            "~file": self._name,
+            "~file": self._name(),
             **_commit_columns(lambda file: file),
             "=read": _progress,
             "?>records": lambda file: file.records,
@@ -114,8 +114,9 @@ class FilesReport(Report):
 
     def describe_ranges(self, view: View) -> Iterator[Block]:
         """Yield one row for each range that was committed separately, and the totals."""
+        name = self._name()
         columns: Columns[tuple[IngestedFile, FileRange]] = {
-            "~file": lambda row: self._name(row[0]),
+            "~file": lambda row: name(row[0]),
             **_commit_columns(lambda row: row[1]),
             ">from": lambda row: row[1].start,
             ">to": lambda row: f"{row[1].end:,}" + ("" if row[1].eof else " …"),
@@ -136,9 +137,10 @@ class FilesReport(Report):
         yield from (line(_gap(gap), Style.WARN, "gap") for gap in self.gaps)
         yield from (line(note, Style.WARN, "note") for note in self.notes)
 
-    def _name(self, file: IngestedFile) -> str:
-        several = len({source_name(each) for each in self.files}) > 1
-        return f"{file.source}: {file.file}" if several else file.file
+    def _name(self) -> Callable[[IngestedFile], str]:
+        """Return what names a file: its path, after its source if there are several."""
+        several = len({source_name(file) for file in self.files}) > 1
+        return lambda file: f"{file.source}: {file.file}" if several else file.file
 
 
 @dataclass(frozen=True, slots=True)

@@ -454,15 +454,15 @@ def _reasons(plan: UnitSourcePlan) -> dict[str, tuple[str, ...]]:
     """The reasons by partition, one per unit."""
     place = {unit: index for index, unit in enumerate(plan.units)}
     order = {line.start: index for index, line in enumerate(plan.partitions)}
-    found = [[""] * len(plan.units) for _ in plan.partitions]
-    for each in plan.runs:
-        for unit in each.units:
-            found[order[each.start]][place[unit]] = each.why
+    reasons = [[""] * len(plan.units) for _ in plan.partitions]
+    for run in plan.runs:
+        for unit in run.units:
+            reasons[order[run.start]][place[unit]] = run.why
     for skipped in plan.skipped:
         for index in range(order[skipped.first], order[skipped.last] + 1):
             for unit in skipped.units:
-                found[index][place[unit]] = skipped.why
-    return {line.start: tuple(reasons) for line, reasons in zip(plan.partitions, found, strict=True)}
+                reasons[index][place[unit]] = skipped.why
+    return {line.start: tuple(row) for line, row in zip(plan.partitions, reasons, strict=True)}
 
 
 def _counts(plan: UnitSourcePlan) -> Table:

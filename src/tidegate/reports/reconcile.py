@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -21,7 +21,6 @@ from tidegate.reports.page import (
     line,
     source_name,
     table,
-    tabulate,
 )
 from tidegate.reports.report import Report, View, combine_codes
 from tidegate.reports.status import FailedFile, name_cell
@@ -143,7 +142,7 @@ class ReconcileReport(Report):
     def code(self, *, stopped: bool = False) -> int:
         """Return the code that all findings share, else 1; 130 if the comparison was stopped."""
         compared: tuple[SourceComparison | TableComparison, ...] = (*self.sources, *self.tables)
-        codes = {each.exit_code or 1 for each in compared if each.needs_someone}
+        codes = {result.exit_code or 1 for result in compared if result.needs_someone}
         return combine_codes(codes, ok=self.ok, stopped=stopped)
 
     def describe(self, view: View) -> Iterator[Block]:
@@ -228,7 +227,7 @@ def _source_details(source: SourceComparison) -> Iterator[Block]:
 
 
 def _source_lines(source: SourceComparison, name: str) -> Iterator[Line]:
-    yield from (line(f"{name}: {each.path}: {each.reason}", Style.BAD, "failed") for each in source.failed[:SHOWN])
+    yield from (line(f"{name}: {file.path}: {file.reason}", Style.BAD, "failed") for file in source.failed[:SHOWN])
     if source.excluded.count:
         files = count(source.excluded.count, "file")
         yield line(f"{name}: {files} older than the start that partition_filter set", label="note")
@@ -237,34 +236,42 @@ def _source_lines(source: SourceComparison, name: str) -> Iterator[Line]:
         yield line(f"{name}: {source.error}", Style.BAD, "error")
 
 
-def _named(title: str, found: FoundFiles, remedy: str = "") -> Iterator[Block]:
-    if found.count:
-        yield from _found(title, found, (line(name) for name in found.names[:SHOWN]), remedy)
+def _named(title: str, files: FoundFiles, remedy: str = "") -> Iterator[Block]:
+    if files.count:
+        yield from _examples(title, files, map(line, files.names[:SHOWN]), remedy)
 
 
-def _found(title: str, found: FoundFiles | FoundDataFiles, shown: Iterator[Block], remedy: str) -> Iterator[Block]:
-    """A heading, examples of the files, how many more there are, and the remedy."""
+def _examples(
+    title: str, files: FoundFiles | FoundDataFiles, examples: Iterable[Block], remedy: str
+) -> Iterator[Block]:
+    """Yield a heading, examples of the files, how many more there are, and the remedy."""
     yield Gap()
-    yield Heading(f"{title}: {count(found.count, 'file')}, {size(found.bytes)}")
-    yield from shown
-    if found.count > SHOWN:
-        yield line(f"… and {found.count - SHOWN:,} more; --json names up to 10,000", Style.DIM)
+    yield Heading(f"{title}: {count(files.count, 'file')}, {size(files.bytes)}")
+    yield from examples
+    if files.count > SHOWN:
+        yield line(f"… and {files.count - SHOWN:,} more; --json names up to 10,000", Style.DIM)
     if remedy:
         yield line(remedy, label="remedy")
 
 
-def _table_details(table: TableComparison, now: datetime) -> Iterator[Block]:
-    yield from _listed(f"{table.table_uri}: orphans, in no commit", table.orphans, now, "remove them with --clean")
-    yield from _listed(f"{table.table_uri}: removed", table.removed, now)
-    lines = [line(note, label="note") for note in table.notes]
-    if table.fenced:
-        lines.append(line(f"fenced by an empty commit: {', '.join(table.fenced)}", label="note"))
-    if table.error:
-        lines.append(line(table.error, Style.BAD, "error"))
+def _table_details(compared: TableComparison, now: datetime) -> Iterator[Block]:
+    yield from _listed(
+        f"{compared.table_uri}: orphans, in no commit", compared.orphans, now, "remove them with --clean"
+    )
+    yield from _listed(f"{compared.table_uri}: removed", compared.removed, now)
+    lines = [line(note, label="note") for note in compared.notes]
+    if compared.fenced:
+        lines.append(line(f"fenced by an empty commit: {', '.join(compared.fenced)}", label="note"))
+    if compared.error:
+        lines.append(line(compared.error, Style.BAD, "error"))
     yield from after_gap(lines)
 
 
-def _listed(title: str, found: FoundDataFiles, now: datetime, remedy: str = "") -> Iterator[Block]:
-    if found.count:
-        rows = tuple((each.path, size(each.size), _age(each.modified, now)) for each in found.files[:SHOWN])
-        yield from _found(title, found, iter((tabulate(("~file", ">size", ">age"), rows),)), remedy)
+def _listed(title: str, files: FoundDataFiles, now: datetime, remedy: str = "") -> Iterator[Block]:
+    if files.count:
+        columns: Columns[FoundDataFile] = {
+            "~file": lambda file: file.path,
+            ">size": lambda file: size(file.size),
+            ">age": lambda file: _age(file.modified, now),
+        }
+        yield from _examples(title, files, (table(columns, files.files[:SHOWN]),), remedy)

@@ -67,12 +67,8 @@ class ReplayReport(ChangeReport):
         )
         yield from notes(self.notes)
 
-    def outcome(self, view: View) -> Iterator[Block]:
+    def describe_change(self) -> Iterator[Block]:
         """Yield how many rows were replaced."""
-        yield Gap()
-        if not self.applied:
-            yield line("nothing was changed", Style.DIM)
-            return
         rows = f"{count(self.rows_removed, 'row')} replaced by {count(self.rows_written or 0, 'row')}"
         yield line(f"committed: {rows} in {duration(self.seconds)}; table version {self.table_version}", Style.GOOD)
 
@@ -136,12 +132,8 @@ class ColumnReplayReport(ChangeReport):
         yield table(CHUNKS, chunks[:CHUNKS_SHOWN], more(len(chunks) - CHUNKS_SHOWN, "chunk"))
         yield from notes(self.notes)
 
-    def outcome(self, view: View) -> Iterator[Block]:
+    def describe_change(self) -> Iterator[Block]:
         """Yield what failed, how much was committed, and what is left."""
-        yield Gap()
-        if not self.applied:
-            yield line("nothing was changed", Style.DIM)
-            return
         for chunk in self.chunks:
             if chunk.error:
                 yield line(f"{chunk.low} to {chunk.high}: {chunk.error}", Style.BAD, "failed")

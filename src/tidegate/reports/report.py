@@ -13,7 +13,7 @@ from enum import Enum
 from itertools import chain
 from typing import Any
 
-from tidegate.reports.page import Block, Page, facts, sections
+from tidegate.reports.page import Block, Gap, Page, Style, facts, line, sections
 from tidegate.reports.render import STYLESHEET, to_html
 from tidegate.specs.masking import known_mask
 
@@ -95,11 +95,28 @@ class ChangeReport(Report):
     """Base of the reports whose consequences are shown first, and whose outcome is only what was done then."""
 
     __slots__ = ()
+    applied: bool
 
     def describe(self, view: View) -> Iterator[Block]:
         """Yield the consequences, then the outcome."""
         yield from self.consequences(view)
         yield from self.outcome(view)
+
+    def outcome(self, view: View) -> Iterator[Block]:
+        """Yield what was done, or that nothing was."""
+        yield Gap()
+        if self.applied:
+            yield from self.describe_change()
+        else:
+            yield line(self.unchanged(), Style.DIM)
+
+    def unchanged(self) -> str:
+        """Return what to say if nothing was done."""
+        return "nothing was changed"
+
+    def describe_change(self) -> Iterator[Block]:
+        """Yield what was done."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

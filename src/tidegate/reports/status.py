@@ -252,8 +252,10 @@ def _tracking(status: SourceStatus) -> str:
             return "time ranges and units"
         case "set":
             return f"{count(status.remembered, 'path')} remembered, each poll lists the whole source"
-        case _:
+        case "watermark":
             return f"{count(status.open_partitions, 'open partition')}, {status.sealed:,} sealed"
+        case other:
+            return other
 
 
 def _last_commit(status: SourceStatus) -> str:

@@ -77,14 +77,14 @@ class SchemaInference(ChangeReport):
         if self.new:
             yield line(f"not in the remembered schema: {', '.join(self.new)}", Style.WARN, "note")
 
-    def outcome(self, view: View) -> Iterator[Block]:
+    def unchanged(self) -> str:
+        """Return whether there was anything to add."""
+        return "nothing was changed" if self.new else "no new field"
+
+    def describe_change(self) -> Iterator[Block]:
         """Yield how many fields were added to the remembered schema."""
-        yield Gap()
-        if self.applied:
-            added = f"{count(len(self.new), 'field')} added to the remembered schema"
-            yield line(f"{added if self.new else 'the schema is remembered'}; the next run writes it", Style.GOOD)
-        else:
-            yield line("nothing was changed" if self.new else "no new field", Style.DIM)
+        added = f"{count(len(self.new), 'field')} added to the remembered schema"
+        yield line(f"{added if self.new else 'the schema is remembered'}; the next run writes it", Style.GOOD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +192,12 @@ class TableRewrite(ChangeReport):
         yield from _changes(self.changes)
         yield from notes(self.notes)
 
-    def outcome(self, view: View) -> Iterator[Block]:
+    def unchanged(self) -> str:
+        """Return the version that stays."""
+        return f"nothing was changed; table version {self.table_version}"
+
+    def describe_change(self) -> Iterator[Block]:
         """Yield what became of the rows."""
-        yield Gap()
-        if not self.applied:
-            yield line(f"nothing was changed; table version {self.table_version}", Style.DIM)
-            return
         done = "removed" if self.action == "schema replace" else "rewritten"
         text = f"committed: {count(self.rows, 'row')} {done} in {duration(self.seconds)}"
         yield line(f"{text}; table version {self.table_version}", Style.GOOD)

@@ -129,19 +129,12 @@ class MoveReport(ChangeReport):
     """Base of the reports of state that a person changed: one commit, and no row changes."""
 
     __slots__ = ()
-    applied: bool
     table_version: int
 
-    def outcome(self, view: View) -> Iterator[Block]:
-        """Yield the version of the commit, if there was one."""
-        if not self.applied:
-            text = "nothing was changed"
-        elif self.table_version < 0:
-            text = "saved: the first run begins there"
-        else:
-            text = f"committed as table version {self.table_version}; no row changed"
-        yield Gap()
-        yield line(text, Style.GOOD if self.applied else Style.DIM)
+    def describe_change(self) -> Iterator[Block]:
+        """Yield the version of the commit; without a table yet there is none."""
+        committed = f"committed as table version {self.table_version}; no row changed"
+        yield line("saved: the first run begins there" if self.table_version < 0 else committed, Style.GOOD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,37 +200,37 @@ def _state_facts(view: WatermarkView) -> Iterator[Fact]:
 def _state_tables(view: WatermarkView) -> Iterator[Table]:
     match view.tracking:
         case "columns":
-            yield from _entries("column", "greatest value", view.partitions, "column")
+            yield from entries_table("column", "greatest value", view.partitions, "column")
         case "units":
             read = {unit or "(all)": text for unit, text in view.partitions.items()}
-            yield from _entries("unit", "read", read, "unit")
+            yield from entries_table("unit", "read", read, "unit")
         case _:
             newest_first = dict(sorted(view.partitions.items(), reverse=True))
-            yield from _entries("partition", "finished up to", newest_first, "partition")
-            yield from _entries("file", "progress", _by_need(view.files), "file")
-            yield from _entries("sealed prefix", "below", view.sealed, "prefix", "prefixes")
+            yield from entries_table("partition", "finished up to", newest_first, "partition")
+            yield from entries_table("file", "progress", _by_need(view.files), "file")
+            yield from entries_table("sealed prefix", "below", view.sealed, "prefix", "prefixes")
             return
-    yield from _entries("failed work unit", "why", dict(map(_failed, view.failed_units)), "work unit")
-    yield from _entries("retired unit", "why", view.retired, "unit")
+    yield from entries_table("failed work unit", "why", dict(map(_failed, view.failed_units)), "work unit")
+    yield from entries_table("retired unit", "why", view.retired, "unit")
 
 
-def _failed(each: FailedUnit) -> tuple[str, dict[str, object]]:
-    name = f"{each.unit or '(all)'} from {each.start}"
-    return name, {"Failed": {"attempts": each.failures, "reason": each.reason}}
+def _failed(failed: FailedUnit) -> tuple[str, dict[str, object]]:
+    name = f"{failed.unit or '(all)'} from {failed.start}"
+    return name, {"Failed": {"attempts": failed.failures, "reason": failed.reason}}
 
 
 def _by_need(files: Mapping[str, Any]) -> dict[str, Any]:
-    """Failed files first, then those in progress, then those finished above a gap."""
-    return dict(sorted(files.items(), key=lambda item: (_rank(item[1]), item[0])))
+    """Sort files: failed ones first, then those in progress, then those finished above a gap."""
+
+    def rank(item: tuple[str, Any]) -> tuple[int, str]:
+        path, progress = item
+        return (2 if progress == "Finished" else 0 if "Failed" in progress else 1), path
+
+    return dict(sorted(files.items(), key=rank))
 
 
-def _rank(progress: object) -> int:
-    if isinstance(progress, Mapping):
-        return 0 if "Failed" in progress else 1
-    return 2
-
-
-def _entries(first: str, second: str, entries: Mapping[str, Any], noun: str, plural: str = "") -> Iterator[Table]:
+def entries_table(first: str, second: str, entries: Mapping[str, Any], noun: str, plural: str = "") -> Iterator[Table]:
+    """Yield a table of the first entries by name; nothing without entries."""
     if entries:
         shown = list(entries.items())[:ROWS_SHOWN]
         rows = tuple((name or "(top level)", _progress(entry)) for name, entry in shown)
