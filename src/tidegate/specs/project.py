@@ -68,7 +68,7 @@ class LateFiles(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionFilter:
-    """Range the first run: it reads only recent partitions and seals everything older."""
+    """Limits the first run: it reads only recent partitions and seals everything older."""
 
     prefix_template: Annotated[
         str,
@@ -142,7 +142,7 @@ class PathSource:
     compression: Annotated[Compression, Key("The compression of the files; auto: by file extension.")] = (
         Compression.AUTO
     )
-    partition_filter: Annotated[PartitionFilter | None, Key("Range the first run.")] = None
+    partition_filter: Annotated[PartitionFilter | None, Key("Limits the first run.")] = None
     late_files: Annotated[
         LateFiles, Key("window: finds files whose names appear below a watermark; strict: does not.")
     ] = LateFiles.WINDOW
