@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from support.errors import check_names
 from tidegate.config import load, show
 from tidegate.specs.columns import (
     AuthKind,
@@ -152,129 +153,129 @@ def test_every_kind_of_credentials(loaded: Loaded, auth: str, found: HttpAuth) -
     [
         (
             ", auth: {type: bearr, token: hunter2}",
-            "auth.type: the value is not one of none, bearer, basic, api_key, oauth2;",
+            "auth.type … api_key",
         ),
-        (", auth: {type: bearer}", "connections.api.auth.token: is missing; bearer needs it"),
-        (", auth: {type: basic, user: u}", "connections.api.auth.password: is missing; basic needs it"),
-        (", auth: {type: api_key}", "connections.api.auth.token: is missing; api_key needs it"),
-        (", auth: {type: oauth2, client_id: c, client_secret: s}", "auth.token_url: is missing; oauth2 needs it"),
+        (", auth: {type: bearer}", "connections.api.auth.token … bearer"),
+        (", auth: {type: basic, user: u}", "connections.api.auth.password … basic"),
+        (", auth: {type: api_key}", "connections.api.auth.token … api_key"),
+        (", auth: {type: oauth2, client_id: c, client_secret: s}", "auth.token_url … oauth2"),
         (
             ", auth: {type: bearer, token: hunter2, user: u}",
-            "connections.api.auth.user: has no effect with type bearer",
+            "connections.api.auth.user … bearer",
         ),
-        (", auth: {token: hunter2}", "connections.api.auth.token: has no effect with type none"),
-        (", auth: {type: bearer, tokn: hunter2, token: x}", "auth.tokn: unknown key; did you mean 'token'?"),
-        (", auth: {type: api_key, token: hunter2, place: body}", "auth.place: the value is not one of header, params"),
-        (", auth: hunter2", "connections.api.auth: must be a mapping"),
+        (", auth: {token: hunter2}", "connections.api.auth.token … none"),
+        (", auth: {type: bearer, tokn: hunter2, token: x}", "auth.tokn … 'token'"),
+        (", auth: {type: api_key, token: hunter2, place: body}", "auth.place … header, params"),
+        (", auth: hunter2", "connections.api.auth … mapping"),
         (
             ", headers: {A: [hunter2]}",
-            "connections.api.headers: the value must be a mapping of names to texts; A is not a text",
+            "connections.api.headers … text",
         ),
-        (", rate_limit: {per_seconds: 1}", "connections.api.rate_limit.requests: is missing"),
-        (", rate_limit: {requests: 0}", "connections.api.rate_limit.requests: '0' is too small"),
-        (", rate_limit: {requests: 1, per_seconds: 0}", "rate_limit.per_seconds: '0' is not a number of seconds"),
-        (", retries: {attempts: -1}", "connections.api.retries.attempts: '-1' is too small"),
-        (", timeout_secs: soon", "connections.api.timeout_secs: 'soon' is not a number of 0 or more"),
+        (", rate_limit: {per_seconds: 1}", "connections.api.rate_limit.requests … missing"),
+        (", rate_limit: {requests: 0}", "connections.api.rate_limit.requests … '0'"),
+        (", rate_limit: {requests: 1, per_seconds: 0}", "rate_limit.per_seconds … '0'"),
+        (", retries: {attempts: -1}", "connections.api.retries.attempts … '-1'"),
+        (", timeout_secs: soon", "connections.api.timeout_secs … 'soon' … 0"),
         (
             ", password: hunter2",
-            "connections.api.password: unknown key here; it belongs to 'connections.<http connection>.",
+            "connections.api.password … http",
         ),
     ],
 )
 def test_a_wrong_connection_is_one_problem_without_its_secret(problems: Problems, connection: str, words: str) -> None:
     (line,) = problems(file(connection=connection))
     assert line.startswith("pipelines.yml:2: connections.api.")
-    assert words in line
+    check_names(line, words)
     assert CANARY not in line
 
 
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        (f"https://me:{CANARY}@host/v1", "contains credentials; put them into auth"),
-        (f"https://host/v1?key={CANARY}", "contains '?' or '#'; put parameters into params"),
-        ("ftp://host/v1", "'ftp://host/v1' is not an HTTP address; write it like https://api.example.org/v1"),
-        ("jdbc:postgresql://host/db", "is not an HTTP address"),
-        ("http://2130706433/v1", "is not an HTTP address: its host is a number in an unusual form"),
+        (f"https://me:{CANARY}@host/v1", "auth"),
+        (f"https://host/v1?key={CANARY}", "'?' … '#'"),
+        ("ftp://host/v1", "'ftp://host/v1' … HTTP"),
+        ("jdbc:postgresql://host/db", "HTTP … address"),
+        ("http://2130706433/v1", "HTTP … unusual"),
     ],
 )
 def test_a_wrong_address_is_one_problem_without_its_secret(problems: Problems, url: str, words: str) -> None:
     (line,) = problems(file().replace("https://api.example.org/v1/", url))
     assert f"connections.api.url: '{url[:5]}" in line
-    assert words in line
+    check_names(line, words)
     assert CANARY not in line
 
 
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("method: PATCH", "source.method: 'PATCH' is not one of GET, POST"),
-        ("body: {a: b}", "source.body: works only with POST; set method: POST, or remove it"),
-        ("idempotent: true", "source.idempotent: works only with POST"),
-        ("method: POST, body: [a]", "source.body: the value must be a mapping"),
-        ("path: 'https://other/x'", "source.path: 'https://other/x' is not a path; write it like /orders"),
-        ("path: '/x?a=b'", "source.path: '/x?a=b' is not a path"),
-        ("path: '/x/{{id}}'", "source.path: contains '{{id}}', and only work units have variables; give 'watermark'"),
-        ("records: 'a..b'", "source.records: 'a..b' is not a path of names; write it like data, or paging.next"),
+        ("method: PATCH", "source.method … 'PATCH' … GET … POST"),
+        ("body: {a: b}", "source.body … POST"),
+        ("idempotent: true", "source.idempotent … POST"),
+        ("method: POST, body: [a]", "source.body … mapping"),
+        ("path: 'https://other/x'", "source.path … 'https://other/x'"),
+        ("path: '/x?a=b'", "source.path … '/x?a=b'"),
+        ("path: '/x/{{id}}'", "source.path … '{{id}}' … 'watermark'"),
+        ("records: 'a..b'", "source.records … 'a..b'"),
         (
             f"params: {{access_token: {CANARY}}}",
-            "source.params: the value contains 'access_token'; put it into the connection's",
+            "source.params … 'access_token'",
         ),
         (
             "params: {a: {watermark: x}}",
-            "source.params: the value must be a mapping of names to texts; a is not a text",
+            "source.params … text",
         ),
-        ("table: t", "source.table: unknown key here; it belongs to 'pipelines.<pipeline>.sources.<jdbc source>'"),
-        ("pagination: {type: cursor, param: a}", "source.pagination.next: is missing; cursor needs it"),
+        ("table: t", "source.table … 'pipelines.<pipeline>.sources.<jdbc source>'"),
+        ("pagination: {type: cursor, param: a}", "source.pagination.next … cursor"),
         (
             "pagination: {type: cursor, next: a, last_field: b}",
-            "source.pagination.next: is given beside last_field; give one of them",
+            "source.pagination.next … last_field",
         ),
-        ("pagination: {type: page, last_field: a}", "source.pagination.last_field: has no effect with type page"),
-        ("pagination: {ignore: [next]}", "source.pagination.ignore: has no effect with type none"),
-        ("pagination: {type: page, ignore: [a b]}", "source.pagination.ignore: "),
+        ("pagination: {type: page, last_field: a}", "source.pagination.last_field … page"),
+        ("pagination: {ignore: [next]}", "source.pagination.ignore … none"),
+        ("pagination: {type: page, ignore: [a b]}", "source.pagination.ignore"),
         (
             "pagination: {type: curso}",
-            "source.pagination.type: 'curso' is not one of none, offset, page, cursor, next_link;",
+            "source.pagination.type … 'curso' … next_link",
         ),
-        ("pagination: {param: x}", "source.pagination.param: has no effect with type none"),
-        ("pagination: {type: next_link, start: 1}", "source.pagination.start: has no effect with type next_link"),
-        ("pagination: {type: page, next: a}", "source.pagination.next: has no effect with type page"),
+        ("pagination: {param: x}", "source.pagination.param … none"),
+        ("pagination: {type: next_link, start: 1}", "source.pagination.start … next_link"),
+        ("pagination: {type: page, next: a}", "source.pagination.next … page"),
         (
             "pagination: {type: page, size: 5}",
-            "source.pagination.size_param: is missing; name the parameter for the page size",
+            "source.pagination.size_param … parameter",
         ),
-        ("pagination: {type: page, max_pages: 0}", "source.pagination.max_pages: '0' is too small"),
-        ("watermark_param_mapping: {ta: since}", "watermark_param_mapping.ta: 'ta' is not a watermark column; "),
-        ("watermark_param_location: header", "watermark_param_location: 'header' is not one of params, body"),
-        ("watermark_param_location: body", "watermark_param_location: body does not work with GET; set method: POST"),
+        ("pagination: {type: page, max_pages: 0}", "source.pagination.max_pages … '0'"),
+        ("watermark_param_mapping: {ta: since}", "watermark_param_mapping.ta … 'ta'"),
+        ("watermark_param_location: header", "watermark_param_location … 'header'"),
+        ("watermark_param_location: body", "watermark_param_location … GET … POST"),
         (
             "watermark_param_format: isoo",
-            "watermark_param_format: 'isoo' is not one of iso, date, timestamp, timestamp_ms",
+            "watermark_param_format … 'isoo' … timestamp … timestamp_ms",
         ),
-        ("watermark_param_format: isoo", "did you mean 'iso'?"),
-        ("watermark_param_format: yyyy-MM-dd", "or a strftime pattern, such as %Y-%m-%d"),
-        ("watermark_split: 4", "watermark_split: needs both bounds in each request"),
+        ("watermark_param_format: isoo", "'iso'"),
+        ("watermark_param_format: yyyy-MM-dd", "%Y … pattern"),
+        ("watermark_split: 4", "watermark_split … bounds"),
         (
             "response_types: [text]",
-            "response_types: the value contains 'text', which is not a content type; write it like",
+            "response_types … 'text'",
         ),
-        ("watermark_split: 4, watermark_to_param: x", "watermark_split: needs both bounds in each request"),
-        ("configure: {watermark_split: 4}", "source.configure.watermark_split: needs both bounds"),
+        ("watermark_split: 4, watermark_to_param: x", "watermark_split … bounds"),
+        ("configure: {watermark_split: 4}", "source.configure.watermark_split … bounds"),
         (
             "configure: {watermark_param_mapping: {x: y}}",
-            "configure.watermark_param_mapping.x: 'x' is not a watermark column",
+            "configure.watermark_param_mapping.x … 'x'",
         ),
         (
             "watermark_to_param: a, configure: {watermark_to_param: b}",
-            "source.configure.watermark_to_param: also given on the source; remove one of the two",
+            "source.configure.watermark_to_param",
         ),
     ],
 )
 def test_a_wrong_source_is_one_problem(problems: Problems, source: str, words: str) -> None:
     (line,) = problems(file(source))
     assert line.startswith("pipelines.yml:5: pipelines.p.source.")
-    assert words in line
+    check_names(line, words)
     assert CANARY not in line
 
 
@@ -296,9 +297,9 @@ def test_parameters_that_a_server_takes_together_cannot_tell_of_two_columns(prob
     source = "watermark_param_mapping: {at: since, id: after}"
     for mapping in (source, source.replace(", id: after", "")):
         (line,) = problems(file(mapping, columns="[at, id]"))
-        assert "watermark_param_mapping: a server returns records that meet all parameters" in line
+        check_names(line, "watermark_param_mapping")
     (line,) = problems(file(f"{source}, watermark_mode: tuple", columns="[at, id]"))
-    assert "watermark_mode: tuple with the first column mapped" in line
+    check_names(line, "watermark_mode: tuple")
     first = f"{source.replace(', id: after', '')}, watermark_mode: tuple"
     assert read(loaded(file(first, columns="[at, id]"))).watermark.mapping == {"at": "since"}
 
@@ -307,7 +308,7 @@ def test_watermark_columns_of_an_api_are_declared_ones(problems: Problems, loade
     schema = "    schema: {fields: [{name: id, type: int64}, {name: at, type: timestamp}]}\n"
     assert read(loaded(file() + schema))
     (line,) = problems(file(columns="[att]") + schema)
-    assert "source.watermark_columns: 'att' is not a declared column; did you mean 'at'?" in line
+    check_names(line, "source.watermark_columns … 'att' … 'at'")
 
 
 def test_no_secret_of_an_api_shows(loaded: Loaded) -> None:
@@ -324,16 +325,16 @@ def test_no_secret_of_an_api_shows(loaded: Loaded) -> None:
     [
         (
             "[https://me:canary@files.example.org]",
-            "contains something that is not a server: it contains a user or a password",
+            "something",
         ),
-        ("https://files.example.org/v1", "contains more than a server; allowed: https://files.example.org"),
-        ("files.example.org", "contains something that is not a server"),
-        ("[https://169.254.169.254]", "https://169.254.169.254 is a link-local address; allowed: another server"),
-        ("[http://files.example.org]", "http://files.example.org is not encrypted, and https://api.example.org is"),
+        ("https://files.example.org/v1", "example"),
+        ("files.example.org", "something"),
+        ("[https://169.254.169.254]", "https://169.254.169.254"),
+        ("[http://files.example.org]", "http://files.example.org … https://api.example.org"),
     ],
 )
 def test_servers_that_no_link_may_lead_to_are_refused(problems: Problems, origins: str, words: str) -> None:
     (line,) = problems(file(connection=f", allowed_origins: {origins}"))
-    assert "connections.api.allowed_origins: " in line
-    assert words in line
+    check_names(line, "connections.api.allowed_origins")
+    check_names(line, words)
     assert "canary" not in line

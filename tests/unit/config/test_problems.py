@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from support.errors import check_names
 from tidegate.errors import ConfigError
 from tidegate.schema.names import CONTAINERS, SCALARS
 
@@ -84,89 +85,89 @@ def sink_with(line: str) -> str:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("max_attempts: 0", "'0' is too small; allowed: 1 or more"),
-        ("max_attempts: 1.5", "'1.5' is not a whole number"),
-        ("max_attempts: 1e3", "'1e3' is not a whole number"),
-        ("max_attempts: true", "'true' is not a whole number"),
-        ("max_attempts: [1]", "the value is not a whole number"),
-        ("max_attempts: 99999999999999999999999", "is too large; allowed: at most"),
-        ("max_attempts: 3000000000", "'3000000000' is too large; allowed: 2147483647 or less"),
-        ("late_files: sometimes", "is not one of window, strict"),
-        ("late_files: {a: 1}", "the value is not one of window, strict"),
-        ("lateness: P0D", "is not a lateness; allowed: '48 periods', 'P2D', 'P1DT12H', 'none'"),
-        ("lateness: P1W", "is not a lateness"),
-        ("lateness: 2 days", "is not a lateness"),
-        ("lateness: 0", "is not a lateness"),
-        ("checkpoint: 5", "must be a mapping"),
-        ("checkpoint: {interval_files: 0}", "checkpoint.interval_files: '0' is too small"),
-        ("checkpoint: {mirror_legacy: maybe}", "'maybe' is not a yes or no; allowed: true, false"),
-        ("exclude: {a: b}", "must be a list of texts"),
-        ("exclude: [[a]]", "must be a single value"),
-        ("pattern: ''", "is empty or contains control characters"),
-        ("pattern: '[z-a]'", "is not a glob; allowed: text with *, **, ?, [a-z]"),
-        ("pattern: /a/*.json", "starts with '/'; allowed: a name, or a path below source_uri"),
-        ("exclude: [ok, '[z-a]']", "is not a glob"),
-        ("type: file", "jdbc, http, python, download; did you mean 'files'?"),
-        ("storage_options: [a]", "must be a mapping of names to texts"),
-        ("storage_options: {A: [1]}", "must be a mapping of names to texts; A is not a text"),
-        ("partition_filter: {lookback: 1}", "partition_filter.prefix_template: is missing"),
-        ('partition_filter: {prefix_template: "d=%Y-%m-%d"}', "partition_filter.lookback: is missing"),
-        ('partition_filter: {prefix_template: "h=%H", lookback: 1}', "has the hour without the day"),
-        ('partition_filter: {prefix_template: "%Y/%d", lookback: 1}', "has the day without the month"),
-        ('partition_filter: {prefix_template: "%Y-%m-%d-%H-%M", lookback: 1}', "has %M (minutes)"),
-        ('partition_filter: {prefix_template: "%Y-%m-%d %S", lookback: 1}', "has %S (seconds)"),
-        ('partition_filter: {prefix_template: "%Y-%U", lookback: 1}', "has %U (weeks)"),
-        ('partition_filter: {prefix_template: "%Y-%W", lookback: 1}', "has %W (weeks)"),
-        ('partition_filter: {prefix_template: "%G-%V", lookback: 1}', "has %G (years of weeks)"),
-        ('partition_filter: {prefix_template: "%Y-%j", lookback: 1}', "has %j (days of the year)"),
-        ('partition_filter: {prefix_template: "%y%m", lookback: 1}', "has %y (years without their century)"),
+        ("max_attempts: 0", "'0' … 1"),
+        ("max_attempts: 1.5", "'1.5' … number"),
+        ("max_attempts: 1e3", "'1e3' … number"),
+        ("max_attempts: true", "'true' … number"),
+        ("max_attempts: [1]", "number"),
+        ("max_attempts: 99999999999999999999999", "large"),
+        ("max_attempts: 3000000000", "'3000000000' … 2147483647"),
+        ("late_files: sometimes", "window"),
+        ("late_files: {a: 1}", "window"),
+        ("lateness: P0D", "'48 periods' … 'P2D' … 'P1DT12H' … 'none'"),
+        ("lateness: P1W", "lateness"),
+        ("lateness: 2 days", "lateness"),
+        ("lateness: 0", "lateness"),
+        ("checkpoint: 5", "mapping"),
+        ("checkpoint: {interval_files: 0}", "checkpoint.interval_files … '0'"),
+        ("checkpoint: {mirror_legacy: maybe}", "'maybe' … true"),
+        ("exclude: {a: b}", "list"),
+        ("exclude: [[a]]", "single"),
+        ("pattern: ''", "control"),
+        ("pattern: '[z-a]'", "glob"),
+        ("pattern: /a/*.json", "'/' … source_uri"),
+        ("exclude: [ok, '[z-a]']", "glob"),
+        ("type: file", "jdbc … http … 'files'"),
+        ("storage_options: [a]", "texts"),
+        ("storage_options: {A: [1]}", "text"),
+        ("partition_filter: {lookback: 1}", "partition_filter.prefix_template … missing"),
+        ('partition_filter: {prefix_template: "d=%Y-%m-%d"}', "partition_filter.lookback … missing"),
+        ('partition_filter: {prefix_template: "h=%H", lookback: 1}', "hour"),
+        ('partition_filter: {prefix_template: "%Y/%d", lookback: 1}', "month"),
+        ('partition_filter: {prefix_template: "%Y-%m-%d-%H-%M", lookback: 1}', "%M … minutes"),
+        ('partition_filter: {prefix_template: "%Y-%m-%d %S", lookback: 1}', "%S … seconds"),
+        ('partition_filter: {prefix_template: "%Y-%U", lookback: 1}', "%U … weeks"),
+        ('partition_filter: {prefix_template: "%Y-%W", lookback: 1}', "%W … weeks"),
+        ('partition_filter: {prefix_template: "%G-%V", lookback: 1}', "%G … years"),
+        ('partition_filter: {prefix_template: "%Y-%j", lookback: 1}', "year"),
+        ('partition_filter: {prefix_template: "%y%m", lookback: 1}', "century"),
         (
             'partition_filter: {prefix_template: "x=%Q", lookback: 1}',
-            "has an unknown directive; allowed: %Y %m",
+            "%Y … directive",
         ),
-        ('partition_filter: {prefix_template: "x=%", lookback: 1}', "has an unknown directive"),
-        ('partition_filter: {prefix_template: "date", lookback: 1}', "has no field of time"),
-        ('partition_filter: {prefix_template: "%Y//%m", lookback: 1}', "separated by single slashes"),
-        ('partition_filter: {prefix_template: "../%Y", lookback: 1}', "separated by single slashes"),
+        ('partition_filter: {prefix_template: "x=%", lookback: 1}', "directive"),
+        ('partition_filter: {prefix_template: "date", lookback: 1}', "field"),
+        ('partition_filter: {prefix_template: "%Y//%m", lookback: 1}', "separated"),
+        ('partition_filter: {prefix_template: "../%Y", lookback: 1}', "separated"),
     ],
 )
 def test_a_wrong_value_of_a_source_is_one_problem_in_its_line(problems: Problems, line: str, words: str) -> None:
     (found,) = problems(source_with(line))
     key = line.partition(":")[0]
     assert found.startswith(f"pipelines.yml:4: source.{key}")
-    assert words in found
+    check_names(found, words)
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("file_size_mb: 0", "'0' is too small; allowed: 1 or more"),
-        ("row_group_size_bytes: 1", "allowed: 65536 or more"),
-        ("commit_batch_files: 10001", "allowed: 10000 or less"),
-        ("delta_checkpoint_interval: -1", "allowed: 0 or more"),
-        ("rollover_timeout_secs: 0", "allowed: 1 or more"),
-        ("part_size_mb: 4", "allowed: 5 or more"),
-        ("metadata_columns: [_source_fil]", "contains an unknown column"),
-        ("partition_by: date", "must be a mapping"),
-        ("load_type: apend", "merge_overwrite, scd2; did you mean 'append'?"),
-        ("tabel_uri: x", "unknown key; did you mean 'table_uri'?"),
-        ("partition_filter: {}", "unknown key here; it belongs to 'pipelines.<pipeline>.sources.<source>'"),
+        ("file_size_mb: 0", "'0' … 1"),
+        ("row_group_size_bytes: 1", "allowed … 65536"),
+        ("commit_batch_files: 10001", "allowed … 10000"),
+        ("delta_checkpoint_interval: -1", "allowed … 0"),
+        ("rollover_timeout_secs: 0", "allowed … 1"),
+        ("part_size_mb: 4", "allowed … 5"),
+        ("metadata_columns: [_source_fil]", "contains"),
+        ("partition_by: date", "mapping"),
+        ("load_type: apend", "merge_overwrite … 'append'"),
+        ("tabel_uri: x", "'table_uri' … unknown"),
+        ("partition_filter: {}", "'pipelines.<pipeline>.sources.<source>' … belongs"),
     ],
 )
 def test_a_wrong_value_of_a_sink_is_one_problem_in_its_line(problems: Problems, line: str, words: str) -> None:
     (found,) = problems(sink_with(line))
     assert found.startswith("pipelines.yml:4: sink.")
-    assert words in found
+    check_names(found, words)
 
 
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("ftp://host/x", "is an address of an unknown kind; allowed: a path, file://, s3://"),
-        ("gsc://bucket/x", "did you mean 'gs'?"),
-        ("s3:///x", "names no bucket; allowed: s3://bucket/prefix"),
-        ("s3://id:key@bucket/x", "contains credentials; put them into storage_options"),
-        ("s3://bucket/x?token=abc", "put settings into storage_options"),
+        ("ftp://host/x", "kind"),
+        ("gsc://bucket/x", "'gs'"),
+        ("s3:///x", "prefix"),
+        ("s3://id:key@bucket/x", "storage_options … credentials"),
+        ("s3://bucket/x?token=abc", "storage_options … settings"),
         ("'a\\tb'", "source_uri"),
     ],
 )
@@ -175,7 +176,7 @@ def test_an_address_is_checked(problems: Problems, address: str, words: str) -> 
     if "\\t" in address:
         text = 'source: {source_uri: "a\\tb", use_watermark: true}\nsink: {table_uri: lake}\n'
     (found,) = problems(text)
-    assert words in found
+    check_names(found, words)
     assert "abc" not in found
     assert "id:key" not in found
 
@@ -183,26 +184,26 @@ def test_an_address_is_checked(problems: Problems, address: str, words: str) -> 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("pipelines: {}\n", "pipelines: is empty; allowed: one or more"),
-        ("pipelines: 5\n", "pipelines: must be a mapping of names to settings"),
-        ("pipelines:\n", "pipelines: is missing"),
-        ("spark: {}\n", "pipelines: is missing"),
-        ("pipelines: {a: }\n", "pipelines.a: must be a mapping"),
+        ("pipelines: {}\n", "pipelines … empty"),
+        ("pipelines: 5\n", "pipelines … mapping"),
+        ("pipelines:\n", "pipelines … missing"),
+        ("spark: {}\n", "pipelines … missing"),
+        ("pipelines: {a: }\n", "pipelines.a … mapping"),
         (
             "pipelines: {a: {sources: {}, sink: {path: x}}}\n",
-            "pipelines.a.sources: is empty; allowed: one or more",
+            "pipelines.a.sources … empty",
         ),
-        ("pipelines: {a: {sources: {b: }, sink: {path: x}}}\n", "pipelines.a.sources.b: must be a mapping"),
-        ("sink: {path: x}\n", "sources: is missing"),
-        ("source: {path: x, use_watermark: true}\n", "sink: is missing"),
+        ("pipelines: {a: {sources: {b: }, sink: {path: x}}}\n", "pipelines.a.sources.b … mapping"),
+        ("sink: {path: x}\n", "sources … missing"),
+        ("source: {path: x, use_watermark: true}\n", "sink … missing"),
         (
             "spark: {master: yarn, remote: 'sc://h'}\n",
-            "spark.remote: given together with 'master'; remove one of the two",
+            "spark.remote … 'master'",
         ),
     ],
 )
 def test_a_file_with_parts_missing_says_which(problems: Problems, text: str, words: str) -> None:
-    assert any(words in line for line in problems(text)), problems(text)
+    check_names(problems(text), words)
 
 
 @pytest.mark.parametrize(
@@ -210,24 +211,24 @@ def test_a_file_with_parts_missing_says_which(problems: Problems, text: str, wor
     [
         (
             "source: {path: a, source_uri: b, use_watermark: true}\nsink: {path: x}\n",
-            "source.path: 'path' means 'sources.<source>.source_uri', which is also given",
+            "source.path … 'path' … 'sources.<source>.source_uri'",
         ),
         (
             "source: {path: a, use_watermark: true}\nsink: {path: x}\ndestination: {path: y}\n",
-            "destination: 'destination' means 'sink', which is also given",
+            "destination … 'destination' … 'sink'",
         ),
         (
             "source: {path: a, use_watermark: true}\nsources: {x: {path: b}}\nsink: {path: x}\n",
-            "source: 'source' means 'sources.default', which is also given",
+            "source … 'source' … 'sources.default'",
         ),
         (
             "pipelines: {}\nsource: {path: a}\nsink: {path: x}\n",
-            "a file has either 'pipelines:' or one pipeline",
+            "'pipelines:'",
         ),
     ],
 )
 def test_old_and_new_names_at_once_are_refused(problems: Problems, text: str, words: str) -> None:
-    assert any(words in line for line in problems(text)), problems(text)
+    check_names(problems(text), words)
 
 
 def test_paths_in_problems_are_those_of_the_file_not_of_the_canonical_form(problems: Problems) -> None:
@@ -246,4 +247,4 @@ def test_the_error_survives_a_trip_to_another_process() -> None:
 
 def test_a_problem_is_one_line_without_control_characters(problems: Problems) -> None:
     (line,) = problems(sink_with('"a\\e[2J\\nb": x'))
-    assert line.startswith("pipelines.yml:4: sink.a?[2J?b: unknown key; allowed: table_uri, ")
+    assert line.startswith("pipelines.yml:4: sink.a?[2J?b: ")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from support.errors import check_names
 from tidegate.config import load, show
 from tidegate.specs.locations import Options, Secret
 from tidegate.specs.project import ProjectSpec, ProviderKind, StateSpec
@@ -50,29 +51,29 @@ def test_settings_of_the_folder(loaded: Loaded) -> None:
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ("provider: sql", "state.url: is missing; the provider sql needs an address such as sqlite:///state.db"),
-        ("provider: file", "state.url: is missing; the provider file needs the folder"),
-        ("url: state", "state.url: provider: delta needs no address"),
-        (f"provider: sql, url: 'jdbc:x://{CANARY}'", "state.url: is a JDBC address; give one of SQLAlchemy"),
-        (f"provider: sql, url: {CANARY}", "state.url: is not an address; write it like sqlite:///state.db"),
+        ("provider: sql", "state.url … provider"),
+        ("provider: file", "state.url … folder"),
+        ("url: state", "state.url … provider"),
+        (f"provider: sql, url: 'jdbc:x://{CANARY}'", "state.url … JDBC"),
+        (f"provider: sql, url: {CANARY}", "state.url … sqlite"),
         (
             f"provider: sql, url: 'postgre://u:{CANARY}@h/d'",
-            "is an address of another database; allowed: sqlite, postgres",
+            "database",
         ),
-        ("provider: sql, url: 'sqlite://'", "names no file, so every run would begin anew"),
-        ("provider: sql, url: 'sqlite:///:memory:'", "names no file, so every run would begin anew"),
+        ("provider: sql, url: 'sqlite://'", "anew"),
+        ("provider: sql, url: 'sqlite:///:memory:'", "anew"),
         (
             f"provider: sql, url: 'sqlite:///s', storage_options: {{a: {CANARY}}}",
-            "works only with provider: file",
+            "provider",
         ),
-        (f"provider: file, url: [{CANARY}]", "state.url: the value must be a single value"),
-        ("provider: file, url: 'ftp://x/y'", "state.url: is an address of an unknown kind"),
-        ("provider: file, url: x, urll: y", "state.urll: unknown key; did you mean 'url'?"),
+        (f"provider: file, url: [{CANARY}]", "state.url … single"),
+        ("provider: file, url: 'ftp://x/y'", "state.url … kind"),
+        ("provider: file, url: x, urll: y", "state.urll … 'url'"),
     ],
 )
 def test_a_provider_that_cannot_be_is_one_problem(problems: Problems, state: str, words: str) -> None:
     (line,) = problems(file(state))
-    assert words in line
+    check_names(line, words)
     assert CANARY not in line
 
 
