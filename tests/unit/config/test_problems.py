@@ -92,8 +92,8 @@ def sink_with(line: str) -> str:
         ("max_attempts: [1]", "number"),
         ("max_attempts: 99999999999999999999999", "large"),
         ("max_attempts: 3000000000", "'3000000000' … 2147483647"),
-        ("late_files: sometimes", "window"),
-        ("late_files: {a: 1}", "window"),
+        ("late_files: sometimes", "window, strict"),
+        ("late_files: {a: 1}", "window, strict"),
         ("lateness: P0D", "'48 periods' … 'P2D' … 'P1DT12H' … 'none'"),
         ("lateness: P1W", "lateness"),
         ("lateness: 2 days", "lateness"),
@@ -119,8 +119,8 @@ def sink_with(line: str) -> str:
         ('partition_filter: {prefix_template: "%Y-%U", lookback: 1}', "%U … weeks"),
         ('partition_filter: {prefix_template: "%Y-%W", lookback: 1}', "%W … weeks"),
         ('partition_filter: {prefix_template: "%G-%V", lookback: 1}', "%G … years"),
-        ('partition_filter: {prefix_template: "%Y-%j", lookback: 1}', "year"),
-        ('partition_filter: {prefix_template: "%y%m", lookback: 1}', "century"),
+        ('partition_filter: {prefix_template: "%Y-%j", lookback: 1}', "%j … year"),
+        ('partition_filter: {prefix_template: "%y%m", lookback: 1}', "%y … century"),
         (
             'partition_filter: {prefix_template: "x=%Q", lookback: 1}',
             "%Y … directive",
@@ -142,12 +142,12 @@ def test_a_wrong_value_of_a_source_is_one_problem_in_its_line(problems: Problems
     ("line", "words"),
     [
         ("file_size_mb: 0", "'0' … 1"),
-        ("row_group_size_bytes: 1", "allowed … 65536"),
-        ("commit_batch_files: 10001", "allowed … 10000"),
-        ("delta_checkpoint_interval: -1", "allowed … 0"),
-        ("rollover_timeout_secs: 0", "allowed … 1"),
-        ("part_size_mb: 4", "allowed … 5"),
-        ("metadata_columns: [_source_fil]", "contains"),
+        ("row_group_size_bytes: 1", "allowed: 65536"),
+        ("commit_batch_files: 10001", "allowed: 10000"),
+        ("delta_checkpoint_interval: -1", "allowed: 0"),
+        ("rollover_timeout_secs: 0", "allowed: 1"),
+        ("part_size_mb: 4", "allowed: 5"),
+        ("metadata_columns: [_source_fil]", "unknown column"),
         ("partition_by: date", "mapping"),
         ("load_type: apend", "merge_overwrite … 'append'"),
         ("tabel_uri: x", "'table_uri' … unknown"),
@@ -165,7 +165,7 @@ def test_a_wrong_value_of_a_sink_is_one_problem_in_its_line(problems: Problems, 
     [
         ("ftp://host/x", "kind"),
         ("gsc://bucket/x", "'gs'"),
-        ("s3:///x", "prefix"),
+        ("s3:///x", "s3://bucket/prefix"),
         ("s3://id:key@bucket/x", "storage_options … credentials"),
         ("s3://bucket/x?token=abc", "storage_options … settings"),
         ("'a\\tb'", "source_uri"),
@@ -203,7 +203,7 @@ def test_an_address_is_checked(problems: Problems, address: str, words: str) -> 
     ],
 )
 def test_a_file_with_parts_missing_says_which(problems: Problems, text: str, words: str) -> None:
-    check_names(problems(text), words)
+    check_names("\n".join(problems(text)), words)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_file_with_parts_missing_says_which(problems: Problems, text: str, wor
     ],
 )
 def test_old_and_new_names_at_once_are_refused(problems: Problems, text: str, words: str) -> None:
-    check_names(problems(text), words)
+    check_names("\n".join(problems(text)), words)
 
 
 def test_paths_in_problems_are_those_of_the_file_not_of_the_canonical_form(problems: Problems) -> None:
