@@ -39,7 +39,7 @@ def test_nothing_is_begun_where_nobody_can_be_asked() -> None:
     api = StandIn()
     for more in ((), ("--json",)):
         result = invoke("adopt", "t.yml", "-p", "e", *more, api=api)
-        assert (result.exit_code, "give --yes, or --dry-run" in result.stderr, api.calls) == (2, True, [])
+        assert (result.exit_code, "pass --yes, or --dry-run" in result.stderr, api.calls) == (2, True, [])
 
 
 def test_a_source_that_could_not_be_taken_over_ends_with_1() -> None:

@@ -97,7 +97,7 @@ def test_without_a_terminal_or_an_answer_nothing_is_begun(arguments: tuple[str, 
     for given in (arguments, (*arguments, "--json")):
         result = invoke(*given, api=api)
         assert result.exit_code == 2
-        assert "give --yes, or --dry-run" in result.stderr
+        assert "pass --yes, or --dry-run" in result.stderr
     assert api.calls == []
 
 

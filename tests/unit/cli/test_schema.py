@@ -44,7 +44,7 @@ def test_nothing_is_changed_without_an_answer(arguments: tuple[str, ...]) -> Non
     api = StandIn()
     result = invoke(*arguments, api=api)
     assert result.exit_code == 2
-    assert "give --yes, or --dry-run" in result.stderr
+    assert "pass --yes, or --dry-run" in result.stderr
     assert api.calls == []
     assert "nothing was changed" in invoke(*arguments, "--dry-run").stdout
     assert document(invoke(*arguments, "--dry-run", "--json"))["applied"] is False
