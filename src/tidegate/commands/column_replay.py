@@ -11,7 +11,6 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from datetime import time as clock_time
@@ -42,15 +41,13 @@ from tidegate.errors import (
     ConfigError,
     RowsRefused,
     RunStopped,
-    StorageError,
     TableError,
     TidegateError,
     WatermarkError,
 )
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
-from tidegate.protocol.change import Change, NextState, RowCount, SparkWrite
-from tidegate.protocol.follow_ups import WorkArea, new_work_area, remove_old_work, remove_work
+from tidegate.protocol.change import Change, NextState, RowCount
 from tidegate.protocol.log import sources_of
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.staging import COMMITTER
@@ -58,6 +55,7 @@ from tidegate.protocol.store import PositionStore
 from tidegate.reports.replay import ChunkReport, ColumnReplayReport, Fate
 from tidegate.runs.engine import ColumnRows
 from tidegate.runs.loop import stops_on_signals
+from tidegate.runs.pass_ import Lane
 from tidegate.runs.replay_record import TRIES_AGAINST_OTHERS, ReplayRecord
 from tidegate.runs.tracker import Clock, ColumnBound, Replayable, refuse
 from tidegate.sources.reader import Reader, Typed, explain
@@ -361,7 +359,7 @@ class _ChunkRows:
 
     batch: Batch
     bounds: ReadBounds
-    area: WorkArea
+    lane: Lane
     since: int | None
 
 
@@ -455,8 +453,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
             return self._report(planned, record)
         if checks.needs_source:
             checks.check_source(self._engine.reader(self._bound.source, self._pipeline.schema, self._clock()))
-        with suppress(StorageError):
-            remove_old_work(record.positions.site.store, record.positions.site.key, self._clock())
+        record.source.clean_work(self._clock())
         record.hand_over()
         self._carry_out(record, in_order=checks.in_order)
         return self._report(planned, record)
@@ -543,14 +540,17 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         since = self._since(chunk)
         reader = self._engine.reader(source, self._pipeline.schema, now)
         frame = reader.read(bounds.rows)
-        area = new_work_area(record.positions.site.key, self._pipeline.sink.table)
-        with _removed_on_failure(record, area):
-            task = row_task(self._pipeline, source, self._engine.columns(frame), work=area.location)
+        lane = Lane(record.source)
+        try:
+            task = row_task(self._pipeline, source, self._engine.columns(frame), work=lane.new_area().location)
             written = self._engine.write_rows(frame, task)
             self._check_kind(bounds.rows, reader, written)
             self._check_overlap(written)
             failpoint("runs.read")
-        return _ChunkRows(Batch.of(self._pipeline, source, task, written), bounds, area, since)
+        except TidegateError:
+            lane.drop()
+            raise
+        return _ChunkRows(Batch.of(self._pipeline, source, task, written), bounds, lane, since)
 
     def _check_overlap(self, written: RowsWritten) -> None:
         """Refuse a chunk by another column if it has rows that production has not read yet."""
@@ -584,14 +584,14 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
             unmoved.check()
             frame = self._engine.load(batch, gathered.bounds.window, chunk=True)
             keys = batch.partitioned_by if opened.table_id is None else opened.partition_columns
-            write = SparkWrite(frame, frame.columns(opened.schema()), keys, batch.rows, RowCount.GATHERED)
-            return Change(state, write, debts=(gathered.area.debt(),), action=KIND, preconditions=(unmoved,))
+            write = gathered.lane.write(frame, opened, keys, batch.rows, RowCount.GATHERED)
+            return Change(state, write, action=KIND, preconditions=(unmoved,))
 
-        with _removed_on_failure(record, gathered.area):
-            if record.commit(number, change):
-                return batch.rows
-        remove_work(record.positions.site.store, gathered.area.directory)
-        return 0
+        with gathered.lane:
+            if not record.commit(number, change):
+                return 0
+            gathered.lane.committed()
+            return batch.rows
 
     def _since(self, chunk: Chunk) -> int | None:
         """The production position, unless production never writes in the chunk again; SCD2 versions sort themselves."""
@@ -616,17 +616,6 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         if number in self._fates:
             return self._fates[number]
         return _describe(record.chunks[number], "skipped" if number in record.state.finished else "planned")
-
-
-@contextmanager
-def _removed_on_failure(record: ReplayRecord, area: WorkArea) -> Iterator[None]:
-    """Remove the rows of a failed chunk: the chunk is read again."""
-    try:
-        yield
-    except TidegateError:
-        with suppress(StorageError):
-            remove_work(record.positions.site.store, area.directory)
-        raise
 
 
 def _describe(chunk: Chunk, fate: Fate, rows: int = 0, error: str | None = None) -> ChunkReport:

@@ -7,11 +7,10 @@ answers to their letters as a debt. So two retries at once, or a retry beside a 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, islice
-from typing import Any
 
 from tidegate.commands.project import Config, file_sources, load, on_engine, open_engine, without_secrets
 from tidegate.core.files.paths import SourceFile, same_content
@@ -184,10 +183,9 @@ def _plan_retry(
     answers = write_answers(bound, good, RETRIED, run, fingerprint(columns.fields))
     files = (*lines.files, *(file for result in whole.results for file in result.data_files))
     write: Write = write_files([Written(columns.table, columns.partition_columns, files)])
-    work_debts: tuple[Mapping[str, Any], ...] = ()
     if frames is not None:
-        write, work_debts = frames.write(frames.placed(task, files), opened, columns)
-    change = _change(opened, bound, new + answers, write, "dlq retry", coverage_of(whole.results), work_debts)
+        write = frames.write_files(frames.placed(task, files), opened, columns)
+    change = _change(opened, bound, new + answers, write, "dlq retry", coverage_of(whole.results))
     return _Answer(change, replace(told, answered=len(good), rows=write.rows, new_letters=new.opened))
 
 
@@ -260,7 +258,6 @@ def _change(
     write: Write,
     action: str,
     coverage: tuple[Coverage, ...] = (),
-    work_debts: tuple[Mapping[str, Any], ...] = (),
 ) -> Change:
     if opened.state is None:
         raise TidegateError(f"{bound.key}: nothing was ever committed, so it has no dead letters", "run it first")
@@ -269,7 +266,7 @@ def _change(
         write,
         coverage=coverage,
         letters=letters,
-        debts=(*letter_debts(letters, bound, opened), *work_debts),
+        debts=letter_debts(letters, bound, opened),
         action=action,
     )
 

@@ -15,7 +15,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -27,13 +26,12 @@ from tidegate.core.files.paths import SourceFile, sort_key
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.core.files.planner import group_files
 from tidegate.core.files.state import Changed, FileOutcome, Refused
-from tidegate.errors import CommitLost, ObjectChanged, SourceError, StorageError, TidegateError, UnsupportedTable
+from tidegate.errors import CommitLost, ObjectChanged, SourceError, TidegateError, UnsupportedTable
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
 from tidegate.parquet.parquet_file import uuid7
 from tidegate.protocol.change import Change, Coverage, NextState, ReplaceRows
 from tidegate.protocol.delta import literal, rows_by_value
-from tidegate.protocol.follow_ups import new_work_area, remove_old_work, remove_work
 from tidegate.protocol.position import Position, utc_now
 from tidegate.reports.replay import ColumnReplayReport, ReplayReport
 from tidegate.reports.watermark import FileSet
@@ -46,7 +44,7 @@ from tidegate.runs.file_source import FileSource, SourceState, sizing_of
 from tidegate.runs.file_walk import coverage_of, letter_debts, letters_of, read_all
 from tidegate.runs.lanes import TableColumnsPlan, frame_reasons, resolve_columns
 from tidegate.runs.loop import stops_on_signals
-from tidegate.runs.pass_ import CommitCommand, Pass
+from tidegate.runs.pass_ import CommitCommand, Lane, Pass
 from tidegate.runs.tracker import AnySource, Clock, PassRules
 from tidegate.schema.dead_letter import REPLAYED
 from tidegate.sources.file_discovery import scope_of
@@ -317,7 +315,9 @@ class FileReplay(Replay[FileSource, ReplayReport]):
 
     def carry_out(self, planned: ReplayReport) -> ReplayReport:
         """Read the files and replace their rows."""
-        with self._work_area() as work:
+        self._bound.clean_work(self._clock())
+        with Lane(self._bound) as lane:
+            work = lane.new_area().location
             columns, results = self._read(self._opened, self._choice.files, work)
             write = self._replacement(self._choice, columns, results, work)
             done = self._commit(write, results)
@@ -410,18 +410,6 @@ class FileReplay(Replay[FileSource, ReplayReport]):
                 "nothing was replaced; replay again",
             )
         return self._bound.tracker.encode(replace(state, last_update_ts=int(now.timestamp())))
-
-    @contextmanager
-    def _work_area(self) -> Iterator[Location]:
-        """A work area below the table for one replay, removed at its end; also removes those left a day ago."""
-        bound = self._bound
-        remove_old_work(bound.table_store, bound.key, self._clock())
-        work = new_work_area(bound.key, bound.pipeline.sink.table)
-        try:
-            yield work.location
-        finally:
-            with suppress(StorageError):
-                remove_work(bound.table_store, work.directory)
 
     def _report(self, choice: ReplaySelection, opened: Position) -> ReplayReport:
         return ReplayReport(

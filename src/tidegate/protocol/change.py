@@ -323,13 +323,17 @@ class RowCount(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SparkWrite:
-    """Spark writes the ``rows`` gathered rows of ``frame``, and commits them itself."""
+    """Spark writes the ``rows`` gathered rows of ``frame``, and commits them itself.
+
+    ``debts`` of the commit remove the work areas that have the rows.
+    """
 
     frame: Frame
     schema: pa.Schema
     partition_columns: tuple[str, ...]
     rows: int
     counts: RowCount = RowCount.LOGGED
+    debts: tuple[Mapping[str, Any], ...] = ()
     data_files: ClassVar[tuple[DataFile, ...]] = ()
     requires: ClassVar[tuple[Requirement, ...]] = ()
 

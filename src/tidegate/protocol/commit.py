@@ -134,8 +134,10 @@ def commit_together(members: Sequence[Member]) -> tuple[Position, ...]:
 
 
 def owed_by(member: Member) -> tuple[Mapping[str, Any], ...]:
-    """The debts of a member: those of its change, then those of every move of its state."""
-    return (*member.change.debts, *member.site.owed(member.opened.state, member.change.next.complete))
+    """The debts of a member: those of its change, of its work areas, then those of every move of its state."""
+    write = member.change.write
+    work = write.debts if isinstance(write, SparkWrite) else ()
+    return (*member.change.debts, *work, *member.site.owed(member.opened.state, member.change.next.complete))
 
 
 def measure(site: TableContext, files: Sequence[DataFile]) -> tuple[Add, ...]:

@@ -44,12 +44,10 @@ from tidegate.protocol.change import (
     NextState,
     RowCount,
     SourceKey,
-    SparkWrite,
     State,
     Write,
     Written,
 )
-from tidegate.protocol.follow_ups import WorkArea, remove_work
 from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.table_checks import filled_by_spark
 from tidegate.reports.checks import Check
@@ -58,7 +56,7 @@ from tidegate.reports.watermark import FileSet, WatermarkMove
 from tidegate.reports.wording import count
 from tidegate.runs.checks import answers, collect_checks, jdbc_checks
 from tidegate.runs.engine import ColumnRows
-from tidegate.runs.pass_ import Pass
+from tidegate.runs.pass_ import Lane, Pass
 from tidegate.runs.replay_record import replay_source
 from tidegate.runs.tracker import (
     AnySource,
@@ -422,14 +420,9 @@ class ColumnWalk:
     def _write(self, position: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None) -> Position:
         if self._is_straight(position):
             return self._append(position, plan, frame, bounds)
-        source = self._source
-        source.clean_work(plan.now)
-        area = source.new_work()
-        try:
-            return self._load(position, plan, frame, bounds, area)
-        except TidegateError:
-            source.drop_work(area)
-            raise
+        self._source.clean_work(plan.now)
+        with Lane(self._source) as lane:
+            return self._load(position, plan, frame, bounds, lane)
 
     def _is_straight(self, position: Position) -> bool:
         """Whether rows are written straight into the table's folder: a plain append that the Arrow lane commits."""
@@ -452,31 +445,31 @@ class ColumnWalk:
         return self._run.commit(position, self._change(bounds, AppendFiles((files,))), bounds.state)
 
     def _load(
-        self, position: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None, area: WorkArea
+        self, position: Position, plan: ColumnPlan, frame: Any, bounds: ReadBounds | None, lane: Lane
     ) -> Position:
         """Read the rows into a work area once, where they stay the same for every statement; then load them."""
         from tidegate.tasks.row_task import Batch, row_task
 
         source = self._source
-        task = row_task(source.pipeline, source.source, self._engine.columns(frame), work=area.location)
+        task = row_task(source.pipeline, source.source, self._engine.columns(frame), work=lane.new_area().location)
         task = self._limit(task, plan, bounds)
         written = self._write_rows(frame, task)
         bounds = bounds or self._bounds_of(plan, written)
         if not written.rows and bounds.window is None and not plan.full:
-            remove_work(source.table_store, area.directory)
             return self._nothing_new(position)
         batch = Batch.of(source.pipeline, source.source, task, written)
         loaded = self._engine.load(batch, self._window(plan, bounds), chunk=plan.chunk is not None)
-        schema = loaded.columns(position.schema())
-        self._tell_columns(position, schema.names, written.rows)
         keys = batch.partitioned_by if position.table_id is None else position.partition_columns
         counts = RowCount.EXACT if self._writes_each(plan) else RowCount.GATHERED
-        write = SparkWrite(loaded, schema, keys, written.rows, counts)
-        return self._run.commit(position, self._change(bounds, write, area.debt()), bounds.state)
+        write = lane.write(loaded, position, keys, written.rows, counts)
+        self._tell_columns(position, write.schema.names, written.rows)
+        after = self._run.commit(position, self._change(bounds, write), bounds.state)
+        lane.committed()
+        return after
 
-    def _change(self, bounds: ReadBounds, write: Write, *debts: Mapping[str, Any]) -> Change:
+    def _change(self, bounds: ReadBounds, write: Write) -> Change:
         state = self._source.tracker.encode(bounds.state)
-        return Change(NextState.whole(state), write, debts=debts, action=self._run.action)
+        return Change(NextState.whole(state), write, action=self._run.action)
 
     def _tell_columns(self, position: Position, names: list[str], rows: int) -> None:
         """Report columns that the rows lack, which are null, and columns that they add to the table."""

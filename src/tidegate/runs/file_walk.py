@@ -12,7 +12,7 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -160,35 +160,32 @@ class FileWalk:
         state = self.tracker.encode(written)
         letters = letters or letters_of(results)
         before = self.run.state
-        write, work_debts = self._write(position, results, columns)
         schema_debts = () if self._inferred is None else (schema_debt(self._inferred),)
         change = Change(
             NextState(state, self.source.embedded(state)),
-            write,
+            self._write(position, results, columns),
             coverage=coverage_of(results),
             letters=letters,
-            debts=(*schema_debts, *letter_debts(letters, self.source, position), *work_debts),
+            debts=(*schema_debts, *letter_debts(letters, self.source, position)),
             action=self.run.action,
             staged=self._staged_step(before, plan, results) if self.source.positions.staged else None,
         )
         after = self.run.commit(position, change, written)
-        if self._frames is not None and columns is not None:
-            self._frames.forget()
+        if self._frames is not None:
+            self._frames.committed()
         self._inferred = None
         self.count(change, results)
         self._tell_step(before, step)
         return after
 
-    def _write(
-        self, position: Position, results: Sequence[GroupResult], columns: TableColumnsPlan | None
-    ) -> tuple[Write, tuple[Mapping[str, Any], ...]]:
-        """How the rows of results get into the table, and what their commit owes."""
+    def _write(self, position: Position, results: Sequence[GroupResult], columns: TableColumnsPlan | None) -> Write:
+        """How the rows of results get into the table."""
         if columns is None:
-            return NoRows(), ()
+            return NoRows()
         files = tuple(file for result in results for file in result.data_files)
         if self._frames is not None:
-            return self._frames.write(files, position, columns)
-        return write_files([Written(columns.table, columns.partition_columns, files)]), ()
+            return self._frames.write_files(files, position, columns)
+        return write_files([Written(columns.table, columns.partition_columns, files)])
 
     def _staged_step(self, before: SourceState, plan: Plan | None, results: Sequence[GroupResult]) -> StagedStep:
         step = {} if plan is None else step_json(before, plan, outcomes_of(results))

@@ -7,11 +7,10 @@ Spark takes the rows through the transform into the table, by its own writer, un
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
 
@@ -30,7 +29,6 @@ from tidegate.observe.events import ColumnsInferred, Emit, Notice
 from tidegate.parquet.parquet_file import FinishedFile
 from tidegate.parquet.partitions import METADATA_COLUMNS, Partitioning, table_schema
 from tidegate.protocol.change import DataFile, NoRows, RowCount, SparkWrite
-from tidegate.protocol.follow_ups import WorkArea
 from tidegate.protocol.position import InferredSchema, Position
 from tidegate.protocol.table import schema_json
 from tidegate.protocol.table_checks import (
@@ -43,6 +41,7 @@ from tidegate.protocol.table_checks import (
 )
 from tidegate.runs.engine import FileTasks
 from tidegate.runs.file_source import FileSource
+from tidegate.runs.pass_ import Lane
 from tidegate.schema.inference import SHOWN, Inference, check_agreement
 from tidegate.schema.names import merged_fields
 from tidegate.schema.types import arrow_schema, field_specs, paths_of
@@ -283,17 +282,15 @@ def as_read(source: FileSource, opened: Position) -> Position:
     return replace(opened, schema_json=schema_json(without_filled(table, opened.schema_json)), partition_columns=kept)
 
 
-class FrameLane:
-    """The DataFrame lane of one plan, from decoding to the commit.
+class FrameLane(Lane):
+    """The DataFrame lane of one plan over files, from decoding to the commit.
 
     Each task has its own work area, so that any of them can be committed while others are under way.
     """
 
     def __init__(self, source: FileSource, engine: FileTasks, now: datetime) -> None:
-        self._source = source
+        super().__init__(source)
         self._engine = engine
-        self._areas: dict[str, WorkArea] = {}
-        self._owed: list[WorkArea] = []
         source.clean_work(now)
         announce(source.pipeline.sink.table)
 
@@ -310,29 +307,24 @@ class FrameLane:
 
     def task(self, task: ReadTask) -> ReadTask:
         """The same task, writing whole files into a work area."""
-        area = self._source.new_work()
-        self._areas[area.location.uri] = area
-        return replace(task, table=area.location, whole_files=True)
+        return replace(task, table=self.new_area().location, whole_files=True)
 
     def take(self, done: FinishedGroup) -> tuple[GroupResult, ...]:
-        """The results of a task, with data files for :meth:`write`."""
+        """The results of a task, with data files for :meth:`write_files`."""
         return tuple(replace(each, data_files=self.placed(done.task, each.data_files)) for each in done.results)
 
     def placed(self, task: ReadTask, files: Sequence[FinishedFile]) -> tuple[FinishedFile, ...]:
         """Files of ``task``, with paths relative to all work areas of the source instead of its own."""
-        name = self._areas[task.table.uri].name
+        name = task.table.uri.rpartition("/")[2]
         return tuple(replace(file, path=f"{name}/{file.path}") for file in files)
 
-    def write(
+    def write_files(
         self, files: Sequence[DataFile], opened: Position, columns: TableColumnsPlan
-    ) -> tuple[SparkWrite | NoRows, tuple[Mapping[str, Any], ...]]:
-        """The decoded files as rows for Spark, and the debt that removes their work areas."""
-        paths = tuple(file.path for file in files)
-        used = {path.partition("/")[0] for path in paths}
-        self._owed = [area for area in self._areas.values() if area.name in used]
-        debts = tuple(area.debt(self._owed[1:]) for area in self._owed[:1])
+    ) -> SparkWrite | NoRows:
+        """The decoded files as rows for Spark."""
         if not files and opened.table_id is not None:
-            return NoRows(), debts
+            return NoRows()
+        paths = tuple(file.path for file in files)
         pipeline = self._source.pipeline
         keys = columns.partition_columns
         sizes = tuple(file.size for file in files)
@@ -340,14 +332,4 @@ class FrameLane:
         frame = self._engine.frame(WorkRows(pipeline, self._source.work, paths, columns.table, keys, sizes, rows))
         partition_columns = keys if pipeline.sink.partition_by else opened.partition_columns
         counts = RowCount.EXACT if pipeline.transform is None else RowCount.LOGGED
-        return SparkWrite(frame, frame.columns(opened.schema()), partition_columns, rows, counts), debts
-
-    def forget(self) -> None:
-        """Forget the committed work areas: the follow-ups of the commit remove them."""
-        for area in self._owed:
-            del self._areas[area.location.uri]
-
-    def drop(self) -> None:
-        """Remove the work areas that no commit took, if possible now."""
-        for area in self._areas.values():
-            self._source.drop_work(area)
+        return self.write(frame, opened, partition_columns, rows, counts, {path.partition("/")[0] for path in paths})

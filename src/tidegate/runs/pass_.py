@@ -11,17 +11,19 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
-from tidegate.errors import CommitLost, TidegateError
+from tidegate.errors import CommitLost, StorageError, TidegateError
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
-from tidegate.protocol.change import Change, State
+from tidegate.protocol.change import Change, RowCount, SparkWrite, State
+from tidegate.protocol.follow_ups import WorkArea, new_work_area, remove_work
 from tidegate.protocol.position import Attempts, Position, utc_now
 from tidegate.reports.status import FailedUnit
-from tidegate.runs.engine import Engine
+from tidegate.runs.engine import Engine, WaitingFrame
 from tidegate.runs.tracker import AnySource, Clock, PassRules, Walk
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 60.0
@@ -199,3 +201,56 @@ class Pass:
         """Leave the source to the winner, longer after each loss in a row, by the work that this pass lost."""
         wasted = max(SHORTEST_PAUSE, time.monotonic() - self._began)
         self.stop.wait(min(LONGEST_PAUSE, wasted * 2.0 ** (self._losses - 1)) * (0.5 + random.random() / 2))
+
+
+class Lane:
+    """The way of rows through Spark: into a work area, and from there into the table by one commit.
+
+    The commit owes the removal of the areas that it took rows from. As a context, or by :meth:`drop`, a lane removes
+    those that no commit took. A process that dies leaves its own behind; ``clean_work`` of a later one removes them.
+    """
+
+    def __init__(self, source: AnySource) -> None:
+        self._source = source
+        self._areas: dict[str, WorkArea] = {}
+        self._taken: tuple[WorkArea, ...] = ()
+
+    def new_area(self) -> WorkArea:
+        """A work area for rows that no commit refers to yet."""
+        area = new_work_area(self._source.key, self._source.pipeline.sink.table)
+        self._areas[area.name] = area
+        return area
+
+    def write(
+        self,
+        frame: WaitingFrame,
+        opened: Position,
+        partition_columns: tuple[str, ...],
+        rows: int,
+        counts: RowCount,
+        areas: Collection[str] | None = None,
+    ) -> SparkWrite:
+        """The write of ``frame``, whose rows are in the areas of these names, or in all, on top of ``opened``."""
+        self._taken = tuple(area for name, area in self._areas.items() if areas is None or name in areas)
+        # One debt for all areas: its payer notes the data files of the commit, which must happen once.
+        debts = tuple(area.debt(self._taken[1:]) for area in self._taken[:1])
+        return SparkWrite(frame, frame.columns(opened.schema()), partition_columns, rows, counts, debts)
+
+    def committed(self) -> None:
+        """Leave the areas of the last write to the commit that took them."""
+        for area in self._taken:
+            del self._areas[area.name]
+        self._taken = ()
+
+    def drop(self) -> None:
+        """Remove the areas that no commit took, if possible now."""
+        for area in self._areas.values():
+            with suppress(StorageError):
+                remove_work(self._source.table_store, area.directory)
+        self._areas.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.drop()

@@ -69,8 +69,8 @@ class ReplayRecord:
         self._bound = bound
         self._config = config
         self._clock = clock
-        self._source = replay_source(bound, pipeline)
-        self.positions = self._source.positions
+        self.source = replay_source(bound, pipeline)
+        self.positions = self.source.positions
         self.state = _asked_for(bound, config)
         self.chunks = self.state.chunks
         self.saved: str | None = None
@@ -125,7 +125,7 @@ class ReplayRecord:
 
     def commit(self, number: int, change: ChunkChange) -> bool:
         """Commit a chunk; False if somebody else has finished it."""
-        run = Pass(self._source, rules=_RULES)
+        run = Pass(self.source, rules=_RULES)
         committed = False
 
         def go(opened: Position) -> Position:
@@ -158,7 +158,7 @@ class ReplayRecord:
 
     def _note(self, number: int) -> Position:
         """Record that the chunk is in the table."""
-        run = Pass(self._source, rules=_RULES)
+        run = Pass(self.source, rules=_RULES)
 
         def go(opened: Position) -> Position:
             return self._put(run, opened, _no_rows, self._current(opened).with_finished(number, self._clock()))

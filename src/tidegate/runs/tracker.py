@@ -21,7 +21,7 @@ from tidegate.protocol.change import Change, Coverage, Identity, LetterFiles, Ne
 from tidegate.protocol.dead_letters import DeadLetterTable
 from tidegate.protocol.documents import Mirror, read_recorded
 from tidegate.protocol.documents import read as read_document
-from tidegate.protocol.follow_ups import WorkArea, new_work_area, remove_old_work, remove_work, work_areas
+from tidegate.protocol.follow_ups import remove_old_work, work_areas
 from tidegate.protocol.ledger import Ledger
 from tidegate.protocol.open import StateUnreadable, way_out
 from tidegate.protocol.position import Attempts, Position, read_attempts
@@ -378,19 +378,10 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
         with suppress(StorageError):
             remove_old_work(self.table_store, self.key, now)
 
-    def new_work(self) -> WorkArea:
-        """A work area for rows that no commit refers to yet."""
-        return new_work_area(self.key, self.pipeline.sink.table)
-
     @property
     def work(self) -> Location:
         """The folder of its work areas."""
         return work_areas(self.key, self.pipeline.sink.table)
-
-    def drop_work(self, area: WorkArea) -> None:
-        """Remove a work area that no commit refers to, if possible now."""
-        with suppress(StorageError):
-            remove_work(self.table_store, area.directory)
 
     def state_of(self, position: Position) -> Any:
         """The state of an opened position; raises if it has another form."""

@@ -27,12 +27,12 @@ from tidegate.core.units.state import Units, UnitState
 from tidegate.errors import RunStopped
 from tidegate.failpoints import failpoint
 from tidegate.observe import events
-from tidegate.protocol.change import Change, DataFile, NextState, RowCount, SparkWrite, State, Written, write_files
+from tidegate.protocol.change import Change, DataFile, NextState, RowCount, State, Written, write_files
 from tidegate.protocol.position import Position
 from tidegate.reports.status import FailedUnit
 from tidegate.reports.wording import count
 from tidegate.runs.engine import UnitRunner
-from tidegate.runs.pass_ import ANOTHER_RUN, Pass
+from tidegate.runs.pass_ import ANOTHER_RUN, Lane, Pass
 from tidegate.runs.tracker import UnitBound
 from tidegate.runs.units import check_repeats
 from tidegate.sources.units.inputs import read_units
@@ -162,11 +162,12 @@ class UnitWalk:
             outcomes = sort_outcomes(self._source.source, begun, plan.now)
             self._tell(outcomes)
             position = self._commit_group(position, plan, change, group, outcomes)
+            change.lane.committed()
             self._tried.update(_identity(work) for work, _ in outcomes.done)
             self._leave_out(outcomes)
             self._tell_emptied(outcomes.emptied)
         finally:
-            change.clean()
+            change.lane.drop()
         return position, [work for work, result in zip(wave, group.results, strict=True) if result is None]
 
     def _commit_group(
@@ -471,15 +472,15 @@ def _masked(result: UnitWritten | UnitFailure | None, mask: Mask) -> UnitWritten
 
 
 class UnitChange:
-    """One group on its way into the table; :meth:`clean` removes what no commit refers to."""
+    """One group on its way into the table; its ``lane`` has one work area, for downloads and for rows."""
 
     def __init__(self, source: UnitBound, engine: UnitRunner, opened: Position, plan: UnitPlan) -> None:
         self._source = source
         self._engine = engine
         self._opened = opened
         self._plan = plan
-        self._area = source.new_work()
-        self._owed = False
+        self.lane = Lane(source)
+        self._area = self.lane.new_area()
 
     def read(self, wave: Sequence[WorkUnit], works: Sequence[UnitWork], failures: int | None) -> UnitGroup:
         """Read and write the work units, until so many fail in a row; nothing of it is visible yet."""
@@ -546,15 +547,9 @@ class UnitChange:
             source.source.rows,
         )
         frame = self._engine.replace_units(batch, source.source, replaced)
-        self._owed = True
         keys = group.partition_columns if opened.table_id is None else opened.partition_columns
-        write = SparkWrite(frame, frame.columns(opened.schema()), keys, rows, RowCount.GATHERED)
-        return Change(NextState.whole(state), write, debts=(self._area.debt(),))
-
-    def clean(self) -> None:
-        """Remove the work area, unless a commit owes that."""
-        if not self._owed:
-            self._source.drop_work(self._area)
+        write = self.lane.write(frame, opened, keys, rows, RowCount.GATHERED)
+        return Change(NextState.whole(state), write)
 
     def _is_straight(self, wave: Sequence[WorkUnit]) -> bool:
         """Whether files are written straight into the table's folder: nothing is replaced, the Arrow lane commits."""
