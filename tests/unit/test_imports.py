@@ -152,6 +152,12 @@ def test_an_own_module_is_imported_inside_a_function_only_where_that_saves_a_lib
     assert saving <= DEFERRING
 
 
+def test_the_local_engine_loads_no_spark() -> None:
+    graph = Graph()
+    for module in ("core.engines", "runs.engine", "runs.in_process", "runs.loop", "commands.run", "commands.ingest"):
+        assert not {"pyspark", "py4j"} & graph.libraries(f"tidegate.{module}"), module
+
+
 def _short(module: str) -> str:
     return module.removeprefix("tidegate.")
 

@@ -6,16 +6,18 @@ import platform
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 from tidegate.commands.project import Config, load, on_engine, sources_of
 from tidegate.errors import ConfigError, TidegateError
 from tidegate.reports.checks import Check
 from tidegate.reports.wording import count
-from tidegate.runs.checks import collect_checks, space, writable
+from tidegate.runs.checks import collect_checks, local_driver, space, writable
 from tidegate.runs.tracker import Examinable, TrackedSource
 from tidegate.schema.literals import describe_reader, find_native
 from tidegate.spark.jars import S3, fetched, find_java, java_version
+from tidegate.specs.columns import JdbcRead
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import EngineKind, ProjectSpec
 
@@ -58,6 +60,9 @@ def examine_project(project: ProjectSpec, sources: Sequence[TrackedSource]) -> t
     found += [Check("configuration", "warn", notice) for notice in project.notices]
     for bound in sources:
         found += bound.tracker.source_checks(bound) if isinstance(bound.tracker, Examinable) else []
+        if project.engine is EngineKind.LOCAL and isinstance(bound.source.read, JdbcRead):
+            name = f"source {bound.key}"
+            found += collect_checks(name, partial(local_driver, name, bound.source.read))
         found += _table(bound, project.engine)
         found += _provider(bound)
     return Mask.around(project).deep(tuple(found))

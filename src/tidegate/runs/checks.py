@@ -48,6 +48,15 @@ def jdbc_checks(name: str, read: JdbcRead, source: ColumnSource | UnitSource) ->
         yield Check(name, "ok", told)
 
 
+def local_driver(name: str, read: JdbcRead) -> Iterator[Check]:
+    """Whether the local engine has the driver for a database, and understands its address."""
+    from tidegate.sources.databases import open_database
+
+    open_database(read, name)
+    by = "ADBC" if read.reader is RowReader.ADBC else "psycopg" if ":postgresql:" in read.url else "PyMySQL"
+    yield Check(name, "ok", f"the local engine reads it by {by}")
+
+
 def _adbc_check(name: str, read: JdbcRead) -> Check:
     """Whether ADBC can connect, as far as machine and configuration show."""
     from tidegate.sources.adbc import connection_of

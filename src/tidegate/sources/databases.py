@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -49,12 +49,7 @@ EXTRAS = {"postgresql": "tidegate[postgres]", "mysql": "tidegate[mysql]", "maria
 """The extra to install for a database, by its name in a JDBC address."""
 
 
-def connect(address: DatabaseAddress, read: JdbcRead, **more: Any) -> Any:
-    """A connection like the JDBC driver's, with its session in UTC; ImportError without a driver."""
-    return (_connect_postgres if address.scheme == "postgresql" else _connect_mysql)(address, read, **more)
-
-
-def _connect_postgres(address: DatabaseAddress, read: JdbcRead, **more: Any) -> Any:
+def _connect_postgres(address: DatabaseAddress, read: JdbcRead) -> Any:
     """Begin a transaction with its settings: a pooler may give the next transaction to another session of the server.
 
     The environment supplies nothing that the JDBC driver would not know.
@@ -80,18 +75,18 @@ def _connect_postgres(address: DatabaseAddress, read: JdbcRead, **more: Any) -> 
         if not OPTIONS_REFUSED.search(str(error)):
             raise
         connection = psycopg.connect(options="", **given)
-    session = {"TimeZone": "UTC", "DateStyle": "ISO", **more}
-    settings = (f"SET LOCAL {name} = '{value}'" for name, value in session.items())
+    settings = (f"SET LOCAL {name} = '{value}'" for name, value in _SESSION.items())
     connection.execute("; ".join(("BEGIN", *settings)).encode())
     return connection
 
 
-def _connect_mysql(address: DatabaseAddress, read: JdbcRead, **more: Any) -> Any:
+def _connect_mysql(address: DatabaseAddress, read: JdbcRead) -> Any:
     """Connect like the JDBC driver without settings: MySQL's encrypts if the server can, MariaDB's does not.
 
     Neither checks the certificate then.
     """
     import pymysql
+    from pymysql.cursors import SSCursor
 
     return pymysql.connect(
         host=address.host,
@@ -105,7 +100,8 @@ def _connect_mysql(address: DatabaseAddress, read: JdbcRead, **more: Any) -> Any
         init_command=MYSQL_SESSION,
         ssl_disabled=address.scheme == "mariadb",
         auth_plugin_map=dict.fromkeys(("mysql_clear_password", "dialog"), _PlainSecret),
-        **more,
+        conv=_AS_TEXT,
+        cursorclass=SSCursor,
     )
 
 
@@ -170,8 +166,12 @@ class Database(ABC):
         self._mask = Mask.around(read) | Mask.of(read.url, *values)
 
     @abstractmethod
-    def fields(self, statement: str) -> list[DatabaseField]:
-        """The columns of a statement, with Spark's types."""
+    def _session(self) -> AbstractContextManager[Any]:
+        """A cursor of a connection that only reads; errors of the driver become those of this source."""
+
+    @abstractmethod
+    def _described(self, cursor: Any) -> list[DatabaseField]:
+        """The columns of the cursor's last statement, with Spark's types; drops the rows of that statement."""
 
     @abstractmethod
     def blocks(self, statement: str) -> Iterator[Block]:
@@ -191,7 +191,9 @@ class Database(ABC):
 
     def columns(self, read: JdbcRead) -> DatabaseColumns:
         """The columns of a table or a query; no two may differ in case alone."""
-        fields = self.fields(f"SELECT * FROM ({JdbcStatements(read).rows(RowFilter())}) tidegate_read WHERE 1 = 0")
+        with self._session() as cursor:
+            cursor.execute(f"SELECT * FROM ({JdbcStatements(read).rows(RowFilter())}) tidegate_read WHERE 1 = 0")
+            fields = self._described(cursor)
         if not fields:
             raise SourceError(f"{self.source} has no column", "name a table or a query with columns")
         names = [each.name.lower() for each in fields]
@@ -215,6 +217,23 @@ class Database(ABC):
                 pairs = zip(zip(*block, strict=True), columns, strict=True)
                 found = [self.array(values, each) for values, each in pairs]
             yield found
+
+    def nulls_if_idle(self, rows: RowFilter, timezone: str) -> int | None:
+        """The number of rows with null instead of a watermark, if no row matches; None if one does.
+
+        All on one connection: a poll that finds nothing is mostly the time to connect. Only the watermark columns are
+        described, since a poll must not fail for a column that Spark would read well.
+        """
+        statements = JdbcStatements(self.read)
+        names = ", ".join(quote_name(name, self.dialect) for name in rows.columns)
+        with self._session() as cursor:
+            cursor.execute(f"SELECT {names} FROM ({statements.rows(RowFilter())}) tidegate_read WHERE 1 = 0")
+            wanted = fit_rows(rows, DatabaseColumns(self._described(cursor), self.dialect), timezone, self.source)
+            cursor.execute(statements.one_row(wanted))
+            if cursor.fetchall():
+                return None
+            cursor.execute(statements.nulls(wanted))
+            return int(cursor.fetchall()[0][0])
 
     def answer(self, statement: str) -> list[Sequence[Any]]:
         """The answer to a statement that returns a few rows."""
@@ -274,11 +293,10 @@ _SESSION = {**SESSION, "cursor_tuple_fraction": "1"}
 
 
 class _Postgres(Database):
-    def fields(self, statement: str) -> list[DatabaseField]:
-        with self._asked(statement) as cursor:
-            told = [(each.name, each.type_code, cursor.pgresult.fmod(n)) for n, each in enumerate(cursor.description)]
-            cursor.execute(_TYPES.format(", ".join(str(oid) for _, oid, _ in told) or "NULL"))
-            types = {row[0]: row[1:] for row in cursor.fetchall()}
+    def _described(self, cursor: Any) -> list[DatabaseField]:
+        told = [(each.name, each.type_code, cursor.pgresult.fmod(n)) for n, each in enumerate(cursor.description)]
+        cursor.execute(_TYPES.format(", ".join(str(oid) for _, oid, _ in told) or "NULL"))
+        types = {row[0]: row[1:] for row in cursor.fetchall()}
         return [self._field(name, modifier, *types[oid]) for name, oid, modifier in told]
 
     def _field(self, name: str, modifier: int, called: str, category: str, type_: str) -> DatabaseField:
@@ -297,7 +315,8 @@ class _Postgres(Database):
         )
 
     def blocks(self, statement: str) -> Iterator[Block]:
-        with self._asked(f"DECLARE tidegate NO SCROLL CURSOR FOR {statement}") as cursor:
+        with self._session() as cursor:
+            cursor.execute(f"DECLARE tidegate NO SCROLL CURSOR FOR {statement}")
             wanted = _FIRST_ROWS
             while True:
                 wanted = min(wanted, self.read.fetch_size)
@@ -310,14 +329,12 @@ class _Postgres(Database):
                 yield block
 
     @contextmanager
-    def _asked(self, statement: str) -> Iterator[Any]:
-        """A cursor of a read-only transaction, after the statement."""
+    def _session(self) -> Iterator[Any]:
         import psycopg
 
-        with self._map_errors(psycopg.Error), closing(connect(self._address, self.read, **_SESSION)) as connection:
+        with self._map_errors(psycopg.Error), closing(_connect_postgres(self._address, self.read)) as connection:
             cursor = connection.cursor()
             cursor.execute("SET TRANSACTION READ ONLY")
-            cursor.execute(statement)
             yield cursor
 
     def selected(self, columns: DatabaseColumns) -> JdbcStatements:
@@ -370,14 +387,15 @@ _UUID = 254, True, 36 * 4
 _BYTES = 63
 """The character set of values that are not text."""
 
-_AS_TEXT = {bool: lambda value, _: str(int(value))}
+_AS_TEXT: dict[Any, Any] = {bool: lambda value, _: str(int(value))}
 """What the driver converts: its own setting of ``autocommit``, and no value of a row."""
 
 
 class _Mysql(Database):
-    def fields(self, statement: str) -> list[DatabaseField]:
-        with self._asked(statement) as cursor:
-            return [self._field(each) for each in cursor._result.fields]
+    def _described(self, cursor: Any) -> list[DatabaseField]:
+        fields = [self._field(each) for each in cursor._result.fields]
+        cursor.fetchall()  # an unbuffered cursor takes no other statement before
+        return fields
 
     def _field(self, told: Any) -> DatabaseField:
         number, unsigned = told.type_code, bool(told.flags & _UNSIGNED)
@@ -397,7 +415,8 @@ class _Mysql(Database):
         raise self.no_type(told.name, f"number {number} of MySQL's protocol")
 
     def blocks(self, statement: str) -> Iterator[Block]:
-        with self._asked(statement) as cursor:
+        with self._session() as cursor:
+            cursor.execute(statement)
             block: list[Sequence[Any]] = []
             size = 0
             while rows := cursor.fetchmany(min(_STRIDE, self.read.fetch_size - len(block))):
@@ -410,18 +429,13 @@ class _Mysql(Database):
                 yield block
 
     @contextmanager
-    def _asked(self, statement: str) -> Iterator[Any]:
-        """A cursor after the statement, which buffers only what is fetched; values are the text of the server."""
+    def _session(self) -> Iterator[Any]:
+        """The cursor buffers only what is fetched; values are the text of the server."""
         import pymysql
-        from pymysql.cursors import SSCursor
 
-        with (
-            self._map_errors(pymysql.MySQLError),
-            closing(connect(self._address, self.read, conv=_AS_TEXT, cursorclass=SSCursor)) as connection,
-        ):
+        with self._map_errors(pymysql.MySQLError), closing(_connect_mysql(self._address, self.read)) as connection:
             connection.query("SET SESSION TRANSACTION READ ONLY")
             with closing(connection.cursor()) as cursor:
-                cursor.execute(statement)
                 try:
                     yield cursor
                 finally:
@@ -494,10 +508,15 @@ class DatabaseReader:
         return self._database.columns(self._database.read)
 
     def _fit(self, rows: RowFilter) -> RowFilter:
-        wanted = fit_bounds(rows, self._columns.kinds, self._source.source_timezone, self._source.name)
-        for column in wanted.columns:
-            self._columns.check_followed(column, self._source.name)
-        return wanted
+        return fit_rows(rows, self._columns, self._source.source_timezone, self._source.name)
+
+
+def fit_rows(rows: RowFilter, columns: DatabaseColumns, timezone: str, source: str) -> RowFilter:
+    """``rows`` with the names and types of the columns; refuses a watermark column whose text sorts differently."""
+    wanted = fit_bounds(rows, columns.kinds, timezone, source)
+    for column in wanted.columns:
+        columns.check_followed(column, source)
+    return wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -569,15 +588,23 @@ def open_database(read: JdbcRead, source: str) -> Database:
         problem = f"there is no driver of Python for jdbc:{scheme} here, only for PostgreSQL, MySQL and MariaDB"
         raise needs_spark(source, problem)
     try:
-        address = DatabaseAddress.of(read, IGNORED_SETTINGS)
-        if address.scheme == "postgresql":
-            check_environment()
-        __import__("psycopg" if scheme == "postgresql" else "pymysql")
-    except Unsupported as told:
-        raise needs_spark(source, told.reason) from None
+        return connectable(read, source, IGNORED_SETTINGS)
+    except Unsupported as unsupported:
+        raise needs_spark(source, unsupported.reason) from None
     except SourceError as error:
         raise SourceError(f"{source}: {error.problem}", error.remedy) from None
     except ImportError:
         problem = "the database cannot be read in this process: its driver is not installed"
         raise needs_spark(source, problem, f"install '{EXTRAS[scheme]}', or ") from None
-    return (_Postgres if scheme == "postgresql" else _Mysql)(read, address, source)
+
+
+def connectable(read: JdbcRead, source: str, ignored: frozenset[str]) -> Database:
+    """The database of ``read``, whose settings may be among those ``ignored``; sends nothing.
+
+    :class:`Unsupported` if its JDBC driver would connect differently, ImportError without a driver.
+    """
+    address = DatabaseAddress.of(read, ignored)
+    if address.scheme == "postgresql":
+        check_environment()
+    __import__("psycopg" if address.scheme == "postgresql" else "pymysql")
+    return (_Postgres if address.scheme == "postgresql" else _Mysql)(read, address, source)

@@ -4,15 +4,14 @@ The question is smaller than Spark's: is there a row above the watermark, or non
 would send. Only "none" counts: then the pass ends. Spark asks as usual if there is a row, if the column is not of the
 watermark's kind, if a JDBC driver might answer differently, and after any error; people then see Spark's error.
 
-A Python driver asks databases, if one is installed. Delta and Iceberg tables answer by the statistics in their own
-metadata, and by the few files whose statistics are not exact enough.
+Databases are asked by the reader of the local engine, if its driver is installed. Delta and Iceberg tables answer by
+the statistics in their own metadata, and by the few files whose statistics are not exact enough.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -23,12 +22,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidegate.core.columns.predicates import ColumnRange, RowFilter, matches
-from tidegate.core.columns.state import NUMBERS, is_above, kind_of
-from tidegate.core.databases import DatabaseAddress, Unsupported
+from tidegate.core.columns.state import is_above, kind_of
+from tidegate.core.databases import SETTINGS_WITHOUT_MEANING, Unsupported, scheme_of
 from tidegate.protocol.delta import pin_table
 from tidegate.protocol.table import arrow_schema
-from tidegate.sources.databases import EXTRAS, connect
-from tidegate.sources.jdbc import JdbcStatements, check_environment
+from tidegate.sources.databases import EXTRAS, connectable
 from tidegate.specs.columns import ColumnSource, JdbcRead, NullWatermark, TableFormat, TableRead, Value, WatermarkMode
 from tidegate.storage.port import ObjectStore, SeekableInput
 from tidegate.storage.stores import open_store
@@ -55,7 +53,7 @@ def nulls_if_idle(source: ColumnSource, rows: RowFilter) -> int | None:
     try:
         match source.read:
             case JdbcRead() as read:
-                return _ask_database(read, rows)
+                return _ask_database(source, read, rows)
             case TableRead(format=TableFormat.DELTA) as read:
                 return _ask_delta(read, rows)
             case TableRead(format=TableFormat.ICEBERG) as read:
@@ -73,77 +71,23 @@ def _has_lower_bounds(rows: RowFilter) -> bool:
     return bool(rows.ranges) and all(each.lower is not None or each.any_value for each in rows.ranges)
 
 
-def _check_kinds(rows: RowFilter, kinds: Mapping[str, str | None], *, numbers_mix: bool = False) -> None:
+def _check_kinds(rows: RowFilter, kinds: Mapping[str, str | None]) -> None:
     """Check that every bound is of its column's kind: Spark decides what else it means."""
     for each in rows.ranges:
         kind = kinds.get(each.column)
         bounds = {kind_of(bound.value) for bound in (each.lower, each.upper) if bound is not None}
-        if numbers_mix and kind in NUMBERS and bounds <= NUMBERS:
-            continue
         if kind is None or bounds - {kind}:
             raise NoAnswer
 
 
-_POSTGRES_KINDS = {
-    **dict.fromkeys((20, 21, 23), "int"),
-    **dict.fromkeys((700, 701), "float"),
-    1700: "decimal",
-    **dict.fromkeys((25, 1042, 1043, 2950), "text"),
-    1184: "datetime",
-    1114: "datetime_naive",
-    1082: "date",
-}
-"""By PostgreSQL's number of a type in ``pg_type``; text includes UUIDs, as Spark reads them."""
-
-_MYSQL_KINDS = {
-    **dict.fromkeys((1, 2, 3, 8, 9, 13), "int"),
-    **dict.fromkeys((4, 5), "float"),
-    **dict.fromkeys((0, 246), "decimal"),
-    **dict.fromkeys((15, 252, 253, 254), "text"),
-    7: "datetime",
-    12: "datetime_naive",
-    **dict.fromkeys((10, 14), "date"),
-}
-"""By the MySQL protocol's number of a type."""
-
-
-def _ask_database(read: JdbcRead, rows: RowFilter) -> int | None:
+def _ask_database(source: ColumnSource, read: JdbcRead, rows: RowFilter) -> int | None:
     try:
-        address = DatabaseAddress.of(read)
-        if address.scheme == "postgresql":
-            check_environment()
-    except Unsupported as told:
-        raise NoAnswer(told.reason) from None
-    try:
-        connection = connect(address, read)
+        database = connectable(read, source.name, SETTINGS_WITHOUT_MEANING)
+    except Unsupported as unsupported:
+        raise NoAnswer(unsupported.reason) from None
     except ImportError:
-        raise NoAnswer(f"install '{EXTRAS[address.scheme]}', and such a run starts without Java") from None
-    statements, kinds_of = JdbcStatements(read), _KINDS[address.scheme]
-    with closing(connection), closing(connection.cursor()) as cursor:
-        cursor.execute(statements.one_row(rows))
-        found = cursor.rowcount
-        _check_kinds(rows, kinds_of(cursor, statements, rows), numbers_mix=True)
-        if found:
-            return None
-        cursor.execute(statements.nulls(rows))
-        return int(cursor.fetchone()[0])
-
-
-def _postgres_kinds(cursor: Any, statements: JdbcStatements, rows: RowFilter) -> dict[str, str | None]:
-    return {each[0]: _POSTGRES_KINDS.get(each[1]) for each in cursor.description}
-
-
-def _mysql_kinds(cursor: Any, statements: JdbcStatements, rows: RowFilter) -> dict[str, str | None]:
-    """Distinguish bytes from text, which have the same numbers: the database knows."""
-    kinds = {each[0]: _MYSQL_KINDS.get(each[1]) for each in cursor.description}
-    for column in [name for name, kind in kinds.items() if kind == "text"]:
-        cursor.execute(statements.character_set(column))
-        kinds[column] = None if cursor.fetchone()[0] == "binary" else "text"
-    return kinds
-
-
-_Kinds = Callable[[Any, JdbcStatements, RowFilter], dict[str, str | None]]
-_KINDS: Mapping[str, _Kinds] = {"postgresql": _postgres_kinds, "mysql": _mysql_kinds, "mariadb": _mysql_kinds}
+        raise NoAnswer(f"install '{EXTRAS[scheme_of(read.url)]}', and such a run starts without Java") from None
+    return database.nulls_if_idle(rows, source.source_timezone)
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,11 +226,6 @@ class JdbcStatements:
         """The watermark columns of one matching row, if there is one; for databases with LIMIT."""
         return f"{self._select(self._quoted(rows), rows)} LIMIT 1"
 
-    def character_set(self, column: str) -> str:
-        """The character set of a MySQL column; bytes are ``binary``."""
-        name = quote(column, self.dialect)
-        return f"SELECT CHARSET(MAX({name})) FROM (SELECT {name} FROM {self._origin()} WHERE 1 = 0) tidegate_rows"
-
     def count(self, rows: RowFilter) -> str:
         """The number of matching rows."""
         return f"SELECT COUNT(*) AS found FROM ({self._select(['*'], rows)}) tidegate_rows"
