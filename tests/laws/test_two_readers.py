@@ -559,6 +559,7 @@ def test_arrays_are_read_alike(way: str, elements: list[bytes], frame: tuple[byt
     assert read_array(way, [whole[place : place + 1] for place in range(len(whole))], "1") == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(5000, 60), deadline=None)
 @given(
     elements=st.lists(
@@ -635,6 +636,7 @@ def test_columns_are_inferred_alike(chosen: list[bytes], options: str) -> None:
     check_same_inference(chosen, **{options: True})
 
 
+@pytest.mark.slow
 def test_columns_of_edges_and_of_real_shapes_are_inferred_alike() -> None:
     chance = random.Random(7)
     check_same_inference([json.dumps(_event(chance, number)).encode() for number in range(300)], rescued=True)

@@ -371,6 +371,7 @@ def with_own_names(schema: Any, suffix: str) -> Any:
     return changed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wrap", "is_declared"), PLACES)
 @pytest.mark.parametrize(
     "pairs", [[each for each in PAIRS if each not in BEYOND_NATIVE], BEYOND_NATIVE], ids=["", "wide"]

@@ -261,6 +261,7 @@ def test_unknown_fields_are_named_and_counted() -> None:
     assert lenient.unknown == {"more": 640, "u.mail": 640, "gone": 640}
 
 
+@pytest.mark.slow
 def test_columns_stay_as_they_are_while_further_blocks_are_read() -> None:
     decoder = Decoder(RecordRules((*MAPPED, FieldSpec("left", "string")), rescued="left"))
     line = FULL[:-1] + b',"m":{"a":1},"more":%d}\n'

@@ -73,6 +73,7 @@ def test_an_element_that_never_ends_is_an_error_before_memory_is_full(monkeypatc
         list(array_format().read(raw, FileSlice("a.json", 20_000_015)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0, 1])
 def test_blanks_between_elements_are_no_part_of_them(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines_module, "LONGEST_LINE", 3_000_000)
@@ -101,6 +102,7 @@ def test_the_longest_element_is_as_long_wherever_reading_begins(
     assert (count, is_too_long) == ((4000, True) if size > 5_000_000 else (11_001, False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0, 7])
 def test_many_tiny_bad_elements_come_in_parts(start: int) -> None:
     whole = b"[" + b"," * 250_000 + b'{"i":1}]'
@@ -115,6 +117,7 @@ def test_many_short_lines_come_in_parts() -> None:
     assert list(blocks(chunks)) == [chunks[0] + b"y\n", b"\n" * 100_000, b"z\n"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0, 3])
 def test_an_array_of_several_blocks_is_read_whole_or_from_a_record_on(
     start: int, monkeypatch: pytest.MonkeyPatch
