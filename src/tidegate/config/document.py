@@ -188,6 +188,7 @@ def problem(root: Block, loc: Loc, text: str) -> Problem:
 def quote(root: Block, loc: Loc) -> str:
     """The value at ``loc`` as the file has it, quoted; empty for secrets and for what is not a scalar."""
     node = find(root, loc)
+    # The address of a state provider may hold a password in a form that no rule of ours finds.
     if not isinstance(node, Scalar) or any(_hidden(part) for part in loc) or tuple(loc) == ("state", "url"):
         return ""
     if loc[-1] in ("url", "token_url"):
@@ -375,11 +376,13 @@ class _Builder:
     def _alias(self, event: ev.AliasEvent) -> Node:
         if event.anchor not in self.anchors:
             raise _Unusable(_line(event), "an alias ('*…') without its anchor; quote a text that starts with '*'")
+        # Aliases of aliases grow exponentially: ten short lines can mean billions of values.
         node, size = self.anchors[event.anchor]
         self._count(size, event)
         return node
 
     def _scalar(self, event: ev.ScalarEvent) -> Node:
+        # Quoted, an empty text or the word null is text.
         if not event.style and event.value in _NULLS and event.tag in (None, _STANDARD_TAG + "null"):
             return None
         value, wrong = put_in(event.value, self.env)
@@ -466,6 +469,7 @@ def put_in(text: str, env: Mapping[str, str]) -> tuple[str, list[str]]:
         elif name is None:
             return "$"
         elif default is not None:
+            # As in a shell, an empty variable takes the default.
             return env.get(name) or default
         elif name not in env:
             problems.append(f"the variable {name} is not set; set it, or write ${{{name}:-default}}")

@@ -90,6 +90,7 @@ def lateness(value: object) -> Lateness:
         return Lateness(periods=int(periods[1]))
     duration = _DURATION.fullmatch(word)
     days, hours = (int(part or 0) for part in duration.groups()) if duration else (0, 0)
+    # Zero would seal a partition as soon as a file of the next one is read.
     if not days and not hours:
         raise refusal("is not a lateness", "allowed: '48 periods', 'P2D', 'P1DT12H', 'none'; above zero")
     return Lateness(fixed=timedelta(days=days, hours=hours))

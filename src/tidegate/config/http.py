@@ -36,6 +36,7 @@ def http_url(value: object) -> str:
         origin_of(where)
     except NotOrigin as error:
         raise refusal(f"is not an HTTP address: {error}", "write it like https://api.example.org/v1") from None
+    # Paths begin with a slash, so that "https://host/v1/" and "https://host/v1" are one server.
     return where.rstrip("/")
 
 

@@ -226,6 +226,7 @@ def tag_of(model: type[Model]) -> str:
 def fields(model: type[Model]) -> dict[str, Field]:
     """The keys of one block, by the names they have in a file."""
     if model not in _FIELDS:
+        # Keys of a base stand first; a key that is declared again keeps its place.
         bases = (base for base in reversed(model.__mro__) if issubclass(base, Model))
         _FIELDS[model] = {name: field for base in bases for name, field in _declared_by(base).items()}
     return _FIELDS[model]
@@ -427,6 +428,7 @@ class BlockReader:
             self._add(loc, "is empty; allowed: one or more")
         for name in node if kind.named is not None else ():
             try:
+                # Names become parts of paths and of commit tags.
                 values.name(name)
             except RefusedValue as error:
                 self._add((*loc, name), f"{name!r} {error}")

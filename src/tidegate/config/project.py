@@ -259,6 +259,7 @@ def _address_problem(url: str) -> str:
         return sentence(
             "is an address of another database", f"allowed: {', '.join(_DATABASES)}", nearest(found[1], _DATABASES)
         )
+    # SQLite keeps a database without a file in memory, and forgets it with the process.
     if re.fullmatch(r"sqlite(?:\+\w+)?://(?:/|/:memory:)?", url):
         return "names no file, so every run would begin anew; write it like sqlite:///state.db"
     return ""

@@ -232,6 +232,7 @@ def _template_problem(template: str, column: str | None) -> str:
     if len({key.lower() for key in keys}) < len(keys):
         return "a key occurs twice; allowed: each once"
     constant = [part for part in template.split("/") if "=" in part and not fields_of(part)]
+    # Every row would get the same value, and the column could not tell partitions apart.
     if column is not None and constant:
         return f"{constant[0]!r} has no field of time; allowed: %Y %m %d %H %F, or only the key"
     return ""

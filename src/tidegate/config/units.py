@@ -388,6 +388,7 @@ def pause(value: object) -> float:
 @check({"anyOf": [{"type": "string"}, {"items": {"type": ["string", "number"]}, "type": "array"}]})
 def units(value: object) -> tuple[str, ...]:
     """Values of a unit watermark, as a list or as text with commas; each once."""
+    # Properties files have lists as text with commas.
     items = value.split(",") if isinstance(value, Scalar) else value
     if not isinstance(items, list) or any(not isinstance(item, str) for item in items):
         raise refusal("must be a list of texts, or a text with commas")

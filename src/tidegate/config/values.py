@@ -164,6 +164,7 @@ def whole(value: object) -> int:
     digits = value.strip().replace("_", "") if isinstance(value, Scalar) else ""
     if not re.fullmatch(r"[+-]?[0-9]+", digits):
         raise refusal("is not a whole number")
+    # The length first: Python refuses to convert texts of more than 4,300 digits.
     if len(digits) > 17 or abs(int(digits)) > _LARGEST:
         raise refusal("is too large", f"allowed: at most {_LARGEST}")
     return int(digits)
@@ -260,6 +261,7 @@ def address(value: object) -> str:
         allowed = ", ".join(f"{name}://" for name in _SCHEMES)
         raise refusal("is an address of an unknown kind", f"allowed: a path, {allowed}", nearest(scheme, _SCHEMES))
     authority = rest.partition("/")[0]
+    # An "@" alone is a container of Azure: abfss://container@account.dfs.core.windows.net/path.
     if ":" in authority.partition("@")[0] and "@" in authority:
         raise refusal("contains credentials", "put them into storage_options")
     if found and ("?" in rest or "#" in rest):
