@@ -28,12 +28,12 @@ import duckdb
 
 from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.formats.json import Decoder
+from tidegate.parquet import parquet_file
 from tidegate.schema.types import arrow_schema
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, Numbers
-from tidegate.tasks import parquet_file
 from tidegate.tasks.read_task import GroupResult, ReadTask
-from tidegate.tasks.task import read_unit
+from tidegate.tasks.task import read_group_at_once
 
 FIELDS = (
     FieldSpec("id", "int64", nullable=False),
@@ -138,7 +138,7 @@ def steps(root: Path) -> None:
     }
     before = time.process_time()
     with stopwatch(places) as spent:
-        read_unit(read_task(root), sliced(root, "a.ndjson.gz"))
+        read_group_at_once(read_task(root), sliced(root, "a.ndjson.gz"))
     whole = time.process_time() - before
     for name, seconds in spent.items():
         print(f"  {name:28s} {seconds:6.3f} s")
@@ -153,8 +153,8 @@ def large(root: Path, records: int, rounds: int) -> None:
     found = best(
         rounds,
         {
-            "tidegate, strict": lambda: read_unit(read_task(root), unit),
-            "tidegate, lenient": lambda: read_unit(read_task(root, Numbers.LENIENT), unit),
+            "tidegate, strict": lambda: read_group_at_once(read_task(root), unit),
+            "tidegate, lenient": lambda: read_group_at_once(read_task(root, Numbers.LENIENT), unit),
             "DuckDB": lambda: with_duckdb(str(root / "a.ndjson.gz"), root / "duckdb.parquet"),
         },
     )
@@ -177,8 +177,8 @@ def tiny(root: Path, count: int, rounds: int) -> None:
     found = best(
         rounds,
         {
-            "tiny": lambda: check(read_unit(read_task(root), sliced(root, *names)), 200 * count),
-            "together": lambda: read_unit(read_task(root), sliced(root, "together.ndjson.gz")),
+            "tiny": lambda: check(read_group_at_once(read_task(root), sliced(root, *names)), 200 * count),
+            "together": lambda: read_group_at_once(read_task(root), sliced(root, "together.ndjson.gz")),
         },
     )
     extra = (found["tiny"] - found["together"]) / count
@@ -202,7 +202,7 @@ def memory(root: Path, records: int) -> None:
 
 def peak(root: Path, name: str) -> None:
     """Read one file and print the peak memory of this process."""
-    result = read_unit(replace(read_task(root), commit_batch_files=1000), sliced(root, name))
+    result = read_group_at_once(replace(read_task(root), commit_batch_files=1000), sliced(root, name))
     status = Path("/proc/self/status").read_text()
     kilobytes = int(status.split("VmHWM:")[1].split()[0])
     print(f"{result.rows} rows: peak {kilobytes / 1024:.0f} MB")

@@ -28,7 +28,7 @@ from tidegate.schema.types import arrow_schema
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, Format
 from tidegate.tasks.read_task import ReadTask
-from tidegate.tasks.task import read_unit
+from tidegate.tasks.task import read_group_at_once
 
 FIELDS = (
     FieldSpec("id", "int64", nullable=False),
@@ -105,7 +105,7 @@ def with_tidegate(path: Path, out: Path, format: str, records: int) -> None:
         file_schema=arrow_schema(FIELDS).serialize().to_pybytes(),
         format=Format(format),
     )
-    result = read_unit(task, FileGroup(0, (FileSlice(path.name, path.stat().st_size),)))
+    result = read_group_at_once(task, FileGroup(0, (FileSlice(path.name, path.stat().st_size),)))
     assert result.rows == records, result.outcomes
 
 

@@ -118,7 +118,7 @@ def finished(store: ObjectStore, source: PathSource) -> PathState:
     """The state once every file is read, by the planner's own steps."""
     listing = discover(store, source, PathState(), NOW)
     plan = plan_paths("bench", source, PathState(), 0, listing, NOW, sizing=SIZING)
-    slices = [each for unit in plan.units for each in unit.slices]
+    slices = [each for group in plan.groups for each in group.slices]
     done = [Covered(each.path, each.size, each.etag, 0, 1, True) for each in slices]
     step = advance(source, PathState(), plan.listed, done, NOW, complete=plan.complete, directories=plan.directories)
     return step.state
@@ -130,7 +130,7 @@ def timed_poll(store: ObjectStore, source: PathSource, state: PathState, count: 
     listing = discover(store, source, state, NOW, poll_count=count)
     plan = plan_paths("bench", source, state, 1, listing, NOW, sizing=SIZING)
     elapsed = (time.perf_counter() - started) * 1000
-    if plan.units:
+    if plan.groups:
         raise SystemExit(f"an idle poll found {plan.files} files")
     return elapsed, listing.list_requests, listing.listed_keys
 

@@ -21,14 +21,14 @@ import json, resource, sys
 from tidegate.schema.names import field_from_json
 from tidegate.core.files.plan import FileSlice, FileGroup as Unit
 from tidegate.tasks.read_task import read_task
-from tidegate.tasks.task import read_unit
+from tidegate.tasks.task import read_group_at_once
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PathSource, PipelineSpec, SchemaSpec, SinkSpec
 source, table, name, size = sys.argv[1:5]
 fields = tuple(field_from_json(each) for each in json.loads(sys.argv[5]))
 pipeline = PipelineSpec("p", (), SchemaSpec(fields), SinkSpec(Location(table)))
 task = read_task(pipeline, PathSource("s", Location(source)), fields)
-result = read_unit(task, Unit(1, (FileSlice(name, int(size)),)))
+result = read_group_at_once(task, Unit(1, (FileSlice(name, int(size)),)))
 print(result.rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 """
 

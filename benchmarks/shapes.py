@@ -2,7 +2,7 @@
 
     python -m benchmarks.shapes [--megabytes 60] [--rounds 3] [--best] [--quick] [--spark] [--only events]
 
-One process and one thread for each: Tidegate is the code of a task (``read_unit``), DuckDB has ``threads = 1``, Spark
+One process and one thread for each: Tidegate is the code of a task (``tasks.task``), DuckDB has ``threads = 1``, Spark
 ``local[1]``. The contenders take turns; CPU seconds (threads and children included) stand beside wall seconds, medians
 of the rounds, or with ``--best`` the best, for a machine with much other work. Ratios are of CPU seconds, which a busy
 machine changes less.
@@ -38,7 +38,7 @@ from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, Format
 from tidegate.tasks.dead_letters import DeadLetterTarget
 from tidegate.tasks.read_task import GroupResult, ReadTask
-from tidegate.tasks.task import read_unit
+from tidegate.tasks.task import read_group_at_once
 
 RESCUED = FieldSpec("_rescued", "string")
 SAMPLED = 10_000
@@ -101,7 +101,7 @@ def with_tidegate(case: Case, folder: Path) -> GroupResult:
         rescued=RESCUED.name if case.rescued else None,
         letters=DeadLetterTarget(Location((folder / "letters").as_uri()), "p", "s", "r"),
     )
-    return read_unit(task, FileGroup(0, (FileSlice(case.file.name, case.file.stat().st_size),)))
+    return read_group_at_once(task, FileGroup(0, (FileSlice(case.file.name, case.file.stat().st_size),)))
 
 
 def duckdb_type(declared: FieldSpec) -> str:

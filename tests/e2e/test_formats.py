@@ -194,4 +194,6 @@ def test_doctor_and_plan_know_the_files(tmp_path: Path, format: str) -> None:
     (place,) = sources_of(lake.project, "events")
     assert all(check.verdict == "ok" for check in examine_project(lake.project, [place]))
     (planned,) = tidegate.plan(lake.config)
-    assert [each.path for unit in planned.plan.units for each in unit.slices] == [f"{DAY}/1769600000{ENDINGS[format]}"]
+    assert [each.path for group in planned.plan.groups for each in group.slices] == [
+        f"{DAY}/1769600000{ENDINGS[format]}"
+    ]

@@ -177,12 +177,12 @@ def test_a_half_read_file_behind_a_link_waits_until_it_can_be_seen_again(tmp_pat
     everything = discover_all(store, unseen, as_set, lambda files: [Known.NEW for _ in files])
     made_of_set = plan_set("p", unseen, as_set, 1, everything, NOW, sizing=SIZING)
     for each in (made, made_of_set):
-        assert (each.complete, each.units, each.given_up, each.opens, each.waits) == (True, (), (), None, True)
+        assert (each.complete, each.groups, each.given_up, each.opens, each.waits) == (True, (), (), None, True)
         assert len([note for note in each.notes if "part/d.ndjson" in note]) == 1
     if follow_links:
         (tmp_path / "unmounted").rename(tmp_path / "disk")
     made = plan_paths("p", seen, paths, 1, discover(store, seen, paths, NOW), NOW, sizing=SIZING)
-    assert [(each.path, each.start_record) for unit in made.units for each in unit.slices] == [("part/d.ndjson", 2)]
+    assert [(each.path, each.start_record) for group in made.groups for each in group.slices] == [("part/d.ndjson", 2)]
 
 
 def test_discovery_of_a_filtered_cold_start_does_not_enter_a_link(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_strict_does_not_look_for_late_files_and_says_so(lake: Lake) -> None:
     before = list(lake.expected)
     lake.arrive("date=2026-01-28/hour=11/0.ndjson")
     (planned,) = plan(lake.config)
-    assert planned.plan.units == ()
+    assert planned.plan.groups == ()
     assert any("strict" in remark for remark in planned.plan.remarks)
     lake.run()
     assert lake.ids() == before

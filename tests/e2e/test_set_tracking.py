@@ -91,7 +91,7 @@ def test_plan_status_and_doctor_say_what_it_costs(lake: Lake) -> None:
     lake.run()
     (planned,) = plan(lake.config)
     assert planned.plan.kind == "path-set"
-    assert "every poll lists the whole source, 8 keys this time" in planned.plan.remarks[0]
+    assert "each poll lists the whole prefix (8 keys now)" in planned.plan.remarks[0]
     (now,) = status(lake.config)
     assert (now.tracking, now.remembered, now.backlog_files, now.state) == ("set", 6, 0, "Active")
     (view,) = show_watermarks(lake.config, "events")
@@ -105,7 +105,7 @@ def test_names_that_sort_in_time_get_the_hint_at_watermarks(tmp_path: Path) -> N
     for number in range(12):
         lake.arrive(f"{1706450400 + number}-x.ndjson", 1)
     (planned,) = plan(lake.config)
-    assert "names sort in time: with use_watermark: true" in planned.plan.remarks[1]
+    assert "names sort by time: with use_watermark: true" in planned.plan.remarks[1]
     (hint,) = [check for check in doctor(lake.config) if check.name.startswith("source") and check.verdict == "warn"]
     assert "use_watermark: true" in hint.remedy
 

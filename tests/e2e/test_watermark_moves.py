@@ -45,7 +45,7 @@ def newest_document(lake: Lake) -> dict[str, object]:
 
 def to_read(lake: Lake) -> list[str]:
     (source,) = plan(lake.config)
-    return [each.path for unit in source.plan.units for each in unit.slices]
+    return [each.path for group in source.plan.groups for each in group.slices]
 
 
 def test_moved_down_the_files_above_are_foreseen_read_again_and_doubled(lake: Lake) -> None:

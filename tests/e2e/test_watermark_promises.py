@@ -210,7 +210,7 @@ def test_at_most_interval_files_are_read_by_one_unit(lake: Lake) -> None:
     for number in range(5):
         lake.arrive(f"{DAY}/{number}.ndjson", records=1)
     (planned,) = tidegate.plan(lake.config)
-    assert [unit.files for unit in planned.plan.units] == [2, 2, 1]
+    assert [group.files for group in planned.plan.groups] == [2, 2, 1]
 
 
 def test_a_continuous_run_polls_at_its_interval_and_finds_what_arrived(lake: Lake) -> None:

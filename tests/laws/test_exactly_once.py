@@ -35,7 +35,7 @@ class InAnyOrder(Ingestion):
         self.world.open(plan)
         if plan.given_up:
             return
-        slices = [each for unit in plan.units for each in unit.slices]
+        slices = [each for group in plan.groups for each in group.slices]
         self.world.commit(plan, [self.world.outcome(each, data.draw(fates)) for each in slices])
 
 

@@ -29,7 +29,7 @@ SOURCES = st.builds(
 
 
 def planned_slices(plan: Plan) -> list[FileSlice]:
-    return [each for unit in plan.units for each in unit.slices]
+    return [each for group in plan.groups for each in group.slices]
 
 
 @settings(deadline=None)
@@ -42,7 +42,7 @@ def test_a_plan_does_not_depend_on_the_order_of_the_listing(
         plan_paths("p", of, PathState(), 0, PathListing(files(*order)), NOW, sizing=SIZING)
         for order in (there, shuffled, [*shuffled, *there])
     ]
-    assert plans[0].units == plans[1].units == plans[2].units
+    assert plans[0].groups == plans[1].groups == plans[2].groups
     assert plans[0].listed == plans[1].listed == plans[2].listed
 
 
@@ -86,7 +86,7 @@ SIZINGS = st.builds(Sizing, st.integers(1, 10_000_000), st.integers(1, 8), st.in
 @given(SLICES, SIZINGS)
 def test_units_hold_every_slice_once_and_in_order(slices: list[FileSlice], sizing: Sizing) -> None:
     units = group_files(slices, sizing)
-    assert [each for unit in units for each in unit.slices] == slices
+    assert [each for group in units for each in group.slices] == slices
     assert [unit.number for unit in units] == list(range(1, len(units) + 1))
 
 

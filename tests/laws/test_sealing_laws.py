@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from laws.world import World, advanced, read, source
 from support.long_runs import examples
-from tidegate.core.files.comparison import reopened
-from tidegate.core.files.discovery import future_seals, is_due, is_sealed, seals_taken_back
+from tidegate.core.files.comparison import reopen_partitions
+from tidegate.core.files.discovery import future_seals, is_due, is_sealed, lower_future_seals
 from tidegate.core.files.paths import Layout, split
 from tidegate.core.files.state import PathState
 from tidegate.specs.project import LateFiles, Lateness, PartitionFilter, PathSource
@@ -117,9 +117,9 @@ def _repair(world: World) -> None:
     world.rows.update((path, line) for path in late for line in range(world.lines[path]))
     committed = covered | set(late)
     finished = {split(path)[0] for path in committed} | set(state.partition_watermarks)
-    seals = seals_taken_back(of, state, None, finished, (), TIME)
+    seals = lower_future_seals(of, state, None, finished, (), TIME)
     waiting = {path for path in world.there if path not in committed}
-    world.state = reopened(of, state, seals, sorted((set(world.there) | committed) - waiting), ())
+    world.state = reopen_partitions(of, state, seals, sorted((set(world.there) | committed) - waiting), ())
 
 
 def _start(of: PathSource, path: str) -> datetime:

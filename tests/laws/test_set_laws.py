@@ -85,7 +85,7 @@ def test_every_line_of_every_file_is_committed_exactly_once(data: st.DataObject)
         shown = tuple(data.draw(st.permutations(new)))[: limit or None]
         listing = PathListing(shown, complete=len(shown) == len(new), any_files=bool(there))
         plan = plan_set("p", OF, state, number, listing, NOW, sizing=SIZING)
-        outcomes = [outcome(each, data.draw(fates)) for unit in plan.units for each in unit.slices]
+        outcomes = [outcome(each, data.draw(fates)) for group in plan.groups for each in group.slices]
         if plan.given_up:
             outcomes = [end_of(each.slice) for each in plan.given_up]
         step = advance_set(OF, state, plan.listed, outcomes, NOW, complete=plan.complete)
@@ -119,7 +119,7 @@ def test_every_line_of_every_file_is_committed_exactly_once(data: st.DataObject)
         sizing=SIZING,
     )
     committed += [
-        (each.path, line) for unit in whole.units for each in unit.slices for line in range(each.start_record, LINES)
+        (each.path, line) for group in whole.groups for each in group.slices for line in range(each.start_record, LINES)
     ]
     assert len(committed) == len(set(committed))
     expected = {(path, line) for path in there for line in range(letters.get(path, LINES))}

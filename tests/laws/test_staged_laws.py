@@ -74,7 +74,7 @@ class Staged(World):
     def stage_all(self) -> bool:
         """Whether there was anything to stage."""
         plan = self.plan()
-        slices = [each for unit in plan.units for each in unit.slices]
+        slices = [each for group in plan.groups for each in group.slices]
         self.stage(plan, [self.outcome(each, "whole") for each in slices])
         return bool(slices)
 
@@ -126,7 +126,7 @@ class Staging(Ingestion):
     @rule(data=st.data(), limit=st.none() | st.integers(1, 6))
     def a_run_reads_something(self, data: st.DataObject, limit: int | None) -> None:
         plan = self.world.plan(limit)
-        slices = data.draw(st.permutations([each for unit in plan.units for each in unit.slices]))
+        slices = data.draw(st.permutations([each for group in plan.groups for each in group.slices]))
         while slices:
             taken = data.draw(st.integers(1, len(slices)))
             wave, slices = slices[:taken], slices[taken:]
@@ -196,7 +196,7 @@ def test_files_of_a_rejected_unit_are_read_again_although_a_later_one_was_planne
     world.take(2, frozenset({1}))
     assert world.state.partition_watermarks == {}
     assert {path for path, _ in world.rows} == {"d=1/b.json"}
-    assert [each.path for unit in world.plan().units for each in unit.slices] == ["d=1/a.json"]
+    assert [each.path for group in world.plan().groups for each in group.slices] == ["d=1/a.json"]
 
 
 def test_a_unit_that_covers_what_is_finished_already_is_rejected() -> None:
@@ -213,7 +213,7 @@ def test_a_unit_that_goes_on_where_a_rejected_one_ended_is_rejected_too() -> Non
     world.arrive("d=1/a.json")
     for fate in ("part", "whole"):
         plan = world.plan()
-        world.stage(plan, [world.outcome(plan.units[0].slices[0], fate)])
+        world.stage(plan, [world.outcome(plan.groups[0].slices[0], fate)])
     world.take(2, frozenset({1}))
     assert (sum(world.rows.values()), world.rejected) == (0, 2)
     assert world.stage_all()
@@ -227,13 +227,13 @@ def test_a_long_listing_is_left_out_beyond_what_the_unit_covers(monkeypatch: pyt
     for name in "abcd":
         world.arrive(f"d=1/{name}.json")
     plan = world.plan()
-    first, second, *_ = plan.units[0].slices
+    first, second, *_ = plan.groups[0].slices
     world.stage(plan, [world.outcome(first, "whole"), world.outcome(second, "whole")])
     assert [path for path, *_ in world.pending[1]["plan"]["listed"]] == ["d=1/a.json", "d=1/b.json"]
     assert not world.pending[1]["plan"]["complete"]
     world.take(1, frozenset())
     assert world.state.partition_watermarks == {"d=1": "b.json"}
-    assert len(world.plan().units[0].slices) == 2
+    assert len(world.plan().groups[0].slices) == 2
 
 
 for machine in (Staging, StrictStaging, NarrowStaging, SealedStaging):

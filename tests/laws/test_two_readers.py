@@ -27,7 +27,7 @@ from tidegate.formats.json import (
     blocks,
     element_lines,
     skip_lines,
-    without_mark,
+    strip_byte_order_mark,
 )
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.schema.inference import infer_json
@@ -472,14 +472,14 @@ def read_array(
     """Everything that comes of an array in such chunks: rows and bad records by number, and unknown fields."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SWITCH, switch)
-        patch.setattr("tidegate.formats.json.gathered", lambda chunks: chunks)
+        patch.setattr("tidegate.formats.json.gather_chunks", lambda chunks: chunks)
         decoder = Decoder(RecordRules(**WAYS[way]))
         assert decoder.reads_elements == (switch == "1")
         if switch == "1" and not in_lines:
             format = LineFormat(decoder, Format.JSON, Compression.NONE)
             found = format._read_elements(iter(chunks), "a.json")
         else:
-            whole = blocks(element_lines(without_mark(chunks), "a.json"), block_bytes=block_bytes)
+            whole = blocks(element_lines(strip_byte_order_mark(chunks), "a.json"), block_bytes=block_bytes)
             found = map(decoder.decode, skip_lines(whole, start, "a.json"))
         rows: list[Any] = []
         bad: list[Any] = []

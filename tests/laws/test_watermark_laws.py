@@ -80,7 +80,7 @@ def test_steps_on_top_of_each_other_are_those_over_the_whole_listing(
             world.remove(path)
         plan = world.plan(limit)
         steps = PathSteps(of, plan.listed, plan.now, complete=plan.complete, directories=plan.directories)
-        rest = data.draw(st.permutations([each for unit in plan.units for each in unit.slices]))
+        rest = data.draw(st.permutations([each for group in plan.groups for each in group.slices]))
         while rest:
             size = data.draw(st.integers(1, len(rest)))
             outcomes = [world.outcome(each, data.draw(fates)) for each in rest[:size]]
@@ -118,7 +118,7 @@ def test_a_state_recovered_from_the_log_doubles_nothing(arrivals: list[list[str]
         for path in batch:
             world.arrive(path)
         plan = world.plan()
-        slices = [each for unit in plan.units for each in unit.slices]
+        slices = [each for group in plan.groups for each in group.slices]
         world.commit(plan, [world.outcome(each, data.draw(fates)) for each in slices])
         world.restart(from_log=True)
         assert world.doubled() == set()
@@ -138,10 +138,10 @@ def test_a_filtered_cold_start_reads_the_look_back_and_later_all_that_is_new(
         world.arrive(path)
     first = world.plan()
     prefixes = cold_start_prefixes(given_filter, world.now)
-    assert {split(each.path)[0] for unit in first.units for each in unit.slices} <= set(prefixes)
+    assert {split(each.path)[0] for group in first.groups for each in group.slices} <= set(prefixes)
     if not dies:
         world.open(first)
-        world.commit(first, [world.outcome(each, "whole") for unit in first.units for each in unit.slices])
+        world.commit(first, [world.outcome(each, "whole") for group in first.groups for each in group.slices])
         assert not world.state.is_fresh
         world.now += timedelta(hours=hours)
     for path in new:

@@ -24,7 +24,7 @@ from tidegate.core.files.discovery import (
     is_sealed,
     list_after,
     seal_cold_start,
-    survey,
+    survey_directories,
 )
 from tidegate.core.files.paths import Layout, SourceFile, sort_key, split
 from tidegate.core.files.plan import FileSlice, Plan
@@ -108,7 +108,7 @@ def listing(
     return PathListing(
         shown,
         tally.result(),
-        survey(of, state, sorted(directories), now),
+        survey_directories(of, state, sorted(directories), now),
         listed_keys=len(shown),
         complete=len(shown) == len(found),
         any_files=bool(ordered),
@@ -127,7 +127,7 @@ def _up_to(limit: int | None, found: list[SourceFile], is_new: Callable[[str], b
 
 def is_empty(plan: Plan) -> bool:
     """Whether there is nothing to read and nothing to commit."""
-    return not plan.units and plan.opens is None and not plan.given_up
+    return not plan.groups and plan.opens is None and not plan.given_up
 
 
 def planned(of: PathSource, state: PathState, *paths: str, now: datetime = NOW) -> Plan:
@@ -137,7 +137,7 @@ def planned(of: PathSource, state: PathState, *paths: str, now: datetime = NOW) 
 
 def paths_of(plan: Plan) -> list[str]:
     """The files that a plan reads, in its order."""
-    return [each.path for unit in plan.units for each in unit.slices]
+    return [each.path for group in plan.groups for each in group.slices]
 
 
 def advanced(
@@ -239,7 +239,7 @@ class World:
                 return
             if plan.given_up:
                 continue
-            slices = [each for unit in plan.units for each in unit.slices]
+            slices = [each for group in plan.groups for each in group.slices]
             self.commit(plan, [self.outcome(each, "whole") for each in slices])
         raise AssertionError("the source does not come to rest")
 

@@ -21,7 +21,7 @@ from tidegate.specs.locations import Location
 from tidegate.specs.project import PipelineSpec, SchemaSpec, SinkSpec, TransformSpec
 from tidegate.specs.units import Replace, UnitSource
 from tidegate.storage.stores import open_store
-from tidegate.tasks.row_task import Batch, RowsWritten, RowTask, joined, row_task, write_batches
+from tidegate.tasks.row_task import Batch, RowsWritten, RowTask, join_results, row_task, write_batches
 from tidegate.tasks.unit_task import ReplacedUnit
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class UnitTable:
             for unit, values in rows.items()
             for segment in sorted({each[0] for each in values})
         ]
-        return joined(task, parts)
+        return join_results(task, parts)
 
     def _batch(self, unit: str, values: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
         given = [(unit, segment * DAY * 1000, *rest) for segment, *rest in values]

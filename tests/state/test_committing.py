@@ -67,8 +67,12 @@ def test_a_commit_returns_the_position_to_go_on_from(lake: Lake) -> None:
         opened = positions.commit(opened, lake.change(start, start + 1))
     assert (opened.version, opened.table_version, opened.state) == (4, 3, {"next": 4})
     assert lake.ids() == [0, 1, 2, 3]
-    reopened = lake.positions().open()
-    assert (reopened.version, reopened.state, reopened.parent) == (4, {"next": 4}, opened.parent)
+    reopen_partitions = lake.positions().open()
+    assert (reopen_partitions.version, reopen_partitions.state, reopen_partitions.parent) == (
+        4,
+        {"next": 4},
+        opened.parent,
+    )
 
 
 def test_documents_are_a_chain_of_parents_and_name_their_files(lake: Lake) -> None:
@@ -108,9 +112,9 @@ def test_a_large_state_is_compressed_in_the_log_and_read_back(lake: Lake) -> Non
     assert len(mark["state_zlib"]) < len(json.dumps(state)) / 5
     assert now.parent is not None
     lake.store.delete(positions.site.key.document(1, now.parent.attempt))
-    reopened = lake.positions().open()
-    assert reopened.from_log
-    assert reopened.state == state
+    reopen_partitions = lake.positions().open()
+    assert reopen_partitions.from_log
+    assert reopen_partitions.state == state
 
 
 def test_an_empty_commit_creates_the_table_when_there_is_a_schema(lake: Lake) -> None:
@@ -359,8 +363,8 @@ class TestErrorsThatTellNothing:
         with raises(OutcomeUnknown, "p/s", "position 2", "unknown"):
             blinded.commit(opened, lake.change(1, 2))
         lake.store.put(f"_delta_log/{1:020d}.json", lake.store.get(f"_delta_log/{1:020d}.json.bak"))
-        reopened = lake.positions().open()
-        assert (reopened.version, following(reopened)) == (2, 2)
+        reopen_partitions = lake.positions().open()
+        assert (reopen_partitions.version, following(reopen_partitions)) == (2, 2)
         assert lake.ids() == [0, 1]
 
     def test_a_commit_that_never_succeeds_ends_at_the_deadline_and_says_why(self, lake: Lake) -> None:
@@ -402,9 +406,9 @@ class TestTwoRunsOfOneSource:
         first.commit(one, lake.change(0, 2))
         with raises(CommitLost, "p/s", "position 1", "attempt", "table version 0"):
             second.commit(two, lake.change(0, 1))
-        reopened = second.open()
-        assert following(reopened) == 2
-        second.commit(reopened, lake.change(2, 3))
+        reopen_partitions = second.open()
+        assert following(reopen_partitions) == 2
+        second.commit(reopen_partitions, lake.change(2, 3))
         assert lake.ids() == [0, 1, 2]
 
     def test_files_of_the_loser_are_forgotten_and_not_deleted(self, lake: Lake) -> None:

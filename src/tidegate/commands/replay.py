@@ -338,7 +338,7 @@ class FileReplay(Replay[FileSource, ReplayReport]):
     ) -> tuple[TableColumnsPlan, tuple[GroupResult, ...]]:
         """Read every file whole, by the ordinary tasks; an unreadable one raises."""
         units = self._units(files)
-        plan = Plan(*self._names, version=opened.version, now=self._clock(), units=units)
+        plan = Plan(*self._names, version=opened.version, now=self._clock(), groups=units)
         columns = resolve_columns(self._bound, opened, plan, self._emit)
         task = self._task(columns, work)
         size = sum(unit.bytes for unit in units)

@@ -25,7 +25,7 @@ DAY = 24 * HOUR
 
 
 def zone_named(name: str) -> ZoneInfo:
-    """The time zone with that name; ``WatermarkError`` if it does not exist."""
+    """Return the time zone with that name; ``WatermarkError`` if it does not exist."""
     try:
         return check_zone(name)
     except ValueError as error:
@@ -33,7 +33,7 @@ def zone_named(name: str) -> ZoneInfo:
 
 
 def milliseconds(moment: datetime) -> int:
-    """An aware moment as whole milliseconds since 1970."""
+    """Convert an aware moment to whole milliseconds since 1970."""
     return (moment - EPOCH) // MILLISECOND
 
 
@@ -51,7 +51,7 @@ def local_time(moment: int, zone: ZoneInfo) -> datetime:
 
 
 def iso(moment: int, zone: ZoneInfo) -> str:
-    """``moment`` for people: a midnight as its date alone, seconds only if there are any."""
+    """Format ``moment`` for people: a midnight as its date alone, seconds only if there are any."""
     local = local_time(moment, zone)
     if not (local.hour or local.minute or local.second or local.microsecond):
         return local.date().isoformat()
@@ -61,7 +61,7 @@ def iso(moment: int, zone: ZoneInfo) -> str:
 
 
 def shift(moment: int, zone: ZoneInfo, *, later: Span | None = None, earlier: Span | None = None) -> int:
-    """``moment`` moved by the difference of both spans: whole days at the same local time, then elapsed time.
+    """Move ``moment`` by the difference of both spans: whole days at the same local time, then elapsed time.
 
     A longer ``later`` never gives an earlier moment, a longer ``earlier`` never a later one.
     """
@@ -76,7 +76,7 @@ def shift(moment: int, zone: ZoneInfo, *, later: Span | None = None, earlier: Sp
 
 
 def round_down(moment: int, rounding: Rounding, zone: ZoneInfo) -> int:
-    """The last moment that is not after ``moment`` and begins a day, an hour or a minute in ``zone``."""
+    """Return the last moment that is not after ``moment`` and begins a day, an hour or a minute in ``zone``."""
     if rounding is Rounding.NONE:
         return moment
     local = local_time(moment, zone)
@@ -87,11 +87,12 @@ def round_down(moment: int, rounding: Rounding, zone: ZoneInfo) -> int:
             begin = local.replace(minute=0, second=0, microsecond=0)
         case Rounding.MINUTE:
             begin = local.replace(second=0, microsecond=0)
+    # In local time a repeated hour would round to its first occurrence; elapsed time stays inside the second.
     return moment - (local - begin) // MILLISECOND
 
 
 def next_after(moment: int, rounding: Rounding, zone: ZoneInfo) -> int:
-    """The first rounded moment after ``moment``."""
+    """Return the first rounded moment after ``moment``."""
     match rounding:
         case Rounding.NONE:
             return moment + 1
@@ -104,7 +105,7 @@ def next_after(moment: int, rounding: Rounding, zone: ZoneInfo) -> int:
 
 
 def floor_to(moment: int, kind: PartitionKind, zone: ZoneInfo) -> int:
-    """The start of the calendar hour, day, week (Monday), month or year that contains ``moment``."""
+    """Return the start of the calendar hour, day, week (Monday), month or year that contains ``moment``."""
     if kind is PartitionKind.NONE:
         return moment
     if kind is PartitionKind.HOURLY:
@@ -121,7 +122,7 @@ def floor_to(moment: int, kind: PartitionKind, zone: ZoneInfo) -> int:
 
 
 def months_later(moment: datetime, months: int) -> datetime | None:
-    """``moment`` that many months later, on the same day or the last of a shorter month: 01-31, 02-28, 03-31.
+    """Move ``moment`` by months, to the same day or the last of a shorter month: 01-31, 02-28, 03-31.
 
     None outside the calendar.
     """
@@ -136,14 +137,14 @@ def _midnight(local: datetime) -> datetime:
 
 
 def beyond_calendar() -> WatermarkError:
-    """The error for a time before year 1 or after 9999."""
+    """Build the error for a time before year 1 or after 9999."""
     return WatermarkError(
         "a time lies beyond what a calendar holds (years 1 to 9999)", "correct the range or the period"
     )
 
 
 def check_zone(name: str) -> ZoneInfo:
-    """The time zone with that name; ``ValueError`` if it does not exist."""
+    """Return the time zone with that name; ``ValueError`` if it does not exist."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -184,7 +185,7 @@ class Period(StrEnum):
 
 
 def subtract(moment: datetime, duration: timedelta) -> datetime:
-    """``moment - duration``, or the first or last moment of the calendar."""
+    """Return ``moment - duration``, or the first or last moment of the calendar."""
     try:
         return moment - duration
     except OverflowError:
@@ -209,7 +210,7 @@ class Jump:
 
 
 def jump_around(value: datetime, zone: str) -> Jump | None:
-    """The jump in which ``value``, a local time of ``zone``, cannot be a boundary; None if it can."""
+    """Return the jump in which ``value``, a local time of ``zone``, cannot be a boundary; None if it can."""
     for year in sorted({value.year, (value - timedelta(days=3)).year} if value.year in _YEARS else ()):
         for jump in jumps(zone, year):
             if jump.low < value < jump.until:
@@ -219,21 +220,21 @@ def jump_around(value: datetime, zone: str) -> Jump | None:
 
 @lru_cache(maxsize=1024)
 def jumps(zone: str, year: int) -> tuple[Jump, ...]:
-    """The jumps of a year, in order; none for a zone without clock changes."""
-    known = ZoneInfo(zone)
-    found = []
+    """Return the jumps of a year, in order; none for a zone without clock changes."""
+    rules = ZoneInfo(zone)
+    changes = []
     moment, end = datetime(year, 1, 1, tzinfo=UTC) - _STEP, datetime(year + 1, 1, 1, tzinfo=UTC)
     while moment < end:
-        before, after = (_offset(each, known) for each in (moment, moment + _STEP))
+        before, after = _offset(moment, rules), _offset(moment + _STEP, rules)
         if after > before:
-            at = _moment_of_change(moment, moment + _STEP, known).replace(tzinfo=None)
-            found.append(Jump(at + before, at + after))
+            at = _moment_of_change(moment, moment + _STEP, rules).replace(tzinfo=None)
+            changes.append(Jump(at + before, at + after))
         moment += _STEP
-    return tuple(found)
+    return tuple(changes)
 
 
 def _moment_of_change(low: datetime, high: datetime, zone: ZoneInfo) -> datetime:
-    """The first moment after ``low`` with the offset of ``high``, by bisection to the second."""
+    """Find the first moment after ``low`` with the offset of ``high``, by bisection to the second."""
     wanted = _offset(high, zone)
     while high - low > timedelta(seconds=1):
         middle = low + timedelta(seconds=(high - low) // timedelta(seconds=2))

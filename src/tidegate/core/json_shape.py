@@ -13,12 +13,10 @@ _MISSING: object = object()
 
 
 def load_json(content: bytes | str) -> Any:
-    """Parse JSON; ``ValueError`` if it is invalid or nested too deeply.
-
-    Whoever can write into the folder of a table can write anything there.
-    """
+    """Parse JSON; ``ValueError`` if it is invalid or nested too deeply."""
     try:
         return json.loads(content)
+    # Whoever can write into the folder of a table can write anything there; a RecursionError would end the command.
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -103,12 +101,12 @@ class Node:
     def moment(self) -> datetime:
         """The value, an ISO 8601 time with its zone."""
         try:
-            found = datetime.fromisoformat(self.text())
+            moment = datetime.fromisoformat(self.text())
         except ValueError:
             raise self.refusal("an ISO 8601 time") from None
-        if found.tzinfo is None:
+        if moment.tzinfo is None:
             raise self.refusal("an ISO 8601 time with its zone")
-        return found.astimezone(UTC)
+        return moment.astimezone(UTC)
 
     def seconds(self) -> datetime | None:
         """The value, seconds since 1970; None for 0."""
@@ -120,11 +118,11 @@ class Node:
     def refusal(self, expected: str) -> StateError:
         """The error that names what was expected here."""
         try:
-            found = "nothing" if self._value is _MISSING else repr(self._value)[:80]
+            shown = "nothing" if self._value is _MISSING else repr(self._value)[:80]
         except RecursionError:
-            found = "something that is nested deeply"
+            shown = "something that is nested deeply"
         return StateError(
-            f"{self._path}: expected {expected}, found {found}",
+            f"{self._path}: expected {expected}, found {shown}",
             "the document is damaged or from another program; it is not used, and nothing was written",
         )
 
@@ -144,7 +142,7 @@ def seconds_of(moment: datetime | None) -> int:
 
 
 def check_version(root: Node) -> None:
-    """Refuse a state of a newer version."""
+    """Refuse a state that a newer version wrote."""
     version = root.get("schema_version", SCHEMA_VERSION).integer()
     if version > SCHEMA_VERSION:
         raise StateError(
@@ -154,13 +152,13 @@ def check_version(root: Node) -> None:
 
 
 def is_newer(data: Mapping[str, object]) -> bool:
-    """Whether a newer version wrote ``data``, so that this one cannot read it."""
+    """True if a newer version wrote ``data``, so that this one cannot read it."""
     version = data.get("schema_version")
     return isinstance(version, int) and version > SCHEMA_VERSION
 
 
 def state_of_kind(data: Mapping[str, object], kind: str, keys: Sequence[str], of: str, by: str) -> Node:
-    """The root of a recorded state of ``kind`` with only these ``keys``; ``of`` and ``by`` name the kind in errors."""
+    """Return the root of a state of ``kind`` with only these ``keys``; ``of`` and ``by`` name the kind in errors."""
     root = Node(data, "state")
     check_version(root)
     if "kind" not in root or root.get("kind").text() != kind:

@@ -49,13 +49,13 @@ class AvroFormat(ColumnarFormat):
 
     seeks = False
 
-    def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
-        """The records from ``each.start_record`` on; whole blocks before it are not decoded."""
-        file = AvroFile(raw, each.path)
-        unknown = self._fit.unknown(file.schema, each.path)
-        for block in file.batches(each.start_record, unknown):
+    def read(self, raw: BinaryIO, file: FileSlice) -> Iterator[Decoded]:
+        """Yield the records from ``file.start_record`` on; whole blocks before it are not decoded."""
+        avro = AvroFile(raw, file.path)
+        unknown = self._fit.find_unknown(avro.schema, file.path)
+        for block in avro.batches(file.start_record, unknown):
             yield self._decode(block, unknown)
-        check_start(each, file.records)
+        check_start(file, avro.records)
 
 
 class PlainAvro:
@@ -74,37 +74,37 @@ class PlainAvro:
         self._rest = io.BytesIO()
 
     def read(self, size: int) -> bytes:
-        """That many bytes, fewer only at the end."""
-        found = self._rest.read(size)
-        while len(found) < size:
+        """Read that many bytes, fewer only at the end."""
+        content = self._rest.read(size)
+        while len(content) < size:
             piece = next(self._pieces, None)
             if piece is None:
                 break
             self._rest = io.BytesIO(piece)
-            found += self._rest.read(size - len(found))
-        self._place += len(found)
-        return found
+            content += self._rest.read(size - len(content))
+        self._place += len(content)
+        return content
 
     def tell(self) -> int:
         """The number of bytes read; the library asks for nothing else."""
         return self._place
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Records and content of each block after the head."""
-        while (records := self._long(at_end=True)) is not None:
-            plain = self._decompress(self._sized("an Avro block"))
-            self._check("an Avro block unpacks to", len(plain))
+        """Yield the number of records and the content of each block after the head."""
+        while (records := self._read_long(at_end=True)) is not None:
+            plain = self._decompress(self._read_sized("an Avro block"))
+            self._check_size("an Avro block unpacks to", len(plain))
             if not 0 <= records <= max(len(plain), _MOST_EMPTY):
                 raise ValueError(f"{records} records in a block of {len(plain)} bytes")
-            if self._exactly(16) != self.sync:
+            if self._read_exactly(16) != self.sync:
                 raise ValueError("expected sync marker not found")
             yield records, plain
 
     def _container(self) -> Iterator[bytes]:
-        if self._exactly(len(_MAGIC)) != _MAGIC:
+        if self._read_exactly(len(_MAGIC)) != _MAGIC:
             raise ValueError("cannot read header - is it an avro file?")
         metadata = dict(self._metadata())
-        self.sync = self._exactly(16)
+        self.sync = self._read_exactly(16)
         codec = metadata.pop(_CODEC, b"null").decode("utf-8", "replace")
         decompress = _CODECS.get(codec)
         if decompress is None:
@@ -112,25 +112,25 @@ class PlainAvro:
         self._decompress = decompress
         if _SCHEMA in metadata:
             metadata[_SCHEMA] = json.dumps(readable_schema(json.loads(metadata[_SCHEMA]))).encode()
-        entries = b"".join(_bytes(key) + _bytes(value) for key, value in metadata.items())
-        self.head = _MAGIC + _long(len(metadata)) + entries + (_long(0) if metadata else b"") + self.sync
+        entries = b"".join(_encode_bytes(key) + _encode_bytes(value) for key, value in metadata.items())
+        self.head = _MAGIC + _encode_long(len(metadata)) + entries + (_encode_long(0) if metadata else b"") + self.sync
         yield self.head
         for records, plain in self.blocks():
-            yield _block(records, plain, self.sync)
+            yield _encode_block(records, plain, self.sync)
 
     def _metadata(self) -> Iterator[tuple[bytes, bytes]]:
-        while (count := self._long()) != 0:
+        while (count := self._read_long()) != 0:
             if count is not None and count < 0:
-                self._long()
+                self._read_long()
             for _ in range(abs(count or 0)):
-                yield self._sized("the Avro header"), self._sized("the Avro header")
+                yield self._read_sized("the Avro header"), self._read_sized("the Avro header")
 
-    def _sized(self, what: str) -> bytes:
-        size = self._long() or 0
-        self._check(f"{what} has", size)
-        return self._exactly(size)
+    def _read_sized(self, what: str) -> bytes:
+        size = self._read_long() or 0
+        self._check_size(f"{what} has", size)
+        return self._read_exactly(size)
 
-    def _check(self, what: str, size: int) -> None:
+    def _check_size(self, what: str, size: int) -> None:
         if size < 0:
             raise ValueError(f"a size of {size} bytes")
         if size > LARGEST_BLOCK:
@@ -140,25 +140,25 @@ class PlainAvro:
                 "write smaller blocks (a smaller sync interval)",
             )
 
-    def _exactly(self, size: int) -> bytes:
-        found = self._raw.read(size)
-        while len(found) < size:
-            more = self._raw.read(size - len(found))
+    def _read_exactly(self, size: int) -> bytes:
+        content = self._raw.read(size)
+        while len(content) < size:
+            more = self._raw.read(size - len(content))
             if not more:
-                raise ValueError(f"it ends {size - len(found)} bytes too early")
-            found += more
-        return found
+                raise ValueError(f"it ends {size - len(content)} bytes too early")
+            content += more
+        return content
 
-    def _long(self, *, at_end: bool = False) -> int | None:
+    def _read_long(self, *, at_end: bool = False) -> int | None:
         """An Avro number; None at the end of the file, if that is allowed."""
         first = self._raw.read(1)
         if not first and at_end:
             return None
-        value = _varint(chain(first, iter(lambda: self._exactly(1)[0], None)))
+        value = _read_varint(chain(first, iter(lambda: self._read_exactly(1)[0], None)))
         return (value >> 1) ^ -(value & 1)
 
 
-def _varint(content: Iterable[int]) -> int:
+def _read_varint(content: Iterable[int]) -> int:
     """The number at the beginning of bytes: seven bits of each, the least first."""
     value = shift = 0
     for byte in content:
@@ -171,33 +171,33 @@ def _varint(content: Iterable[int]) -> int:
     return value
 
 
-def _long(value: int) -> bytes:
+def _encode_long(value: int) -> bytes:
     """Encode an Avro number."""
     rest = value << 1
-    found = bytearray()
+    encoded = bytearray()
     while rest > 0x7F:
-        found.append(rest & 0x7F | 0x80)
+        encoded.append(rest & 0x7F | 0x80)
         rest >>= 7
-    return bytes([*found, rest])
+    return bytes([*encoded, rest])
 
 
-def _bytes(value: bytes) -> bytes:
-    return _long(len(value)) + value
+def _encode_bytes(value: bytes) -> bytes:
+    return _encode_long(len(value)) + value
 
 
-def _block(records: int, plain: bytes, sync: bytes) -> bytes:
-    return _long(records) + _bytes(plain) + sync
+def _encode_block(records: int, plain: bytes, sync: bytes) -> bytes:
+    return _encode_long(records) + _encode_bytes(plain) + sync
 
 
-def _snappy(data: bytes) -> bytes:
+def _unpack_snappy(data: bytes) -> bytes:
     """Decompress a snappy block, with its plain size before it and its checksum after it."""
     import cramjam
 
-    size = _varint(data)
+    size = _read_varint(data)
     return bytes(LARGEST_BLOCK + 1) if size > LARGEST_BLOCK else bytes(cramjam.snappy.decompress_raw(data[:-4]))
 
 
-def _zstandard(data: bytes) -> bytes:
+def _unpack_zstandard(data: bytes) -> bytes:
     import zstandard
 
     return zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW).stream_reader(data).read(LARGEST_BLOCK + 1)
@@ -208,8 +208,8 @@ _CODECS: dict[str, Callable[[bytes], bytes]] = {
     "deflate": lambda data: zlib.decompressobj(-15).decompress(data, LARGEST_BLOCK + 1),
     "bzip2": lambda data: bz2.BZ2Decompressor().decompress(data, LARGEST_BLOCK + 1),
     "xz": lambda data: lzma.LZMADecompressor(memlimit=LARGEST_WINDOW).decompress(data, LARGEST_BLOCK + 1),
-    "snappy": _snappy,
-    "zstandard": _zstandard,
+    "snappy": _unpack_snappy,
+    "zstandard": _unpack_zstandard,
 }
 """Decompressors that give at most one byte more than the limit."""
 
@@ -220,7 +220,7 @@ class AvroFile:
     def __init__(self, raw: BinaryIO, path: str) -> None:
         self._path = path
         self.records = 0
-        with self._naming_file():
+        with self._name_file_in_errors():
             self._plain = PlainAvro(raw, path)
             self._library = load_library().block_reader(self._plain)
             self._types = AvroTypes()
@@ -229,24 +229,26 @@ class AvroFile:
             raise SourceError(f"{path}: its schema is not a record", "write the file with a record schema")
         self._type = kind
         self.schema = pa.schema(list(kind))
-        self._native = _native_reader(self._library.writer_schema)
+        self._native = _open_native_reader(self._library.writer_schema)
 
     def batches(self, start: int = 0, ignored: Sequence[str] = ()) -> Iterator[Decoded]:
-        """The records from ``start`` on, some thousands at a time, as columns of the file's own types.
+        """Yield the records from ``start`` on, some thousands at a time, as columns of the file's own types.
 
         A record with a value that its type does not allow is rejected, except in a column or field of ``ignored``,
         which are paths: there the value is null.
         """
         if self._native is not None:
-            yield from self._natively(start, ignored, *self._native)
+            yield from self._read_natively(start, ignored, *self._native)
             return
-        for block, skip in self._behind(start, self._library, lambda block: int(block.num_records)):
-            yield from self._of_block(block, skip, ignored)
+        for block, skip in self._blocks_from(start, self._library, lambda block: int(block.num_records)):
+            yield from self._decode_block(block, skip, ignored)
 
-    def _behind(self, start: int, blocks: Iterator[Any], records_of: Callable[[Any], int]) -> Iterator[tuple[Any, int]]:
+    def _blocks_from(
+        self, start: int, blocks: Iterator[Any], records_of: Callable[[Any], int]
+    ) -> Iterator[tuple[Any, int]]:
         """Each block with a record after ``start``, and how many of its records lie before."""
         while True:
-            with self._naming_file():
+            with self._name_file_in_errors():
                 block = next(blocks, None)
             if block is None:
                 return
@@ -254,45 +256,45 @@ class AvroFile:
             if self.records > start:
                 yield block, max(start - before, 0)
 
-    def _natively(self, start: int, ignored: Sequence[str], reader: Any, most: int) -> Iterator[Decoded]:
+    def _read_natively(self, start: int, ignored: Sequence[str], reader: Any, most: int) -> Iterator[Decoded]:
         """Blocks together, until there are ``most`` records or some megabytes."""
         held = 0
-        for (records, plain), skip in self._behind(start, self._plain.blocks(), lambda block: int(block[0])):
+        for (records, plain), skip in self._blocks_from(start, self._plain.blocks(), lambda block: int(block[0])):
             done = at = 0
             good = True
             while good and done < records:
                 count, at, good = reader.read(plain, at, min(records - done, most - held))
                 done, held = done + count, held + count
                 if skip or done < records or held >= most:
-                    batch, held = self._finished(reader), 0
+                    batch, held = self._take_batch(reader), 0
                     skipped = min(skip, batch.num_rows)
                     skip -= skipped
                     if skipped < batch.num_rows:
                         yield Decoded.of_good(batch.slice(skipped))
             if not good:
-                with self._naming_file():
-                    alone = io.BytesIO(self._plain.head + _block(records, plain, self._plain.sync))
+                with self._name_file_in_errors():
+                    alone = io.BytesIO(self._plain.head + _encode_block(records, plain, self._plain.sync))
                     block = next(load_library().block_reader(alone))
-                yield from self._of_block(block, skip + done, ignored)
+                yield from self._decode_block(block, skip + done, ignored)
         if held:
-            yield Decoded.of_good(self._finished(reader))
+            yield Decoded.of_good(self._take_batch(reader))
 
-    def _finished(self, reader: Any) -> pa.RecordBatch:
+    def _take_batch(self, reader: Any) -> pa.RecordBatch:
         _, columns = reader.finish()
-        arrays = [array_of(each.type, parts) for each, parts in zip(self.schema, columns, strict=True)]
+        arrays = [array_of(column.type, parts) for column, parts in zip(self.schema, columns, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _of_block(self, block: Iterable[dict[str, Any]], skip: int, ignored: Sequence[str]) -> Iterator[Decoded]:
+    def _decode_block(self, block: Iterable[dict[str, Any]], skip: int, ignored: Sequence[str]) -> Iterator[Decoded]:
         remaining = islice(block, skip, None)
         while True:
-            with self._naming_file():
+            with self._name_file_in_errors():
                 records = list(islice(remaining, _ROWS))
                 if not records:
                     return
-                found = self._at_once(records) or self._one_by_one(records, ignored)
-            yield found
+                decoded = self._decode_at_once(records) or self._decode_one_by_one(records, ignored)
+            yield decoded
 
-    def _at_once(self, records: list[dict[str, Any]]) -> Decoded | None:
+    def _decode_at_once(self, records: list[dict[str, Any]]) -> Decoded | None:
         """Records as columns; None if a value does not fit."""
         self._types.problems.clear()
         try:
@@ -301,7 +303,7 @@ class AvroFile:
             return None
         return None if self._types.problems else Decoded.of_good(batch)
 
-    def _one_by_one(self, records: list[dict[str, Any]], ignored: Sequence[str]) -> Decoded:
+    def _decode_one_by_one(self, records: list[dict[str, Any]], ignored: Sequence[str]) -> Decoded:
         good: list[dict[str, Any]] = []
         places: list[int] = []
         rejected: list[Rejected] = []
@@ -333,7 +335,7 @@ class AvroFile:
         return pa.RecordBatch.from_struct_array(pa.array(columns, self._type))
 
     @contextlib.contextmanager
-    def _naming_file(self) -> Iterator[None]:
+    def _name_file_in_errors(self) -> Iterator[None]:
         """Report any error of the library as a damaged file."""
         try:
             yield
@@ -347,7 +349,7 @@ def _is_below(path: str, others: Sequence[str]) -> bool:
     return any(path == other or path.startswith(f"{other}.") for other in others)
 
 
-def _native_reader(schema: Any) -> tuple[Any, int] | None:
+def _open_native_reader(schema: Any) -> tuple[Any, int] | None:
     """A native reader for a schema, and how many records it may hold; None if there is none."""
     reader = getattr(find_native(), "AvroReader", None)
     plan = NativePlan()
@@ -356,5 +358,5 @@ def _native_reader(schema: Any) -> tuple[Any, int] | None:
     try:
         _, _, fields = plan.of(schema)
         return reader(fields), max(_LARGEST_BATCH // plan.values, 64)
-    except (UnknownType, TypeError, ValueError, OverflowError):  # the last three: invalid sizes
+    except (UnknownType, TypeError, ValueError, OverflowError):  # the last three: a schema with impossible sizes
         return None

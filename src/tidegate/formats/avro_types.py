@@ -69,8 +69,8 @@ class Nanoseconds(int):
 
     def truncate(self) -> datetime:
         """The same moment, in microseconds."""
-        found = datetime(1970, 1, 1) + timedelta(microseconds=self // 1000)
-        return found.replace(tzinfo=UTC) if self.zone else found
+        moment = datetime(1970, 1, 1) + timedelta(microseconds=self // 1000)
+        return moment.replace(tzinfo=UTC) if self.zone else moment
 
     def isoformat(self) -> str:
         whole = self.truncate().replace(tzinfo=None).isoformat(timespec="microseconds")
@@ -93,7 +93,7 @@ _CYCLE = 146_097
 
 
 def _iso_day(days: int) -> str:
-    """A day of any year; the sign before the year keeps a dead letter from being read as another day."""
+    """Format a day of any year; the sign before the year keeps a dead letter from being read as another day."""
     cycles, rest = divmod(days, _CYCLE)
     day = date(1970, 1, 1) + timedelta(days=rest)
     return f"{day.year + 400 * cycles:+05d}-{day:%m-%d}"
@@ -105,14 +105,14 @@ def _iso_time(micros: int) -> str:
     return f"{'-' if micros < 0 else ''}{whole}{f'.{fraction:06d}' if fraction else ''}"
 
 
-def _no_such_year(text: str) -> OutOfRange:
+def _refuse_year(text: str) -> OutOfRange:
     return OutOfRange(text, f"{text} lies outside the years 1 to 9999")
 
 
 def _date(days: int, *_: Any) -> date | OutOfRange:
     if _FIRST_DAY <= days <= _LAST_DAY:
         return date.fromordinal(days + 719_163)
-    return _no_such_year(_iso_day(days))
+    return _refuse_year(_iso_day(days))
 
 
 def _moment_reader(unit: int, zone: Any) -> Callable[..., datetime | OutOfRange]:
@@ -124,7 +124,7 @@ def _moment_reader(unit: int, zone: Any) -> Callable[..., datetime | OutOfRange]
         days = micros // _DAY
         if _FIRST_DAY <= days <= _LAST_DAY:
             return epoch + timedelta(microseconds=micros)
-        return _no_such_year(f"{_iso_day(days)}T{_iso_time(micros % _DAY)}{'Z' if zone else ''}")
+        return _refuse_year(f"{_iso_day(days)}T{_iso_time(micros % _DAY)}{'Z' if zone else ''}")
 
     return read_moment
 
@@ -208,7 +208,7 @@ _MOST_DIGITS = 76
 
 
 def _find_logical(kind: str, name: Any, schema: dict[str, Any]) -> LogicalType | None:
-    """The logical type of that name on a base type; None where it does not count."""
+    """Find the logical type of that name on a base type; None where it does not count."""
     if not isinstance(name, str):
         return None
     if name == _DECIMAL:
@@ -241,7 +241,7 @@ _KEPT = ("type", "name", "namespace", "symbols", "size", "precision", "scale")
 
 
 def readable_schema(schema: Any) -> Any:
-    """A writer's schema as the library should see it: with logical types of our own where they count.
+    """Rewrite a writer's schema for the library: with logical types of our own where they count.
 
     What does not matter for reading is left out, since the library refuses files over invalid defaults and aliases.
     """
@@ -268,9 +268,9 @@ def readable_schema(schema: Any) -> Any:
 
 
 def load_library() -> Any:
-    """The library that reads Avro, with our logical types; raises :class:`EnvironmentProblem` without it."""
+    """Load the library that reads Avro, with our logical types; :class:`EnvironmentProblem` without it."""
     library = avro_library()
-    readers = {(base, name): each.read for (base, name), each in _LOGICAL.items()}
+    readers = {(base, name): logical.read for (base, name), logical in _LOGICAL.items()}
     readers |= {(base, _DECIMAL): _decimal for base in ("bytes", "fixed")}
     library.read.LOGICAL_READERS.update({f"{base}-{_OWN}{name}": read for (base, name), read in readers.items()})
     return library
@@ -307,16 +307,16 @@ class AvroTypes:
                 return self._name(schema, self._logical(schema) or (pa.binary(), None))
             case "array":
                 kind, shape = self.of(schema["items"])
-                return pa.list_(pa.field("element", kind)), _each(shape)
+                return pa.list_(pa.field("element", kind)), _shape_items(shape)
             case "map":
                 kind, shape = self.of(schema["values"])
-                return pa.map_(pa.string(), kind), _pairs(shape)
+                return pa.map_(pa.string(), kind), _shape_pairs(shape)
             case base:
                 return self._logical(schema) or self.of(base)
 
     def _logical(self, schema: dict[str, Any]) -> ShapedType | None:
         logical = _logical_of(schema)
-        return None if logical is None else (logical.arrow, self._allowed if logical.is_checked else None)
+        return None if logical is None else (logical.arrow, self._check_allowed if logical.is_checked else None)
 
     def _name(self, schema: dict[str, Any], found: ShapedType) -> ShapedType:
         self._named[schema["name"]] = found
@@ -345,7 +345,7 @@ class AvroTypes:
             self.of(branch)
         return MIXED, self._text
 
-    def _allowed(self, value: Any) -> Any:
+    def _check_allowed(self, value: Any) -> Any:
         if isinstance(value, OutOfRange):
             self.problems.append(("", value.reason))
             return None
@@ -373,27 +373,27 @@ class AvroTypes:
         return shape_members
 
 
-def _each(shape: Shape | None) -> Shape | None:
+def _shape_items(shape: Shape | None) -> Shape | None:
     if shape is None:
         return None
     return lambda values: [None if value is None else shape(value) for value in values]
 
 
-def _pairs(shape: Shape | None) -> Shape:
+def _shape_pairs(shape: Shape | None) -> Shape:
     if shape is None:
         return lambda values: list(values.items())
-    return lambda values: [(key, None if each is None else shape(each)) for key, each in values.items()]
+    return lambda values: [(key, None if value is None else shape(value)) for key, value in values.items()]
 
 
 def _reasons(value: Any) -> list[str]:
-    """Why values anywhere inside ``value`` are not allowed."""
+    """Collect why values anywhere inside ``value`` are not allowed."""
     match value:
         case OutOfRange():
             return [value.reason]
         case dict():
-            return [reason for each in value.values() for reason in _reasons(each)]
+            return [reason for item in value.values() for reason in _reasons(item)]
         case list():
-            return [reason for each in value for reason in _reasons(each)]
+            return [reason for item in value for reason in _reasons(item)]
         case _:
             return []
 
@@ -402,23 +402,23 @@ _OURS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
 def json_text(value: Any) -> bytes:
-    """A decoded value as JSON; NaN and infinities, which JSON does not have, become text."""
-    return orjson.dumps(_finite(value), default=_word, option=_OURS)
+    """Encode a decoded value as JSON; NaN and infinities, which JSON does not have, become text."""
+    return orjson.dumps(_replace_infinite(value), default=_encode_other, option=_OURS)
 
 
-def _finite(value: Any) -> Any:
+def _replace_infinite(value: Any) -> Any:
     match value:
         case float():
             return value if math.isfinite(value) else str(value)
         case dict():
-            return {name: _finite(each) for name, each in value.items()}
+            return {name: _replace_infinite(item) for name, item in value.items()}
         case list():
-            return [_finite(each) for each in value]
+            return [_replace_infinite(item) for item in value]
         case _:
             return value
 
 
-def _word(value: Any) -> Any:
+def _encode_other(value: Any) -> Any:
     match value:
         case OutOfRange():
             return value.value
@@ -467,20 +467,20 @@ class NativePlan:
             case "map":
                 return "map", -1, self.of(schema["values"], depth + 1)
             case "record" | "error" if schema["fields"]:
-                found: Plan = "record", -1, [self.of(member["type"], depth + 1) for member in schema["fields"]]
+                plan: Plan = "record", -1, [self.of(member["type"], depth + 1) for member in schema["fields"]]
             case "enum":
                 self._symbols += len(schema["symbols"])
                 if self._symbols > _MOST_SYMBOLS:
                     raise UnknownType
-                found = "enum", -1, schema["symbols"]
+                plan = "enum", -1, schema["symbols"]
             case "fixed" if schema["size"] > 0:
-                found = self._logical(schema) or ("fixed", -1, schema["size"])
+                plan = self._logical(schema) or ("fixed", -1, schema["size"])
             case base if base in _PRIMITIVES:
                 return self._logical(schema) or self.of(base, depth)
             case _:
                 raise UnknownType
         self._named[schema["name"]] = schema
-        return found
+        return plan
 
     def _logical(self, schema: dict[str, Any]) -> Plan | None:
         logical = _logical_of(schema)

@@ -56,14 +56,14 @@ class ColumnarFormat:
         return self._lines.decode(b"".join(content + b"\n" for content in contents))
 
     def _decode(self, block: Decoded, unknown: Sequence[str]) -> Decoded:
-        """A block with the file's own types, as declared columns."""
+        """Convert a block with the file's own types to the declared columns."""
         for name in unknown:
             self.unknown[name] += block.lines
-        found = self._rows.decode(BatchRows(block.batch, self._fields), block.lines, block.offsets)
+        decoded = self._rows.decode(BatchRows(block.batch, self._fields), block.lines, block.offsets)
         if not block.rejected:
-            return found
-        rejected = sorted((*found.rejected, *block.rejected), key=lambda each: each.offset)
-        return replace(found, rejected=tuple(rejected))
+            return decoded
+        rejected = sorted((*decoded.rejected, *block.rejected), key=lambda rejection: rejection.offset)
+        return replace(decoded, rejected=tuple(rejected))
 
 
 class BatchRows:
@@ -80,11 +80,12 @@ class BatchRows:
     def columns(self, start: int, end: int) -> dict[str, pa.Array]:
         """Some rows; nested ones are copied, without their neighbours."""
         if self._is_nested:
+            # A slice of a nested array keeps the values of its neighbours, and their problems would refuse these rows.
             chosen = self._batch.take(pa.array(np.arange(start, end)))
         else:
             chosen = self._batch.slice(start, end - start)
-        found = zip(chosen.schema.names, chosen.columns, strict=True)
-        return {name: convert_exactly(array, self._fields[name]) for name, array in found if name in self._fields}
+        arrays = zip(chosen.schema.names, chosen.columns, strict=True)
+        return {name: convert_exactly(array, self._fields[name]) for name, array in arrays if name in self._fields}
 
     def record(self, number: int) -> Pairs:
         try:
@@ -110,8 +111,8 @@ class ColumnFit:
         self.forbidden = rules.forbidden
         self._tells_twins = rules.tells_twins
 
-    def unknown(self, schema: pa.Schema, path: str) -> tuple[str, ...]:
-        """Columns and fields that only the file has, by path; :class:`SourceError` if the file can never fit."""
+    def find_unknown(self, schema: pa.Schema, path: str) -> tuple[str, ...]:
+        """Return columns and fields that only the file has, by path; :class:`SourceError` if the file can never fit."""
         self.check_names(schema.names, path)
         problems: list[str] = []
         unknown = tuple(self._compare(list(schema), self._fields, "", problems))
@@ -140,10 +141,10 @@ class ColumnFit:
             raise SourceError(f"{path}: {problem}", "write the file again, or correct schema.fields")
 
     def _compare(
-        self, found: list[pa.Field], fields: tuple[FieldSpec, ...], where: str, problems: list[str]
+        self, columns: list[pa.Field], fields: tuple[FieldSpec, ...], where: str, problems: list[str]
     ) -> Iterator[str]:
         declared = {field.name: field for field in fields}
-        names = {each.name for each in found}
+        names = {column.name for column in columns}
         if where and self._tells_twins and (twins := _find_twins((*declared, *sorted(names)))):
             one, other = (where + name for name in twins)
             problems.append(f"fields {one!r} and {other!r} differ only in upper and lower case")
@@ -152,26 +153,26 @@ class ColumnFit:
             for field in fields
             if where and not field.nullable and field.name not in names
         ]
-        for each in found:
-            if each.name not in declared:
-                yield where + each.name
+        for column in columns:
+            if column.name not in declared:
+                yield where + column.name
             else:
-                yield from self._type(each.type, declared[each.name], where + each.name, problems)
+                yield from self._compare_type(column.type, declared[column.name], where + column.name, problems)
 
-    def _type(self, found: pa.DataType, field: FieldSpec, where: str, problems: list[str]) -> Iterator[str]:
-        kind = kind_of(found)
+    def _compare_type(self, type_: pa.DataType, field: FieldSpec, where: str, problems: list[str]) -> Iterator[str]:
+        kind = kind_of(type_)
         if kind in _ANYTHING or field.type == "json" or (field.type == "string" and self._coerce):
             return
         if kind not in self._kinds_for(field):
-            problems.append(f"column {where!r} is {found}, which is never {field.type}")
+            problems.append(f"column {where!r} is {type_}, which is never {field.type}")
         elif kind == "struct":
-            yield from self._compare(list(found), field.fields, f"{where}.", problems)
+            yield from self._compare(list(type_), field.fields, f"{where}.", problems)
         elif kind == "list" and field.items is not None:
-            yield from self._type(found.value_type, field.items, where, problems)
+            yield from self._compare_type(type_.value_type, field.items, where, problems)
         elif kind == "map" and field.values is not None:
-            if not pa.types.is_string(found.key_type):
-                problems.append(f"column {where!r} has keys that are {found.key_type}, and keys must be string")
-            yield from self._type(found.item_type, field.values, where, problems)
+            if not pa.types.is_string(type_.key_type):
+                problems.append(f"column {where!r} has keys that are {type_.key_type}, and keys must be string")
+            yield from self._compare_type(type_.item_type, field.values, where, problems)
 
     def _kinds_for(self, field: FieldSpec) -> set[str]:
         if decimal_of(field.type):
@@ -182,7 +183,7 @@ class ColumnFit:
 
 
 def _find_twins(names: Iterable[str]) -> tuple[str, str] | None:
-    """Two names that differ in upper and lower case only."""
+    """Find two names that differ in upper and lower case only."""
     first: dict[str, str] = {}
     pairs = ((first.setdefault(name.lower(), name), name) for name in names)
     return next(((one, other) for one, other in pairs if one != other), None)
@@ -234,12 +235,12 @@ def kind_of(type: pa.DataType) -> str:
 
 
 def convert_exactly(array: pa.Array, field: FieldSpec) -> pa.Array:
-    """``array`` with the declared type; raises :class:`Suspicious` if a value would change."""
+    """Convert ``array`` to the declared type; raises :class:`Suspicious` if a value would change."""
     kind = arrow_type(field)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), kind)
     if field.type == "json":
-        return _json(array, field)
+        return _convert_json(array, field)
     if array.type == MIXED:
         raise Suspicious(f"{field.name}: values of several kinds")
     try:
@@ -247,16 +248,16 @@ def convert_exactly(array: pa.Array, field: FieldSpec) -> pa.Array:
             raise Suspicious("a repeated key in a map")
         if field.type in ("struct", "list", "map"):
             return convert_members(array, field, convert_exactly)
-        return _scalar(array, field.type, kind)
+        return _convert_scalar(array, field.type, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise Suspicious(f"{field.name}: {error}") from error
 
 
-def _scalar(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
-    found = kind_of(array.type)
-    match name, found:
+def _convert_scalar(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
+    array_kind = kind_of(array.type)
+    match name, array_kind:
         case "timestamp", "moment" | "date":
-            in_time = array if found == "moment" else pc.cast(array, pa.timestamp("us"))
+            in_time = array if array_kind == "moment" else pc.cast(array, pa.timestamp("us"))
             return in_calendar(pc.cast(pc.cast(in_time, pa.timestamp("us", in_time.type.tz)), TIMESTAMP))
         case "timestamp", "text":
             return moments(array)
@@ -267,14 +268,14 @@ def _scalar(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
         case ("string", "text") | ("binary", "bytes") | ("boolean", "boolean"):
             return pc.cast(array, kind)
         case _, "number":
-            return _number(array, kind)
+            return _convert_number(array, kind)
         case _, "text" if pa.types.is_decimal(kind):
-            return decimals(pc.cast(array, pa.string()), kind)
+            return parse_decimals(pc.cast(array, pa.string()), kind)
         case _:
             raise Suspicious(f"{array.type} is not {name}")
 
 
-def _number(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _convert_number(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(kind):
         if pa.types.is_floating(array.type):
             raise Suspicious("a binary fraction as a decimal one")
@@ -287,7 +288,8 @@ def _number(array: pa.Array, kind: pa.DataType) -> pa.Array:
         raise Suspicious(f"a number is not {kind}")
     if pa.types.is_decimal(array.type) and pa.types.is_floating(kind):
         is_whole = array.type.scale <= 0
-        array = pc.cast(pc.cast(array, pa.string()), kind)  # the direct cast misses the nearest value by a little
+        # Through text: Arrow's direct cast misses the nearest value by a little.
+        array = pc.cast(pc.cast(array, pa.string()), kind)
         if is_whole and pc.any(pc.greater_equal(pc.abs(array), WHOLE_BELOW[_FLOATS[kind]])).as_py():
             raise Suspicious("a whole number that may be rounded")
     result = pc.cast(array, kind)
@@ -299,22 +301,22 @@ def _number(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return result
 
 
-def _json(array: pa.Array, field: FieldSpec) -> pa.Array:
+def _convert_json(array: pa.Array, field: FieldSpec) -> pa.Array:
     try:
-        values = [json_value(each, field) for each in array]
+        values = [json_value(scalar, field) for scalar in array]
     except NotJson as error:
         raise Suspicious(str(error)) from error
     return pa.array([None if value is None else compact(value) for value in values], pa.string())
 
 
 def row_value(batch: pa.RecordBatch, number: int, fields: dict[str, FieldSpec]) -> Pairs:
-    """One row as a JSON object; raises ``NotJson`` if the text of a ``json`` column is not JSON."""
+    """Convert one row to a JSON object; raises ``NotJson`` if the text of a ``json`` column is not JSON."""
     cells = zip(batch.schema.names, batch.columns, strict=True)
     return Pairs((name, json_value(column[number], fields.get(name))) for name, column in cells)
 
 
 def json_value(scalar: pa.Scalar, field: FieldSpec | None) -> Any:
-    """One value; ``field`` is its declared column."""
+    """Convert one value to JSON; ``field`` is its declared column."""
     if not scalar.is_valid:
         return None
     match kind_of(scalar.type):
@@ -375,74 +377,77 @@ _UNIT = np.uint64(10**FRACTION_DIGITS)
 _EXACT = float(2**51)
 
 
-def settle(array: pa.Array, field: FieldSpec) -> pa.Array:
-    """``array`` with the declared type; raises :class:`Suspicious` if a value would change."""
+def narrow(array: pa.Array, field: FieldSpec) -> pa.Array:
+    """Narrow ``array`` to the declared type; raises :class:`Suspicious` if a value would change."""
     if field.type in ("struct", "list", "map"):
-        return convert_members(array, field, settle)
+        return convert_members(array, field, narrow)
     try:
-        return _settle_scalar(array, field.type, arrow_type(field))
+        return _narrow_scalar(array, field.type, arrow_type(field))
     except pa.ArrowInvalid as error:
         raise Suspicious(f"{field.name}: {error}") from error
 
 
 def convert_members(array: pa.Array, field: FieldSpec, convert: Callable[[pa.Array, FieldSpec], pa.Array]) -> pa.Array:
-    """A struct, list or map of the declared type, with converted members; missing fields are null.
+    """Convert the members of a struct, list or map to the declared type; missing fields are null.
 
     Raises :class:`Suspicious` for a forbidden null.
     """
     kind = arrow_type(field)
     mask = array.is_null() if array.null_count else None
     if field.items is not None:
-        items = _filled(convert(array.values, field.items), field.items)
+        items = _check_filled(convert(array.values, field.items), field.items)
         return pa.ListArray.from_arrays(array.offsets, items, type=kind, mask=mask)
     if field.values is not None:
-        values = _filled(convert(array.items, field.values), field.values)
+        values = _check_filled(convert(array.items, field.values), field.values)
         return pa.MapArray.from_arrays(array.offsets, array.keys, values, type=kind, mask=mask)
     places = {child.name: place for place, child in enumerate(array.type)}
     children = []
     for child in field.fields:
         if child.name in places:
-            found = convert(array.field(places[child.name]), child)
+            values_of_child = convert(array.field(places[child.name]), child)
         else:
-            found = pa.nulls(len(array), arrow_type(child))
-        if not child.nullable and pc.any(pc.and_(pc.is_null(found), pc.is_valid(array))).as_py():
+            values_of_child = pa.nulls(len(array), arrow_type(child))
+        if not child.nullable and pc.any(pc.and_(pc.is_null(values_of_child), pc.is_valid(array))).as_py():
             raise Suspicious(f"a null in {child.name}")
-        children.append(found)
+        children.append(values_of_child)
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
 
 
-def _filled(array: pa.Array, field: FieldSpec) -> pa.Array:
+def _check_filled(array: pa.Array, field: FieldSpec) -> pa.Array:
     if array.null_count and not field.nullable:
         raise Suspicious(f"a null in {field.name}")
     return array
 
 
-def _settle_scalar(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
+def _narrow_scalar(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
     if array.type == kind:
         if pa.types.is_temporal(kind):
             return in_calendar(array)
         if pa.types.is_decimal(kind):
-            array.validate(full=True)  # Arrow's parser accepts one digit too many
-        return _finite(array) if pa.types.is_floating(kind) else array
+            # Arrow's parser accepts one digit too many.
+            array.validate(full=True)
+        return _check_finite(array) if pa.types.is_floating(kind) else array
     if name in _INTEGERS and pa.types.is_decimal(array.type):
-        return _integers(array, *_INTEGERS[name])
+        return _narrow_integers(array, *_INTEGERS[name])
     if name in TEXTS and pa.types.is_string(array.type):
         return TEXTS[name][0](array)
     return pc.cast(array, kind)
 
 
 def doubtful_rows(array: pa.Array, field: FieldSpec, *, zeros: bool) -> npt.NDArray[np.int64]:
-    """The rows with floats whose text must be checked.
+    """Find the rows with floats whose text must be checked.
 
     Those are floats so large that a whole number may have been rounded, and with ``zeros`` those that are 0.
     """
     if field.type == "struct":
-        found = [doubtful_rows(array.field(index), child, zeros=zeros) for index, child in enumerate(field.fields)]
-        return np.unique(np.concatenate([_NOWHERE, *found]))
+        rows_of_children = [
+            doubtful_rows(array.field(index), child, zeros=zeros) for index, child in enumerate(field.fields)
+        ]
+        return np.unique(np.concatenate([_NOWHERE, *rows_of_children]))
     if field.type == "list" and field.items is not None:
-        return _places(array, doubtful_rows(array.values, field.items, zeros=zeros))
+        return _lists_of(array, doubtful_rows(array.values, field.items, zeros=zeros))
     if field.type == "map" and field.values is not None:
-        return _places(array, doubtful_rows(array.items, field.values, zeros=zeros))
+        return _lists_of(array, doubtful_rows(array.items, field.values, zeros=zeros))
     if field.type not in WHOLE_BELOW:
         return _NOWHERE
     values = array.to_numpy(zero_copy_only=False)
@@ -452,12 +457,12 @@ def doubtful_rows(array: pa.Array, field: FieldSpec, *, zeros: bool) -> npt.NDAr
     return np.flatnonzero(doubtful)
 
 
-def _places(lists: pa.Array, items: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The lists that items belong to."""
+def _lists_of(lists: pa.Array, items: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the lists that items belong to."""
     return np.unique(np.searchsorted(lists.offsets.to_numpy(), items, "right") - 1) if len(items) else _NOWHERE
 
 
-def _finite(array: pa.Array) -> pa.Array:
+def _check_finite(array: pa.Array) -> pa.Array:
     kind = np.float32 if pa.types.is_float32(array.type) else np.float64
     values = np.frombuffer(array.buffers()[1], kind, len(array))
     if not np.isfinite(values).all():
@@ -465,8 +470,8 @@ def _finite(array: pa.Array) -> pa.Array:
     return array
 
 
-def _integers(array: pa.Array, numpy_type: type[np.signedinteger[Any]], kind: pa.DataType) -> pa.Array:
-    """Whole numbers from decimals with 18 digits after the point; five times as fast as Arrow's cast.
+def _narrow_integers(array: pa.Array, numpy_type: type[np.signedinteger[Any]], kind: pa.DataType) -> pa.Array:
+    """Read whole numbers from decimals with 18 digits after the point; five times as fast as Arrow's cast.
 
     The division is done in doubles and verified in integers modulo 2**64: the guess is within one of the quotient, so
     the remainder is small, and zero exactly if its low 64 bits are.
@@ -486,15 +491,15 @@ def _integers(array: pa.Array, numpy_type: type[np.signedinteger[Any]], kind: pa
 
 
 def has_repeated_keys(maps: pa.Array) -> bool:
-    """Whether one of the maps has a key twice."""
+    """True if one of the maps has a key twice."""
     rows = np.repeat(np.arange(len(maps)), np.diff(maps.offsets.to_numpy()))
     codes = maps.keys.dictionary_encode()
     pairs = rows * (len(codes.dictionary) + 1) + codes.indices.to_numpy()
     return len(np.unique(pairs)) != len(pairs)
 
 
-def decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Texts as decimals of a type; raises :class:`Suspicious` for what Arrow may misread.
+def parse_decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Parse texts as decimals of a type; raises :class:`Suspicious` for what Arrow may misread.
 
     Its parser accepts hexadecimal digits, wraps around if a number has more digits than the type, and accepts exponents
     of any size. So it gets only plain numbers of at most 38 characters, and those with more digits than fit before the
@@ -508,12 +513,12 @@ def decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def rescale(numbers: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Texts or decimals as decimals of a type; raises ``pa.ArrowInvalid`` if one does not fit."""
+    """Convert texts or decimals to decimals of a type; raises ``pa.ArrowInvalid`` if one does not fit."""
     return pc.cast(pc.cast(numbers, pa.decimal256(2 * _DIGITS, kind.scale)), kind)
 
 
 def text_bytes(array: pa.Array) -> Bytes:
-    """The bytes of all texts of an array, concatenated."""
+    """Return the bytes of all texts of an array, concatenated."""
     data = array.buffers()[2]
     if data is None or not len(array):
         return np.empty(0, np.uint8)

@@ -26,8 +26,15 @@ import pyarrow.csv as pv
 
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
-from tidegate.formats.columnar import INTEGER, ColumnFit, decimals, doubtful_rows, settle, text_bytes
-from tidegate.formats.json import BLOCK_BYTES, LONGEST_LINE, MOST_RECORDS, LineTooLong, skip_lines, without_mark
+from tidegate.formats.columnar import INTEGER, ColumnFit, doubtful_rows, narrow, parse_decimals, text_bytes
+from tidegate.formats.json import (
+    BLOCK_BYTES,
+    LONGEST_LINE,
+    MOST_RECORDS,
+    LineTooLong,
+    skip_lines,
+    strip_byte_order_mark,
+)
 from tidegate.formats.port import Decoded, Rejected, RowDecoder, check_start, chunks
 from tidegate.formats.strict_lines import NUMBER, BadLine, RecordRules, Suspicious
 from tidegate.schema.literals import Literal, NotJson, Pairs, compact, excerpt, parse
@@ -56,26 +63,30 @@ class CsvFormat:
         self._rows = RowDecoder(rules)
         self._fit = ColumnFit(rules)
 
-    def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
-        plain = without_mark(chunks(raw, each.path, self._compression))
+    def read(self, raw: BinaryIO, file: FileSlice) -> Iterator[Decoded]:
+        plain = strip_byte_order_mark(chunks(raw, file.path, self._compression))
         passed = 0
-        for block, sheet in self._sheets(skip_lines(plain, self._options.skip_rows), each.path):
-            left = max(each.start_record - passed, 0)
+        for block, sheet in self._sheets(skip_lines(plain, self._options.skip_rows), file.path):
+            left = max(file.start_record - passed, 0)
             passed += len(block.ends)
             if left < len(block.ends):
                 yield self._decode(block.without(left), sheet)
-        check_start(each, passed)
+        check_start(file, passed)
 
     def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
-        """The records in dead letters of the file at ``path``, each with its header."""
-        found = [self._reread_one(content, path) for content in contents]
-        good = {number: each.batch for number, each in enumerate(found) if isinstance(each, Decoded)}
-        bad = [Rejected(number, each, contents[number]) for number, each in enumerate(found) if isinstance(each, str)]
+        """Decode the records in dead letters of the file at ``path``, each with its header."""
+        results = [self._reread_one(content, path) for content in contents]
+        good = {number: result.batch for number, result in enumerate(results) if isinstance(result, Decoded)}
+        bad = [
+            Rejected(number, result, contents[number])
+            for number, result in enumerate(results)
+            if isinstance(result, str)
+        ]
         kept = [number for number, batch in good.items() if batch.num_rows]
         return Decoded.join(list(good.values()), self._rows.schema, len(contents), kept, bad)
 
     def _reread_one(self, content: bytes, path: str) -> Decoded | str:
-        """The one record of a letter, or what is still wrong with it."""
+        """Decode the one record of a letter, or say what is still wrong with it."""
         try:
             blocks = [self._decode(block, sheet) for block, sheet in self._sheets([content], path) if len(block.ends)]
         except SourceError as error:
@@ -85,7 +96,7 @@ class CsvFormat:
         return blocks[0].rejected[0].reason if blocks[0].rejected else blocks[0]
 
     def _sheets(self, plain: Iterable[bytes], path: str) -> Iterator[tuple[RecordBlock, Sheet]]:
-        """The blocks of a file without its header; checks the names."""
+        """Yield the blocks of a file without its header; checks the names."""
         declared = tuple(field.name for field in self._fields)
         checked = None
         for block, sheet in sheets(plain, self._options, path, declared, self._fit.forbidden):
@@ -111,7 +122,7 @@ def sheets(
     declared: tuple[str, ...] = (),
     forbidden: tuple[str, ...] = (),
 ) -> Iterator[tuple[RecordBlock, Sheet]]:
-    """The blocks of a file after its header, which is the first record that is not blank.
+    """Yield the blocks of a file after its header, which is the first record that is not blank.
 
     Columns that neither a header nor the configuration names are the ``declared`` ones, or get numbers.
     """
@@ -120,18 +131,18 @@ def sheets(
     sheet = None
     for block in record_blocks(plain, dialect):
         if sheet is None:
-            block, names, header = _header(block, dialect, options, path, forbidden)
+            block, names, header = _read_header(block, dialect, options, path, forbidden)
             if names is None:
                 continue
-            names = names or declared or _numbered(block, dialect, path)
+            names = names or declared or _number_columns(block, dialect, path)
             sheet = Sheet(names, header, dialect, options.null_values)
         yield block, sheet
 
 
-def _header(
+def _read_header(
     block: RecordBlock, dialect: CsvDialect, options: CsvOptions, path: str, forbidden: tuple[str, ...]
 ) -> tuple[RecordBlock, tuple[str, ...] | None, bytes]:
-    """The block after the header, the names of the table's columns, and the header as written.
+    """Return the block after the header, the names of the table's columns, and the header as written.
 
     The names are None if the block is blank, and empty without a header and configured columns. Raises
     :class:`SourceError` for an unreadable header.
@@ -141,32 +152,32 @@ def _header(
     for number in range(len(block.ends)):
         start = int(block.ends[number - 1]) if number else 0
         header = block.text[start : int(block.ends[number])]
-        if not _without_end(header):
+        if not _strip_line_end(header):
             continue
         try:
-            cells = _heading(dialect, _without_end(header), path)
+            cells = _split_heading(dialect, _strip_line_end(header), path)
             names = table_names([cell.decode() for cell, _ in cells], forbidden)
         except (BadLine, UnicodeDecodeError) as error:
             raise SourceError(f"{path}: its header cannot be read ({error})", "write the file again") from error
-        return block.without(number + 1), names, _without_end(header) + b"\n"
+        return block.without(number + 1), names, _strip_line_end(header) + b"\n"
     return block.without(len(block.ends)), None, b""
 
 
 def sampled_records(plain: Iterable[bytes], options: CsvOptions, path: str) -> Iterator[tuple[Sheet, bytes]]:
-    """The records of a file that are not blank, without declared columns."""
-    for block, sheet in sheets(skip_lines(without_mark(plain), options.skip_rows), options, path):
+    """Yield the records of a file that are not blank, without declared columns."""
+    for block, sheet in sheets(skip_lines(strip_byte_order_mark(plain), options.skip_rows), options, path):
         rows = CsvRows(block, sheet, ())
         yield from ((sheet, rows.line(number)) for number in range(len(rows)))
 
 
-def _numbered(block: RecordBlock, dialect: CsvDialect, path: str) -> tuple[str, ...]:
-    """Names for unnamed columns, as many as the first record has cells."""
-    first = _without_end(block.text[: int(block.ends[0])])
-    return tuple(f"column_{number}" for number in range(1, len(_heading(dialect, first, path)) + 1))
+def _number_columns(block: RecordBlock, dialect: CsvDialect, path: str) -> tuple[str, ...]:
+    """Name unnamed columns, as many as the first record has cells."""
+    first = _strip_line_end(block.text[: int(block.ends[0])])
+    return tuple(f"column_{number}" for number in range(1, len(_split_heading(dialect, first, path)) + 1))
 
 
-def _heading(dialect: CsvDialect, record: bytes, path: str) -> list[tuple[bytes, bool]]:
-    """The cells of the record that tells how many columns a file has; :class:`SourceError` for absurdly many."""
+def _split_heading(dialect: CsvDialect, record: bytes, path: str) -> list[tuple[bytes, bool]]:
+    """Split the record that tells how many columns a file has; :class:`SourceError` for absurdly many."""
     cells = dialect.cells(record, WIDEST)
     if len(cells) > WIDEST:
         raise SourceError(
@@ -186,7 +197,7 @@ class Sheet:
     null_values: tuple[str, ...]
 
     def cells(self, record: bytes) -> list[tuple[str, bytes | None, bool]]:
-        """Name and text of each cell, None for null, and whether it is quoted; raises :class:`BadLine`."""
+        """Return name and text of each cell, None for null, and whether it is quoted; raises :class:`BadLine`."""
         cells = self.dialect.cells(record, WIDEST)
         if len(cells) != len(self.names):
             more = "more than " if len(cells) > WIDEST else ""
@@ -227,17 +238,17 @@ class CsvRows:
         table = _parse(pa.py_buffer(text).slice(first, last - first), self._sheet, wanted, is_ascii=self._is_ascii)
         if table.num_rows != end - start:
             raise Suspicious(f"{table.num_rows} rows in {end - start} records")
-        found = {}
+        arrays = {}
         for index, column in zip(wanted, table.columns, strict=True):
             field = self._fields[self._sheet.names[index]]
-            found[field.name] = _cell_values(_one(column), field)
-        return found
+            arrays[field.name] = _convert_cells(_join_chunks(column), field)
+        return arrays
 
     def record(self, number: int) -> Pairs:
-        """The declared cells of one record as JSON values."""
+        """Convert the declared cells of one record to JSON values."""
         cells = self._sheet.cells(self.line(number))
         return Pairs(
-            (name, None if cell is None else _cell_value(cell, self._fields[name], quoted=quoted))
+            (name, None if cell is None else _convert_cell(cell, self._fields[name], quoted=quoted))
             for name, cell, quoted in cells
             if name in self._fields
         )
@@ -248,19 +259,19 @@ class CsvRows:
 
     def line(self, number: int) -> bytes:
         """One record as written, without its line end."""
-        return _without_end(self._block.text[self._starts[number] : self._ends[number]])
+        return _strip_line_end(self._block.text[self._starts[number] : self._ends[number]])
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
+def _join_chunks(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
-def _without_end(record: bytes) -> bytes:
+def _strip_line_end(record: bytes) -> bytes:
     return record.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def _parse(piece: pa.Buffer, sheet: Sheet, wanted: list[int], *, is_ascii: bool) -> pa.Table:
-    """The wanted columns of some records, by position, as text."""
+    """Parse the wanted columns of some records, by position, as text."""
     dialect = sheet.dialect
     names = [str(index) for index in range(len(sheet.names))]
     try:
@@ -292,8 +303,8 @@ _NULL_WORDS = frozenset(("-", "--", ".", "?", "n/a", "#n/a", "na", "nan", "nil",
 """Words for a missing value, in lower case."""
 
 
-def _cell_values(cells: pa.Array, field: FieldSpec) -> pa.Array:
-    """Text cells with the declared type; raises :class:`Suspicious` if one of them is no such value."""
+def _convert_cells(cells: pa.Array, field: FieldSpec) -> pa.Array:
+    """Convert text cells to the declared type; raises :class:`Suspicious` if one of them is no such value."""
     try:
         match field.type:
             case "json":
@@ -301,31 +312,31 @@ def _cell_values(cells: pa.Array, field: FieldSpec) -> pa.Array:
             case "struct" | "list" | "map":
                 raise Suspicious("a cell with JSON in it")
             case "boolean":
-                return _booleans(cells)
+                return _parse_booleans(cells)
             case "int32" | "int64":
-                return _integers(cells, field)
+                return _parse_integers(cells, field)
             case "float32" | "float64":
-                return _floats(cells, field)
+                return _parse_floats(cells, field)
             case _ if decimal_of(field.type):
-                return decimals(cells, arrow_type(field))
+                return parse_decimals(cells, arrow_type(field))
             case _:
-                return settle(cells, field)
+                return narrow(cells, field)
     except (pa.ArrowInvalid, NotJson) as error:
         raise Suspicious(f"{field.name}: {error}") from error
 
 
-def _integers(cells: pa.Array, field: FieldSpec) -> pa.Array:
-    """Plain digits at once; otherwise through decimals, which keep a fraction for the check."""
-    cells = _without_hex(cells)
+def _parse_integers(cells: pa.Array, field: FieldSpec) -> pa.Array:
+    """Parse plain digits at once; others through decimals, which keep a fraction for the check."""
+    cells = _refuse_hex(cells)
     try:
         return pc.cast(cells, arrow_type(field))
     except pa.ArrowInvalid:
-        return settle(decimals(cells, INTEGER), field)
+        return narrow(parse_decimals(cells, INTEGER), field)
 
 
-def _floats(cells: pa.Array, field: FieldSpec) -> pa.Array:
-    """Numbers, rounded if they have a fraction; a rounded whole number, or 0 for another, is suspicious."""
-    values = settle(pc.cast(cells, arrow_type(field)), field)
+def _parse_floats(cells: pa.Array, field: FieldSpec) -> pa.Array:
+    """Parse numbers, rounded if they have a fraction; a rounded whole number, or 0 for another, is suspicious."""
+    values = narrow(pc.cast(cells, arrow_type(field)), field)
     doubtful = doubtful_rows(values, field, zeros=True)
     written = cells.take(pa.array(doubtful))
     zero = pc.equal(values.take(pa.array(doubtful)), pa.scalar(0.0, values.type))
@@ -337,7 +348,7 @@ def _floats(cells: pa.Array, field: FieldSpec) -> pa.Array:
     return values
 
 
-def _booleans(cells: pa.Array) -> pa.Array:
+def _parse_booleans(cells: pa.Array) -> pa.Array:
     words = pc.utf8_lower(cells)
     true, false = pc.equal(words, "true"), pc.equal(words, "false")
     if not pc.all(pc.or_(true, false)).as_py():
@@ -345,15 +356,15 @@ def _booleans(cells: pa.Array) -> pa.Array:
     return true
 
 
-def _without_hex(cells: pa.Array) -> pa.Array:
-    """``cells``; raises :class:`Suspicious` for an ``x``, since Arrow reads ``0x1F`` and ``1e0x1`` as numbers, too."""
+def _refuse_hex(cells: pa.Array) -> pa.Array:
+    """Raise :class:`Suspicious` for an ``x``, since Arrow reads ``0x1F`` and ``1e0x1`` as numbers, too."""
     if np.any(text_bytes(cells) | 0x20 == ord("x")):
         raise Suspicious("not a number")
     return cells
 
 
-def _cell_value(cell: bytes, field: FieldSpec, *, quoted: bool) -> Any:
-    """One cell as a JSON value; raises :class:`BadLine`."""
+def _convert_cell(cell: bytes, field: FieldSpec, *, quoted: bool) -> Any:
+    """Convert one cell to a JSON value; raises :class:`BadLine`."""
     try:
         text = cell.decode()
         if field.type in _NESTED:
@@ -391,27 +402,27 @@ class CsvDialect:
     def __init__(self, delimiter: str, quote: str | None, escape: str | None) -> None:
         escape = None if escape == quote else escape
         self.delimiter, self.quote, self.escape = delimiter, quote, escape
-        between, around, escaping = (re.escape((each or "").encode()) for each in (delimiter, quote, escape))
+        between, around, escaping = (re.escape((sign or "").encode()) for sign in (delimiter, quote, escape))
         escaped = b"|%b." % escaping if escape else b""
         plain = b"(?:[^%b\n%b]%b)*+" % (between, escaping, escaped)
         inside = b"(?:[^%b%b]%b)*+" % (around, escaping, escaped + b"|" + 2 * around)
-        # quoted (1) and what wrongly follows it (2), or plain (3)
+        # Groups: quoted (1) and what wrongly follows it (2), or plain (3).
         cell = b"(?:%b(%b)%b(%b)|(?!%b)(%b))" % (around, inside, around, plain, around, plain)
         if not quote:
             cell = b"(?:()()(?!)|(%b))" % plain
         self._cell = re.compile(cell, re.DOTALL)
         self._record = re.compile(b"%b(?:%b%b)*+\n" % (cell, between, cell), re.DOTALL)
-        # before the byte that is meant stands an escape, inside quotes also a quote
+        # Before the byte that is meant stands an escape, inside quotes also a quote.
         self._outside = re.compile(escaping + b"(.)", re.DOTALL) if escape else None
         self._inside = re.compile(b"[%b%b](.)" % (escaping, around), re.DOTALL) if escape else None
 
     def records(self, text: bytes) -> RecordBlock:
-        """The whole records of ``text``."""
-        found = self.neat_ends(text)
-        return RecordBlock(text, self._ends_one_by_one(text) if found is None else found, found is not None)
+        """Find the whole records of ``text``."""
+        neat = self.neat_ends(text)
+        return RecordBlock(text, self._find_ends_one_by_one(text) if neat is None else neat, neat is not None)
 
     def neat_ends(self, text: bytes) -> Ends | None:
-        """The ends of records; None if a quote or an escape stands at an unusual place."""
+        """Find the ends of records; None if a quote or an escape stands at an unusual place."""
         if self.escape and self.escape.encode() in text:
             return None
         content = np.frombuffer(text, np.uint8)
@@ -426,7 +437,7 @@ class CsvDialect:
         return None if self._has_lone_returns(text, content, quotes) else ends + 1
 
     def _has_lone_returns(self, text: bytes, content: npt.NDArray[np.uint8], quotes: Ends) -> bool:
-        """Whether a carriage return outside quotes stands without a line end: Arrow reads it as one."""
+        """True if a carriage return outside quotes stands without a line end: Arrow reads it as one."""
         if b"\r" not in text:
             return False
         returns = np.flatnonzero(content == 13)
@@ -435,12 +446,12 @@ class CsvDialect:
         return bool(np.any(np.searchsorted(quotes, lone) % 2 == 0))
 
     def has_neat_records(self, text: bytes) -> bool:
-        """Whether the text is whole records with every quote and escape in place, the last closed too."""
+        """True if the text is whole records with every quote and escape in place, the last closed too."""
         ends = self.neat_ends(text)
         return ends is not None and len(ends) > 0 and int(ends[-1]) == len(text)
 
     def _are_neat(self, content: npt.NDArray[np.uint8], quotes: Ends) -> bool:
-        """Whether each opening quote begins a cell and each closing one ends it, doubled ones aside."""
+        """True if each opening quote begins a cell and each closing one ends it, doubled ones aside."""
         opening, closing = quotes[0::2], quotes[1::2]
         doubled = opening[1:] == closing[: len(opening) - 1] + 1
         before = content[np.maximum(opening - 1, 0)]
@@ -451,35 +462,35 @@ class CsvDialect:
         stops[: len(doubled)] |= doubled[: len(stops)]
         return bool(begins.all() and stops.all())
 
-    def _ends_one_by_one(self, text: bytes) -> Ends:
-        found = []
+    def _find_ends_one_by_one(self, text: bytes) -> Ends:
+        ends = []
         place = 0
         while record := self._record.match(text, place):
             place = record.end()
-            found.append(place)
-        return np.array(found, np.int64)
+            ends.append(place)
+        return np.array(ends, np.int64)
 
     def cells(self, record: bytes, most: int | None = None) -> list[tuple[bytes, bool]]:
-        """The cells of one record without its line end, and whether they were quoted; raises :class:`BadLine`.
+        """Split one record, without its line end, into cells and whether they were quoted; raises :class:`BadLine`.
 
         At most one more than ``most`` are looked at.
         """
-        found: list[tuple[bytes, bool]] = []
+        cells_read: list[tuple[bytes, bool]] = []
         place = 0
         while True:
             cell = self._cell.match(record, place)
             if cell is None:
-                raise BadLine(f"cell {len(found) + 1} has a quote that is not closed")
+                raise BadLine(f"cell {len(cells_read) + 1} has a quote that is not closed")
             quoted, behind, plain = cell.groups()
             if behind:
-                raise BadLine(f"cell {len(found) + 1} goes on behind its closing quote")
-            found.append(self._content(quoted, plain))
+                raise BadLine(f"cell {len(cells_read) + 1} goes on behind its closing quote")
+            cells_read.append(self._unquote(quoted, plain))
             place = cell.end()
-            if place == len(record) or len(found) - 1 == most:
-                return found
+            if place == len(record) or len(cells_read) - 1 == most:
+                return cells_read
             place += 1
 
-    def _content(self, quoted: bytes | None, plain: bytes | None) -> tuple[bytes, bool]:
+    def _unquote(self, quoted: bytes | None, plain: bytes | None) -> tuple[bytes, bool]:
         if quoted is None and b"\r" in (plain or b""):
             raise BadLine("a carriage return outside quotes")
         text, escapes = (plain or b"", self._outside) if quoted is None else (quoted, self._inside)
@@ -502,23 +513,23 @@ class RecordBlock:
     is_neat: bool
 
     def without(self, count: int) -> RecordBlock:
-        """The same without its first ``count`` records."""
+        """Drop the first ``count`` records."""
         return self.part(count, len(self.ends)) if count else self
 
     def part(self, start: int, end: int) -> RecordBlock:
-        """The records from number ``start`` to before ``end``."""
+        """Return the records from number ``start`` to before ``end``."""
         first, last = (int(self.ends[number - 1]) if number else 0 for number in (start, end))
         return RecordBlock(self.text[first:last], self.ends[start:end] - first, self.is_neat)
 
     def rest(self) -> bytes:
-        """The text after the last record."""
+        """Return the text after the last record."""
         return self.text[int(self.ends[-1]) :] if len(self.ends) else self.text
 
 
 def record_blocks(
     chunks: Iterable[bytes], dialect: CsvDialect, *, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[RecordBlock]:
-    """Blocks of whole records of about ``block_bytes``.
+    """Cut chunks into blocks of whole records of about ``block_bytes``.
 
     Raises :class:`LineTooLong` after the records before that one, so that memory stays bounded. The rest at the end is
     a record too, whether its line or its quotes are closed or not.
@@ -531,22 +542,23 @@ def record_blocks(
         if size < wanted:
             continue
         block = dialect.records(b"".join(held))
-        yield from _short_records(block)
+        yield from _check_record_lengths(block)
         held = [block.rest()]
         size = len(held[0])
         if size > LONGEST_LINE + 1:
             raise LineTooLong
+        # Doubling: a record of many blocks would otherwise be searched from its start once per chunk.
         wanted = block_bytes if len(block.ends) else min(2 * size, LONGEST_LINE + 2)
     text = b"".join(held)
     if text:
         block = dialect.records(text if text.endswith(b"\n") else text + b"\n")
         if block.rest():
             block = replace(block, ends=np.append(block.ends, len(block.text)), is_neat=False)
-        yield from _short_records(block)
+        yield from _check_record_lengths(block)
 
 
-def _short_records(block: RecordBlock) -> Iterator[RecordBlock]:
-    """A block in parts of few records, or its records before one that is too long; then raises."""
+def _check_record_lengths(block: RecordBlock) -> Iterator[RecordBlock]:
+    """Yield a block in parts of few records, or its records before one that is too long; then raise."""
     long = np.flatnonzero(np.diff(block.ends, prepend=0) - 1 > LONGEST_LINE)
     count = int(long[0]) if len(long) else len(block.ends)
     if 0 < count == len(block.ends) <= MOST_RECORDS:

@@ -1,10 +1,10 @@
 """Excel sheets as lines of JSON, so that their cells follow the same rules as every other record.
 
-The first row names the columns. Times have no zone in Excel; they are in ``timezone``. A formula counts with its saved
-value.
+The first row names the columns. Times have no zone in Excel; they are in ``timezone``. For formulas, the cached value
+is used.
 
-The library that reads workbooks unpacks anything, holds every cell between the first and the last, ends the process if
-memory does not suffice, and does not represent errors and long numbers. So each part is unpacked here, within limits,
+The library that reads workbooks unpacks anything, holds every cell between the first and the last, aborts the process
+if memory runs out, and does not represent errors and long numbers. So each part is unpacked here, within limits,
 its XML is checked, and the library gets a workbook of those parts alone.
 """
 
@@ -73,7 +73,7 @@ _LONG_NUMBER = re.compile("[-+]?[0-9]{16,}")
 
 
 def workbooks_of(name: str, read: TableRead) -> PathSource:
-    """The workbooks of a scan as a source of files, without Excel's temporary ones."""
+    """Describe the workbooks of a scan as a source of files, without Excel's temporary ones."""
     pattern = read.pattern or PATTERN
     return PathSource(name, read.location, pattern=pattern, exclude=("~$*",), follow_links=read.follow_links)
 
@@ -81,14 +81,14 @@ def workbooks_of(name: str, read: TableRead) -> PathSource:
 def sheet_lines(
     raw: BinaryIO, path: str, sheet: str | None, timezone: str, days: Collection[str] = ()
 ) -> Iterator[bytes]:
-    """One line per row below the first; an empty row is an empty line. ``days`` are columns without times."""
-    rows = _rows(raw, path, sheet)
-    names = _names(next(rows, ()), path)
+    """Yield one line per row below the first; an empty row is an empty line. ``days`` are columns without times."""
+    rows = _read_rows(raw, path, sheet)
+    names = _read_names(next(rows, ()), path)
     zone = ZoneInfo(timezone)
     for number, row in enumerate(rows, start=2):
         filled = [(name, value) for name, value in zip(names, row, strict=False) if value != ""]
         try:
-            cells = {name: _cell(value, None if name in days else zone) for name, value in filled}
+            cells = {name: _convert_cell(value, None if name in days else zone) for name, value in filled}
         except OverflowError as error:
             raise SourceError(f"{path}, row {number}: {error}", "correct the cell") from error
         if None in cells or any(value != "" for value in row[len(names) :]):
@@ -113,8 +113,8 @@ class WorkbookFormat:
         """Columns that the schema lacks, with the number of their values."""
         return self._decoder.unknown
 
-    def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
-        lines = sheet_lines(raw, each.path, self._sheet, self._timezone, self._days)
+    def read(self, raw: BinaryIO, file: FileSlice) -> Iterator[Decoded]:
+        lines = sheet_lines(raw, file.path, self._sheet, self._timezone, self._days)
         some = [b"", *islice(lines, ROWS_AT_ONCE)]
         while some:
             yield self._decoder.decode(b"".join(line + b"\n" for line in some))
@@ -145,19 +145,19 @@ class WorkbookScan:
         fetcher = Fetcher(open_store(source.location))
         for batch in batches:
             for slot in batch.column(0).to_pylist():
-                for each in slots[slot]:
-                    with closing(fetcher.seekable(each)) as raw:
-                        yield from _checked(format.read(raw, each), each.path)
+                for file in slots[slot]:
+                    with closing(fetcher.seekable(file)) as raw:
+                        yield from _refuse_bad_rows(format.read(raw, file), file.path)
 
 
-def first_rows(source: PathSource, each: FileSlice, sheet: str | None, timezone: str, count: int) -> Sequence[bytes]:
-    """The first rows of a workbook as lines."""
-    with closing(Fetcher(open_store(source.location)).seekable(each)) as raw:
-        lines = sheet_lines(raw, each.path, sheet, timezone)
+def first_rows(source: PathSource, file: FileSlice, sheet: str | None, timezone: str, count: int) -> Sequence[bytes]:
+    """Read the first rows of a workbook as lines."""
+    with closing(Fetcher(open_store(source.location)).seekable(file)) as raw:
+        lines = sheet_lines(raw, file.path, sheet, timezone)
         return [line for line in islice(lines, count) if line]
 
 
-def _checked(blocks: Iterator[Decoded], path: str) -> Iterator[pa.RecordBatch]:
+def _refuse_bad_rows(blocks: Iterator[Decoded], path: str) -> Iterator[pa.RecordBatch]:
     before = 1
     for decoded in blocks:
         if decoded.rejected:
@@ -167,8 +167,8 @@ def _checked(blocks: Iterator[Decoded], path: str) -> Iterator[pa.RecordBatch]:
         yield decoded.batch
 
 
-def _rows(raw: BinaryIO, path: str, sheet: str | None) -> Iterator[list[Any]]:
-    """The rows of a sheet from its first cell on; an empty cell is an empty text."""
+def _read_rows(raw: BinaryIO, path: str, sheet: str | None) -> Iterator[list[Any]]:
+    """Yield the rows of a sheet from its first cell on; an empty cell is an empty text."""
     workbooks = excel_library().CalamineWorkbook
     try:
         parts = zipfile.ZipFile(raw)
@@ -178,11 +178,11 @@ def _rows(raw: BinaryIO, path: str, sheet: str | None) -> Iterator[list[Any]]:
         name, kept = _Workbook(parts, path).write(plain, sheet)
         try:
             with workbooks.from_path(plain.name) as book:
-                found = book.get_sheet_by_name(name)
-                rows = found.iter_rows()
+                sheet_read = book.get_sheet_by_name(name)
+                rows = sheet_read.iter_rows()
         except BaseException as error:
-            raise _damaged(error, path) from error
-    column = found.start[1] if found.start else 0
+            raise _damage_error(error, path) from error
+    column = sheet_read.start[1] if sheet_read.start else 0
     for number, row in enumerate(rows):
         cells: list[Any] = [""] * column + row
         for place, value in kept.get(number, {}).items():
@@ -192,7 +192,7 @@ def _rows(raw: BinaryIO, path: str, sheet: str | None) -> Iterator[list[Any]]:
 
 
 def excel_library() -> Any:
-    """The library that reads workbooks; raises :class:`EnvironmentProblem` if it is not installed."""
+    """Load the library that reads workbooks; :class:`EnvironmentProblem` if it is not installed."""
     try:
         import python_calamine
     except ImportError as error:
@@ -202,8 +202,8 @@ def excel_library() -> Any:
     return python_calamine
 
 
-def _damaged(error: BaseException, path: str) -> BaseException:
-    """The error for a damaged workbook, from any error or panic (no ``Exception``) of the library."""
+def _damage_error(error: BaseException, path: str) -> BaseException:
+    """Build the error for a damaged workbook, from any error or panic (no ``Exception``) of the library."""
     if isinstance(error, MemoryError | KeyboardInterrupt | SystemExit | GeneratorExit):
         return error
     return SourceError(f"{path}: a sheet is damaged ({error})", "write the file again")
@@ -236,13 +236,13 @@ class _Workbook:
         return name, cells.kept
 
     def _choose(self, sheets: _Attributes, relations: _Attributes, sheet: str | None) -> tuple[str, str]:
-        """The name of a sheet, and of its part."""
+        """Return the name of a sheet, and of its part."""
         targets = {
             relation.get("Id"): relation.get("Target", "")
             for relation in relations
             if relation["Type"].endswith("/worksheet")
         }
-        ids = {each["name"]: next((each[key] for key in each if key.endswith(":id")), None) for each in sheets}
+        ids = {entry["name"]: next((entry[key] for key in entry if key.endswith(":id")), None) for entry in sheets}
         if sheet is not None and sheet not in ids:
             raise SourceError(f"{self._path} has no sheet {sheet!r}", f"its sheets are {', '.join(ids)}")
         for name, id_ in ids.items():
@@ -367,10 +367,10 @@ class _CellPart(_Part):
         if reference is None:
             self._column += 1
             return
-        found = _REFERENCE.fullmatch(reference)
-        if found is None:
+        match = _REFERENCE.fullmatch(reference)
+        if match is None:
             raise ValueError(f"a cell is called {reference[:40]!r}")
-        letters, row = found.groups()
+        letters, row = match.groups()
         self._row, column = int(row), self._columns.get(letters)
         if column is None:
             column = 0
@@ -420,8 +420,8 @@ class _CellPart(_Part):
         self.kept.setdefault(self._row - 1, {})[self._column - 1] = value
 
 
-def _names(row: Sequence[Any], path: str) -> list[str | None]:
-    given = [None if value == "" else str(_whole(value)).strip() for value in row]
+def _read_names(row: Sequence[Any], path: str) -> list[str | None]:
+    given = [None if value == "" else str(_to_whole(value)).strip() for value in row]
     fitted = iter(table_names([name for name in given if name is not None]))
     names = [None if name is None else next(fitted) for name in given]
     twice = [name for name in names if name is not None and names.count(name) > 1]
@@ -430,23 +430,23 @@ def _names(row: Sequence[Any], path: str) -> list[str | None]:
     return names
 
 
-def _whole(value: Any) -> Any:
-    """A whole number if there is no fraction; Excel has only fractions."""
+def _to_whole(value: Any) -> Any:
+    """Convert to a whole number if there is no fraction; Excel knows only floats."""
     return int(value) if type(value) is float and value.is_integer() and abs(value) < 2**53 else value
 
 
-def _cell(value: Any, zone: ZoneInfo | None) -> object:
+def _convert_cell(value: Any, zone: ZoneInfo | None) -> object:
     match value:
         case float() if not isfinite(value):
             raise OverflowError("a number is too large for every column")
         case float():
-            return _whole(value)
+            return _to_whole(value)
         case int() if not -(2**63) <= value < 2**64:
             return orjson.Fragment(str(value))
         case datetime() if zone is not None or value.time() != time():
             return value.replace(tzinfo=zone or UTC).astimezone(UTC).isoformat().replace("+00:00", "Z")
         case date() if zone is not None:
-            return _cell(datetime.combine(value, time()), zone)
+            return _convert_cell(datetime.combine(value, time()), zone)
         case datetime():
             return value.date().isoformat()
         case date() | time():

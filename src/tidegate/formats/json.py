@@ -48,7 +48,7 @@ class LineTooLong(Exception):
 
 
 def blocks(chunks: Iterable[bytes], *, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """Blocks of about ``block_bytes`` that end with a newline, of few lines each; adds a missing last newline.
+    """Cut chunks into blocks of about ``block_bytes`` that end with a newline; adds a missing last newline.
 
     Raises :class:`LineTooLong` after the lines before that one, so that memory stays bounded.
     """
@@ -60,30 +60,30 @@ def blocks(chunks: Iterable[bytes], *, block_bytes: int = BLOCK_BYTES) -> Iterat
         end = chunk.rfind(b"\n") + 1
         open_size = len(chunk) - end if end else open_size + len(chunk)
         if open_size > LONGEST_LINE:
-            yield from _short_lines(b"".join(held))
+            yield from _check_line_lengths(b"".join(held))
         if end and size >= block_bytes:
             held[-1] = memoryview(chunk)[:end]
-            yield from _short_lines(b"".join(held))
+            yield from _check_line_lengths(b"".join(held))
             held, size = [chunk[end:]], open_size
     last = b"".join(held)
     if last:
-        yield from _short_lines(last if last.endswith(b"\n") else last + b"\n")
+        yield from _check_line_lengths(last if last.endswith(b"\n") else last + b"\n")
 
 
-def _short_lines(block: bytes) -> Iterator[bytes]:
-    """A block, or its lines before one that is too long; then raises."""
+def _check_line_lengths(block: bytes) -> Iterator[bytes]:
+    """Yield a block, or its lines before one that is too long; then raise."""
     start = 0
     while len(block) - start > LONGEST_LINE:
         end = block.find(b"\n", start, start + LONGEST_LINE + 1)
         if end < 0:
-            yield from _few_lines(block[:start])
+            yield from _cut_into_records(block[:start])
             raise LineTooLong
         start = end + 1
-    yield from _few_lines(block)
+    yield from _cut_into_records(block)
 
 
-def _few_lines(block: bytes) -> Iterator[bytes]:
-    """The same in parts of at most :data:`MOST_RECORDS` lines; nothing if empty."""
+def _cut_into_records(block: bytes) -> Iterator[bytes]:
+    """Cut a block into parts of at most :data:`MOST_RECORDS` lines; nothing if empty."""
     is_end = np.frombuffer(block, np.uint8) == _NEWLINE
     ends = (
         np.flatnonzero(is_end)[MOST_RECORDS - 1 :: MOST_RECORDS] + 1 if np.count_nonzero(is_end) > MOST_RECORDS else ()
@@ -93,8 +93,8 @@ def _few_lines(block: bytes) -> Iterator[bytes]:
             yield block[start:end]
 
 
-def without_mark(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The chunks without a byte order mark at the beginning."""
+def strip_byte_order_mark(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Drop a byte order mark at the beginning of the chunks."""
     beginning = b""
     rest = iter(chunks)
     for chunk in rest:
@@ -106,7 +106,7 @@ def without_mark(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def skip_lines(chunks: Iterable[bytes], count: int, path: str | None = None) -> Iterator[bytes]:
-    """The chunks without their first ``count`` lines; with ``path``, there must be that many."""
+    """Drop the first ``count`` lines of the chunks; with ``path``, there must be that many."""
     left = count
     for chunk in chunks:
         lines = chunk.count(b"\n") if left else 0
@@ -126,8 +126,8 @@ def skip_lines(chunks: Iterable[bytes], count: int, path: str | None = None) -> 
 
 
 def line_blocks(raw: BinaryIO, path: str, compression: Compression, *, is_array: bool) -> Iterator[bytes]:
-    """The lines of a file in blocks; for an array, its elements."""
-    plain = without_mark(chunks(raw, path, compression))
+    """Read the lines of a file in blocks; for an array, its elements."""
+    plain = strip_byte_order_mark(chunks(raw, path, compression))
     return blocks(element_lines(plain, path) if is_array else plain)
 
 
@@ -145,7 +145,7 @@ _NOTHING = b","
 
 
 def element_lines(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:
-    """The elements of the array in ``chunks``, each followed by a newline but the last; raises :class:`SourceError`.
+    """Turn the elements of the array in ``chunks`` into lines, without the last newline; raises :class:`SourceError`.
 
     A single object is an array of one. An empty file has no record.
     """
@@ -159,8 +159,8 @@ def element_lines(chunks: Iterable[bytes], path: str) -> Iterator[bytes]:
     yield file.end()
 
 
-def gathered(chunks: Iterable[bytes], size: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """The same in chunks of at least ``size`` bytes, except the last."""
+def gather_chunks(chunks: Iterable[bytes], size: int = BLOCK_BYTES) -> Iterator[bytes]:
+    """Join chunks to at least ``size`` bytes each, except the last."""
     held: list[bytes] = []
     missing = size
     for chunk in chunks:
@@ -206,13 +206,13 @@ class _JsonChunk:
         return int(self.depths[-1]) if len(self.depths) else self.depth
 
     def up_to(self, end: int) -> _JsonChunk:
-        """The same without what lies from ``end`` on."""
+        """Drop what lies from ``end`` on."""
         kept = self.brackets < end
         return replace(self, content=self.content[:end], brackets=self.brackets[kept], depths=self.depths[kept])
 
     def split(self) -> bytes:
-        """The content with its commas as line ends, and without the blanks between elements."""
-        between = self._between()
+        """Turn commas between elements into line ends, and drop the blanks between elements."""
+        between = self._places_between()
         separators = between[self.content[between] == _COMMA]
         kept = np.ones(len(self.content), bool)
         kept[between[_WHITE[self.content[between]]]] = False
@@ -221,8 +221,8 @@ class _JsonChunk:
         self.content[separators] = _NEWLINE
         return self.content[kept].tobytes()
 
-    def _between(self) -> Places:
-        """Every place outside texts between elements."""
+    def _places_between(self) -> Places:
+        """Return every place outside texts between elements."""
         shallow = np.concatenate(([self.depth], self.depths)) == 1
         starts = np.concatenate(([0], self.brackets + 1))[shallow]
         lengths = np.concatenate((self.brackets, [len(self.content)]))[shallow] - starts
@@ -232,9 +232,9 @@ class _JsonChunk:
 
 
 def are_inside(places: Places, quotes: Places, inside: bool) -> npt.NDArray[np.bool_]:
-    """Which places lie in texts; an opening quote does not."""
-    found: npt.NDArray[np.bool_] = (np.searchsorted(quotes, places) + inside) % 2 == 1
-    return found
+    """Tell which places lie in texts; an opening quote does not."""
+    inside_text: npt.NDArray[np.bool_] = (np.searchsorted(quotes, places) + inside) % 2 == 1
+    return inside_text
 
 
 class Splitter(Protocol):
@@ -244,11 +244,11 @@ class Splitter(Protocol):
     element_is_empty: bool
 
     def take(self, chunk: bytes) -> tuple[bytes, int | None]:
-        """The lines of a chunk, and the place of the bracket that closes the whole, if it is there."""
+        """Return the lines of a chunk, and the place of the bracket that closes the whole, if it is there."""
 
 
 class ChunkSplitter:
-    """The same in numpy, without the native one; ``outer`` is the depth at which the whole is closed."""
+    """Splits in numpy, where the native module is missing; ``outer`` is the depth at which the whole is closed."""
 
     def __init__(self, outer: int) -> None:
         self.elements = 0
@@ -261,10 +261,10 @@ class ChunkSplitter:
     def take(self, chunk: bytes) -> tuple[bytes, int | None]:
         part = _JsonChunk.of(chunk, inside=self._inside, escaped=self._escaped, depth=self._depth)
         self._inside, self._escaped, self._depth = part.ends_inside, part.ends_escaped, part.ends_deep
-        found = np.flatnonzero((part.depths <= self._outer) & (_STEPS[part.content[part.brackets]] < 0))
-        if not len(found):
+        closing = np.flatnonzero((part.depths <= self._outer) & (_STEPS[part.content[part.brackets]] < 0))
+        if not len(closing):
             return self._fill_gaps(part.split()), None
-        end = int(part.brackets[found[0]])
+        end = int(part.brackets[closing[0]])
         return self._fill_gaps(part.up_to(end + self._outer).split()), end
 
     def _fill_gaps(self, lines: bytes) -> bytes:
@@ -291,7 +291,7 @@ class _ArrayFile:
         self._ended = False
 
     def inside(self, chunk: bytes) -> bytes:
-        """The part of the next chunk inside the array, for which there is a splitter."""
+        """Return the part of the next chunk inside the array, for which there is a splitter."""
         if self._ended:
             self._check_behind(chunk)
             return b""
@@ -305,7 +305,7 @@ class _ArrayFile:
             self._check_behind(inside[end + 1 :])
 
     def end(self) -> bytes:
-        """The rest at the end; raises if the array is incomplete."""
+        """Return the rest at the end; raises if the array is truncated."""
         if not self._kind:
             return b""
         if not self._ended:
@@ -343,7 +343,7 @@ class _ArrayFile:
 
 
 def text_quotes(content: Bytes, escaped: bool) -> tuple[Places, bool]:
-    """The quotes that open or close texts, and whether the first byte after ``content`` is escaped.
+    """Find the quotes that open or close texts, and whether the first byte after ``content`` is escaped.
 
     A byte after an odd number of backslashes is escaped; ``escaped`` says whether the first byte is.
     """
@@ -379,7 +379,7 @@ class NativeLines(Protocol):
     def read(self, block: bytes) -> Block: ...
 
     def read_elements(self, splitter: Any, chunk: bytes, longest: int) -> tuple[Block, bytes, int, int | None]:
-        """The same for elements of an array; unread elements are in the lines that come with the block."""
+        """Read elements of an array; unread elements are in the lines that come with the block."""
 
 
 class Decoder:
@@ -393,22 +393,23 @@ class Decoder:
         self.schema = arrow_schema(rules.fields)
         self._strict = StrictLineReader(rules)
         self.unknown: Counter[str] = self._strict.unknown
-        self._native = _native_lines(rules)
+        self._native = _open_native_reader(rules)
         self._twins = frozenset(_lower_paths(rules.known, "")) if rules.tells_twins else frozenset[str]()
 
     @property
     def reads_elements(self) -> bool:
-        """Whether elements of an array can be read in place; not if the strict reader may have to read them again."""
+        """True if elements of an array can be read in place; not if the strict reader may have to read them again."""
         return self._native is not None and not self._twins
 
     def decode(self, block: bytes) -> Decoded:
-        """The records of ``block``, which ends with a newline."""
+        """Decode the records of ``block``, which ends with a newline."""
         if self._native is None:
             return self._decode_strictly(block)
-        found = self._native.read(block)
-        if self._twins and any(path.lower() in self._twins for path, _ in found[-1]):
-            return self._decode_strictly(block)  # the native reader leaves such fields out; the strict one refuses them
-        return replace(self._complete(found, block), text=_lines_of(block))
+        result = self._native.read(block)
+        if self._twins and any(path.lower() in self._twins for path, _ in result[-1]):
+            # The native reader leaves fields that differ in case only out; the strict one refuses them.
+            return self._decode_strictly(block)
+        return replace(self._complete(result, block), text=_lines_of(block))
 
     def _decode_strictly(self, block: bytes) -> Decoded:
         lines = [line.strip(_BLANKS) for line in block.split(b"\n")[:-1]]
@@ -418,25 +419,26 @@ class Decoder:
         return Decoded(batch, len(lines), offsets, rejected, text=lines.__getitem__)
 
     def read_elements(self, splitter: Any, chunk: bytes, longest: int) -> tuple[Decoded, int, int | None]:
-        """The elements of an array that end in ``chunk``, the number of bytes read, and where the array ends.
+        """Decode the elements of an array that end in ``chunk``; return bytes read, and where the array ends.
 
         ``splitter`` is the native one, and knows whether an element longer than ``longest`` follows.
         """
         assert self._native is not None
-        found, lines, taken, end = self._native.read_elements(splitter, chunk, longest)
-        return self._complete(found, lines), taken, end
+        result, lines, taken, end = self._native.read_elements(splitter, chunk, longest)
+        return self._complete(result, lines), taken, end
 
-    def _complete(self, found: Block, block: bytes) -> Decoded:
-        """The result of the native reader, completed by the strict one."""
-        count, rows, columns, places, odd, unknown = found
+    def _complete(self, result: Block, block: bytes) -> Decoded:
+        """Complete the result of the native reader with what the strict one makes of odd lines."""
+        count, rows, columns, places, odd, unknown = result
         self.unknown.update(dict(unknown))
-        arrays = [array_of(each.type, parts) for each, parts in zip(self.schema, columns, strict=True)]
+        arrays = [array_of(column.type, parts) for column, parts in zip(self.schema, columns, strict=True)]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         offsets = None if places is None else np.frombuffer(places, np.int64)
         if not odd:
             return Decoded(batch, count, offsets)
         others, kept, rejected = self._read_strictly(
-            (number, block[start:end], None if self._twins else reason)  # the first of several reasons may be a twin
+            # The first of several reasons may hide a twin, which only the strict reader knows.
+            (number, block[start:end], None if self._twins else reason)
             for number, start, end, reason in odd
         )
         if kept:
@@ -449,7 +451,7 @@ class Decoder:
     def _read_strictly(
         self, lines: Iterable[tuple[int, bytes, str | None]]
     ) -> tuple[pa.RecordBatch, list[int], tuple[Rejected, ...]]:
-        """The records of numbered lines with their numbers, and the other lines with their reasons."""
+        """Read numbered lines: the records with their numbers, and the other lines with their reasons."""
         records: list[dict[str, Any]] = []
         kept: list[int] = []
         rejected: list[Rejected] = []
@@ -466,7 +468,7 @@ class Decoder:
 
 
 def _lower_paths(fields: Iterable[FieldSpec], place: str) -> Iterator[str]:
-    """The path of every field in lower case, written as those of unknown fields: without places in lists and maps."""
+    """Yield the path of every field in lower case, as unknown fields are counted: without places in lists and maps."""
     for field in fields:
         path = place + field.name.lower()
         yield path
@@ -474,13 +476,13 @@ def _lower_paths(fields: Iterable[FieldSpec], place: str) -> Iterator[str]:
 
 
 def _members(field: FieldSpec) -> tuple[FieldSpec, ...]:
-    """The fields of the structs in a column, through lists and maps."""
+    """Return the fields of the structs in a column, through lists and maps."""
     inner = field.items or field.values
     return field.fields if inner is None else _members(inner)
 
 
 def _lines_of(block: bytes) -> Callable[[int], bytes]:
-    """The lines of a block by their numbers, without blanks around them; divided when the first one is wanted."""
+    """Return a function that gives a line by its number; the block is split when the first one is wanted."""
     lines: list[bytes] = []
 
     def text(number: int) -> bytes:
@@ -491,7 +493,7 @@ def _lines_of(block: bytes) -> Callable[[int], bytes]:
     return text
 
 
-def _native_lines(rules: RecordRules) -> NativeLines | None:
+def _open_native_reader(rules: RecordRules) -> NativeLines | None:
     module = find_native()
     if module is None:
         return None
@@ -508,17 +510,17 @@ def _native_lines(rules: RecordRules) -> NativeLines | None:
 
 
 def array_of(kind: pa.DataType, parts: Parts) -> pa.Array:
-    """A column as Arrow has it."""
+    """Build an Arrow array from the buffers of a column."""
     length, nulls, buffers, inner = parts
-    whole = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
+    arrow_buffers = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
     children: list[pa.Array] = []
     if pa.types.is_map(kind):
-        pairs = [array_of(each, part) for each, part in zip((kind.key_type, kind.item_type), inner, strict=True)]
+        pairs = [array_of(child, part) for child, part in zip((kind.key_type, kind.item_type), inner, strict=True)]
         children = [pa.StructArray.from_arrays(pairs, fields=[kind.key_field, kind.item_field])]
     elif inner:
         kinds: list[Any] = [kind.field(number).type for number in range(kind.num_fields)]
-        children = [array_of(each, part) for each, part in zip(kinds, inner, strict=True)]
-    return pa.Array.from_buffers(kind, length, whole, nulls, 0, children or None)
+        children = [array_of(child, part) for child, part in zip(kinds, inner, strict=True)]
+    return pa.Array.from_buffers(kind, length, arrow_buffers, nulls, 0, children or None)
 
 
 class LineFormat:
@@ -541,23 +543,23 @@ class LineFormat:
         """Fields that the schema lacks, with their counts."""
         return self._decoder.unknown
 
-    def blocks(self, raw: BinaryIO, each: FileSlice) -> Iterator[bytes]:
-        """The uncommitted lines of a file."""
-        whole = line_blocks(raw, each.path, self._compression, is_array=self._is_array)
-        return skip_lines(whole, each.start_record, each.path) if each.start_record else whole
+    def blocks(self, raw: BinaryIO, file: FileSlice) -> Iterator[bytes]:
+        """Yield the uncommitted lines of a file in blocks."""
+        lines = line_blocks(raw, file.path, self._compression, is_array=self._is_array)
+        return skip_lines(lines, file.start_record, file.path) if file.start_record else lines
 
     def decode(self, block: bytes) -> Decoded:
         return self._decoder.decode(block)
 
-    def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
-        if self._is_array and not each.start_record and self._decoder.reads_elements and not self._keeps_text:
-            return self._read_elements(chunks(raw, each.path, self._compression), each.path)
-        return map(self._decoder.decode, self.blocks(raw, each))
+    def read(self, raw: BinaryIO, file: FileSlice) -> Iterator[Decoded]:
+        if self._is_array and not file.start_record and self._decoder.reads_elements and not self._keeps_text:
+            return self._read_elements(chunks(raw, file.path, self._compression), file.path)
+        return map(self._decoder.decode, self.blocks(raw, file))
 
     def _read_elements(self, plain: Iterator[bytes], path: str) -> Iterator[Decoded]:
-        """The elements of an array, read in place."""
+        """Yield the elements of an array, read in place."""
         file = _ArrayFile(path)
-        for chunk in gathered(without_mark(plain)):
+        for chunk in gather_chunks(strip_byte_order_mark(plain)):
             inside = file.inside(chunk)
             while inside:
                 splitter: Any = file.splitter

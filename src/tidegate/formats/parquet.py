@@ -42,26 +42,29 @@ class ParquetFormat(ColumnarFormat):
 
     seeks = True
 
-    def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
+    def read(self, raw: BinaryIO, file: FileSlice) -> Iterator[Decoded]:
         try:
-            file = open_parquet(raw)
-            schema = own_schema(file, self._fit.forbidden)
-            unknown = self._fit.unknown(schema, each.path)
-            check_start(each, file.metadata.num_rows)
+            parquet = open_parquet(raw)
+            schema = own_schema(parquet, self._fit.forbidden)
+            unknown = self._fit.find_unknown(schema, file.path)
+            check_start(file, parquet.metadata.num_rows)
             declared = {field.name for field in self._fields}
             wanted = {
-                own: name for own, name in zip(file.schema_arrow.names, schema.names, strict=True) if name in declared
+                own: name
+                for own, name in zip(parquet.schema_arrow.names, schema.names, strict=True)
+                if name in declared
             }
-            for batch in _Groups(raw, file, list(wanted), each.path).batches(each.start_record):
-                yield self._decode(Decoded.of_good(_plain(batch, wanted)), unknown)
+            for batch in _Groups(raw, parquet, list(wanted), file.path).batches(file.start_record):
+                yield self._decode(Decoded.of_good(_simplify(batch, wanted)), unknown)
+        # Arrow's MemoryError is an ArrowException too; the task decides what to do when memory runs out.
         except MemoryError:
             raise
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise SourceError(f"{each.path}: not a whole Parquet file ({error})", "write the file again") from error
+            raise SourceError(f"{file.path}: not a whole Parquet file ({error})", "write the file again") from error
 
 
 def open_parquet(raw: BinaryIO) -> pq.ParquetFile:
-    """The file, with a read buffer per column, all within bounds."""
+    """Open a file with a read buffer per column, all within bounds."""
     return _open(raw, pq.read_metadata(raw))
 
 
@@ -78,11 +81,11 @@ def _open(raw: BinaryIO, metadata: pq.FileMetaData, dictionaries: Sequence[str] 
 
 
 def own_schema(file: pq.ParquetFile, forbidden: tuple[str, ...] = ()) -> pa.Schema:
-    """The columns of a file in plain types, with their names in a table."""
+    """Return the columns of a file in plain types, with their names in a table."""
     try:
         own = file.schema_arrow
         names = zip(table_names(own.names, forbidden), own, strict=True)
-        return pa.schema([pa.field(name, _plain_type(each.type), each.nullable) for name, each in names])
+        return pa.schema([pa.field(name, _simplify_type(column.type), column.nullable) for name, column in names])
     except UnicodeDecodeError as error:
         raise pa.ArrowInvalid(f"the name of a column is not Unicode: {error}") from error
 
@@ -101,7 +104,7 @@ class _Groups:
         self._path = path
 
     def batches(self, start: int) -> Iterator[pa.RecordBatch]:
-        """The rows from ``start`` on; earlier row groups are not read at all."""
+        """Yield the rows from ``start`` on; earlier row groups are not read at all."""
         for number in range(self._file.metadata.num_row_groups):
             group = self._file.metadata.row_group(number)
             if start >= group.num_rows:
@@ -144,7 +147,7 @@ class _Groups:
         if not chunk.has_dictionary_page or chunk.total_uncompressed_size <= LARGEST_ROW:
             return
         self._raw.seek(chunk.dictionary_page_offset)
-        size = _page_size(self._raw.read(_PAGE_HEADER))
+        size = _read_page_size(self._raw.read(_PAGE_HEADER))
         if size > LARGEST_ROW:
             where = f"the dictionary of {chunk.path_in_schema!r} in row group {number}"
             raise self._refusal(f"{where} has {size:,} bytes", LARGEST_ROW)
@@ -186,8 +189,8 @@ def _longest_text(array: pa.Array) -> int:
     return 0
 
 
-def _page_size(header: bytes) -> int:
-    """The unpacked size of a page: the second number of its header; 0 if it is written in another way."""
+def _read_page_size(header: bytes) -> int:
+    """Read the unpacked size of a page: the second number of its header; 0 if it is written in another way."""
     numbers: list[int] = []
     value = shift = 0
     in_number = False
@@ -205,35 +208,32 @@ def _page_size(header: bytes) -> int:
     return numbers[1] if len(numbers) == 2 else 0
 
 
-def _plain(batch: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
-    """The wanted columns, without one that only lies on the path of a name with a dot.
-
-    The library accepts invalid Unicode and decimals with too many digits, and no reader of the table would: they are
-    refused here.
-    """
+def _simplify(batch: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
+    """Select the wanted columns, without one that only lies on the path of a name with a dot."""
+    # pyarrow passes invalid Unicode and decimals with too many digits on, and no reader of the table would take them.
     batch.validate(full=True)
     wanted = [(names[own], array) for own, array in zip(batch.schema.names, batch.columns, strict=True) if own in names]
-    arrays = [_plain_array(array) for _, array in wanted]
+    arrays = [_simplify_array(array) for _, array in wanted]
     return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in wanted])
 
 
-def _plain_array(array: pa.Array) -> pa.Array:
+def _simplify_array(array: pa.Array) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
-        array = array.storage if array.type != pa.uuid() else _uuid_texts(array.storage)
-    kind = _plain_type(array.type)
+        array = array.storage if array.type != pa.uuid() else _format_uuids(array.storage)
+    kind = _simplify_type(array.type)
     return array if array.type == kind else pc.cast(array, kind)
 
 
-def _uuid_texts(storage: pa.Array) -> pa.Array:
-    return pa.array([None if each is None else str(UUID(bytes=each)) for each in storage.to_pylist()], pa.string())
+def _format_uuids(storage: pa.Array) -> pa.Array:
+    return pa.array([None if value is None else str(UUID(bytes=value)) for value in storage.to_pylist()], pa.string())
 
 
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """A type without dictionaries, extensions and other physical variants."""
+def _simplify_type(kind: pa.DataType) -> pa.DataType:
+    """Drop dictionaries, extensions and other physical variants from a type."""
     if isinstance(kind, pa.BaseExtensionType):
-        return pa.string() if kind == pa.uuid() else _plain_type(kind.storage_type)
+        return pa.string() if kind == pa.uuid() else _simplify_type(kind.storage_type)
     if pa.types.is_dictionary(kind):
-        return _plain_type(kind.value_type)
+        return _simplify_type(kind.value_type)
     if pa.types.is_time(kind):
         return pa.string()
     if pa.types.is_fixed_size_list(kind):

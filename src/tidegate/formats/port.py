@@ -2,7 +2,7 @@
 
 A file is decompressed to its end or not at all: a missing end, a wrong checksum, bytes after the last member and
 content other than declared are errors that name the file and the finding. Small files of a remote store are fetched
-ahead: a group of thousands would otherwise wait for one answer after the other. Only a few files are held ahead.
+ahead: a group of thousands would otherwise wait for one response after the other. Only a few files are kept in memory.
 
 A format converts some rows to columns at once, exactly or not at all, and one row to a JSON value. Rows that cannot be
 converted at once are tried in groups, and then one by one by the strict reader of JSON lines.
@@ -63,7 +63,7 @@ _IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  #
 
 
 def compression_of(path: str, declared: Compression) -> Compression:
-    """The compression of a file: as declared, or for ``auto`` by its ending.
+    """Return the compression of a file: as declared, or for ``auto`` by its ending.
 
     >>> compression_of("date=2024-01-28/a.ndjson.gz", Compression.AUTO)
     <Compression.GZIP: 'gzip'>
@@ -74,20 +74,20 @@ def compression_of(path: str, declared: Compression) -> Compression:
 
 
 def compression_by_content(first: bytes) -> Compression:
-    """The compression by the first bytes of a file."""
+    """Detect the compression by the first bytes of a file."""
     return next((kind for kind, magic in _MAGIC.items() if first.startswith(magic)), Compression.NONE)
 
 
 def chunks(raw: BinaryIO, path: str, declared: Compression) -> Iterator[bytes]:
-    """The plain content of ``raw``, piece by piece; raises :class:`SourceError` if it is incomplete."""
+    """Decompress ``raw`` piece by piece; raises :class:`SourceError` if it is truncated."""
     compression = compression_of(path, declared)
     first = raw.read(_FEED.get(compression, _PLAIN_READ))
     _check_beginning(path, first, compression, declared)
-    pieces = _pieces(first, raw, compression)
+    pieces = _read_pieces(first, raw, compression)
     return pieces if compression is Compression.NONE else _decompress(pieces, path, compression)
 
 
-def _pieces(first: bytes, raw: BinaryIO, compression: Compression) -> Iterator[bytes]:
+def _read_pieces(first: bytes, raw: BinaryIO, compression: Compression) -> Iterator[bytes]:
     size = _FEED.get(compression, _PLAIN_READ)
     piece = first
     while piece:
@@ -96,7 +96,7 @@ def _pieces(first: bytes, raw: BinaryIO, compression: Compression) -> Iterator[b
 
 
 def _decompress(pieces: Iterator[bytes], path: str, compression: Compression) -> Iterator[bytes]:
-    """Every member or frame, one after the other; zeros after a gzip member are padding."""
+    """Decompress every member or frame, one after the other."""
     new = _DECOMPRESSORS[compression]
     step = _zstd_step if compression is Compression.ZSTD else _gzip_step
     member = new()
@@ -106,6 +106,7 @@ def _decompress(pieces: Iterator[bytes], path: str, compression: Compression) ->
             rest = fed
             while rest:
                 if member.eof:
+                    # Zeros behind a gzip member are padding; anything else there is damage.
                     rest = rest.lstrip(b"\0") if compression is Compression.GZIP else rest
                     if not rest:
                         break
@@ -114,13 +115,15 @@ def _decompress(pieces: Iterator[bytes], path: str, compression: Compression) ->
                 for start in range(0, len(plain), LARGEST_PIECE):
                     yield plain[start : start + LARGEST_PIECE]
     except (_IsalError, zstandard.ZstdError) as error:
-        raise SourceError(f"{path}: {_broken(compression, members, str(error))}", "write the file again") from error
+        raise SourceError(
+            f"{path}: {_describe_damage(compression, members, str(error))}", "write the file again"
+        ) from error
     if not member.eof:
         raise SourceError(f"{path}: the {compression} data ends too early", "write the whole file again")
 
 
 def _gzip_step(member: Any, fed: bytes) -> tuple[bytes, bytes]:
-    """Some plain bytes, and the rest of ``fed``."""
+    """Return some plain bytes, and the rest of ``fed``."""
     plain = member.decompress(fed, LARGEST_PIECE)
     return plain, member.unused_data if member.eof else member.unconsumed_tail
 
@@ -130,7 +133,7 @@ def _zstd_step(member: Any, fed: bytes) -> tuple[bytes, bytes]:
     return plain, (member.unused_data if member.eof else b"") + fed[_ZSTD_STEP:]
 
 
-def _broken(compression: Compression, members: int, error: str) -> str:
+def _describe_damage(compression: Compression, members: int, error: str) -> str:
     if "too much memory" in error:
         return f"its zstd frames look back further than {LARGEST_WINDOW // 2**20} MiB, which is the limit"
     where = f"behind member {members} is something that does not continue it" if members else "it is damaged"
@@ -139,11 +142,11 @@ def _broken(compression: Compression, members: int, error: str) -> str:
 
 def _check_beginning(path: str, first: bytes, compression: Compression, declared: Compression) -> None:
     expected = _MAGIC.get(compression, b"")
-    found = compression_by_content(first)
-    if found is compression or (expected and first and expected.startswith(first)):
+    detected = compression_by_content(first)
+    if detected is compression or (expected and first and expected.startswith(first)):
         return
     because = "by its ending" if declared is Compression.AUTO else "as configured"
-    looks = "empty" if not first else "plain text" if found is Compression.NONE else f"{found} data"
+    looks = "empty" if not first else "plain text" if detected is Compression.NONE else f"{detected} data"
     what = "not compressed" if compression is Compression.NONE else f"compressed with {compression}"
     raise SourceError(
         f"{path}: should be {what} ({because}), but it is {looks}",
@@ -156,7 +159,7 @@ _THREADS = 8
 
 
 def place_in(raw: BinaryIO) -> int:
-    """The position in a stream; 0 if it is no longer known."""
+    """Return the position in a stream; 0 if it is no longer known."""
     try:
         return raw.tell()
     except (OSError, ValueError):
@@ -179,28 +182,28 @@ class Fetcher:
             self._waiting = deque(slices)
             self._pool = self._pool or ThreadPoolExecutor(_THREADS, thread_name_prefix="fetch")
 
-    def __call__(self, each: FileSlice) -> BinaryIO:
-        """The file as a stream of exactly the listed object; raises as the store does."""
-        return self._take_prefetched(each) or self._store.open_input(each.path, etag=each.etag, size=each.size)
+    def __call__(self, file: FileSlice) -> BinaryIO:
+        """Open a stream of exactly the listed object; raises as the store does."""
+        return self._take_prefetched(file) or self._store.open_input(file.path, etag=file.etag, size=file.size)
 
-    def seekable(self, each: FileSlice) -> BinaryIO:
-        """The same with random access."""
-        found = self._take_prefetched(each) or SeekableInput(self._store, each.path, etag=each.etag, size=each.size)
-        return cast(BinaryIO, found)
+    def seekable(self, file: FileSlice) -> BinaryIO:
+        """Open the file with random access."""
+        opened = self._take_prefetched(file) or SeekableInput(self._store, file.path, etag=file.etag, size=file.size)
+        return cast(BinaryIO, opened)
 
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _take_prefetched(self, each: FileSlice) -> BinaryIO | None:
+    def _take_prefetched(self, file: FileSlice) -> BinaryIO | None:
         while self._pool is not None and self._waiting and len(self._fetched) < AHEAD:
             ahead = self._waiting.popleft()
             self._fetched[ahead.path] = self._pool.submit(self._read, ahead)
-        fetched = self._fetched.pop(each.path, None)
+        fetched = self._fetched.pop(file.path, None)
         return None if fetched is None else io.BytesIO(fetched.result())
 
-    def _read(self, each: FileSlice) -> bytes:
-        with self._store.open_input(each.path, etag=each.etag, size=each.size) as raw:
+    def _read(self, file: FileSlice) -> bytes:
+        with self._store.open_input(file.path, etag=file.etag, size=file.size) as raw:
             return raw.read()
 
 
@@ -221,18 +224,18 @@ class FormatReader(Protocol):
     @property
     def unknown(self) -> Counter[str]: ...
 
-    def read(self, raw: BinaryIO, each: FileSlice) -> Iterator[Decoded]:
-        """The records from ``each.start_record`` on; raises ``SourceError`` for an unreadable file."""
+    def read(self, raw: BinaryIO, file: FileSlice) -> Iterator[Decoded]:
+        """Yield the records from ``file.start_record`` on; raises ``SourceError`` for an unreadable file."""
 
     def reread(self, contents: Sequence[bytes], path: str) -> Decoded:
-        """The records in dead letters of the file at ``path``: content ``n`` is record ``n``."""
+        """Decode the records in dead letters of the file at ``path``: content ``n`` is record ``n``."""
 
 
-def check_start(each: FileSlice, records: int) -> None:
+def check_start(file: FileSlice, records: int) -> None:
     """Raise :class:`SourceError` if a file has fewer records than are committed."""
-    if records < each.start_record:
+    if records < file.start_record:
         raise SourceError(
-            f"{each.path}: has {records} records, but {each.start_record} of its records are committed",
+            f"{file.path}: has {records} records, but {file.start_record} of its records are committed",
             "the file was cut after it was read; restore it",
         )
 
@@ -261,7 +264,7 @@ class Decoded:
 
     @classmethod
     def of_good(cls, batch: pa.RecordBatch) -> Decoded:
-        """A block without bad records."""
+        """Build a block without bad records."""
         return cls(batch, batch.num_rows)
 
     @classmethod
@@ -271,16 +274,16 @@ class Decoded:
         """Join batches with the records on the lines ``kept``."""
         whole = one_batch(batches, schema)
         offsets = None if len(kept) == lines else np.array(kept, np.int64)
-        return cls(whole, lines, offsets, tuple(sorted(bad, key=lambda each: each.offset)))
+        return cls(whole, lines, offsets, tuple(sorted(bad, key=lambda rejection: rejection.offset)))
 
     def without(self, bad: Mapping[int, str]) -> Decoded:
-        """The same with these records rejected for the given reasons, and without the text of the block."""
+        """Reject these records for the given reasons, and drop the text of the block."""
         if not bad:
             return replace(self, text=None) if self.text is not None else self
         places = np.arange(self.batch.num_rows) if self.offsets is None else self.offsets
         kept = np.setdiff1d(np.arange(self.batch.num_rows), list(bad))
         rejected = [Rejected(int(places[row]), reason, self._text_of(row, places)) for row, reason in bad.items()]
-        every = tuple(sorted((*self.rejected, *rejected), key=lambda each: each.offset))
+        every = tuple(sorted((*self.rejected, *rejected), key=lambda rejection: rejection.offset))
         return Decoded(self.batch.take(pa.array(kept)), self.lines, places[kept], every)
 
     def _text_of(self, row: int, places: npt.NDArray[np.int64]) -> bytes:
@@ -299,7 +302,7 @@ def one_batch(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Record
 
 
 def batch_of(records: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Records as Python values in a batch."""
+    """Convert records of Python values to a batch."""
     return pa.RecordBatch.from_struct_array(pa.array(records, pa.struct(list(schema))))
 
 
@@ -333,7 +336,7 @@ class RowDecoder:
             return rows.text(place if places is None else int(np.searchsorted(places, place)))
 
         try:
-            return Decoded(self._at_once(rows, 0, len(rows)), lines, places, text=text)
+            return Decoded(self._decode_at_once(rows, 0, len(rows)), lines, places, text=text)
         except Suspicious:
             pass
         batches: list[pa.RecordBatch] = []
@@ -342,15 +345,15 @@ class RowDecoder:
         for start in range(0, len(rows), GROUP):
             end = min(start + GROUP, len(rows))
             try:
-                batches.append(self._at_once(rows, start, end))
+                batches.append(self._decode_at_once(rows, start, end))
                 kept.extend(range(start, end))
             except Suspicious:
-                self._one_by_one(rows, range(start, end), batches, kept, bad)
+                self._decode_one_by_one(rows, range(start, end), batches, kept, bad)
         all_places = np.arange(len(rows)) if places is None else places
         rejected = [Rejected(int(all_places[number]), reason, rows.text(number)) for number, reason in bad]
         return replace(Decoded.join(batches, self.schema, lines, all_places[kept].tolist(), rejected), text=text)
 
-    def _one_by_one(
+    def _decode_one_by_one(
         self, rows: Rows, numbers: range, batches: list[pa.RecordBatch], kept: list[int], bad: list[tuple[int, str]]
     ) -> None:
         records: list[dict[str, Any]] = []
@@ -358,7 +361,7 @@ class RowDecoder:
             try:
                 records.append(self._reader.record(rows.record(number)))
             except BadLine as error:
-                alone = self._alone(rows, number)
+                alone = self._try_alone(rows, number)
                 if alone is None:
                     bad.append((number, str(error)))
                     continue
@@ -367,21 +370,21 @@ class RowDecoder:
             kept.append(number)
         batches.append(batch_of(records, self.schema))
 
-    def _alone(self, rows: Rows, number: int) -> pa.RecordBatch | None:
-        """A row without a JSON form; in a block it would have passed, and neighbours must not decide."""
+    def _try_alone(self, rows: Rows, number: int) -> pa.RecordBatch | None:
+        """Decode a row without a JSON form: among good rows it would pass, and neighbours must not decide."""
         try:
-            return self._at_once(rows, number, number + 1)
+            return self._decode_at_once(rows, number, number + 1)
         except Suspicious:
             return None
 
-    def _at_once(self, rows: Rows, start: int, end: int) -> pa.RecordBatch:
+    def _decode_at_once(self, rows: Rows, start: int, end: int) -> pa.RecordBatch:
         columns = rows.columns(start, end)
         arrays = [
             columns[field.name] if field.name in columns else pa.nulls(end - start, field.type) for field in self.schema
         ]
-        for each, array in zip(self.schema, arrays, strict=True):
-            if not each.nullable and array.null_count:
-                raise Suspicious(f"a null in {each.name}")
+        for column, array in zip(self.schema, arrays, strict=True):
+            if not column.nullable and array.null_count:
+                raise Suspicious(f"a null in {column.name}")
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         check_filled(batch, self._filled)
         return batch

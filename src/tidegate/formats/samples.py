@@ -41,7 +41,7 @@ _UNREADABLE = (SourceError, BadLine, ObjectMissing, ObjectChanged, LineTooLong, 
 
 
 def spread(slices: Sequence[FileSlice]) -> Sequence[FileSlice]:
-    """All of a few or small files; of many a few, evenly from the first to the last."""
+    """Choose files to sample: all of a few or small ones; of many a few, evenly from the first to the last."""
     last = len(slices) - 1
     if last < MOST_SMALL_FILES and sum(file.size for file in slices) <= SMALL_BYTES:
         return slices
@@ -59,12 +59,12 @@ class _Sample:
 
     @property
     def records(self) -> int:
-        """How many records the sample stands for."""
+        """Number of records that the sample stands for."""
         return int(self.content[1]) if isinstance(self.content, tuple) else len(self.content)
 
     @property
     def too_wide(self) -> str:
-        """Why its columns do not count, if there are far too many."""
+        """Why its columns do not count if there are far too many; else empty."""
         return f"it has {self.width:,} columns; at most {MOST_COLUMNS:,} are inferred" * (self.width > MOST_COLUMNS)
 
 
@@ -96,19 +96,19 @@ class Sampler:
         moments: bool = False,
         known: tuple[FieldSpec, ...] = (),
     ) -> Inference:
-        """The columns of these files; raises :class:`SourceError` if none shows any.
+        """Infer the columns of these files; raises :class:`SourceError` if none shows any.
 
         A file that may not be read contributes nothing: its reader refuses that file alone. Where files contradict each
         other, those of the majority count, or that agree with the ``known`` columns; ``set_aside`` has the others.
         """
-        join = self._joining(forbidden, coerce_conflicts_to_utf8, rescued, moments)
+        join = self._choose_join(forbidden, coerce_conflicts_to_utf8, rescued, moments)
         samples = self._samples(slices)
         wide = tuple(f"{sample.path}: {sample.too_wide}" for sample in samples if sample.too_wide)
         try:
             narrow = [sample for sample in samples if not sample.too_wide]
             if wide and not narrow:
                 raise SourceError(f"no columns can be inferred: {wide[0]}", DECLARE_OTHERS)
-            found = self._joined(join, narrow, known, forbidden)
+            inference = self._infer_agreed(join, narrow, known, forbidden)
         except SourceError as error:
             if self._denied is not None:
                 raise self._denied from error
@@ -118,52 +118,53 @@ class Sampler:
                 f"{error.problem}; {count(len(self._failures), 'file')} cannot be read: {self._failures[0]}",
                 "replace what cannot be read, or declare schema.fields: then it becomes a dead letter",
             ) from error
-        return replace(found, set_aside=wide + found.set_aside)
+        return replace(inference, set_aside=wide + inference.set_aside)
 
-    def _joined(
+    def _infer_agreed(
         self, join: Join, samples: Sequence[_Sample], known: tuple[FieldSpec, ...], forbidden: tuple[str, ...]
     ) -> Inference:
-        """The columns of all samples or, where they contradict each other, of the majority."""
+        """Infer the columns of all samples or, where they contradict each other, of the majority."""
         problem: SourceError | None = None
-        found: Inference | None = None
+        inference: Inference | None = None
         try:
-            found = join(samples)
+            inference = join(samples)
         except SourceError as error:
             problem = error
-        if found is not None and (not found.problems or len(samples) == 1):
-            return found
+        if inference is not None and (not inference.problems or len(samples) == 1):
+            return inference
+        # Files without rows have no vote when files contradict each other.
         filled = {sample.path for sample in samples if sample.records} or {sample.path for sample in samples}
         votes = [replace(self._columns(sample, join, forbidden), votes=sample.path in filled) for sample in samples]
         majority = find_majority(votes, self._known_kinds(known))
         kept = [sample for sample in samples if sample.path in majority.kept & filled]
-        agreed = self._without_problems(join, kept) if 0 < len(kept) < len(samples) else None
+        agreed = self._try_join(join, kept) if 0 < len(kept) < len(samples) else None
         if agreed is not None and majority.ties and problem is not None:
-            raise no_majority(majority.ties, self._with_others(agreed.fields, join, samples))
+            raise no_majority(majority.ties, self._add_others(agreed.fields, join, samples))
         if agreed is not None and not majority.ties:
             odd = tuple(f"{path}: {reason}" for path, reason in sorted(majority.odd.items()))
             return replace(agreed, set_aside=odd)
         if problem is not None:
             raise problem
-        assert found is not None, "it was found, or there was a problem"
-        return found
+        assert inference is not None
+        return inference
 
-    def _with_others(
+    def _add_others(
         self, fields: tuple[FieldSpec, ...], join: Join, samples: Sequence[_Sample]
     ) -> tuple[FieldSpec, ...]:
-        """The fields, and those that only other samples have."""
-        for sample in sorted(samples, key=lambda each: each.path):
+        """Add the fields that only other samples have."""
+        for sample in sorted(samples, key=lambda sample: sample.path):
             with contextlib.suppress(SourceError):
                 fields = merged_fields(fields, join([sample]).fields)
         return fields
 
-    def _without_problems(self, join: Join, samples: Sequence[_Sample]) -> Inference | None:
+    def _try_join(self, join: Join, samples: Sequence[_Sample]) -> Inference | None:
         try:
-            found = join(samples)
+            inference = join(samples)
         except SourceError:
             return None
-        return None if found.problems else found
+        return None if inference.problems else inference
 
-    def _joining(self, forbidden: tuple[str, ...], coerce: bool, rescued: bool, moments: bool) -> Join:
+    def _choose_join(self, forbidden: tuple[str, ...], coerce: bool, rescued: bool, moments: bool) -> Join:
         match self._source.format:
             case Format.CSV:
                 return lambda samples: infer_cells(
@@ -186,7 +187,7 @@ class Sampler:
                 )
 
     def _columns(self, sample: _Sample, join: Join, forbidden: tuple[str, ...]) -> FileColumns:
-        """What a file votes for; nothing if it has no record."""
+        """Return what a file votes for; nothing if it has no record."""
         match self._source.format:
             case Format.CSV:
                 kinds = dict.fromkeys(sample.content[0] if sample.content else (), _CELL)
@@ -194,89 +195,89 @@ class Sampler:
                 kinds = kinds_of(sample.content[0])
             case _:
                 try:
-                    found = join([sample])
+                    inference = join([sample])
                 except SourceError:
                     return FileColumns(sample.path, {})
-                too_many = "" if found.report else "; ".join(found.problems)
-                return FileColumns(sample.path, *kinds_seen(found), too_many)
+                too_many = "" if inference.report else "; ".join(inference.problems)
+                return FileColumns(sample.path, *kinds_seen(inference), too_many)
         taken = "; ".join(forbidden_name(name) for name in kinds if name in forbidden)
         return FileColumns(sample.path, kinds, problem=taken)
 
     def _known_kinds(self, known: tuple[FieldSpec, ...]) -> dict[str, str]:
         match self._source.format:
             case Format.CSV:
-                return {each.name: _CELL for each in known}
+                return {field.name: _CELL for field in known}
             case Format.PARQUET | Format.AVRO:
                 return dict(kinds_of_fields(known))
             case _:
-                return {each.name: _JSON_KINDS.get(each.type, "number") for each in known}
+                return {field.name: _JSON_KINDS.get(field.type, "number") for field in known}
 
     def _samples(self, slices: Sequence[FileSlice]) -> list[_Sample]:
         match self._source.format:
             case Format.CSV:
-                return [self._rows(file) for file in slices]
+                return [self._read_rows(file) for file in slices]
             case Format.PARQUET | Format.AVRO:
                 return list(self._schemas(slices))
             case _:
                 return [_Sample(file.path, self._first_lines(file)) for file in slices]
 
     @contextlib.contextmanager
-    def _noting_failure(self, each: FileSlice) -> Iterator[None]:
+    def _record_failure(self, file: FileSlice) -> Iterator[None]:
         try:
             yield
         except (*_UNREADABLE, AccessDenied) as error:
             if isinstance(error, AccessDenied):
                 self._denied = self._denied or error
             text = error.problem if isinstance(error, TidegateError) else str(error)
-            self._failures.append(text if each.path in text else f"{each.path}: {text}")
+            self._failures.append(text if file.path in text else f"{file.path}: {text}")
 
-    def _first_lines(self, each: FileSlice) -> Sequence[bytes]:
-        """The first JSON lines of a file, or elements of its array."""
-        found: list[bytes] = []
-        with self._noting_failure(each), closing(self._open(each)) as raw:
+    def _first_lines(self, file: FileSlice) -> Sequence[bytes]:
+        """Read the first JSON lines of a file, or elements of its array."""
+        lines: list[bytes] = []
+        with self._record_failure(file), closing(self._open(file)) as raw:
             is_array = self._source.format is Format.JSON
-            whole = line_blocks(raw, each.path, self._source.compression, is_array=is_array)
-            found.extend(islice((line for block in whole for line in block.splitlines()), self._lines))
-        return found
+            blocks = line_blocks(raw, file.path, self._source.compression, is_array=is_array)
+            lines.extend(islice((line for block in blocks for line in block.splitlines()), self._lines))
+        return lines
 
-    def _rows(self, each: FileSlice) -> _Sample:
-        """The first records of a CSV file as cells."""
+    def _read_rows(self, file: FileSlice) -> _Sample:
+        """Read the first records of a CSV file as cells."""
         rows: list[Row] = []
         unreadable = 0
-        with self._noting_failure(each), closing(self._open(each)) as raw:
-            plain = chunks(raw, each.path, self._source.compression)
-            for sheet, record in islice(sampled_records(plain, self._source.csv, each.path), self._lines):
+        with self._record_failure(file), closing(self._open(file)) as raw:
+            plain = chunks(raw, file.path, self._source.compression)
+            for sheet, record in islice(sampled_records(plain, self._source.csv, file.path), self._lines):
                 if len(sheet.names) > MOST_COLUMNS:
-                    return _Sample(each.path, [], width=len(sheet.names))
+                    return _Sample(file.path, [], width=len(sheet.names))
                 try:
                     cells = sheet.cells(record)
                     rows.append({name: None if cell is None else cell.decode() for name, cell, _ in cells})
                 except (BadLine, UnicodeDecodeError):
                     unreadable += 1
-        return _Sample(each.path, rows, unreadable)
+        return _Sample(file.path, rows, unreadable)
 
     def _schemas(self, slices: Sequence[FileSlice]) -> Iterator[_Sample]:
         for file in slices:
-            found: tuple[pa.Schema, int] | None = None
-            with self._noting_failure(file):
-                found = self._own_schema(file)
-            if found is not None:
-                yield _Sample(file.path, found, width=len(found[0]))
+            schema: tuple[pa.Schema, int] | None = None
+            with self._record_failure(file):
+                schema = self._own_schema(file)
+            if schema is not None:
+                yield _Sample(file.path, schema, width=len(schema[0]))
 
-    def _own_schema(self, each: FileSlice) -> tuple[pa.Schema, int]:
+    def _own_schema(self, file: FileSlice) -> tuple[pa.Schema, int]:
         if self._source.format is Format.PARQUET:
-            raw = cast(BinaryIO, SeekableInput(self._store, each.path, etag=each.etag, size=each.size))
-            file = open_parquet(raw)
-            return own_schema(file), file.metadata.num_rows
-        with closing(self._open(each)) as stream:
-            return AvroFile(stream, each.path).schema, 1
+            raw = cast(BinaryIO, SeekableInput(self._store, file.path, etag=file.etag, size=file.size))
+            parquet = open_parquet(raw)
+            return own_schema(parquet), parquet.metadata.num_rows
+        with closing(self._open(file)) as stream:
+            return AvroFile(stream, file.path).schema, 1
 
-    def _open(self, each: FileSlice) -> BinaryIO:
-        return self._store.open_input(each.path, etag=each.etag, size=each.size)
+    def _open(self, file: FileSlice) -> BinaryIO:
+        return self._store.open_input(file.path, etag=file.etag, size=file.size)
 
 
 def no_majority(ties: Sequence[str], draft: Sequence[FieldSpec]) -> SourceError:
-    """The error for files that contradict each other half and half, with columns to paste and to correct."""
+    """Build the error for files that contradict each other half and half, with columns to paste and correct."""
     return SourceError(
         "no columns can be inferred, because as many files have one thing as another: " + "; ".join(ties),
         f"declare the columns that you want, for instance `{draft_of(draft)}`; files with others are then refused one "

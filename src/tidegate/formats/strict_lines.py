@@ -70,12 +70,12 @@ class RecordRules:
 
     @property
     def tells_twins(self) -> bool:
-        """Whether a name that differs from a field only in upper and lower case is refused, not left out."""
+        """True if a name that differs from a field only in upper and lower case is refused, not left out."""
         return self.inferred and self.rescued is None
 
     @property
     def is_strict(self) -> bool:
-        """Whether every number must keep its value."""
+        """True if every number must keep its value."""
         return self.numbers is Numbers.STRICT
 
 
@@ -90,7 +90,7 @@ _REWRITES = (
 
 
 def moments(texts: pa.Array) -> pa.Array:
-    """Microseconds UTC; raises ``pa.ArrowInvalid`` if a text is not a moment.
+    """Parse moments to microseconds UTC; raises ``pa.ArrowInvalid`` if a text is not one.
 
     >>> str(moments(pa.array(["2024-01-28T14:00:00+02:00"]))[0])
     '2024-01-28 12:00:00+00:00'
@@ -105,34 +105,34 @@ def moments(texts: pa.Array) -> pa.Array:
     return in_calendar(pc.cast(texts, TIMESTAMP))
 
 
-def _common_moment(text: str) -> datetime | None:
-    """The moment of a text in a common form, which Python reads faster than Arrow reads a single one."""
+def _parse_common_moment(text: str) -> datetime | None:
+    """Parse a common form of a moment, which Python does faster than Arrow does for a single value."""
     if MOMENT.fullmatch(text) is None:
         return None
     try:
-        found = datetime.fromisoformat(text)
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 
 
 def dates(texts: pa.Array) -> pa.Array:
-    """Days; raises ``pa.ArrowInvalid`` if a text is not ``YYYY-MM-DD``."""
+    """Parse days; raises ``pa.ArrowInvalid`` if a text is not ``YYYY-MM-DD``."""
     return in_calendar(pc.cast(texts, pa.date32()))
 
 
 def in_calendar(times: pa.Array) -> pa.Array:
-    """``times``, moments or dates; raises ``pa.ArrowInvalid`` if one lies outside the years 1 to 9999."""
+    """Return ``times``, moments or dates; raises ``pa.ArrowInvalid`` if one lies outside the years 1 to 9999."""
     first, last = (pa.scalar(end, times.type) for end in (_DATES if pa.types.is_date(times.type) else _MOMENTS))
-    found = pc.min_max(times)
-    outside = pc.or_(pc.less(found["min"], first), pc.greater(found["max"], last))
+    extremes = pc.min_max(times)
+    outside = pc.or_(pc.less(extremes["min"], first), pc.greater(extremes["max"], last))
     if outside.as_py():
         raise pa.ArrowInvalid("a time outside the years 1 to 9999")
     return times
 
 
 def bytes_of(texts: pa.Array) -> pa.Array:
-    """Bytes from base64; raises ``pa.ArrowInvalid`` if a text is something else."""
+    """Decode base64; raises ``pa.ArrowInvalid`` if a text is something else."""
     try:
         decoded = [None if text is None else base64.b64decode(text, validate=True) for text in texts.to_pylist()]
     except (binascii.Error, ValueError) as error:
@@ -177,14 +177,14 @@ class StrictLineReader:
         self._record = self._object(rules.known, "")
 
     def read(self, line: bytes) -> dict[str, Any]:
-        """The record as Python values by column; raises :class:`BadLine`."""
+        """Read a line as Python values by column; raises :class:`BadLine`."""
         try:
             return self.record(parse(line))
         except NotJson as error:
             raise BadLine(str(error)) from error
 
     def record(self, value: Any) -> dict[str, Any]:
-        """The same for a parsed line."""
+        """Convert a parsed line."""
         try:
             return self._read_object(value)
         except RecursionError as error:
@@ -210,7 +210,7 @@ class StrictLineReader:
         return record
 
     def _converter(self, field: FieldSpec, place: str) -> Convert:
-        """The converter of a column; ``place`` has the names of its parents, with a dot after each."""
+        """Build the converter of a column; ``place`` has the names of its parents, with a dot after each."""
         match field.type:
             case "struct":
                 return self._object(field.fields, place)
@@ -265,7 +265,7 @@ class StrictLineReader:
         return convert
 
     def _forgiving_converter(self, field: FieldSpec, place: str) -> Convert:
-        """The same; if values can be rescued, one that does not fit becomes null."""
+        """Build the converter of a column; if values can be rescued, one that does not fit becomes null."""
         convert = self._converter(field, place)
         if self._rescued is None or not field.nullable:
             return convert
@@ -289,7 +289,7 @@ class StrictLineReader:
         def convert(value: Any, path: str) -> list[Any]:
             if not isinstance(value, list) or isinstance(value, Pairs):
                 raise _misfit(path, value, "a list")
-            return [self._member(items, item, each, f"{path}[{index}]") for index, each in enumerate(value)]
+            return [self._member(items, item, element, f"{path}[{index}]") for index, element in enumerate(value)]
 
         return convert
 
@@ -303,7 +303,7 @@ class StrictLineReader:
             repeated = next((key for key, count in keys.items() if count > 1), None)
             if repeated is not None:
                 raise RepeatedKey(f"key {f'{path}.{repeated}'!r} is repeated")
-            return [(key, self._member(values, item, each, f"{path}.{key}")) for key, each in value]
+            return [(key, self._member(values, item, element, f"{path}.{key}")) for key, element in value]
 
         return convert
 
@@ -338,6 +338,7 @@ class StrictLineReader:
             number = Decimal(value)
         except InvalidOperation as error:
             raise _misfit(path, value, column) from error
+        # int() of a number with a huge exponent would keep the worker busy without end.
         if not number.is_finite() or number.adjusted() > 400:
             raise BadLine(f"{path!r}: {excerpt(value)} is too large for {column}")
         return number
@@ -398,7 +399,7 @@ class StrictLineReader:
                 return self._moment(value, path)
             if not isinstance(value, str) or isinstance(value, Literal):
                 raise _misfit(path, value, f"a {column} column")
-            if column == "timestamp" and (common := _common_moment(value)) is not None:
+            if column == "timestamp" and (common := _parse_common_moment(value)) is not None:
                 return common
             try:
                 return read(pa.array([value], pa.string()))[0].as_py()
@@ -416,29 +417,29 @@ class StrictLineReader:
 
 
 def _is_whole(literal: str) -> bool:
-    """Whether a number is written without a point and an exponent; others are fractions, and rounded."""
+    """True if a number is written without a point and an exponent; others are fractions, and rounded."""
     return literal.lstrip("+-").isdigit()
 
 
 def _is_zero(number: str) -> bool:
-    """Whether all digits before the exponent, which may be of any size, are 0."""
+    """True if all digits before the exponent, which may be of any size, are 0."""
     return not number.lower().partition("e")[0].strip("+-0.")
 
 
 def _nearest(number: Decimal, kind: type[np.floating[Any]]) -> float:
-    """The nearest value of a type, the even one of two; a wider type in between would round twice.
+    """Return the nearest value of a type, the even one of two; a wider type in between would round twice.
 
     Decimals are only compared, which is cheap even for huge exponents and digits.
     """
     first = kind(float(number))
     if kind is np.float64 or not np.isfinite(first):
         return float(first)
-    around = [each for each in (np.nextafter(first, kind(end)) for end in (-np.inf, np.inf)) if np.isfinite(each)]
-    for each in around:
-        middle = Decimal((float(first) + float(each)) / 2)
-        is_beyond = number > middle if each > first else number < middle
-        if is_beyond or (number == middle and int(np.float32(each).view(np.uint32)) % 2 == 0):
-            return float(each)
+    neighbours = (np.nextafter(first, kind(end)) for end in (-np.inf, np.inf))
+    for neighbour in filter(np.isfinite, neighbours):
+        middle = Decimal((float(first) + float(neighbour)) / 2)
+        is_beyond = number > middle if neighbour > first else number < middle
+        if is_beyond or (number == middle and int(np.float32(neighbour).view(np.uint32)) % 2 == 0):
+            return float(neighbour)
     return float(first)
 
 

@@ -161,8 +161,8 @@ def _unseal(state: PathState, listed: Sequence[SourceFile]) -> PathState:
     if not waiting:
         return state
     first = min(waiting)
-    reopened = [file.path for file in listed if first <= split(file.path)[0] < state.sealed_below]
-    entries = {**_last_names(reopened), **state.partition_watermarks}
+    reopen_partitions = [file.path for file in listed if first <= split(file.path)[0] < state.sealed_below]
+    entries = {**_last_names(reopen_partitions), **state.partition_watermarks}
     return replace(state, partition_watermarks=entries, sealed_below=first)
 
 

@@ -100,8 +100,8 @@ class RowOrigin:
         return cls((file,), np.zeros(1, np.int64), lines, first_line)
 
     @classmethod
-    def joined(cls, origins: Sequence[RowOrigin]) -> RowOrigin:
-        """The rows of several blocks, one after the other, as one block."""
+    def join(cls, origins: Sequence[RowOrigin]) -> RowOrigin:
+        """Join the rows of several blocks, one after the other, into one block."""
         files: list[str] = []
         starts: list[int] = []
         lines: list[Lines] = []
@@ -121,16 +121,16 @@ class RowOrigin:
         return RowOrigin(self.files, self.starts, self.lines[rows], self.first_line)
 
     def ranges(self) -> tuple[RecordRange, ...]:
-        """The records from the first to the last row, per file with rows here."""
+        """Return the records from the first to the last row, per file with rows here."""
         if not len(self.lines):
             return ()
         if len(self.files) == 1:
             return (self._range(0, self.lines),)
         numbers = np.searchsorted(self.starts, self.lines, side="right") - 1
-        found, firsts = np.unique(numbers, return_index=True)
+        with_rows, firsts = np.unique(numbers, return_index=True)
         return tuple(
             self._range(int(number), lines)
-            for number, lines in zip(found, np.split(self.lines, firsts[1:]), strict=True)
+            for number, lines in zip(with_rows, np.split(self.lines, firsts[1:]), strict=True)
         )
 
     def _range(self, number: int, lines: Lines) -> RecordRange:
@@ -142,17 +142,16 @@ class Covering:
     """The ranges of one growing data file: one per source file, in order of arrival."""
 
     def __init__(self) -> None:
-        self._found: dict[str, tuple[int, int]] = {}
+        self._spans: dict[str, tuple[int, int]] = {}
 
     def add(self, ranges: tuple[RecordRange, ...]) -> None:
         """Add ranges; two ranges of one source file become one that spans both."""
         for interval in ranges:
-            start, end = self._found.get(interval.file, (interval.start, interval.end))
-            self._found[interval.file] = (min(start, interval.start), max(end, interval.end))
+            start, end = self._spans.get(interval.file, (interval.start, interval.end))
+            self._spans[interval.file] = (min(start, interval.start), max(end, interval.end))
 
     def ranges(self) -> tuple[RecordRange, ...]:
-        """All of them."""
-        return tuple(RecordRange(file, start, end) for file, (start, end) in self._found.items())
+        return tuple(RecordRange(file, start, end) for file, (start, end) in self._spans.items())
 
 
 SAMPLED_ROWS, _LEAST_SAMPLED = 8192, 512
@@ -174,14 +173,14 @@ class Encodings:
         }
 
 
-def choose(batch: pa.RecordBatch) -> Encodings:
-    """Encodings for a file that begins with ``batch``; of a short one a quarter is examined."""
+def choose_encodings(batch: pa.RecordBatch) -> Encodings:
+    """Choose the encodings of a file that begins with ``batch``; of a short one a quarter is examined."""
     dictionaries = []
     differences = []
     sample = min(SAMPLED_ROWS, max(batch.num_rows // 4, _LEAST_SAMPLED))
-    found = list(leaves(batch.slice(0, sample)))
-    times = Counter(path for path, _ in found)
-    for path, values in found:
+    columns = list(leaves(batch.slice(0, sample)))
+    times = Counter(path for path, _ in columns)
+    for path, values in columns:
         if times[path] > 1:  # ``a.b`` may be a column or a field of the struct ``a``: they cannot be told apart
             continue
         if _repeats(values):
@@ -206,15 +205,15 @@ class ChosenEncodings:
         self._agreeing = self._taken = 0
 
     def of(self, batch: pa.RecordBatch) -> Encodings:
-        """Encodings for a file that begins with ``batch``."""
+        """Choose the encodings of a file that begins with ``batch``."""
         is_known = batch.num_rows < SAMPLED_ROWS and self._schema is not None and batch.schema.equals(self._schema)
         if is_known and self._agreeing >= _AGREEING and self._taken < _LOOK_AGAIN:
             self._taken += 1
             return self._usual
-        found = choose(batch)
-        self._agreeing = self._agreeing + 1 if is_known and found == self._usual else 1
-        self._schema, self._usual, self._taken = batch.schema, found, 0
-        return found
+        chosen = choose_encodings(batch)
+        self._agreeing = self._agreeing + 1 if is_known and chosen == self._usual else 1
+        self._schema, self._usual, self._taken = batch.schema, chosen, 0
+        return chosen
 
 
 def _repeats(values: pa.Array) -> bool:
@@ -231,21 +230,21 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 
 def leaves(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
-    """The Parquet columns of a batch by their paths."""
+    """Yield the Parquet columns of a batch by their paths."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        yield from _below(name, column)
+        yield from _leaves_below(name, column)
 
 
-def _below(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+def _leaves_below(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
     kind = array.type
     if pa.types.is_struct(kind):
         for child, values in zip(kind, array.flatten(), strict=True):
-            yield from _below(f"{path}.{child.name}", values)
+            yield from _leaves_below(f"{path}.{child.name}", values)
     elif pa.types.is_map(kind):
-        yield from _below(f"{path}.key_value.key", array.keys)
-        yield from _below(f"{path}.key_value.value", array.items)
+        yield from _leaves_below(f"{path}.key_value.key", array.keys)
+        yield from _leaves_below(f"{path}.key_value.value", array.items)
     elif pa.types.is_list(kind):
-        yield from _below(f"{path}.list.element", array.flatten())
+        yield from _leaves_below(f"{path}.list.element", array.flatten())
     else:
         yield path, array
 
@@ -306,9 +305,9 @@ class _ChunkedOutput(io.RawIOBase):
 
 
 class GrowingFile:
-    """A Parquet file of one partition. Rows are held until :meth:`flush`; it ends with :meth:`seal`.
+    """A Parquet file of one partition. Rows are buffered until :meth:`flush`; it ends with :meth:`seal`.
 
-    ``held_bytes`` are the Arrow bytes of the held rows, ``memory`` the memory they take.
+    ``held_bytes`` are the Arrow bytes of the buffered rows, ``memory`` the memory they take.
     """
 
     def __init__(self, path: str, partition: Partition, source_file: str, opened_at: float) -> None:
@@ -323,7 +322,7 @@ class GrowingFile:
         self._held: list[pa.RecordBatch] = []
         self._small: list[pa.RecordBatch] = []
         self._output: Output | None = None
-        self._valve: _ChunkedOutput
+        self._chunked: _ChunkedOutput
         self._writer: pq.ParquetWriter | None = None
         self._footers: list[pq.FileMetaData] = []
         self._unordered: set[int] = set()
@@ -331,7 +330,7 @@ class GrowingFile:
 
     @property
     def has_output(self) -> bool:
-        """Whether row groups have been written, so that a file is open."""
+        """True once row groups have been written, so that a file is open."""
         return self._output is not None
 
     def hold(
@@ -343,7 +342,7 @@ class GrowingFile:
         *,
         is_part: bool = False,
     ) -> int:
-        """Hold rows of ``size`` bytes in memory; returns the change in memory.
+        """Buffer rows of ``size`` bytes; returns the change in memory.
 
         ``is_part``: they belong to a larger batch, which :meth:`keep_own` releases.
         """
@@ -375,7 +374,7 @@ class GrowingFile:
     def flush(
         self, open_output: Callable[[str], Output], codec: ParquetCodec, encodings: ChosenEncodings | None = None
     ) -> tuple[int, int]:
-        """Write the held rows as one row group; returns its Arrow bytes and its bytes in the file."""
+        """Write the buffered rows as one row group; returns its Arrow bytes and its bytes in the file."""
         if not self._held and not self._small:
             return 0, 0
         started = time.perf_counter()
@@ -384,15 +383,15 @@ class GrowingFile:
         with_nan = nan_columns(self._held)
         if self._writer is None:
             self._output = open_output(self.path)
-            self._valve = _ChunkedOutput(self._output)
+            self._chunked = _ChunkedOutput(self._output)
             chosen = (encodings or ChosenEncodings()).of(self._held[0])
-            self._writer = parquet_writer(self._valve, self._held, codec, self._footers, chosen, with_nan)
+            self._writer = parquet_writer(self._chunked, self._held, codec, self._footers, chosen, with_nan)
         before, held = self.written_bytes, self.held_bytes
         if with_nan:
             floats = float_columns(table.schema).items()
             self._unordered |= {number for number, path in floats if ".".join(path) in with_nan}
         self._writer.write_table(table, row_group_size=max(len(table), 1))
-        self._valve.flush()
+        self._chunked.flush()
         self._forget_held()
         self._seconds += time.perf_counter() - started
         return held, self.written_bytes - before
@@ -403,7 +402,7 @@ class GrowingFile:
         assert self._output is not None
         started = time.perf_counter()
         self._writer.close()
-        self._valve.flush()
+        self._chunked.flush()
         footer = self._footers[0]
         stats = delta_statistics(footer, footer.schema.to_arrow_schema(), frozenset(self._unordered))
         return FinishedFile(
@@ -432,7 +431,7 @@ class GrowingFile:
         """Give up and leave nothing behind."""
         self._forget_held()
         if self._output is not None and self._writer is not None:
-            self._valve.shut = True
+            self._chunked.shut = True
             with suppress(Exception):  # after a failed write it has no footer, and the first error is on its way
                 self._writer.close()
             self._output.abort()
@@ -450,11 +449,9 @@ class GrowingFile:
         self.held_bytes = self.memory = 0
 
 
-def by_itself(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
-    """A batch to keep, and its Arrow bytes; a small part of something larger is copied.
-
-    The part would keep all of it in memory. What is small is always copied: that costs less than checking.
-    """
+def detach(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+    """Return a batch to keep, and its Arrow bytes; a small part of something larger is copied."""
+    # A slice keeps its whole parent in memory. Small batches are always copied: that costs less than checking.
     whole = batch.get_total_buffer_size()
     if batch.num_rows >= _SMALL_ROWS or whole >= _SMALL_BYTES:
         size = int(batch.nbytes)
@@ -477,10 +474,8 @@ def parquet_writer(
     encodings: Encodings | None = None,
     with_nan: frozenset[str] | None = None,
 ) -> pq.ParquetWriter:
-    """A writer with statistics and page index, encodings chosen from the first rows.
-
-    Floats with a NaN have no statistics: bounds leave it out, and some readers search for it.
-    """
+    """Open a writer with statistics and page index, encodings chosen from the first rows."""
+    # Bounds leave NaN out, so readers that search for it would skip the file: such columns get no statistics.
     unordered = nan_columns(first) if with_nan is None else with_nan
     paths = [path for path, _ in leaves(first[0]) if path not in unordered] if unordered else True
     return pq.ParquetWriter(
@@ -490,21 +485,21 @@ def parquet_writer(
         write_statistics=paths,
         write_page_index=True,
         metadata_collector=footers,
-        **(encodings or choose(first[0])).options(),
+        **(encodings or choose_encodings(first[0])).options(),
     )
 
 
 def nan_columns(batches: list[pa.RecordBatch]) -> frozenset[str]:
-    """The Parquet columns with a NaN, by path."""
-    found: set[str] = set()
+    """Find the Parquet columns with a NaN, by path."""
+    paths: set[str] = set()
     table = pa.Table.from_batches(batches)
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_floating(column.type):
-            found |= {name} if _has_nan(column) else set()
+            paths |= {name} if _has_nan(column) else set()
         elif pa.types.is_nested(column.type):
-            parts = (part for chunk in column.chunks for part in _below(name, chunk))
-            found |= {path for path, values in parts if pa.types.is_floating(values.type) and _has_nan(values)}
-    return frozenset(found)
+            parts = (part for chunk in column.chunks for part in _leaves_below(name, chunk))
+            paths |= {path for path, values in parts if pa.types.is_floating(values.type) and _has_nan(values)}
+    return frozenset(paths)
 
 
 def _has_nan(values: pa.Array | pa.ChunkedArray) -> bool:

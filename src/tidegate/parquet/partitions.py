@@ -68,42 +68,42 @@ class Partition:
     @property
     def directory(self) -> str:
         """The directory of its files below the table, escaped once, with a trailing slash unless it is the root."""
-        return "".join(f"{escaped(name)}={_directory_value(value)}/" for name, value in self.values)
+        return "".join(f"{escape_path(name)}={_directory_value(value)}/" for name, value in self.values)
 
     def as_mapping(self) -> dict[str, str | None]:
         """Value by partition column."""
         return dict(self.values)
 
 
-def escaped(text: str) -> str:
-    """``text`` escaped for a path, as in Hive.
+def escape_path(text: str) -> str:
+    """Escape ``text`` for a path, as Hive does.
 
-    >>> escaped("14:30")
+    >>> escape_path("14:30")
     '14%3A30'
     """
     return "".join(f"%{ord(letter):02X}" if letter in _ESCAPED else letter for letter in text)
 
 
 def _directory_value(value: str | None) -> str:
-    return NULL_DIRECTORY if value is None else escaped(value)
+    return NULL_DIRECTORY if value is None else escape_path(value)
 
 
 def path_values(path: str) -> Mapping[str, str | None]:
-    """The ``key=value`` directories of a source path."""
-    found: dict[str, str | None] = {}
+    """Parse the ``key=value`` directories of a source path."""
+    values: dict[str, str | None] = {}
     for part in path.split("/")[:-1]:
         name, equals, value = part.partition("=")
         if equals:
-            found[unquote(name)] = None if value in (NULL_DIRECTORY, "") else unquote(value)
-    return found
+            values[unquote(name)] = None if value in (NULL_DIRECTORY, "") else unquote(value)
+    return values
 
 
 class Partitioning:
     """Splits batches by the keys of a template; without a template there is one partition."""
 
     def __init__(self, by: PartitionBy | None, declared: pa.Schema) -> None:
-        self.keys = () if by is None else _keys(by, declared)
-        _check(self.keys, declared)
+        self.keys = () if by is None else _parse_keys(by, declared)
+        _check_keys(self.keys, declared)
         moved = {key.name for key in self.keys if key.column == key.name and key.template is None}
         self.columns = tuple(key.name for key in self.keys)
         self.from_path = tuple(key.name for key in self.keys if key.column is None)
@@ -114,7 +114,7 @@ class Partitioning:
     def split(
         self, batch: pa.RecordBatch, path: str, schema: pa.Schema | None = None
     ) -> list[tuple[Partition, pa.RecordBatch, Rows]]:
-        """The rows of each partition without the key columns, and their positions, ascending.
+        """Split rows by partition, without the key columns; with their positions, ascending.
 
         They have the types of ``schema``, if given.
         """
@@ -125,7 +125,7 @@ class Partitioning:
             rest = rest.cast(schema)
         return [
             (Partition(tuple(zip(self.columns, label, strict=True))), rows, positions)
-            for label, rows, positions in _groups(rest, codes, labels)
+            for label, rows, positions in _group_rows(rest, codes, labels)
         ]
 
     def check_rest(self, names: Sequence[str]) -> None:
@@ -138,42 +138,43 @@ class Partitioning:
             )
 
     def _labels(self, batch: pa.RecordBatch, path: str) -> tuple[Codes, list[tuple[str | None, ...]]]:
-        """A code per row, and the values of all keys for each code."""
-        found = path_values(path) if self.from_path else {}
+        """Return a code per row, and the values of all keys for each code."""
+        values_in_path = path_values(path) if self.from_path else {}
         codes = np.zeros(batch.num_rows, np.int64)
         labels: list[tuple[str | None, ...]] = [()]
         for key in self.keys:
             if key.column is None:
-                labels = [(*label, found.get(key.name)) for label in labels]
+                labels = [(*label, values_in_path.get(key.name)) for label in labels]
             else:
-                own, texts = _coded(batch.column(key.column), key.template)
-                codes, labels = _combined(codes, labels, own, texts)
+                own, texts = _encode_column(batch.column(key.column), key.template)
+                codes, labels = _combine_codes(codes, labels, own, texts)
         return codes, labels
 
-    def without_path(self, batch: pa.RecordBatch, path: str, limits: NameLimits) -> dict[int, str]:
-        """The rows whose values make a path that the store cannot have, each with the reason."""
-        if not batch.num_rows or limits.allow(self._longest(batch, path), FILE_NAME_BYTES):
+    def find_too_long(self, batch: pa.RecordBatch, path: str, limits: NameLimits) -> dict[int, str]:
+        """Find the rows whose values make a path that the store cannot have, each with the reason."""
+        # A bound that costs nothing first: almost no value is ever too long, and every batch passes here.
+        if not batch.num_rows or limits.allow(self._bound_lengths(batch, path), FILE_NAME_BYTES):
             return {}
         codes, labels = self._labels(batch, path)
-        reasons = [self._too_long(label, limits) for label in labels]
+        reasons = [self._explain_too_long(label, limits) for label in labels]
         return {row: reason for row, code in enumerate(codes.tolist()) if (reason := reasons[code])}
 
-    def _longest(self, batch: pa.RecordBatch, path: str) -> Iterator[int]:
-        """At least as many bytes as the directory of each key can have; cheap, for almost no value is ever too long."""
-        found = path_values(path) if self.from_path else {}
+    def _bound_lengths(self, batch: pa.RecordBatch, path: str) -> Iterator[int]:
+        """Yield at least as many bytes as the directory of each key can have."""
+        values_in_path = path_values(path) if self.from_path else {}
         for key in self.keys:
             if key.column is None:
-                value = len(_directory_value(found.get(key.name)).encode())
+                value = len(_directory_value(values_in_path.get(key.name)).encode())
             elif key.template is None and pa.types.is_string(batch.column(key.column).type):
                 value = 3 * (pc.max(pc.binary_length(batch.column(key.column))).as_py() or 0)
             else:
                 value = _OTHER_BYTES + 3 * len((key.template or "").encode())
-            yield len(escaped(key.name).encode()) + 1 + max(value, len(NULL_DIRECTORY))
+            yield len(escape_path(key.name).encode()) + 1 + max(value, len(NULL_DIRECTORY))
 
-    def _too_long(self, label: tuple[str | None, ...], limits: NameLimits) -> str:
-        """Why the directory of these values is impossible; empty if it is not."""
+    def _explain_too_long(self, label: tuple[str | None, ...], limits: NameLimits) -> str:
+        """Explain why the directory of these values is impossible; empty if it is not."""
         segments = [
-            f"{escaped(name)}={_directory_value(value)}" for name, value in zip(self.columns, label, strict=True)
+            f"{escape_path(name)}={_directory_value(value)}" for name, value in zip(self.columns, label, strict=True)
         ]
         lengths = [len(segment.encode()) for segment in segments]
         if limits.allow(lengths, FILE_NAME_BYTES):
@@ -181,25 +182,25 @@ class Partitioning:
         length = max(lengths)
         name = self.columns[lengths.index(length)]
         if limits.segment is not None and length > limits.segment:
-            told = f"{length} bytes, and a name in its path can have {limits.segment}"
+            lengths_shown = f"{length} bytes, and a name in its path can have {limits.segment}"
         else:
-            told = (
+            lengths_shown = (
                 f"{length} bytes, and the path of its file would have {sum(lengths) + len(lengths) + FILE_NAME_BYTES} "
             )
-            told += f"of at most {limits.path} bytes"
-        return f"the value of partition column {name!r} is too long: its folder would have {told}"
+            lengths_shown += f"of at most {limits.path} bytes"
+        return f"the value of partition column {name!r} is too long: its folder would have {lengths_shown}"
 
-    def keyed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with keys made from a column added as columns, after the others."""
+    def add_keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Add keys made from a column as columns, after the others."""
         for key in self.keys:
             if key.column is not None and key.name not in batch.schema.names:
-                codes, texts = _coded(batch.column(key.column), key.template)
+                codes, texts = _encode_column(batch.column(key.column), key.template)
                 column = pa.array(texts, pa.string()).take(pa.array(codes))
                 batch = batch.append_column(key.name, column)
         return batch
 
 
-def _keys(by: PartitionBy, declared: pa.Schema) -> tuple[PartitionKey, ...]:
+def _parse_keys(by: PartitionBy, declared: pa.Schema) -> tuple[PartitionKey, ...]:
     keys = []
     for part in by.prefix_template.strip("/").split("/"):
         name, equals, template = part.partition("=")
@@ -213,7 +214,7 @@ def _keys(by: PartitionBy, declared: pa.Schema) -> tuple[PartitionKey, ...]:
     return tuple(keys)
 
 
-def _check(keys: tuple[PartitionKey, ...], declared: pa.Schema) -> None:
+def _check_keys(keys: tuple[PartitionKey, ...], declared: pa.Schema) -> None:
     for key in keys:
         taken = key.name in declared.names and not (key.column == key.name and key.template is None)
         if taken:
@@ -244,33 +245,34 @@ def _is_required_text(field: pa.Field) -> bool:
     return not field.nullable and pa.types.is_string(field.type)
 
 
-def _coded(column: pa.Array, template: str | None) -> tuple[Codes, list[str | None]]:
-    """A code per row, and the text of each code; null has the last code."""
+def _encode_column(column: pa.Array, template: str | None) -> tuple[Codes, list[str | None]]:
+    """Return a code per row, and the text of each code; null has the last code."""
     if template is not None:
-        return _coded_times(column, template)
+        return _encode_times(column, template)
     encoded = column.dictionary_encode()
-    texts = [_text(value) or None for value in encoded.dictionary.to_pylist()]
+    texts = [_delta_text(value) or None for value in encoded.dictionary.to_pylist()]
     return encoded.indices.fill_null(len(texts)).to_numpy().astype(np.int64), [*texts, None]
 
 
-def _coded_times(column: pa.Array, template: str) -> tuple[Codes, list[str | None]]:
-    """The same for times: formats one moment per hour or day instead of each."""
+def _encode_times(column: pa.Array, template: str) -> tuple[Codes, list[str | None]]:
+    """Encode times; formats one moment per hour or day instead of each."""
     days = pa.types.is_date(column.type)
     per = 1 if days else (3600 if "%H" in template else _DAY) * 1_000_000
     storage = column.cast(pa.int32()).cast(pa.int64()) if days else column.cast(pa.int64())
     periods, codes = np.unique(storage.fill_null(0).to_numpy() // per, return_inverse=True)
     length = timedelta(days=1) if days else timedelta(microseconds=per)
-    texts = [_formatted(_EPOCH + int(period) * length, template) for period in periods]
+    texts = [_format_moment(_EPOCH + int(period) * length, template) for period in periods]
     missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else False
     return np.where(missing, len(texts), codes).astype(np.int64), [*texts, None]
 
 
-def _formatted(moment: datetime, template: str) -> str:
+def _format_moment(moment: datetime, template: str) -> str:
+    # glibc writes %Y without leading zeros, so that the year 987 would sort behind 2026.
     return moment.strftime(template.replace("%Y", f"{moment.year:04d}"))
 
 
-def _text(value: Any) -> str | None:
-    """A partition value in the form of the Delta protocol."""
+def _delta_text(value: Any) -> str | None:
+    """Write a partition value in the form of the Delta protocol."""
     match value:
         case None | str():
             return value
@@ -284,20 +286,20 @@ def _text(value: Any) -> str | None:
             return format(value, "f") if hasattr(value, "as_tuple") else str(value)
 
 
-def _combined(
+def _combine_codes(
     codes: Codes, labels: list[tuple[str | None, ...]], own: Codes, texts: list[str | None]
 ) -> tuple[Codes, list[tuple[str | None, ...]]]:
     if len(labels) == 1:
         return own, [(*labels[0], text) for text in texts]
     pairs, combined = np.unique(codes * len(texts) + own, return_inverse=True)
-    found = [(*labels[int(pair) // len(texts)], texts[int(pair) % len(texts)]) for pair in pairs]
-    return combined.astype(np.int64), found
+    labels_of_pairs = [(*labels[int(pair) // len(texts)], texts[int(pair) % len(texts)]) for pair in pairs]
+    return combined.astype(np.int64), labels_of_pairs
 
 
-def _groups(
+def _group_rows(
     batch: pa.RecordBatch, codes: Codes, labels: list[tuple[str | None, ...]]
 ) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch, Rows]]:
-    """Rows by label; equal labels form one group."""
+    """Group rows by label; equal labels form one group."""
     numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     if len(numbers) <= 1 or not len(codes):
         if len(codes):

@@ -49,7 +49,7 @@ class _Digits(str):
 
 
 def delta_statistics(footer: pq.FileMetaData, schema: pa.Schema, unordered: frozenset[int] = frozenset()) -> str:
-    """The ``stats`` text of an add action.
+    """Write the ``stats`` text of an add action.
 
     ``unordered`` are Parquet columns whose bounds must not be used, because they have a NaN.
     """
@@ -58,19 +58,20 @@ def delta_statistics(footer: pq.FileMetaData, schema: pa.Schema, unordered: froz
     nulls: dict[str, Any] = {}
     for leaf in _leaves(schema):
         parts = [footer.row_group(index).column(leaf.number) for index in range(footer.num_row_groups)]
-        found = [part.statistics for part in parts]
-        if not found or any(each is None for each in found):
+        statistics = [part.statistics for part in parts]
+        # Not `None in statistics`: pyarrow's Statistics crashes the process when compared with None.
+        if not statistics or any(group is None for group in statistics):
             continue
-        if all(each.has_null_count for each in found):
-            _put(nulls, leaf.path, sum(each.null_count for each in found))
+        if all(group.has_null_count for group in statistics):
+            _put(nulls, leaf.path, sum(group.null_count for group in statistics))
         if leaf.number not in unordered:
-            bounds = _bounds(leaf.kind, found)
+            bounds = _bounds(leaf.kind, statistics)
             if bounds is not None:
                 _put(smallest, leaf.path, bounds[0])
                 _put(greatest, leaf.path, bounds[1])
     tree = {"numRecords": footer.num_rows, "minValues": smallest, "maxValues": greatest, "nullCount": nulls}
     has_digits = any(pa.types.is_decimal(leaf.kind) for leaf in _leaves(schema))
-    return "".join(_written(tree)) if has_digits else _JSON(tree)
+    return "".join(_write_json(tree)) if has_digits else _JSON(tree)
 
 
 def float_columns(schema: pa.Schema) -> dict[int, tuple[str, ...]]:
@@ -126,16 +127,16 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     tree[path[-1]] = value
 
 
-def _bounds(kind: pa.DataType, found: list[pq.Statistics]) -> tuple[Any, Any] | None:
-    """Least and greatest value over all row groups as JSON; None if they are not certain."""
-    filled = [each for each in found if each.has_min_max or each.num_values]
-    if not filled or not all(each.has_min_max for each in filled):
+def _bounds(kind: pa.DataType, statistics: list[pq.Statistics]) -> tuple[Any, Any] | None:
+    """Return least and greatest value over all row groups as JSON; None if they are not certain."""
+    filled = [group for group in statistics if group.has_min_max or group.num_values]
+    if not filled or not all(group.has_min_max for group in filled):
         return None
     if pa.types.is_timestamp(kind):
-        return _moments(min(each.min_raw for each in filled), max(each.max_raw for each in filled))
+        return _format_moments(min(group.min_raw for group in filled), max(group.max_raw for group in filled))
     if pa.types.is_date(kind):
-        return _dates(min(each.min_raw for each in filled), max(each.max_raw for each in filled))
-    low, high = min(each.min for each in filled), max(each.max for each in filled)
+        return _format_dates(min(group.min_raw for group in filled), max(group.max_raw for group in filled))
+    low, high = min(group.min for group in filled), max(group.max for group in filled)
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return low, high
     if pa.types.is_floating(kind):
@@ -143,20 +144,20 @@ def _bounds(kind: pa.DataType, found: list[pq.Statistics]) -> tuple[Any, Any] | 
     if pa.types.is_decimal(kind) and isinstance(low, Decimal):
         return _Digits(format(low, "f")), _Digits(format(high, "f"))
     if pa.types.is_string(kind):
-        return _texts(low, high)
+        return _cut_texts(low, high)
     return None
 
 
-def _texts(low: str, high: str) -> tuple[str, str] | None:
-    """Both bounds cut to ``LONGEST_TEXT``; the upper one is raised, since a prefix sorts below its text."""
+def _cut_texts(low: str, high: str) -> tuple[str, str] | None:
+    """Cut both bounds to ``LONGEST_TEXT``; the upper one is raised, since a prefix sorts below its text."""
     if len(high) <= LONGEST_TEXT:
         return low[:LONGEST_TEXT], high
-    raised = _raised(high[:LONGEST_TEXT])
+    raised = _raise_text(high[:LONGEST_TEXT])
     return None if raised is None else (low[:LONGEST_TEXT], raised)
 
 
-def _raised(text: str) -> str | None:
-    """A text of at most that length that sorts above everything starting with ``text``."""
+def _raise_text(text: str) -> str | None:
+    """Return a text of at most that length that sorts above everything starting with ``text``."""
     for position in reversed(range(len(text))):
         code = ord(text[position]) + 1
         if code <= _LAST_CODE:
@@ -164,37 +165,37 @@ def _raised(text: str) -> str | None:
     return None
 
 
-def _moments(low: int, high: int) -> tuple[str, str] | None:
-    """Milliseconds around both; readers add the missing one after the calendar's last."""
+def _format_moments(low: int, high: int) -> tuple[str, str] | None:
+    """Write milliseconds around both; readers add the missing one after the calendar's last."""
     try:
-        return _moment(low // 1000), _moment(min(-(-high // 1000), max(high // 1000, _LAST)))
+        return _format_moment(low // 1000), _format_moment(min(-(-high // 1000), max(high // 1000, _LAST)))
     except OverflowError:
         return None
 
 
-def _moment(milliseconds: int) -> str:
+def _format_moment(milliseconds: int) -> str:
     moment = _EPOCH + timedelta(milliseconds=milliseconds)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _dates(low: int, high: int) -> tuple[str, str] | None:
+def _format_dates(low: int, high: int) -> tuple[str, str] | None:
     try:
-        return _date(low), _date(high)
+        return _format_date(low), _format_date(high)
     except OverflowError:
         return None
 
 
-def _date(days: int) -> str:
+def _format_date(days: int) -> str:
     return (date(1970, 1, 1) + timedelta(days=days)).isoformat()
 
 
-def _written(value: Any) -> Iterator[str]:
-    """JSON text of a value that may contain decimals."""
+def _write_json(value: Any) -> Iterator[str]:
+    """Write JSON text of a value that may contain decimals."""
     if isinstance(value, dict):
         yield "{"
         for position, (name, item) in enumerate(value.items()):
             yield ("," if position else "") + _JSON(name) + ":"
-            yield from _written(item)
+            yield from _write_json(item)
         yield "}"
     elif isinstance(value, _Digits):
         yield value

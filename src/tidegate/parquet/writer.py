@@ -34,7 +34,7 @@ from tidegate.parquet.parquet_file import (
     FinishedFile,
     GrowingFile,
     RowOrigin,
-    by_itself,
+    detach,
     files_at_once,
     uuid7,
 )
@@ -75,7 +75,7 @@ class SizeModel:
 
     @property
     def knows_nothing(self) -> bool:
-        """Whether no row group has been seen."""
+        """True before the first row group."""
         return not self._seen
 
     def learn(self, held: int, written: int) -> None:
@@ -88,7 +88,7 @@ class SizeModel:
         self._seen[held.bit_length()] = (held, written)
 
     def estimate(self, held: int) -> float:
-        """The file bytes of ``held`` Arrow bytes: interpolated, or by the ratio of the nearest size seen."""
+        """Estimate the file bytes of ``held`` Arrow bytes: interpolated, or by the ratio of the nearest size seen."""
         below, at_most = 0, 0
         for seen, written in sorted(self._seen.values()):
             if held <= seen:
@@ -105,7 +105,7 @@ _SPARSE_ROWS = 1024
 
 
 def is_sparse(rows: int, partitions: int) -> bool:
-    """Whether a batch falls into pieces so small that gathering pays."""
+    """True if a batch falls into pieces so small that gathering pays."""
     return partitions > 1 and rows < partitions * _SPARSE_ROWS
 
 
@@ -122,11 +122,11 @@ class PartitionBuffer:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits."""
+        """True if nothing waits."""
         return not self._batches
 
-    def takes(self, batch: pa.RecordBatch) -> bool:
-        """Whether ``batch`` can be divided together with what waits."""
+    def accepts(self, batch: pa.RecordBatch) -> bool:
+        """True if ``batch`` can be divided together with what waits."""
         return not self._batches or bool(batch.schema.equals(self._batches[0].schema))
 
     def add(
@@ -143,19 +143,19 @@ class PartitionBuffer:
         self._origins.append(origin)
 
     def pieces(self) -> Iterator[tuple[pa.RecordBatch, Partition, str, RowOrigin]]:
-        """The waiting rows by partition, in order of arrival; releases the batches.
+        """Yield the waiting rows by partition, in order of arrival; releases the batches.
 
         With the rows of a partition come the source file of the first, and their origin.
         """
-        source_files, origin = self._source_files, RowOrigin.joined(self._origins)
+        source_files, origin = self._source_files, RowOrigin.join(self._origins)
         ends = np.cumsum([batch.num_rows for batch in self._batches])
-        for partition, rows, positions in self._divide(self._joined()):
+        for partition, rows, positions in self._divide(self._join()):
             first = 0 if isinstance(positions, slice) else int(positions[0])
             source_file = source_files[int(np.searchsorted(ends, first, side="right"))]
             yield rows, partition, source_file, origin.of(positions)
 
-    def _joined(self) -> pa.RecordBatch:
-        """All rows as one batch, which alone has them afterwards."""
+    def _join(self) -> pa.RecordBatch:
+        """Join all rows into one batch, which alone has them afterwards."""
         joined = pa.concat_batches(self._batches)
         self.forget()
         return joined
@@ -166,7 +166,7 @@ class PartitionBuffer:
         self._batches, self._source_files, self._origins = [], [], []
 
 
-_TELLING = 128 * 1024
+_REPRESENTATIVE = 128 * 1024
 """Arrow bytes from which a row group is representative; in smaller ones the frame outweighs the rows."""
 
 _COLUMN_FOOTER = 256
@@ -210,7 +210,7 @@ class WriterSettings:
 
     @property
     def tick_secs(self) -> float | None:
-        """How often to check files to roll them in time; None if time does not matter."""
+        """Seconds between checks, so that files roll in time; None if time does not matter."""
         times = [secs for secs in (self.rollover_secs, self.inactivity_secs) if secs is not None]
         return min(1.0, min(times) / 4) if times else None
 
@@ -254,8 +254,8 @@ class RollingWriter:
         """
         with self._lock:
             self._raise_failure()
-            self._settle()
-            self._put(batch, partition, source_file, origin)
+            self._divide_gathered()
+            self._add_rows(batch, partition, source_file, origin)
             self._roll_due()
 
     def scatter(self, batch: pa.RecordBatch, divide: Divide, source_file: str, origin: RowOrigin) -> None:
@@ -265,13 +265,13 @@ class RollingWriter:
         """
         with self._lock:
             self._raise_failure()
-            if not self._gathering.takes(batch):
-                self._settle()
-            own, size = by_itself(batch)
+            if not self._gathering.accepts(batch):
+                self._divide_gathered()
+            own, size = detach(batch)
             pieces = divide(own) if self._gathering.is_empty else []
             if pieces and (size >= self._most_gathered or not is_sparse(own.num_rows, len(pieces))):
                 for partition, rows, positions in pieces:
-                    self._put(rows, partition, source_file, origin.of(positions))
+                    self._add_rows(rows, partition, source_file, origin.of(positions))
             elif own.num_rows:
                 self._gather(own, size, divide, source_file, origin)
             self._roll_due()
@@ -286,7 +286,7 @@ class RollingWriter:
         """Close every open file; returns everything finished since the last cut, durable in the store."""
         with self._lock:
             self._raise_failure()
-            self._settle()
+            self._divide_gathered()
             for file in list(self._open.values()):
                 self._roll(file)
             for upload in self._uploads:
@@ -326,12 +326,12 @@ class RollingWriter:
     def _gather(self, batch: pa.RecordBatch, size: int, divide: Divide, source_file: str, origin: RowOrigin) -> None:
         self._gathering.add(batch, size, divide, source_file, origin, self._clock())
         self._memory += size
-        self._watch()
+        self._start_ticker()
         if self._gathering.memory >= self._most_gathered:
-            self._settle()
+            self._divide_gathered()
         self._bound_memory()
 
-    def _settle(self) -> None:
+    def _divide_gathered(self) -> None:
         """Divide the gathered rows. After a failure nothing more can be finished, only abandoned."""
         if self._gathering.is_empty:
             return
@@ -340,12 +340,12 @@ class RollingWriter:
         self._divided += self._gathering.memory
         try:
             for piece in self._gathering.pieces():
-                self._put(*piece, times)
+                self._add_rows(*piece, times)
         except Exception as error:
             self._failure = error
             raise
 
-    def _put(
+    def _add_rows(
         self,
         batch: pa.RecordBatch,
         partition: Partition,
@@ -353,11 +353,11 @@ class RollingWriter:
         origin: RowOrigin | None,
         times: tuple[float, float] | None = None,
     ) -> None:
-        """Take rows in pieces that are small compared with a file.
+        """Add rows in pieces that are small compared with a file.
 
         ``times`` are the arrival times of the first and the last gathered rows; these stay parts of a larger batch.
         """
-        own, whole = by_itself(batch) if times is None else (batch, int(batch.nbytes))
+        own, whole = detach(batch) if times is None else (batch, int(batch.nbytes))
         share = self._sizes.estimate(whole) / (self._settings.file_size * _STEP)
         step = max(int(own.num_rows / max(share, 1.0)), 1)
         for start in range(0, own.num_rows, step):
@@ -365,7 +365,7 @@ class RollingWriter:
             taken, size = own, whole
             if step < own.num_rows:
                 part = own.slice(start, step)
-                taken, size = by_itself(part) if times is None else (part, int(part.nbytes))
+                taken, size = detach(part) if times is None else (part, int(part.nbytes))
             first, last = times or (self._clock(),) * 2
             file = self._file_of(partition, source_file, first, own.num_columns)
             ranges = () if origin is None else origin.of(slice(start, start + step)).ranges()
@@ -376,22 +376,19 @@ class RollingWriter:
             self._bound_files()
 
     def _file_of(self, partition: Partition, source_file: str, now: float, columns: int) -> GrowingFile:
-        """The open file of a partition, marked as most recently used."""
+        """Return the open file of a partition, marked as most recently used."""
         file = self._open.pop(partition, None)
         if file is None:
             file = GrowingFile(f"{partition.directory}{uuid7()}.parquet", partition, source_file, now)
             self._footer = self._footer or _COLUMN_FOOTER * columns
-            self._watch()
+            self._start_ticker()
         self._open[partition] = file
         return file
 
     def _is_full(self, file: GrowingFile) -> bool:
-        """Whether the file has its size: by what is written, plus its held rows and the footer.
-
-        Before a file counts as full its rows are written, to be certain; and if nothing is known yet, after half a
-        file's worth of them.
-        """
+        """True once the file has reached its target size, counting written bytes, buffered rows and the footer."""
         size = self._settings.file_size
+        # How well rows compress is only known once some are written: the first time after half a file's worth.
         if file.held_bytes >= (size // 2 if self._sizes.knows_nothing else size * _UNSEEN):
             self._flush(file)
         if file.written_bytes + self._sizes.estimate(file.held_bytes) + self._footer < size:
@@ -402,7 +399,7 @@ class RollingWriter:
     def _bound_memory(self) -> None:
         """Write the rows of the fullest files once there are too many; of small files several, so that it lasts."""
         if self._divided >= self._settings.row_group_size:
-            self._let_go()
+            self._release_divided()
         if self._memory < self._settings.row_group_size:
             return
         for file in sorted(self._open.values(), key=lambda file: file.memory, reverse=True):
@@ -410,7 +407,7 @@ class RollingWriter:
             if self._memory < self._settings.row_group_size * _ROOM:
                 return
 
-    def _let_go(self) -> None:
+    def _release_divided(self) -> None:
         """Release all parts of divided batches: write those of files that hold much, copy the others."""
         much = self._settings.row_group_size // (2 * max(len(self._open), 1))
         for file in list(self._open.values()):
@@ -433,7 +430,8 @@ class RollingWriter:
         self._outputs += not file.has_output
         held, written = file.flush(self._open_output, self._settings.codec, self._encodings)
         self._spooled += written
-        if held >= min(_TELLING, self._settings.file_size // 2):
+        # In small row groups headers and dictionaries outweigh the rows, which would spoil the estimate.
+        if held >= min(_REPRESENTATIVE, self._settings.file_size // 2):
             self._sizes.learn(held, written)
 
     def _open_output(self, path: str) -> Output:
@@ -456,6 +454,7 @@ class RollingWriter:
             self._pool = ThreadPoolExecutor(self._settings.uploads, thread_name_prefix="upload")
         pending = [upload for upload in self._uploads[-self._settings.uploads :] if not upload.done()]
         if len(pending) >= self._settings.uploads:
+            # Sealed files wait in memory or on disk for their upload: a slow store must slow the writer down.
             pending[0].result()
         return self._pool.submit(self._upload, file)
 
@@ -463,12 +462,12 @@ class RollingWriter:
         with self._store.uploads.file():
             file.upload()
 
-    def _watch(self) -> None:
+    def _start_ticker(self) -> None:
         """Start the thread that closes files in time, whether or not rows arrive."""
         if self._tick_secs is not None and self._ticker is None:
-            self._ticker = Ticker(self._tick_alone, self._tick_secs)
+            self._ticker = Ticker(self._tick_in_background, self._tick_secs)
 
-    def _tick_alone(self) -> None:
+    def _tick_in_background(self) -> None:
         """Tick in the background; the next call raises its error."""
         with self._lock:
             if self._failure is None:
@@ -485,12 +484,12 @@ class RollingWriter:
         if self._tick_secs is None:
             return
         now = self._clock()
-        if self._due(now) or now - self._gathering.first_at >= self._tick_secs:
-            self._settle()
-        for file in self._due(now):
+        if self._files_due(now) or now - self._gathering.first_at >= self._tick_secs:
+            self._divide_gathered()
+        for file in self._files_due(now):
             self._roll(file)
 
-    def _due(self, now: float) -> list[GrowingFile]:
+    def _files_due(self, now: float) -> list[GrowingFile]:
         rollover, inactivity = self._settings.rollover_secs, self._settings.inactivity_secs
         return [
             file

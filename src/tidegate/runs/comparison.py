@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 
-from tidegate.core.files.comparison import CommittedFile, Comparing, Finding, History, Move, reopened
-from tidegate.core.files.discovery import accepts, future_seals, seals_taken_back, starts_cold
+from tidegate.core.files.comparison import CommittedFile, Comparing, Finding, History, Move, reopen_partitions
+from tidegate.core.files.discovery import accepts, future_seals, lower_future_seals, starts_cold
 from tidegate.core.files.discovery import seal_cold_start as with_cold_start
 from tidegate.core.files.paths import SourceFile, split
 from tidegate.core.files.plan import FileSlice
@@ -160,7 +160,7 @@ class Compared:
         """Count these as no longer late."""
         self.database.executemany("DELETE FROM late WHERE path = ?", [(path,) for path in paths])
 
-    def reopened(self, source: PathSource, state: PathState, now: datetime) -> PathState | None:
+    def reopen_partitions(self, source: PathSource, state: PathState, now: datetime) -> PathState | None:
         """The state without seals that a clock ahead of ``now`` has set; None if there are none.
 
         Every file that the source or the ledger has counts as finished, but those that are still late.
@@ -174,9 +174,9 @@ class Compared:
         committed = {split(path)[0] for (path,) in self.database.execute("SELECT path FROM ledger")}
         finished = committed | state.partition_watermarks.keys()
         unfinished = {split(file.path)[0] for file, _ in late}
-        seals = seals_taken_back(source, state, self.start, finished, unfinished, now)
+        seals = lower_future_seals(source, state, self.start, finished, unfinished, now)
         known = (path for (path,) in self.database.execute(_NOT_LATE))
-        return reopened(source, state, seals, known, late)
+        return reopen_partitions(source, state, seals, known, late)
 
 
 class Comparison:

@@ -204,5 +204,5 @@ def write_answers(bound: FileSource, letters: Sequence[Letter], how: str, run: s
     """Write answers to letters, for a commit to bring along."""
     box = letter_writer(bound, run, schema)
     with contextlib.closing(box):
-        box.resolved(letters, how)
+        box.mark_resolved(letters, how)
         return LetterFiles(box.cut(), -len(letters))

@@ -89,7 +89,7 @@ class FileWalk:
             if plan.given_up:
                 position = self._give_up(position, plan)
                 continue
-            if not plan.units:
+            if not plan.groups:
                 return self.rest(position, plan)
             before = position.version
             position, again, changed = self._carry_out(position, plan)
@@ -208,8 +208,8 @@ class FileWalk:
             self.run.notice(note)
         if plan.late:
             emit(events.LateFilesFound(*self.names, len(plan.late), plan.late[0]))
-        if plan.units:
-            emit(events.PlanMade(*self.names, len(plan.units), plan.files, plan.bytes))
+        if plan.groups:
+            emit(events.PlanMade(*self.names, len(plan.groups), plan.files, plan.bytes))
 
     def _give_up(self, position: Position, plan: Plan) -> Position:
         """Make given-up files dead letters, and let the watermark pass them."""
@@ -229,7 +229,7 @@ class FileWalk:
         self._inferred = columns.inferred
         self._frames = FrameLane.of(source, run.engine, position, run.clock())
         run.engine.prepare()
-        run.emit(events.WaveStarted(*self.names, len(plan.units), plan.files, plan.bytes))
+        run.emit(events.WaveStarted(*self.names, len(plan.groups), plan.files, plan.bytes))
         queue = self._queue(plan, self.task(columns))
         progressed = changed = False
         started = time.monotonic()
@@ -239,7 +239,7 @@ class FileWalk:
                     run.emit(_wave_finished(*self.names, results, time.monotonic() - started))
                     failpoint("runs.read")
                     outcomes = outcomes_of(results)
-                    self._tell_outcomes(outcomes, plan.units)
+                    self._tell_outcomes(outcomes, plan.groups)
                     self._limits.check(outcomes)
                     changed = changed or any(isinstance(outcome, Changed) for outcome in outcomes)
                     progressed = progressed or any(isinstance(outcome, Covered) for outcome in outcomes)
@@ -252,9 +252,9 @@ class FileWalk:
 
     def _queue(self, plan: Plan, task: ReadTask) -> GroupQueue:
         run, source, sink, frames = self.run, self.source.source, self.source.pipeline.sink, self._frames
-        tasks = len(plan.units)
+        tasks = len(plan.groups)
         return GroupQueue(
-            plan.units,
+            plan.groups,
             (lambda group: task) if frames is None else (lambda group: frames.task(task)),
             at_once=self.source.slots,
             limits=CommitLimits(sink.commit_batch_files, source.interval_files, source.interval_secs),
@@ -454,7 +454,7 @@ def give_up_files(bound: FileSource, run: str, files: Sequence[GivenUp]) -> tupl
     letters = letter_writer(bound, run)
     with contextlib.closing(letters):
         for each in files:
-            letters.file(each.slice, each.reason, each.stage.value)
+            letters.add_file(each.slice, each.reason, each.stage.value)
         finished = letters.cut()
     outcomes = tuple(
         Covered(one.path, one.size, one.etag, one.start_record, one.start_record, eof=True, bad=1)

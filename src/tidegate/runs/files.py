@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tidegate.core.files.advance import Advance, PathSteps, SetSteps, apply_commits, idle
+from tidegate.core.files.advance import Advance, PathSteps, SetSteps, apply_commits, mark_idle
 from tidegate.core.files.discovery import NOT_IN_TIME, Known, PathListing, Reason, future_seals
 from tidegate.core.files.edit import Sorted, sort_by_state
 from tidegate.core.files.paths import SourceFile, join
-from tidegate.core.files.plan import Plan, not_looked_for
+from tidegate.core.files.plan import Plan, describe_unsearched
 from tidegate.core.files.planner import Sizing, plan_paths, plan_set
 from tidegate.core.files.state import (
     Covered,
@@ -145,7 +145,7 @@ class FileTrackerBase(FileTracker, Described, HasPassRules, Copied, Editable, Re
     def read_next(self, source: FileSource, state: Any, version: int, now: datetime) -> str:
         """The files of the next plan, some by name."""
         plan = plan_files(source, state, version, now)
-        paths = [each.path for unit in plan.units for each in unit.slices]
+        paths = [each.path for unit in plan.groups for each in unit.slices]
         if not paths:
             return "no file: nothing at the source lies above that state"
         more = f" and {count(len(paths) - EXAMPLES, 'more', 'more')}" if len(paths) > EXAMPLES else ""
@@ -242,7 +242,7 @@ class PathTracker(FileTrackerBase, Abridged):
     kind: ClassVar[str] = "path"
 
     def _not_looked_for(self, state: PathState, plan: Plan) -> tuple[str, ...]:
-        return not_looked_for(self.source, state, plan.directories)
+        return describe_unsearched(self.source, state, plan.directories)
 
     def decode(self, recorded: State | None) -> PathState:
         return PathState() if recorded is None else decode_paths(recorded)
@@ -295,7 +295,7 @@ class PathTracker(FileTrackerBase, Abridged):
         return replace(state, sealed={**state.sealed, **sealed}) if sealed and polled.complete else None
 
     def idle(self, state: PathState, any_files: bool) -> PathState:
-        return idle(state, any_files)
+        return mark_idle(state, any_files)
 
     def carry_forward(
         self, source: FileSource, state: PathState, commits: Sequence[tuple[Coverage, ...]], now: datetime
@@ -376,7 +376,7 @@ class SetTracker(FileTrackerBase, InParts):
         return PathState(files=dict(state.unfinished()))
 
     def idle(self, state: SetState, any_files: bool) -> SetState:
-        return idle(state, any_files)
+        return mark_idle(state, any_files)
 
     def write_state(self, step: Advance[SetState]) -> SetState:
         if self.pending is None:
@@ -453,12 +453,12 @@ def _with_pending(
 
     If the units do not follow the state, or cannot be read, the state stays as it is: a note says so.
     """
-    from tidegate.runs.staged import fold_units, read_unit, with_memory_of_pending
+    from tidegate.runs.staged import fold_units, read_group_at_once, with_memory_of_pending
 
     oldest = min(signal.since for signal in waiting)
     known = Backlog(pending_units=len(waiting), pending_seconds=max(0.0, (now - oldest).total_seconds()))
     try:
-        units = [read_unit(bound.positions.site, signal.seq) for signal in waiting]
+        units = [read_group_at_once(bound.positions.site, signal.seq) for signal in waiting]
         known = replace(known, pending_files=sum(len(unit.data_files) for unit in units))
         if [signal.seq for signal in waiting] != list(range(version + 1, version + 1 + len(waiting))):
             raise StateError("they do not follow the committed position", "look again")
@@ -495,7 +495,7 @@ def _lane(bound: FileSource, opened: Position) -> tuple[str, tuple[str, ...]]:
 
 def _obstacles(bound: FileSource, opened: Position, plan: Plan) -> tuple[str, ...]:
     """Why a run would stop before it reads anything, as far as known here."""
-    if not plan.units or opened.schema_json is None:
+    if not plan.groups or opened.schema_json is None:
         return ()
     from tidegate.runs.lanes import as_read, declared_columns
 

@@ -216,7 +216,7 @@ def _sample_plan(bound: FileSource, plan: Plan) -> Inference:
 
 
 def _slices(plan: Plan) -> list[FileSlice]:
-    return [each for unit in plan.units for each in unit.slices]
+    return [each for unit in plan.groups for each in unit.slices]
 
 
 def sample(bound: FileSource, slices: Sequence[FileSlice], lines: int, known: tuple[FieldSpec, ...] = ()) -> Inference:

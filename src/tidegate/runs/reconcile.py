@@ -82,11 +82,11 @@ class LateWalk(FileWalk):
             *self.names,
             version=position.version,
             now=now,
-            units=group_files(slices, sizing_of(self.source)),
+            groups=group_files(slices, sizing_of(self.source)),
             complete=len(slices) < FILES_PER_PLAN,
         )
-        if plan.units:
-            self.run.emit(events.PlanMade(*self.names, len(plan.units), plan.files, plan.bytes))
+        if plan.groups:
+            self.run.emit(events.PlanMade(*self.names, len(plan.groups), plan.files, plan.bytes))
         return plan
 
     def rest(self, position: Position, plan: Plan) -> Position:
@@ -128,7 +128,7 @@ class LateWalk(FileWalk):
         if self.run.stop.is_set() or position.table_version < 0 or not isinstance(state, PathState):
             return position
         ahead = future_seals(self.source.source, state, now)
-        after = self.compared.reopened(self.source.source, state, now)
+        after = self.compared.reopen_partitions(self.source.source, state, now)
         if after is None:
             return position
         position = self.commit(position, Advance(after, changed=True), None, (), None)

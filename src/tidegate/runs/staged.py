@@ -57,7 +57,7 @@ def step_json(state: SourceState, plan: Plan, outcomes: Sequence[FileOutcome]) -
     whole = len(plan.listed) <= LISTED_IN_FULL
     shown = replace(
         plan,
-        units=(),
+        groups=(),
         skipped=(),
         late=(),
         notes=(),
@@ -143,7 +143,7 @@ def with_memory_of_pending(bound: FileSource) -> FileSource:
     return replace(bound, tracker=bound.tracker.keep_pending())
 
 
-def read_unit(site: TableContext, seq: int) -> StagedUnit:
+def read_group_at_once(site: TableContext, seq: int) -> StagedUnit:
     """One pending unit; ``StateError`` if it is invalid or another's, ``ObjectMissing`` if it is gone."""
     path = unit_path(site.key, seq)
     content = site.store.get(path)
@@ -198,7 +198,7 @@ class StagedPositions(PositionStore):
             above = [seq for seq in listed if seq > committed.version]
             if above == list(range(committed.version + 1, committed.version + 1 + len(above))):
                 try:
-                    units = [read_unit(self.site, seq) for seq in above]
+                    units = [read_group_at_once(self.site, seq) for seq in above]
                 except ObjectMissing:
                     continue
                 return self._fold(replace(committed, unpaid=False), units)

@@ -545,8 +545,8 @@ def infer_cells(
         raise SourceError("the columns cannot be used: " + "; ".join(problems), DECLARE_OTHERS)
     report = tuple(
         FieldReport(name, kind, records, sum(seen.kinds.values()), dict(seen.kinds.most_common()), note)
-        for name, each in columns.items()
-        for seen in [each.settled(moments=moments)]
+        for name, column in columns.items()
+        for seen in [column.settled(moments=moments)]
         for kind, note in [_cell_type(seen)]
     )
     guessed = frozenset(name for name, seen in columns.items() if not seen.kinds)

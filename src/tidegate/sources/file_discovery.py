@@ -52,7 +52,7 @@ from tidegate.core.files.discovery import (
     is_sealed,
     list_after,
     seal_cold_start,
-    survey,
+    survey_directories,
     table_of,
 )
 from tidegate.core.files.paths import ROOT, Layout, SourceFile, join, sort_key, split
@@ -219,7 +219,7 @@ def discover(
     if prefixes is not None:
         left_out, examples = count_left_out(store, source, seal_cold_start(source, state, now))
         poll.tally.include(Skipped(Reason.BEFORE_START, left_out.files if left_out else 0, examples))
-    seen = survey(source, state, sorted(poll.seen), now) if prefixes is None else Directories()
+    seen = survey_directories(source, state, sorted(poll.seen), now) if prefixes is None else Directories()
     any_files = poll.any_files or _holds_files(store, source, state)
     order = names_sort_in_time(poll.sample)
     return replace(

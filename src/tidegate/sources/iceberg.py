@@ -253,7 +253,9 @@ def _as(array: pa.Array, described: Any, kind: pa.DataType) -> pa.Array:
     match described:
         case {"type": "struct", "fields": fields}:
             inside = {_number(field): part for field, part in zip(array.type, array.flatten(), strict=True)}
-            arrays = [_projected(inside, each, part.type, len(array)) for each, part in zip(fields, kind, strict=True)]
+            arrays = [
+                _projected(inside, field, part.type, len(array)) for field, part in zip(fields, kind, strict=True)
+            ]
             return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=array.is_null())
         case {"type": "list", "element": element}:
             values = _as(array.flatten(), element, kind.value_type)

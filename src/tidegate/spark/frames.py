@@ -40,7 +40,7 @@ from tidegate.specs.masking import Mask
 from tidegate.specs.project import ParquetCodec, TransformSpec
 from tidegate.specs.user_code import contained, load_function, show
 from tidegate.storage.stores import open_store
-from tidegate.tasks.row_task import RowsWritten, RowTask, WorkRows, joined, write_batches
+from tidegate.tasks.row_task import RowsWritten, RowTask, WorkRows, join_results, write_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,10 +54,10 @@ def write_rows(rows: DataFrame | AdbcRows, task: RowTask) -> RowsWritten:
     """
     if isinstance(rows, AdbcRows):
         slots = slot_frame(rows.frame.sparkSession, len(rows.shares))
-        return joined(task, _collect_results(slots, task, _write_shares, rows.shares))
+        return join_results(task, _collect_results(slots, task, _write_shares, rows.shares))
     numbered = rows.select(*(named(name).alias(f"c{n}") for n, name in enumerate(task.names)))
     put(rows.sparkSession, {COLUMNAR_INPUT: "false"})
-    return joined(task, _collect_results(numbered, task, _write_partition))
+    return join_results(task, _collect_results(numbered, task, _write_partition))
 
 
 def _collect_results(frame: DataFrame, task: RowTask, work: Callable[..., Iterator[Any]], *needs: object) -> list[Any]:

@@ -54,14 +54,14 @@ from tidegate.spark.tasks import run_tasks, slot_frame, slot_numbers, task_failu
 from tidegate.specs.columns import FunctionRead, HttpRead, JdbcRead
 from tidegate.specs.masking import Mask
 from tidegate.specs.units import Replace, UnitSource
-from tidegate.tasks.row_task import RowsWritten, RowTask, joined, row_task, write_batches
+from tidegate.tasks.row_task import RowsWritten, RowTask, join_results, row_task, write_batches
 from tidegate.tasks.unit_share import (
     fetch_and_write,
     most_in_flight,
     pack_share,
+    write_declared_wave,
     write_fetched,
     write_packed,
-    written_at_once,
 )
 from tidegate.tasks.unit_task import WriteTask, fetch_task, own_columns, write_wave
 
@@ -331,7 +331,7 @@ def _outcome(task: RowTask, parts: Sequence[_UnitPart]) -> UnitWritten | UnitFai
     for part in parts:
         if isinstance(part.written, TidegateError):
             return failure_of(part.written)
-    written = joined(task, [part.written for part in parts if isinstance(part.written, RowsWritten)])
+    written = join_results(task, [part.written for part in parts if isinstance(part.written, RowsWritten)])
     return UnitWritten(written.data_files, written.rows, sum(part.left_out for part in parts))
 
 
@@ -388,7 +388,7 @@ def carry_out_tasks(session: SparkSession, wave: UnitWave, stopped: Callable[[],
     jobs = Jobs(session, stopped)
     fetching, works = fetch_task(wave, slots, most), list(enumerate(wave.works))
     if wave.pipeline.schema.fields:
-        return written_at_once(wave, lambda task: jobs.done(fetch_and_write, (fetching, task), works, slots))
+        return write_declared_wave(wave, lambda task: jobs.done(fetch_and_write, (fetching, task), works, slots))
     fetched = jobs.done(pack_share, fetching, works, slots)
 
     def write_all(task: WriteTask, left: Mapping[int, Fetched]) -> dict[int, UnitWritten | UnitFailure]:

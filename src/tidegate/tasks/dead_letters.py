@@ -59,30 +59,30 @@ class DeadLetterWriter:
         self._cut_at = 0
         self._kinds_at_cut: Counter[str] = Counter()
 
-    def records(self, each: FileSlice, first_line: int, rejected: Iterable[Rejected]) -> None:
+    def add_records(self, file: FileSlice, first_line: int, rejected: Iterable[Rejected]) -> None:
         """Add bad lines of one file; their offsets count from ``first_line`` (from 0)."""
         place = self._place
         rejected = list(rejected)
-        for reason, count in Counter(found.reason for found in rejected).items():
+        for reason, count in Counter(rejection.reason for rejection in rejected).items():
             self.kinds[bad_kind(reason)] += count
         if rejected:
-            self._write(self._rows_of(each, first_line, rejected), each.path)
+            self._write(self._rows_of(file, first_line, rejected), file.path)
         if place.limit and self.count > place.limit:
             raise LimitReached(
                 f"{place.pipeline}/{place.source}: more than {place.limit} bad records in one task; the last is "
-                f"{each.path}, line {first_line + 1} and after",
+                f"{file.path}, line {first_line + 1} and after",
                 "nothing of it was committed; correct the files or the schema, or raise error_handling.max_bad_records",
             )
 
-    def file(self, each: FileSlice, reason: str, stage: str) -> None:
+    def add_file(self, file: FileSlice, reason: str, stage: str) -> None:
         """Add a file that could not be read from ``start_record`` on."""
-        self._put([self._letter(FILE, each, each.start_record + 1, reason, stage)])
+        self._put([self._letter(FILE, file, file.start_record + 1, reason, stage)])
 
-    def resolved(self, letters: Iterable[Letter], how: str) -> None:
+    def mark_resolved(self, letters: Iterable[Letter], how: str) -> None:
         """Mark dead letters as resolved."""
         place = self._place
         common = (RESOLUTION, place.pipeline, place.source, self._at, place.run)
-        self._put([Letter(str(uuid7()), *common, reason=how, resolves=one.id) for one in letters])
+        self._put([Letter(str(uuid7()), *common, reason=how, resolves=letter.id) for letter in letters])
 
     def cut(self) -> tuple[FinishedFile, ...]:
         """Close the open file; returns everything finished since the last cut."""
@@ -100,17 +100,18 @@ class DeadLetterWriter:
         if self._writer is not None:
             self._writer.close()
 
-    def _rows_of(self, each: FileSlice, first_line: int, rejected: list[Rejected]) -> pa.RecordBatch:
-        """A letter for each bad line; there may be very many, so they are built as columns."""
-        common = self._letter(RECORD, each, 0, "", "decode")
-        lines = [first_line + found.offset + 1 for found in rejected]
-        texts = [_text(found.text) for found in rejected]
+    def _rows_of(self, file: FileSlice, first_line: int, rejected: list[Rejected]) -> pa.RecordBatch:
+        """Build a letter for each bad line."""
+        # As columns: a file may hold millions of bad lines, and an object for each cost several times as much.
+        common = self._letter(RECORD, file, 0, "", "decode")
+        lines = [first_line + rejection.offset + 1 for rejection in rejected]
+        texts = [_decode_text(rejection.text) for rejection in rejected]
         differing: dict[str, list[Any]] = {
-            "id": letter_ids(common.pipeline, common.source, common.run, each.path, lines),
+            "id": letter_ids(common.pipeline, common.source, common.run, file.path, lines),
             "line": lines,
-            "reason": [found.reason[:_REASON_LIMIT] for found in rejected],
+            "reason": [rejection.reason[:_REASON_LIMIT] for rejection in rejected],
             "text": texts,
-            "raw": [found.text if text is None else None for found, text in zip(rejected, texts, strict=True)],
+            "raw": [rejection.text if text is None else None for rejection, text in zip(rejected, texts, strict=True)],
         }
         arrays = [
             pa.array(differing[field.name], field.type)
@@ -120,18 +121,18 @@ class DeadLetterWriter:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=letter_schema())
 
-    def _letter(self, kind: str, each: FileSlice, line: int, reason: str, stage: str) -> Letter:
+    def _letter(self, kind: str, slice_: FileSlice, line: int, reason: str, stage: str) -> Letter:
         place = self._place
         return Letter(
-            id=letter_id(place.pipeline, place.source, place.run, each.path, line),
+            id=letter_id(place.pipeline, place.source, place.run, slice_.path, line),
             kind=kind,
             pipeline=place.pipeline,
             source=place.source,
             at=self._at,
             run=place.run,
-            file=each.path,
-            size=each.size,
-            etag=each.etag,
+            file=slice_.path,
+            size=slice_.size,
+            etag=slice_.etag,
             line=line,
             reason=reason[:_REASON_LIMIT],
             stage=stage,
@@ -149,8 +150,8 @@ class DeadLetterWriter:
         self.count += rows.num_rows
 
 
-def _text(content: bytes) -> str | None:
-    """The text of a line; None if it is not UTF-8."""
+def _decode_text(content: bytes) -> str | None:
+    """Decode a line; None if it is not UTF-8."""
     try:
         return content.decode()
     except UnicodeDecodeError:

@@ -52,14 +52,14 @@ from tidegate.storage.stores import open_store
 from tidegate.tasks.dead_letters import DeadLetterTarget
 
 HELD_BYTES = 64 * 1024 * 1024
-"""A file up to this many Arrow bytes is held until its end; a larger one is written as it is read."""
+"""A file up to this many Arrow bytes is buffered until its end; a larger one is written as it is read."""
 
 _MEGABYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """Everything a task needs besides its unit; picklable.
+    """Everything a task needs besides its file group; picklable.
 
     ``file_schema`` is the Arrow schema of the files to write, in IPC form. ``seconds`` is the time limit of the task.
     ``letters`` is the target of bad lines; without it, the first bad line refuses its file, or with ``fail_run`` ends
@@ -100,7 +100,8 @@ def read_task(
     seconds: float | None = None,
     run: str = "",
 ) -> ReadTask:
-    """The task for one source; it writes with the wider types of ``table``, the table's current schema."""
+    """Build the task for one source; it writes with the wider types of ``table``, the table's current schema."""
+    # Fail here, with the extra to install, and not in the first task.
     if source.format is Format.AVRO:
         avro_library()
     sink, schema = pipeline.sink, pipeline.schema
@@ -135,7 +136,7 @@ def read_task(
 def letter_place(
     pipeline: PipelineSpec, source: PathSource, fields: tuple[FieldSpec, ...], run: str
 ) -> DeadLetterTarget | None:
-    """The dead-letter target of a source; None if a bad line refuses its file or ends the run."""
+    """Return the dead-letter target of a source; None if a bad line refuses its file or ends the run."""
     handling = pipeline.error_handling
     if handling.on_bad_record is not OnBadRecord.DEAD_LETTER:
         return None
@@ -144,7 +145,6 @@ def letter_place(
 
 
 def writer_settings(sink: SinkSpec) -> WriterSettings:
-    """The writer settings of a sink."""
     return WriterSettings(
         file_size=sink.file_size_mb * _MEGABYTE,
         row_group_size=sink.row_group_size_bytes,
@@ -170,7 +170,6 @@ class TaskActivity:
     rows: int = 0
 
     def __add__(self, other: TaskActivity) -> TaskActivity:
-        """Both together."""
         return TaskActivity(
             self.files + other.files, self.parts + other.parts, self.bytes + other.bytes, self.rows + other.rows
         )
@@ -208,9 +207,9 @@ class GroupResult:
     lacks_native: bool = False
 
     @classmethod
-    def of_failure(cls, unit: FileGroup, error: TidegateError) -> GroupResult:
-        """The result of a group that could not be read or written: none of its files was reached."""
-        return cls(unit.number, tuple(NotReached(file.path) for file in unit.slices), failure=error)
+    def of_failure(cls, group: FileGroup, error: TidegateError) -> GroupResult:
+        """Build the result of a group that could not be read or written: none of its files was reached."""
+        return cls(group.number, tuple(NotReached(file.path) for file in group.slices), failure=error)
 
 
 def outcome_to_json(outcome: FileOutcome) -> dict[str, Any]:
@@ -244,14 +243,14 @@ class CommitLimits:
     seconds: float | None = None
 
     def times(self, number: int) -> CommitLimits:
-        """The limits times ``number``, without the time limit."""
+        """Multiply the limits by ``number``, without the time limit."""
         return CommitLimits(
             None if self.data_files is None else self.data_files * number,
             None if self.source_files is None else self.source_files * number,
         )
 
     def are_reached(self, finished: FinishedResults, seconds: float = 0.0) -> bool:
-        """Whether a commit of ``finished`` is due, so many seconds after the last one."""
+        """True if a commit of ``finished`` is due, so many seconds after the last one."""
         return bool(finished.results) and (
             (self.data_files is not None and finished.data_files >= self.data_files)
             or (self.source_files is not None and finished.source_files >= self.source_files)
@@ -284,7 +283,7 @@ class FinishedResults:
 
 
 def open_format(task: ReadTask, partitioning: Partitioning) -> FormatReader:
-    """The reader of the task's format."""
+    """Open the reader of the task's format."""
     rules = RecordRules(
         task.fields,
         numbers=task.numbers,
@@ -306,7 +305,7 @@ def open_format(task: ReadTask, partitioning: Partitioning) -> FormatReader:
 
 
 def files_of(name: str, read: TableRead) -> PathSource:
-    """The files of a scan as a source of files."""
+    """Describe the files of a scan as a source of files."""
     lines = Format.NDJSON if read.lines else Format.JSON
     format_ = Format.CSV if read.format is TableFormat.CSV else lines
     return PathSource(
@@ -315,27 +314,27 @@ def files_of(name: str, read: TableRead) -> PathSource:
 
 
 def list_files(source: PathSource) -> list[FileSlice]:
-    """The current files, large ones first."""
+    """List the current files, large ones first."""
     store = open_store(source.location)
     check_location(store, source)
     scope = scope_of(source)
-    found = [each for each in list_everything(store, scope) if accepts(source, each.path) is None]
+    infos = [info for info in list_everything(store, scope) if accepts(source, info.path) is None]
     refuse_left_out(scope, source.location.uri, "set follow_links: true, or put the files themselves there")
-    ordered = sorted(found, key=lambda each: (-each.size, each.path))
-    return [FileSlice(each.path, each.size, each.etag) for each in ordered]
+    infos.sort(key=lambda info: (-info.size, info.path))
+    return [FileSlice(info.path, info.size, info.etag) for info in infos]
 
 
 def infer_files(source: PathSource, slices: Sequence[FileSlice], schema: SchemaSpec) -> tuple[FieldSpec, ...]:
-    """Columns inferred from the first records of some files."""
+    """Infer columns from the first records of some files."""
     sampler = Sampler(open_store(source.location), source)
-    found = sampler.infer(spread(slices), coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8)
-    return check_agreement(found).fields
+    inference = sampler.infer(spread(slices), coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8)
+    return check_agreement(inference).fields
 
 
 def scan_files(
     source: PathSource, fields: tuple[FieldSpec, ...], schema: SchemaSpec, slices: Sequence[FileSlice]
 ) -> Iterator[pa.RecordBatch]:
-    """The records of these files; raises :class:`SourceError` at the first bad one.
+    """Yield the records of these files; raises :class:`SourceError` at the first bad one.
 
     A column source has no place for single bad records.
     """

@@ -1,8 +1,7 @@
-"""Rows that Spark hands over, written as finished files into a table's folder or a work area.
+"""Writes rows that an engine hands over, as finished files into a table's folder or a work area.
 
-They were read from the source once and do not change any more, however often a statement looks at them.
-
-One file at a time is in memory, so that files written for this purpose are kept small.
+A source may change while it is read, and a statement such as MERGE looks at its rows twice. So rows are read once and
+written down; what a statement sees does not change any more (decision 0017).
 
 The same rolling writer as for source files, so also the same sizes and statistics. No Spark in here.
 """
@@ -66,24 +65,24 @@ class Batch(WorkRows):
 
     @classmethod
     def of(cls, pipeline: PipelineSpec, source: ColumnSource, task: RowTask, written: RowsWritten) -> Batch:
-        """The batch that ``task`` left in its work area."""
+        """Describe what ``task`` left in its work area."""
         files = tuple(file.path for file in written.data_files)
         sizes = tuple(file.size for file in written.data_files)
         return cls(pipeline, task.place, files, task.written, task.partition_columns, sizes, written.rows, source)
 
 
 FILE_BYTES = 32 * 1024 * 1024
-"""The size of files that are written to be read again."""
+"""Size of files that are written to be read again: one at a time is in memory, so they are kept small."""
 
 _ROWS = 8192
 
 
 def rows_of(store: ObjectStore, files: Sequence[DataFile], columns: pa.Schema) -> pa.RecordBatchReader:
-    """The rows of ``files`` in ``columns``: partition values become columns, missing columns are null."""
-    return pa.RecordBatchReader.from_batches(columns, _batches(store, files, columns))
+    """Read the rows of ``files`` in ``columns``: partition values become columns, missing columns are null."""
+    return pa.RecordBatchReader.from_batches(columns, _read_batches(store, files, columns))
 
 
-def _batches(store: ObjectStore, files: Sequence[DataFile], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read_batches(store: ObjectStore, files: Sequence[DataFile], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     for file in files:
         content = pq.ParquetFile(pa.BufferReader(store.get(file.path)))
         for batch in content.iter_batches(_ROWS):
@@ -91,26 +90,26 @@ def _batches(store: ObjectStore, files: Sequence[DataFile], columns: pa.Schema) 
 
 
 def _fit_file(batch: pa.RecordBatch, file: DataFile, columns: pa.Schema) -> pa.RecordBatch:
-    known = [*batch.schema.names, *file.partition_values]
-    unknown = [name for name in known if name not in columns.names]
+    names = [*batch.schema.names, *file.partition_values]
+    unknown = [name for name in names if name not in columns.names]
     if unknown:
         raise SchemaMismatch(
             f"columns {', '.join(unknown)} of {file.path} are not in the table", "add them to the table first"
         )
-    arrays = [_column(batch, file, field) for field in columns]
+    arrays = [_fill_column(batch, file, field) for field in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
-def _column(batch: pa.RecordBatch, file: DataFile, field: pa.Field) -> pa.Array:
+def _fill_column(batch: pa.RecordBatch, file: DataFile, field: pa.Field) -> pa.Array:
     if field.name in file.partition_values:
-        return pa.repeat(_value(file.partition_values[field.name], field.type), batch.num_rows)
+        return pa.repeat(_parse_value(file.partition_values[field.name], field.type), batch.num_rows)
     if field.name in batch.schema.names:
         return batch.column(field.name).cast(field.type)
     return pa.nulls(batch.num_rows, field.type)
 
 
-def _value(text: str | None, kind: pa.DataType) -> pa.Scalar:
-    """A partition value from Delta's text; a moment is in UTC."""
+def _parse_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
+    """Parse a partition value from Delta's text; a moment is in UTC."""
     zoned = text is not None and pa.types.is_timestamp(kind) and kind.tz is not None
     return pa.scalar(f"{text}Z" if zoned else text, pa.string()).cast(kind)
 
@@ -159,8 +158,8 @@ class RowTask:
     def written(self) -> pa.Schema:
         """All written columns, partition columns included."""
         files = {file.name: file for file in self.files}
-        whole = with_keys(self.columns, self.partitioning.keys)
-        return pa.schema([files.get(each.name, each) for each in whole])
+        columns = with_keys(self.columns, self.partitioning.keys)
+        return pa.schema([files.get(column.name, column) for column in columns])
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +185,7 @@ def row_task(
     *,
     work: Location | None = None,
 ) -> RowTask:
-    """The task that writes rows with these ``columns``: into the table, or undivided into a work area.
+    """Build the task that writes rows with these ``columns``: into the table, or undivided into a work area.
 
     ``table`` has the table's current columns; rows are written with its wider types and must meet its requirements;
     ``SchemaMismatch`` if they do not fit. A work area keeps the columns as they are.
@@ -222,7 +221,7 @@ def row_task(
 
 
 def partition_by(pipeline: PipelineSpec) -> PartitionBy | None:
-    """The partitions of a table whose rows have no path: each key without a ``column`` is a column itself."""
+    """Return the partitions of a table whose rows have no path: each key without a ``column`` is a column itself."""
     by = pipeline.sink.partition_by
     if by is None or by.column is not None:
         return by
@@ -244,38 +243,38 @@ class Greatest:
         return dict(self._values)
 
     def see(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Add a batch; returns its rows with a watermark."""
+        """Add a batch; return its rows that have a watermark."""
         if not self._columns:
             return batch
-        empty = [pc.is_null(batch.column(name)) for name in self._columns]
-        missing = reduce(pc.or_ if self._as_tuple else pc.and_, empty)
+        nulls = [pc.is_null(batch.column(name)) for name in self._columns]
+        missing = reduce(pc.or_ if self._as_tuple else pc.and_, nulls)
         self.nulls += pc.sum(missing).as_py() or 0
-        known = batch.filter(pc.invert(missing))
-        self.include(self._cursor(known) if self._as_tuple else self._each(known))
-        return known
+        dated = batch.filter(pc.invert(missing))
+        self.include(self._greatest_cursor(dated) if self._as_tuple else self._greatest_by_column(dated))
+        return dated
 
     def include(self, seen: Mapping[str, Value | None]) -> None:
         """Add the values of another task."""
         if self._as_tuple:
-            known = [values for values in (self._values, seen) if None not in values.values()]
-            self._values = dict(sorted(known, key=self._place)[-1] if known else seen)
+            complete = [values for values in (self._values, seen) if None not in values.values()]
+            self._values = dict(sorted(complete, key=self._place)[-1] if complete else seen)
         else:
             self._values = {name: _greater((self._values[name], seen[name])) for name in self._columns}
 
     def _place(self, values: Mapping[str, Value | None]) -> Any:
         return [_rank(value) for name in self._columns if (value := values[name]) is not None]
 
-    def _each(self, batch: pa.RecordBatch) -> dict[str, Value | None]:
-        return {name: _python(_top(batch.column(name))) for name in self._columns}
+    def _greatest_by_column(self, batch: pa.RecordBatch) -> dict[str, Value | None]:
+        return {name: _to_python(_greatest_of(batch.column(name))) for name in self._columns}
 
-    def _cursor(self, batch: pa.RecordBatch) -> dict[str, Value | None]:
-        """The lexicographically greatest row: of the rows that are greatest in one column, the greatest in the next."""
-        found: dict[str, Value | None] = {}
+    def _greatest_cursor(self, batch: pa.RecordBatch) -> dict[str, Value | None]:
+        """Find the lexicographically greatest row: of the rows greatest in one column, the greatest in the next."""
+        cursor: dict[str, Value | None] = {}
         for name in self._columns:
-            top = _top(batch.column(name))
-            found[name] = _python(top)
+            top = _greatest_of(batch.column(name))
+            cursor[name] = _to_python(top)
             batch = batch.filter(_is_top(batch.column(name), top))
-        return found
+        return cursor
 
 
 def _greater(values: Iterable[Value | None]) -> Value | None:
@@ -283,12 +282,12 @@ def _greater(values: Iterable[Value | None]) -> Value | None:
 
 
 def _rank(value: Value) -> Any:
-    """Sort key with NaN above every number, as in Spark and databases; otherwise its row would be read again."""
+    """Sort NaN above every number, as Spark and databases do; otherwise its row would be read again."""
     is_nan = value != value
     return is_nan, 0.0 if is_nan else value
 
 
-def _top(column: pa.Array) -> pa.Scalar:
+def _greatest_of(column: pa.Array) -> pa.Scalar:
     if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
         return pa.scalar(float("nan"), column.type)
     return pc.max(column)
@@ -299,8 +298,8 @@ def _is_top(column: pa.Array, top: pa.Scalar) -> pa.Array:
     return pc.equal(column, top) if value == value else pc.is_nan(column)
 
 
-def _python(scalar: pa.Scalar) -> Value | None:
-    """The value in Python; instants in UTC."""
+def _to_python(scalar: pa.Scalar) -> Value | None:
+    """Convert to a Python value; instants in UTC."""
     value: Value | None = scalar.as_py()
     return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is not None else value
 
@@ -315,31 +314,35 @@ def write_batches(task: RowTask, batches: Iterable[pa.RecordBatch]) -> RowsWritt
     with closing(RollingWriter(open_store(task.place), task.writer)) as writer:
         for batch in batches:
             fitted = _fit_rows(batch, task.columns)
-            rows = _due(fitted, task)
+            rows = _drop_later(fitted, task)
             later += fitted.num_rows - rows.num_rows
-            known = seen.see(rows)
-            rows = known if task.drop_nulls else rows
+            dated = seen.see(rows)
+            rows = dated if task.drop_nulls else rows
             if rows.num_rows:
                 _check_paths(keys, rows, task)
                 origin = RowOrigin.of_file("", np.arange(rows.num_rows))
-                writer.scatter(rows if task.divided else keys.keyed(rows), divide, "", origin)
+                writer.scatter(rows if task.divided else keys.add_keys(rows), divide, "", origin)
         finished = writer.cut()
-    greatest = {name: seen.values[found] for name, found in zip(task.watermark_columns, task.followed, strict=True)}
+    greatest = {name: seen.values[spelled] for name, spelled in zip(task.watermark_columns, task.followed, strict=True)}
     return RowsWritten(
-        tuple(map(_data_file, finished)), sum(file.record_count for file in finished), greatest, seen.nulls, later
+        tuple(map(_data_file, finished)),
+        sum(file.record_count for file in finished),
+        greatest,
+        seen.nulls,
+        later,
     )
 
 
 def _check_paths(keys: Partitioning, rows: pa.RecordBatch, task: RowTask) -> None:
-    """``RowsRefused`` for a value whose partition has no path: here is no place for single bad records."""
-    # A work area lies deeper than the table that Spark will write.
+    """Refuse all rows if a value makes no path: a column source has no dead letters for single records."""
+    # A work area lies deeper than the table that Spark will write, so its own path must not count.
     limits = name_limits(task.place) if task.divided else replace(name_limits(task.place), path=None)
-    for reason in keys.without_path(rows, "", limits).values():
+    for reason in keys.find_too_long(rows, "", limits).values():
         raise RowsRefused(reason, "nothing was committed; leave such rows out, or partition by another column")
 
 
-def joined(task: RowTask, parts: Sequence[RowsWritten]) -> RowsWritten:
-    """The combined results of all tasks."""
+def join_results(task: RowTask, parts: Sequence[RowsWritten]) -> RowsWritten:
+    """Combine the results of all tasks."""
     seen = Greatest(task.watermark_columns, task.mode)
     for part in parts:
         seen.include(part.greatest)
@@ -352,19 +355,19 @@ def joined(task: RowTask, parts: Sequence[RowsWritten]) -> RowsWritten:
     )
 
 
-def _due(batch: pa.RecordBatch, task: RowTask) -> pa.RecordBatch:
-    """Rows that are not ahead of time: no leading watermark column lies beyond ``until``."""
+def _drop_later(batch: pa.RecordBatch, task: RowTask) -> pa.RecordBatch:
+    """Leave out rows beyond ``until``: one at 9999-12-31 would become the watermark (decision 0020)."""
     leading = task.followed[:1] if task.mode is WatermarkMode.TUPLE else task.followed
     for name in leading if task.until is not None else ():
         column = batch.column(name)
         if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-            until = _like(column.type, task)
+            until = _until_like(column.type, task)
             batch = batch.filter(pc.fill_null(pc.less_equal(column, pa.scalar(until, column.type)), True))
     return batch
 
 
-def _like(kind: pa.DataType, task: RowTask) -> Value:
-    """``until`` as a value of a time or date column."""
+def _until_like(kind: pa.DataType, task: RowTask) -> Value:
+    """Convert ``until`` to a value of a time or date column."""
     assert task.until is not None
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return task.until
@@ -373,7 +376,7 @@ def _like(kind: pa.DataType, task: RowTask) -> Value:
 
 
 def _fit_rows(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-    """The rows with exactly these columns and types; ``RowsRefused`` if a required value is missing."""
+    """Select and cast exactly these columns; ``RowsRefused`` if a required value is missing."""
     for column in columns:
         if not column.nullable and batch.column(column.name).null_count:
             raise RowsRefused(

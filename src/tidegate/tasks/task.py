@@ -1,12 +1,12 @@
 """Tasks over files: read a group into the table, file after file, and read dead letters again.
 
-A file counts as far as it was read, or not at all. Bad lines go into the dead-letter table, and are cut and abandoned
+A file counts as far as it was read, or not at all. Bad lines go into the dead-letter table and are cut or abandoned
 together with the rows.
 
 Small files of lines are gathered and decoded together, because a call would cost more than their few records; a bad
-line goes to the dead letters or refuses its own file, and no other. A file of medium size is held until its end and
-only then written. A large one begins after a cut, so that everything written since is its own and can be abandoned; the
-task may also stop inside it, at the end of a block, once enough is written for one commit.
+line goes to the dead letters or refuses its own file, and no other. A file of medium size is buffered until its end
+and only then written. A large one begins after a cut, so that everything written since is its own and can be
+abandoned; the task may also stop inside it, at the end of a block, once enough is written for one commit.
 
 No Spark in here: a task is the same in a Spark worker, in a test and in a benchmark.
 """
@@ -54,28 +54,29 @@ def read_group(task: ReadTask, group: FileGroup, hear: Hear | None = None) -> It
     started = time.monotonic()
     problem = ""
     try:
-        result = read_unit(task, group, hear)
+        result = read_group_at_once(task, group, hear)
     except StorageError as error:
         result = GroupResult.of_failure(group, error)
+    # pyo3 panics derive from BaseException, so that `except Exception` would let one file end the worker.
     except BaseException as error:
-        problem = _breakdown(error)
+        problem = _describe_breakdown(error)
         if not problem or not group.files:
             raise
     if not problem:
         yield result
     elif group.files == 1:
-        (each,) = group.slices
-        yield GroupResult(group.number, (Refused(each.path, each.size, each.etag, escape_halves(problem)),))
+        (only,) = group.slices
+        yield GroupResult(group.number, (Refused(only.path, only.size, only.etag, escape_halves(problem)),))
     else:
-        for position, each in enumerate(group.slices):
+        for position, file in enumerate(group.slices):
             if position and task.seconds is not None and time.monotonic() - started >= task.seconds:
-                yield GroupResult(group.number, (NotReached(each.path),))
+                yield GroupResult(group.number, (NotReached(file.path),))
             else:
-                yield from read_group(task, FileGroup(group.number, (each,)), hear)
+                yield from read_group(task, FileGroup(group.number, (file,)), hear)
 
 
-def _breakdown(error: BaseException) -> str:
-    """The failure below Python, if an error shows one; else empty."""
+def _describe_breakdown(error: BaseException) -> str:
+    """Describe a failure below Python, if an error shows one; else empty."""
     if isinstance(error, MemoryError):
         return f"memory ran out while it was read ({error or 'no more is said'})"
     if type(error).__name__ == "PanicException":
@@ -83,11 +84,11 @@ def _breakdown(error: BaseException) -> str:
     return ""
 
 
-def read_unit(task: ReadTask, unit: FileGroup, hear: Hear | None = None) -> GroupResult:
+def read_group_at_once(task: ReadTask, group: FileGroup, hear: Hear | None = None) -> GroupResult:
     """Read one group. The result is complete and durable; after an error nothing counts."""
     keep_memory()
     with contextlib.closing(GroupWalk(task, hear)) as walk:
-        result = walk.read(unit)
+        result = walk.read(group)
     failpoint("sink.unit.after")
     return result
 
@@ -115,7 +116,7 @@ class _Denied(SourceError):
 
 
 @contextlib.contextmanager
-def _denials() -> Iterator[None]:
+def _mark_denials() -> Iterator[None]:
     try:
         yield
     except AccessDenied as error:
@@ -132,24 +133,24 @@ class _Activity:
     def __init__(self, hear: Hear) -> None:
         self._hear = hear
         self._now = TaskActivity()
-        self._told = time.monotonic()
+        self._reported_at = time.monotonic()
         self._lock = threading.Lock()
 
-    def uploading(self, files: int, parts: int) -> None:
-        """So many files, and parts of files, are being uploaded."""
+    def report_uploads(self, files: int, parts: int) -> None:
+        """Report how many files, and parts of files, are being uploaded."""
         with self._lock:
             self._now = replace(self._now, files=files, parts=parts)
             self._hear(self._now)
 
     @property
     def is_due(self) -> bool:
-        """Whether a report of the bytes read is due."""
-        return time.monotonic() - self._told >= TELL_SECONDS
+        """True if a report of the bytes read is due."""
+        return time.monotonic() - self._reported_at >= TELL_SECONDS
 
-    def read(self, size: int, rows: int) -> None:
-        """Count bytes and rows as read."""
+    def report_read(self, size: int, rows: int) -> None:
+        """Report bytes and rows as read."""
         with self._lock:
-            self._told = time.monotonic()
+            self._reported_at = time.monotonic()
             self._now = replace(self._now, bytes=size, rows=rows)
             self._hear(self._now)
 
@@ -161,7 +162,7 @@ class _Activity:
 
 
 class GroupWalk:
-    """One group under way."""
+    """Reads one group of files into the table."""
 
     def __init__(self, task: ReadTask, hear: Hear | None = None) -> None:
         self._task = task
@@ -170,7 +171,7 @@ class GroupWalk:
         self._activity = None if hear is None else _Activity(hear)
         self._bytes = self._rows = 0
         if self._activity is not None:
-            self._table.uploads.listen = self._activity.uploading
+            self._table.uploads.listen = self._activity.report_uploads
         self._fetch = Fetcher(open_store(task.source))
         partitioning = Partitioning(task.partition_by, arrow_schema(task.fields))
         self._format = open_format(task, partitioning)
@@ -180,12 +181,12 @@ class GroupWalk:
         self._gathered: list[_Small] = []
         self._gathered_bytes = self._gathered_lines = 0
 
-    def read(self, unit: FileGroup) -> GroupResult:
+    def read(self, group: FileGroup) -> GroupResult:
         """Read file after file until the group is done or enough is written, at least one; then close every file."""
-        outcomes = self._read_files(unit)
+        outcomes = self._read_files(group)
         files, letters = self._landing.finish()
         return GroupResult(
-            number=unit.number,
+            number=group.number,
             outcomes=outcomes,
             data_files=files,
             rows=sum(file.record_count for file in files),
@@ -197,17 +198,17 @@ class GroupWalk:
             lacks_native=self._task.has_native and self._lines is not None and find_native() is None,
         )
 
-    def _read_files(self, unit: FileGroup) -> tuple[FileOutcome, ...]:
-        self._fetch.expect([file for file in unit.slices if _is_small(file)])
-        for position, each in enumerate(unit.slices):
-            if position and (self._is_full(each) or self._is_late()):
-                self._outcomes[each.path] = NotReached(each.path)
-            elif not (_is_small(each) and self._gather(each)):
+    def _read_files(self, group: FileGroup) -> tuple[FileOutcome, ...]:
+        self._fetch.expect([file for file in group.slices if _is_small(file)])
+        for position, file in enumerate(group.slices):
+            if position and (self._is_full(file) or self._is_late()):
+                self._outcomes[file.path] = NotReached(file.path)
+            elif not (_is_small(file) and self._gather(file)):
                 self._decode_gathered()
-                self._outcomes[each.path] = self._outcome(each)
-                self._bytes += each.size
+                self._outcomes[file.path] = self._read_file(file)
+                self._bytes += file.size
         self._decode_gathered()
-        return tuple(self._outcomes[file.path] for file in unit.slices)
+        return tuple(self._outcomes[file.path] for file in group.slices)
 
     def close(self) -> None:
         """Stop, and drop what is not finished."""
@@ -216,69 +217,71 @@ class GroupWalk:
         if self._activity is not None:
             self._activity.end()
 
-    def _is_full(self, each: FileSlice) -> bool:
-        """Whether there are enough files for a commit; twice as many in each round from a file's third on."""
-        rounds = max(each.rounds - _ROUNDS_OF_EQUAL_SIZE + 1, 0)
+    def _is_full(self, file: FileSlice) -> bool:
+        """True if there are enough files for a commit; twice as many in each round from a file's third on."""
+        # Every round reads the file from its start to skip what is committed; rounds of equal size would be quadratic.
+        rounds = max(file.rounds - _ROUNDS_OF_EQUAL_SIZE + 1, 0)
         return self._landing.files >= self._task.commit_batch_files << min(rounds, 20)
 
     def _is_late(self) -> bool:
         return self._task.seconds is not None and time.monotonic() - self._started >= self._task.seconds
 
-    def _opened(self, each: FileSlice) -> BinaryIO:
-        failpoint("sink.file.before", each.path)
-        with _denials():
-            return self._fetch.seekable(each) if self._format.seeks else self._fetch(each)
+    def _open(self, file: FileSlice) -> BinaryIO:
+        failpoint("sink.file.before", file.path)
+        with _mark_denials():
+            return self._fetch.seekable(file) if self._format.seeks else self._fetch(file)
 
-    def _decoded(self, each: FileSlice) -> Iterator[Decoded]:
-        """The uncommitted records of a file."""
-        with contextlib.closing(self._opened(each)) as raw, _denials():
-            for found in self._format.read(raw, each):
-                decoded = self._landing.checked(found, [(each.path, found.batch.num_rows)])
+    def _decode(self, file: FileSlice) -> Iterator[Decoded]:
+        """Yield the uncommitted records of a file."""
+        with contextlib.closing(self._open(file)) as raw, _mark_denials():
+            for block in self._format.read(raw, file):
+                decoded = self._landing.reject_long_paths(block, [(file.path, block.batch.num_rows)])
                 self._rows += decoded.batch.num_rows
                 if self._activity is not None and self._activity.is_due:
-                    self._activity.read(self._bytes + min(place_in(raw), each.size), self._rows)
+                    self._activity.report_read(self._bytes + min(place_in(raw), file.size), self._rows)
                 yield decoded
 
-    def _outcome(self, each: FileSlice) -> FileOutcome:
-        """Read one file by itself."""
-        file = _FileWalk(self._landing, each, self._task)
+    def _read_file(self, file: FileSlice) -> FileOutcome:
+        """Read one file alone."""
+        walk = _FileWalk(self._landing, file, self._task)
         try:
-            for decoded in self._decoded(each):
+            for decoded in self._decode(file):
                 self._landing.tick()
-                file.take(decoded)
-                if file.is_large and not self._task.whole_files and self._is_enough_in_the_middle(each):
-                    return file.covered(eof=False)
-            return file.covered(eof=True)
+                walk.take(decoded)
+                if walk.is_large and not self._task.whole_files and self._should_stop_inside(file):
+                    return walk.cover(eof=False)
+            return walk.cover(eof=True)
         except (BadRecord, SourceError, LineTooLong, ObjectChanged, ObjectMissing) as error:
-            self._stop_at(error)
-            file.give_up()
-            return self._failure(each, error, file.line)
+            self._raise_if_fatal(error)
+            walk.give_up()
+            return self._failure(file, error, walk.line)
 
-    def _stop_at(self, error: Exception) -> None:
-        """Raise if a bad record ends the task."""
+    def _raise_if_fatal(self, error: Exception) -> None:
+        """Raise if bad records end the run (``on_bad_record: fail_run``)."""
         if isinstance(error, BadRecord) and self._task.fail_run:
             raise error
 
-    def _is_enough_in_the_middle(self, each: FileSlice) -> bool:
-        """Whether to stop inside a file; the time limit counts only in the first rounds, which reread little."""
-        return self._is_full(each) or (each.rounds < _ROUNDS_OF_EQUAL_SIZE and self._is_late())
+    def _should_stop_inside(self, file: FileSlice) -> bool:
+        """True if the task should stop inside a file; the time limit counts only in early rounds."""
+        return self._is_full(file) or (file.rounds < _ROUNDS_OF_EQUAL_SIZE and self._is_late())
 
-    def _gather(self, each: FileSlice) -> bool:
-        """Read a small file and add it to the others; False if it is not small after all."""
+    def _gather(self, file: FileSlice) -> bool:
+        """Read a small file and add it to the gathered ones; False if it is not small after all."""
         if self._lines is None:
             return False
         try:
-            with contextlib.closing(self._opened(each)) as raw:
-                lines = self._lines.blocks(raw, each)
+            with contextlib.closing(self._open(file)) as raw:
+                lines = self._lines.blocks(raw, file)
                 text = next(lines, b"")
                 if next(lines, None) is not None:
                     return False
         except (SourceError, LineTooLong, ObjectChanged, ObjectMissing) as error:
-            self._outcomes[each.path] = self._failure(each, error, 0)
+            self._outcomes[file.path] = self._failure(file, error, 0)
             return True
-        self._gathered.append(_Small(each, text, text.count(b"\n")))
+        self._gathered.append(_Small(file, text, text.count(b"\n")))
         self._gathered_bytes += len(text)
         self._gathered_lines += self._gathered[-1].lines
+        # Lines count too: millions of tiny bad records would take gigabytes (5 MiB of commas took 2.2 GiB).
         if self._gathered_bytes >= BLOCK_BYTES or self._gathered_lines >= MOST_RECORDS:
             self._decode_gathered()
         return True
@@ -293,26 +296,26 @@ class GroupWalk:
         decoded = self._lines.decode(b"".join([file.text for file in files]))
         bounds = np.cumsum([0, *(file.lines for file in files)])
         rows = bounds if decoded.offsets is None else np.searchsorted(decoded.offsets, bounds)
-        decoded = self._landing.checked(
+        decoded = self._landing.reject_long_paths(
             decoded, [(file.slice.path, int(count)) for file, count in zip(files, np.diff(rows), strict=True)]
         )
         self._bytes += sum(file.slice.size for file in files)
         self._rows += decoded.batch.num_rows
         if self._activity is not None and self._activity.is_due:
-            self._activity.read(self._bytes, self._rows)
+            self._activity.report_read(self._bytes, self._rows)
         rows = bounds if decoded.offsets is None else np.searchsorted(decoded.offsets, bounds)
-        rejected = _by_file(decoded.rejected, bounds)
+        rejected = _group_by_file(decoded.rejected, bounds)
         refused: set[int] = set()
         for number, (file, (start, end)) in enumerate(zip(files, pairwise(rows.tolist()), strict=True)):
             bad = rejected.get(number, [])
             try:
                 self._landing.refuse(file.slice, 0, bad)
-                self._outcomes[file.slice.path] = _covered(file, end - start, len(bad))
+                self._outcomes[file.slice.path] = _cover(file, end - start, len(bad))
             except BadRecord as error:
-                self._stop_at(error)
+                self._raise_if_fatal(error)
                 self._outcomes[file.slice.path] = self._failure(file.slice, error, 0)
                 refused.add(number)
-        if not refused and not self._landing.tells_files_apart:
+        if not refused and not self._landing.distinguishes_files:
             others = [(file.slice.path, int(start)) for file, start in zip(files[1:], bounds[1:], strict=False)]
             self._landing.write(decoded.batch, files[0].slice.path, decoded.offsets, 0, others)
             return
@@ -327,85 +330,86 @@ class GroupWalk:
                 batch = decoded.batch.slice(start, end - start)
                 self._landing.write(batch, files[number].slice.path, lines, 0)
 
-    def _failure(self, each: FileSlice, error: Exception, line: int) -> FileOutcome:
+    def _failure(self, file: FileSlice, error: Exception, line: int) -> FileOutcome:
         noun = self._format.noun
         match error:
             case ObjectChanged() | ObjectMissing():
-                return Changed(each.path)
+                return Changed(file.path)
             case BadRecord():
                 reason = f"{noun} {error.line}: {error.reason}"
             case LineTooLong():
                 reason = f"a {noun} after {noun} {line} is longer than {LONGEST_LINE // 2**20} MiB"
             case _:
-                reason = str(error).removeprefix(f"{each.path}: ")
-        return Refused(each.path, each.size, each.etag, escape_halves(reason), counts=not isinstance(error, _Denied))
+                reason = str(error).removeprefix(f"{file.path}: ")
+        return Refused(file.path, file.size, file.etag, escape_halves(reason), counts=not isinstance(error, _Denied))
 
 
 class _FileWalk:
-    """One file by itself: held until its end, or written as it is read once it is large."""
+    """Reads one file alone: buffers it until its end, or writes it as it is read once it is large."""
 
-    def __init__(self, landing: TableWriter, each: FileSlice, task: ReadTask) -> None:
+    def __init__(self, landing: TableWriter, file: FileSlice, task: ReadTask) -> None:
         self._landing = landing
-        self._slice = each
-        self._most_held = task.held_bytes if task.whole_files else min(task.held_bytes, task.writer.file_size)
+        self._slice = file
+        self._most_buffered = task.held_bytes if task.whole_files else min(task.held_bytes, task.writer.file_size)
         self._keeps_bad = task.letters is not None
         self._rows = 0
         self._bad = 0
-        self._held: list[tuple[Decoded, int]] = []
-        self._held_bytes = 0
-        self.line = each.start_record
+        self._buffered: list[tuple[Decoded, int]] = []
+        self._buffered_bytes = 0
+        self.line = file.start_record
         self.is_large = False
 
     def take(self, decoded: Decoded) -> None:
         """Take the next block; raises :class:`BadRecord` if bad lines refuse their file."""
-        self._held.append((decoded, self.line))
-        self._held_bytes += decoded.batch.nbytes + sum(_BAD_BYTES + len(bad.text) for bad in decoded.rejected)
+        self._buffered.append((decoded, self.line))
+        self._buffered_bytes += decoded.batch.nbytes + sum(_BAD_BYTES + len(bad.text) for bad in decoded.rejected)
         if decoded.rejected and not self._keeps_bad:
             self._landing.refuse(self._slice, self.line, decoded.rejected)
         self.line += decoded.lines
-        if not self.is_large and self._held_bytes > self._most_held:
+        if not self.is_large and self._buffered_bytes > self._most_buffered:
+            # From here on everything since the cut is this file's own, and can be abandoned without touching others.
             self._landing.cut()
             self.is_large = True
         if self.is_large:
-            self._hand_on()
+            self._write_buffered()
 
-    def covered(self, *, eof: bool) -> Covered:
-        """Write what is held, and return the covered lines."""
-        self._hand_on()
-        each = self._slice
-        return Covered(each.path, each.size, each.etag, each.start_record, self.line, eof, self._rows, self._bad)
+    def cover(self, *, eof: bool) -> Covered:
+        """Write what is buffered, and return the covered lines."""
+        self._write_buffered()
+        file = self._slice
+        return Covered(file.path, file.size, file.etag, file.start_record, self.line, eof, self._rows, self._bad)
 
     def give_up(self) -> None:
-        """Abandon everything of the file."""
+        """Abandon everything that was written of the file."""
         if self.is_large:
             self._landing.abandon()
 
-    def _hand_on(self) -> None:
-        held, self._held = self._held, []
-        for decoded, line in held:
+    def _write_buffered(self) -> None:
+        buffered, self._buffered = self._buffered, []
+        for decoded, line in buffered:
             self._landing.write(decoded.batch, self._slice.path, decoded.offsets, line)
             self._landing.refuse(self._slice, line, decoded.rejected)
             self._rows += decoded.batch.num_rows
             self._bad += len(decoded.rejected)
 
 
-def _is_small(each: FileSlice) -> bool:
-    return each.size <= SMALL_FILE and not each.start_record
+def _is_small(file: FileSlice) -> bool:
+    return file.size <= SMALL_FILE and not file.start_record
 
 
-def _by_file(rejected: tuple[Rejected, ...], bounds: np.ndarray) -> dict[int, list[Rejected]]:
-    """The bad lines by file, with their line in that file."""
-    found: dict[int, list[Rejected]] = {}
-    for each in rejected:
-        number = int(np.searchsorted(bounds, each.offset, side="right")) - 1
-        own = Rejected(each.offset - int(bounds[number]), each.reason, each.text)
-        found.setdefault(number, []).append(own)
-    return found
+def _group_by_file(rejected: tuple[Rejected, ...], bounds: np.ndarray) -> dict[int, list[Rejected]]:
+    """Group bad lines by file, each with its line in that file."""
+    by_file: dict[int, list[Rejected]] = {}
+    for rejection in rejected:
+        number = int(np.searchsorted(bounds, rejection.offset, side="right")) - 1
+        own = Rejected(rejection.offset - int(bounds[number]), rejection.reason, rejection.text)
+        by_file.setdefault(number, []).append(own)
+    return by_file
 
 
-def _covered(file: _Small, rows: int, bad: int) -> Covered:
-    each = file.slice
-    return Covered(each.path, each.size, each.etag, 0, file.lines, eof=True, rows=rows, bad=bad)
+def _cover(file: _Small, rows: int, bad: int) -> Covered:
+    slice_ = file.slice
+    return Covered(slice_.path, slice_.size, slice_.etag, 0, file.lines, eof=True, rows=rows, bad=bad)
 
 
 class TableWriter:
@@ -424,13 +428,13 @@ class TableWriter:
         self._letter_files: list[FinishedFile] = []
 
     @property
-    def tells_files_apart(self) -> bool:
-        """Whether a row's source file decides where it goes or what it contains."""
+    def distinguishes_files(self) -> bool:
+        """True if a row's source file decides where it goes or what it contains."""
         return bool(self._partitioning.from_path or self._task.metadata_columns)
 
     @property
     def files(self) -> int:
-        """How many files are closed."""
+        """Number of closed files."""
         return len(self._files) + self._writer.rolled_files
 
     def write(
@@ -454,26 +458,26 @@ class TableWriter:
         divide = partial(self._partitioning.split, path=path, schema=self._schema)
         self._writer.scatter(complete, divide, self._uri(path), origin)
 
-    def checked(self, decoded: Decoded, files: Sequence[tuple[str, int]]) -> Decoded:
-        """The records whose partition values make a path; others are rejected. ``files`` have so many rows each."""
+    def reject_long_paths(self, decoded: Decoded, files: Sequence[tuple[str, int]]) -> Decoded:
+        """Reject records whose partition values make no path in this storage; ``files`` have so many rows each."""
         keys = self._partitioning
         if not keys.from_path:
-            return decoded.without(keys.without_path(decoded.batch, "", self._limits))
+            return decoded.without(keys.find_too_long(decoded.batch, "", self._limits))
         bad: dict[int, str] = {}
         start = 0
         for path, count in files:
-            found = keys.without_path(decoded.batch.slice(start, count), path, self._limits)
-            bad |= {start + row: reason for row, reason in found.items()}
+            too_long = keys.find_too_long(decoded.batch.slice(start, count), path, self._limits)
+            bad |= {start + row: reason for row, reason in too_long.items()}
             start += count
         return decoded.without(bad)
 
-    def refuse(self, each: FileSlice, first_line: int, rejected: Sequence[Rejected]) -> None:
+    def refuse(self, file: FileSlice, first_line: int, rejected: Sequence[Rejected]) -> None:
         """Keep bad lines of one file as letters; without letters raise :class:`BadRecord` for the first."""
         if not rejected:
             return
         if self._letters is None:
-            raise BadRecord(each.path, first_line + rejected[0].offset + 1, rejected[0].reason, self._noun)
-        self._letters.records(each, first_line, rejected)
+            raise BadRecord(file.path, first_line + rejected[0].offset + 1, rejected[0].reason, self._noun)
+        self._letters.add_records(file, first_line, rejected)
 
     def bad_kinds(self) -> dict[str, int]:
         """The number of letters by kind."""
@@ -536,20 +540,20 @@ class Reread:
 
 
 def reread(task: ReadTask, letters: Iterable[Letter]) -> Reread:
-    """Decode the records of ``letters``, which come file by file."""
-    found = Reread()
+    """Decode the records of ``letters`` once more; they come file by file."""
+    result = Reread()
     partitioning = Partitioning(task.partition_by, arrow_schema(task.fields))
     format = open_format(task, partitioning)
     landing = TableWriter(replace(task, letters=None), partitioning, open_store(task.table))
     with contextlib.closing(landing):
-        for block in _blocks(letters):
-            _take(format, landing, block, found)
-        found.files, _ = landing.finish()
-    return found
+        for block in _group_letters(letters):
+            _reread_block(format, landing, block, result)
+        result.files, _ = landing.finish()
+    return result
 
 
-def _blocks(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
-    """Letters of one file at a time, of about a block's size."""
+def _group_letters(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
+    """Group letters by file, into blocks of about the size of a read."""
     for _, group in groupby(letters, key=lambda letter: letter.file):
         block: list[Letter] = []
         size = 0
@@ -563,14 +567,14 @@ def _blocks(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
             yield block
 
 
-def _take(format: FormatReader, landing: TableWriter, block: list[Letter], found: Reread) -> None:
+def _reread_block(format: FormatReader, landing: TableWriter, block: list[Letter], result: Reread) -> None:
     path = block[0].file or ""
-    found_rows = format.reread([letter.content for letter in block], path)
-    decoded = landing.checked(found_rows, [(path, found_rows.batch.num_rows)])
+    again = format.reread([letter.content for letter in block], path)
+    decoded = landing.reject_long_paths(again, [(path, again.batch.num_rows)])
     kept = np.arange(len(block)) if decoded.offsets is None else decoded.offsets
     lines = np.array([(block[offset].line or 1) - 1 for offset in kept], np.int64)
     landing.write(decoded.batch, block[0].file or "", lines, 0)
-    found.good.extend(block[offset] for offset in kept)
-    found.bad.extend((block[rejection.offset], rejection.reason) for rejection in decoded.rejected)
+    result.good.extend(block[offset] for offset in kept)
+    result.bad.extend((block[rejection.offset], rejection.reason) for rejection in decoded.rejected)
     answered = {*kept.tolist(), *(rejection.offset for rejection in decoded.rejected)}
-    found.bad.extend((letter, "blank line") for offset, letter in enumerate(block) if offset not in answered)
+    result.bad.extend((letter, "blank line") for offset, letter in enumerate(block) if offset not in answered)

@@ -42,14 +42,14 @@ from tidegate.storage.stores import open_store
 from tidegate.tasks.read_task import ReadTask, open_format
 
 
-def opened(file: FetchedFile, *, seeks: bool) -> BinaryIO:
-    """The file as it was fetched or listed."""
+def open_fetched(file: FetchedFile, *, seeks: bool) -> BinaryIO:
+    """Open a file as it was fetched or listed."""
     if file.content is not None:
         return io.BytesIO(file.content)
-    store, there = open_store(file.location), file.slice
+    store, slice_ = open_store(file.location), file.slice
     if seeks:
-        return cast(BinaryIO, SeekableInput(store, there.path, etag=there.etag, size=there.size))
-    return store.open_input(there.path, etag=there.etag, size=there.size)
+        return cast(BinaryIO, SeekableInput(store, slice_.path, etag=slice_.etag, size=slice_.size))
+    return store.open_input(slice_.path, etag=slice_.etag, size=slice_.size)
 
 
 def file_format(read: UnitRead, schema: SchemaSpec, fields: tuple[FieldSpec, ...], file: FetchedFile) -> FormatReader:
@@ -74,7 +74,7 @@ def file_format(read: UnitRead, schema: SchemaSpec, fields: tuple[FieldSpec, ...
 
 
 def name_file(error: SourceError | LineTooLong, file: FetchedFile) -> SourceError:
-    """The same error, with the file name that people know."""
+    """Put the file name that people know into the error."""
     if isinstance(error, LineTooLong):
         return SourceError(f"{file.where}: a record is longer than {LONGEST_LINE // 2**20} MiB", "write the file again")
     rest = error.problem.removeprefix(file.slice.path)
@@ -94,7 +94,7 @@ class RecordBlocks:
         self.unknown: Counter[str] = self._decoder.unknown
 
     def rows(self, block: LineBlock) -> pa.RecordBatch:
-        """The rows of a block that belong to its part; raises :class:`SourceError` that names the first bad record."""
+        """Decode the rows of a block that belong to its part; :class:`SourceError` names the first bad record."""
         decoded = self._decoder.decode(block.lines)
         if decoded.rejected:
             first = decoded.rejected[0]
@@ -103,11 +103,11 @@ class RecordBlocks:
                 "nothing of this read is kept; declare the column with a type that holds it, or see "
                 "schema.coerce_conflicts_to_utf8 and schema.rescued",
             )
-        return _own(decoded.batch, self._parts[block.part])
+        return _keep_part(decoded.batch, self._parts[block.part])
 
 
-def _own(batch: pa.RecordBatch, part: Part) -> pa.RecordBatch:
-    """The rows whose value lies in the part's range."""
+def _keep_part(batch: pa.RecordBatch, part: Part) -> pa.RecordBatch:
+    """Keep the rows whose value lies in the part's range."""
     if part.column is None or part.column not in batch.schema.names:
         return batch
     column = batch.column(part.column)
@@ -136,32 +136,32 @@ class UnitColumnReport:
         self._seen: set[tuple[str, str] | bytes] = set()
 
     def of(self, file: FetchedFile) -> list[bytes]:
-        """What ``file`` adds to those before; raises :class:`SourceError` for an unreadable one."""
+        """Sample what ``file`` adds to those before; raises :class:`SourceError` for an unreadable one."""
         try:
             match self._read.format:
                 case FileFormat.NDJSON | FileFormat.JSON | FileFormat.EXCEL:
-                    told = (self._shapes.sample(line) for line in _lines(self._read, file))
-                    return [record for record in told if record is not None]
+                    samples = (self._shapes.sample(line) for line in _read_lines(self._read, file))
+                    return [record for record in samples if record is not None]
                 case FileFormat.CSV:
                     return list(self._rows(file))
                 case FileFormat.PARQUET | FileFormat.AVRO:
-                    return self._new(_schema(self._read, file).serialize().to_pybytes())
+                    return self._sample_once(_read_schema(self._read, file).serialize().to_pybytes())
         except (SourceError, LineTooLong) as error:
             raise name_file(error, file) from error
 
-    def _new(self, told: bytes) -> list[bytes]:
-        is_new = told not in self._seen
-        self._seen.add(told)
-        return [told] if is_new else []
+    def _sample_once(self, sample: bytes) -> list[bytes]:
+        is_new = sample not in self._seen
+        self._seen.add(sample)
+        return [sample] if is_new else []
 
     def _rows(self, file: FetchedFile) -> Iterator[bytes]:
         """All names, and a cell of each kind that no other file had; bad records are reported when read."""
-        names = _names(self._read, file)
+        names = _read_names(self._read, file)
         if not names:
             return
         format = file_format(self._read, SchemaSpec(), tuple(FieldSpec(name, "string") for name in names), file)
         good, reason = 0, ""
-        with closing(opened(file, seeks=False)) as raw:
+        with closing(open_fetched(file, seeks=False)) as raw:
             for decoded in format.read(raw, file.slice):
                 good += decoded.batch.num_rows
                 reason = reason or next((rejection.reason for rejection in decoded.rejected), "")
@@ -180,7 +180,7 @@ class UnitColumnReport:
         return [json.dumps(row).encode()] if is_new else []
 
 
-def inferred(format: FileFormat | None, schema: SchemaSpec, told: Sequence[Sequence[bytes]]) -> Inference:
+def infer_columns(format: FileFormat | None, schema: SchemaSpec, told: Sequence[Sequence[bytes]]) -> Inference:
     """Infer columns from the contributions of several work units; raises :class:`SourceError`.
 
     Contradictions of JSON records are in ``problems``.
@@ -189,16 +189,16 @@ def inferred(format: FileFormat | None, schema: SchemaSpec, told: Sequence[Seque
         case FileFormat.CSV:
             return infer_cells([json.loads(row) for row in rows] for rows in told)
         case FileFormat.PARQUET | FileFormat.AVRO:
-            schemas = [pa.ipc.read_schema(pa.py_buffer(each)) for own in told for each in own]
-            return infer_types(("the files", each, 1) for each in schemas)
+            schemas = (pa.ipc.read_schema(pa.py_buffer(sample)) for samples in told for sample in samples)
+            return infer_types(("the files", file_schema, 1) for file_schema in schemas)
         case _:
             rescued = schema.rescued is not None
             return infer_json(told, coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8, rescued=rescued)
 
 
-def _names(read: FileRead, file: FetchedFile) -> tuple[str, ...]:
+def _read_names(read: FileRead, file: FetchedFile) -> tuple[str, ...]:
     """The columns of a CSV file; none if it has no record."""
-    with closing(opened(file, seeks=False)) as raw:
+    with closing(open_fetched(file, seeks=False)) as raw:
         records = sampled_records(chunks(raw, file.slice.path, file.compression), read.csv, file.slice.path)
         names = next((sheet.names for sheet, _ in records), ())
     if problems := column_problems(list(names), ()):
@@ -206,9 +206,9 @@ def _names(read: FileRead, file: FetchedFile) -> tuple[str, ...]:
     return names
 
 
-def _lines(read: FileRead, file: FetchedFile) -> Iterator[bytes]:
+def _read_lines(read: FileRead, file: FetchedFile) -> Iterator[bytes]:
     is_workbook = read.format is FileFormat.EXCEL
-    with closing(opened(file, seeks=is_workbook)) as raw:
+    with closing(open_fetched(file, seeks=is_workbook)) as raw:
         if is_workbook:
             yield from filter(None, sheet_lines(raw, file.slice.path, read.sheet, read.timezone))
             return
@@ -216,12 +216,12 @@ def _lines(read: FileRead, file: FetchedFile) -> Iterator[bytes]:
         yield from (line for block in whole for line in block.splitlines() if line.strip())
 
 
-def _schema(read: FileRead, file: FetchedFile) -> pa.Schema:
+def _read_schema(read: FileRead, file: FetchedFile) -> pa.Schema:
     if read.format is FileFormat.AVRO:
-        with closing(opened(file, seeks=False)) as raw:
+        with closing(open_fetched(file, seeks=False)) as raw:
             return AvroFile(raw, file.slice.path).schema
     try:
-        return own_schema(open_parquet(opened(file, seeks=True)))
+        return own_schema(open_parquet(open_fetched(file, seeks=True)))
     except (pa.ArrowException, OSError) as error:
         raise SourceError(f"{file.where}: not a whole Parquet file ({error})", "write the file again") from error
 
@@ -234,24 +234,24 @@ def wave_columns(wave: UnitWave, fetched: Sequence[Fetched]) -> tuple[tuple[Fiel
     """The columns of everything fetched, None if unknown; and why some units contradict them, by index."""
     source, schema = wave.source, wave.pipeline.schema
     if schema.fields:
-        return (*schema.fields, *_rescued(schema)), {}
-    told = {each.index: each.samples for each in fetched if each.samples}
+        return (*schema.fields, *_rescued_column(schema)), {}
+    samples = {unit.index: unit.samples for unit in fetched if unit.samples}
     format = source.read.format if isinstance(source.read, FileRead) else None
     is_json = format in (None, FileFormat.NDJSON, FileFormat.JSON, FileFormat.EXCEL)
-    found, refused = _of_records(schema, told) if is_json else _of_files(format, schema, told)
-    if found is None:
+    inference, refused = _infer_from_records(schema, samples) if is_json else _infer_from_files(format, schema, samples)
+    if inference is None:
         return None, refused
-    fields = kept_types(found.fields, wave.table) or _known(wave)
+    fields = keep_types(inference.fields, wave.table) or _columns_of_table(wave)
     if not fields:
-        return None, dict.fromkeys(told, "no record has a value, so there are no columns")
-    return (*fields, *_rescued(schema)), refused
+        return None, dict.fromkeys(samples, "no record has a value, so there are no columns")
+    return (*fields, *_rescued_column(schema)), refused
 
 
-def _rescued(schema: SchemaSpec) -> tuple[FieldSpec, ...]:
+def _rescued_column(schema: SchemaSpec) -> tuple[FieldSpec, ...]:
     return () if schema.rescued is None else (FieldSpec(schema.rescued, "string"),)
 
 
-def _known(wave: UnitWave) -> tuple[FieldSpec, ...]:
+def _columns_of_table(wave: UnitWave) -> tuple[FieldSpec, ...]:
     """The columns of the table that records can have, for records without any value."""
     by = wave.pipeline.sink.partition_by
     levels = by.prefix_template.strip("/").split("/") if by is not None else []
@@ -260,11 +260,11 @@ def _known(wave: UnitWave) -> tuple[FieldSpec, ...]:
         wave.source.segment_column,
         *(level.partition("=")[0] for level in levels if "=" in level),
     }
-    return tuple(each for column in wave.table or () if column.name not in made for each in _declared(column))
+    return tuple(spec for column in wave.table or () if column.name not in made for spec in _declare(column))
 
 
-def _declared(column: pa.Field) -> tuple[FieldSpec, ...]:
-    """A column of the table as a declaration; nothing for a type that cannot be declared."""
+def _declare(column: pa.Field) -> tuple[FieldSpec, ...]:
+    """Turn a column of the table into a declaration; nothing for a type that cannot be declared."""
     try:
         return field_specs(pa.schema([column]))
     except TableError:
@@ -274,78 +274,80 @@ def _declared(column: pa.Field) -> tuple[FieldSpec, ...]:
 _NO_OBJECT = "there is no JSON object among the records"
 
 
-def _of_records(schema: SchemaSpec, told: Told) -> tuple[Inference | None, dict[int, str]]:
+def _infer_from_records(schema: SchemaSpec, samples: Told) -> tuple[Inference | None, dict[int, str]]:
     """The columns of all records or, if they contradict each other, of most work units.
 
     Work units with a field that then has no column are refused; a value that does not fit refuses its unit when read.
     """
-    readable, refused = dict(told), dict[int, str]()
-    found = _look(schema, told.values())
-    if found is None or found.records < sum(map(len, told.values())):  # some are no objects
-        readable = {index: records for index, records in told.items() if _look(schema, [records])}
-        others = {index: records for index, records in told.items() if index not in readable}
+    readable, refused = dict(samples), dict[int, str]()
+    inference = _try_infer(schema, samples.values())
+    if inference is None or inference.records < sum(map(len, samples.values())):  # some are no objects
+        readable = {index: records for index, records in samples.items() if _try_infer(schema, [records])}
+        others = {index: records for index, records in samples.items() if index not in readable}
         refused = {index: f"{_NO_OBJECT}{why_unreadable(records)}" for index, records in others.items()}
-        found = _look(schema, readable.values())
-    if found is None or not found.problems:
-        return found, refused
-    most = _look(replace(schema, rescued=schema.rescued or "rescued"), readable.values())
-    known = {line.path for line in most.report} if most else set()
+        inference = _try_infer(schema, readable.values())
+    if inference is None or not inference.problems:
+        return inference, refused
+    most = _try_infer(replace(schema, rescued=schema.rescued or "rescued"), readable.values())
+    paths = {line.path for line in most.report} if most else set()
     for index, records in readable.items():
-        own = _look(schema, [records])
-        missing = [line.path for line in own.report if line.path not in known] if own else []
+        own = _try_infer(schema, [records])
+        missing = [line.path for line in own.report if line.path not in paths] if own else []
         if own and (missing or own.problems):
-            reasons = dict.fromkeys((*own.problems, *found.problems))
+            reasons = dict.fromkeys((*own.problems, *inference.problems))
             refused[index] = f"the records do not agree with those of other work units: {'; '.join(reasons)}"
     return most, refused
 
 
-def _look(schema: SchemaSpec, told: Iterable[Sequence[bytes]]) -> Inference | None:
+def _try_infer(schema: SchemaSpec, samples: Iterable[Sequence[bytes]]) -> Inference | None:
     """The columns of records; None without a record."""
     try:
-        return inferred(None, schema, list(told))
+        return infer_columns(None, schema, list(samples))
     except SourceError:
         return None
 
 
-def _of_files(format: FileFormat | None, schema: SchemaSpec, told: Told) -> tuple[Inference | None, dict[int, str]]:
+def _infer_from_files(
+    format: FileFormat | None, schema: SchemaSpec, samples: Told
+) -> tuple[Inference | None, dict[int, str]]:
     """The columns of all files or, if they do not agree, of the largest group that does."""
-    if not told:
+    if not samples:
         return None, {}
     try:
-        return inferred(format, schema, list(told.values())), {}
+        return infer_columns(format, schema, list(samples.values())), {}
     except SourceError:
         pass
-    often = Counter(told.values())
+    often = Counter(samples.values())
     agreeing: list[tuple[bytes, ...]] = []
     problems: dict[tuple[bytes, ...], str] = {}
-    for each, _ in often.most_common():
+    for contribution, _ in often.most_common():
         try:
-            inferred(format, schema, [*agreeing, each])
-            agreeing.append(each)
+            infer_columns(format, schema, [*agreeing, contribution])
+            agreeing.append(contribution)
         except SourceError as error:
-            problems[each] = error.problem
-    refused = {index: problems[own] for index, own in told.items() if own in problems}
-    return (inferred(format, schema, agreeing) if agreeing else None), refused
+            problems[contribution] = error.problem
+    refused = {index: problems[own] for index, own in samples.items() if own in problems}
+    return (infer_columns(format, schema, agreeing) if agreeing else None), refused
 
 
-def kept_types(fields: tuple[FieldSpec, ...], table: pa.Schema | None) -> tuple[FieldSpec, ...]:
-    """``fields`` with the types of ``table``; new fields of a struct stay."""
-    known = {each.name: each.type for each in table or ()}
-    return tuple(_keep_type(field, plain(known[field.name])) if field.name in known else field for field in fields)
+def keep_types(fields: tuple[FieldSpec, ...], table: pa.Schema | None) -> tuple[FieldSpec, ...]:
+    """Give ``fields`` the types of ``table``; new fields of a struct stay."""
+    types = {column.name: column.type for column in table or ()}
+    return tuple(_keep_type(field, plain(types[field.name])) if field.name in types else field for field in fields)
 
 
-def _keep_type(found: FieldSpec, table: pa.DataType) -> FieldSpec:
-    if arrow_type(found) == table:
-        return found
-    if found.type == "struct" and pa.types.is_struct(table):
-        return replace(found, fields=kept_types(found.fields, pa.schema(list(table))))
-    if found.items is not None and pa.types.is_list(table):
-        return replace(found, items=_keep_type(found.items, plain(table.value_type)))
-    return next(iter(_declared(pa.field(found.name, table))), found)
+def _keep_type(inferred: FieldSpec, table: pa.DataType) -> FieldSpec:
+    if arrow_type(inferred) == table:
+        return inferred
+    if inferred.type == "struct" and pa.types.is_struct(table):
+        return replace(inferred, fields=keep_types(inferred.fields, pa.schema(list(table))))
+    if inferred.items is not None and pa.types.is_list(table):
+        return replace(inferred, items=_keep_type(inferred.items, plain(table.value_type)))
+    return next(iter(_declare(pa.field(inferred.name, table))), inferred)
 
 
-def conflict(reason: str) -> SourceError:
-    """The error for a work unit whose records contradict the others, or cannot be read."""
+def conflict_error(reason: str) -> SourceError:
+    """Build the error for a work unit whose records contradict the others, or cannot be read."""
     if reason.startswith(_NO_OBJECT):
         return SourceError(reason)
     return SourceError(reason, "declare schema.fields, or set schema.coerce_conflicts_to_utf8 or schema.rescued")

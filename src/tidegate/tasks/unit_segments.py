@@ -30,8 +30,8 @@ from tidegate.sources.units.work import (
 )
 from tidegate.specs.columns import JdbcRead
 from tidegate.specs.project import SchemaSpec
-from tidegate.tasks.row_task import RowTask, joined, row_task, write_batches
-from tidegate.tasks.unit_task import WriteTask, check_time_column, own_columns, with_own, within, write_wave
+from tidegate.tasks.row_task import RowTask, join_results, row_task, write_batches
+from tidegate.tasks.unit_task import WriteTask, check_time_column, filter_within, own_columns, with_own, write_wave
 
 
 class UnitSegments(Protocol):
@@ -40,7 +40,7 @@ class UnitSegments(Protocol):
     counts: bool
 
     def rows(self, work: UnitWork, low: int, high: int) -> StreamedRows:
-        """The rows of a segment."""
+        """Read the rows of a segment."""
 
 
 class DatabaseSegments:
@@ -54,26 +54,25 @@ class DatabaseSegments:
         self._columns: DatabaseColumns | None = None
 
     def rows(self, work: UnitWork, low: int, high: int) -> StreamedRows:
-        """One statement, sent when the rows are read."""
+        """Prepare one statement; it is sent when the rows are read."""
         source, database = self._wave.source, self._database
         read = database.read
         if read.query is not None:
             values = values_of(source, work, (low, high))
             read = replace(read, query=fill_query(read.query, values, database.dialect))
+        # Asked once per wave: all work units are the same statement with other literals.
         if self._columns is None:
             self._columns = database.columns(read)
         columns = self._columns
         asked = fit_bounds(widened_range(source, low, high), columns.kinds, source.timezone, source.name)
-        found = read_columns(database, columns, self._wave.pipeline.schema)
-        if source.time_column is not None and asked.columns[0] not in [each.name for each in found]:
-            found += [
-                read_column
-                for read_column in read_columns(database, columns, SchemaSpec())
-                if read_column.name == asked.columns[0]
+        selected = read_columns(database, columns, self._wave.pipeline.schema)
+        if source.time_column is not None and asked.columns[0] not in [column.name for column in selected]:
+            selected += [
+                column for column in read_columns(database, columns, SchemaSpec()) if column.name == asked.columns[0]
             ]
         statement = replace(database.selected(columns), read=read).rows(asked)
-        schema = pa.schema([each.field for each in found])
-        return StreamedRows(schema, lambda: stream(database, statement, found, source.timezone), lambda: 0)
+        schema = pa.schema([column.field for column in selected])
+        return StreamedRows(schema, lambda: stream(database, statement, selected, source.timezone), lambda: 0)
 
 
 Prepared = list[tuple[int, int, StreamedRows]]
@@ -86,37 +85,37 @@ class _SegmentJob:
     segments: UnitSegments
 
     def prepare(self, work: UnitWork) -> Prepared | UnitFailure:
-        """The segments of one work unit; their columns must fit those of the table."""
+        """Prepare the segments of one work unit; their columns must fit those of the table."""
         try:
-            found = [(low, high, self.segments.rows(work, low, high)) for low, high in work.segments]
-            for _, _, rows in found:
+            prepared = [(low, high, self.segments.rows(work, low, high)) for low, high in work.segments]
+            for _, _, rows in prepared:
                 if self.wave.source.time_column is not None:
                     check_time_column(rows.schema, self.wave.source.time_column)
                 self._task(self._columns(rows.schema))
         except Exception as error:
             return failure_of(error)
-        return found
+        return prepared
 
     def plan(self, ready: Mapping[int, Prepared]) -> WriteTask:
-        """How to write these; only their columns count."""
-        schemas = [self._columns(rows.schema) for each in ready.values() for _, _, rows in each]
-        task = self._task(reduce(_unified, schemas)) if schemas else None
+        """Plan how to write these; only their columns count."""
+        schemas = [self._columns(rows.schema) for prepared in ready.values() for _, _, rows in prepared]
+        task = self._task(reduce(_unify, schemas)) if schemas else None
         return WriteTask(self.wave.source, self.wave.pipeline.schema, rows=task)
 
     def write_all(self, task: WriteTask, ready: Mapping[int, Prepared]) -> dict[int, UnitWritten | UnitFailure]:
         """Write them, each by itself."""
-        return {number: self._written(task.rows, number, each) for number, each in ready.items()}
+        return {number: self._write_unit(task.rows, number, prepared) for number, prepared in ready.items()}
 
-    def _written(self, task: RowTask | None, number: int, unit: Prepared) -> UnitWritten | UnitFailure:
+    def _write_unit(self, task: RowTask | None, number: int, unit: Prepared) -> UnitWritten | UnitFailure:
         """Write one work unit; each segment has its own files."""
         if task is None:
             return UnitWritten()
         name, left_out = self.wave.works[number].unit, Counter[str]()
         try:
-            parts = [write_batches(task, self._batches(task, name, each, left_out)) for each in unit]
+            parts = [write_batches(task, self._batches(task, name, segment, left_out)) for segment in unit]
         except Exception as error:
             return failure_of(error)
-        written = joined(task, parts)
+        written = join_results(task, parts)
         return UnitWritten(written.data_files, written.rows, left_out[name] if self.segments.counts else 0)
 
     def _batches(
@@ -127,10 +126,10 @@ class _SegmentJob:
         for batch in rows.to_batches():
             kept = batch
             if source.time_column is not None:
-                kept = within(batch, source.time_column, low, high, source.timezone)
+                kept = filter_within(batch, source.time_column, low, high, source.timezone)
             left_out[name] += batch.num_rows - kept.num_rows
             units, lows = pa.repeat(pa.scalar(name), len(kept)), pa.repeat(pa.scalar(low, pa.int64()), len(kept))
-            yield _filled(with_own(kept, source, units, lows), task.columns)
+            yield _fill_missing(with_own(kept, source, units, lows), task.columns)
 
     def _columns(self, schema: pa.Schema) -> pa.Schema:
         """The columns of the table: the declared ones, or all, after those of the work unit."""
@@ -145,15 +144,15 @@ class _SegmentJob:
         return row_task(wave.pipeline, wave.source.rows, columns, table, work=wave.place)
 
 
-def _unified(one: pa.Schema, other: pa.Schema) -> pa.Schema:
+def _unify(one: pa.Schema, other: pa.Schema) -> pa.Schema:
     return pa.unify_schemas([one, other])
 
 
-def _filled(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-    """The rows in these columns; null in those that only other work units have."""
-    there = set(batch.schema.names)
+def _fill_missing(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
+    """Add columns that only other work units have, as nulls."""
+    present = set(batch.schema.names)
     arrays = [
-        batch.column(column.name) if column.name in there else pa.nulls(len(batch), column.type) for column in columns
+        batch.column(column.name) if column.name in present else pa.nulls(len(batch), column.type) for column in columns
     ]
     return pa.RecordBatch.from_arrays(arrays, columns.names)
 
@@ -164,11 +163,11 @@ def carry_out_segments(wave: UnitWave, segments: UnitSegments) -> WaveResult:
     ready: dict[int, Prepared | UnitFailure] = {}
     columns: pa.Schema | None = None
     for number, work in enumerate(wave.works):
-        each = ready[number] = job.prepare(work)
-        if isinstance(each, UnitFailure):
+        prepared = ready[number] = job.prepare(work)
+        if isinstance(prepared, UnitFailure):
             continue
         try:
-            columns = reduce(_unified, [*([columns] if columns else []), *(rows.schema for _, _, rows in each)])
+            columns = reduce(_unify, [*([columns] if columns else []), *(rows.schema for _, _, rows in prepared)])
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             ready[number] = UnitFailure(
                 f"unit {work.unit!r} has other columns than the units before it: {error}",

@@ -4,8 +4,8 @@ A work unit still counts as a whole or not at all. It is decoded before any of i
 a bad record, or too few of them, excludes that work unit and no other. A large one gets its own files. If a shared file
 cannot be written, each work unit is written by itself, and only the one to blame fails.
 
-If the columns are known, fetched records are written at once. If all work units of the wave decide them, small answers
-wait in a few packs, files of the scratch area with many answers each.
+If the columns are known, fetched records are written at once. If all work units of the wave decide them, small
+responses wait in a few packs, files of the scratch area with many responses each.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _FILES_IN_FLIGHT = 16
 """Work units at once whose files lie in a store, which has no connection to limit them."""
 
 _HELD_BYTES = 8 * 1024 * 1024
-"""Arrow bytes up to which a work unit is small, and shares files with others."""
+"""Arrow bytes up to which a work unit is small and shares files with others (decision 0027)."""
 
 _TOGETHER_BYTES = 1024 * 1024
 """Bytes of JSON lines of small work units that are decoded together."""
@@ -75,7 +75,7 @@ Outcome = UnitWritten | UnitFailure
 
 
 def most_in_flight(source: UnitSource, works: int) -> int:
-    """How many of ``works`` work units may be under way at once, over all tasks."""
+    """Return how many of ``works`` work units may be under way at once, over all tasks."""
     read = source.request
     return in_flight(read, works) if isinstance(read, HttpRead) else max(1, min(works, _FILES_IN_FLIGHT))
 
@@ -113,7 +113,7 @@ class _ShareQueue:
         if under_way >= most or (is_late and not self._is_first):
             return None
         self._is_first = False
-        return self._taken()
+        return self._take_next()
 
     def note(self, number: int, outcome: Fetched | UnitFailure) -> None:
         """Count one that was tried."""
@@ -125,17 +125,17 @@ class _ShareQueue:
         if fails:
             self._failing.add(self._units[number])
 
-    def _taken(self) -> tuple[int, UnitWork] | None:
+    def _take_next(self) -> tuple[int, UnitWork] | None:
         while self._left:
             unit = next(iter(self._left))
             works = self._left.pop(unit)
             if unit in self._failing:
                 self._put_off += works
                 continue
-            found = works.popleft()
+            item = works.popleft()
             if works:
                 self._left[unit] = works
-            return found
+            return item
         return self._put_off.popleft() if self._put_off else None
 
 
@@ -154,6 +154,7 @@ def fetch_share(
         def fetch_one(number: int, work: UnitWork) -> tuple[int, Fetched | UnitFailure]:
             return number, fetch(task, work, number, senders)
 
+        # Threads, not asyncio: client, retries and limits stay as they are, and decoding leaves the interpreter lock.
         pool = ThreadPoolExecutor(task.in_flight, thread_name_prefix="fetch")
         try:
             while True:
@@ -171,7 +172,7 @@ def fetch_share(
 
 
 def pack_share(task: FetchTask, works: Sequence[tuple[int, UnitWork]]) -> Iterator[tuple[int, Fetched | UnitFailure]]:
-    """The same for work units that others write: small answers go into packs. All are there at the end."""
+    """Fetch work units that other tasks write: small responses go into packs, complete when the iterator ends."""
     with closing(_PackWriter(task.scratch)) as packer:
         for number, outcome in fetch_share(task, works):
             yield number, packer.pack(outcome) if isinstance(outcome, Fetched) else outcome
@@ -186,10 +187,10 @@ class _PackWriter:
         self._output: Output | None = None
 
     def pack(self, fetched: Fetched) -> Fetched:
-        """The same without contents: its small files are parts of packs."""
-        return replace(fetched, files=tuple(map(self._packed, fetched.files)))
+        """Move the contents of small files into packs."""
+        return replace(fetched, files=tuple(map(self._pack_file, fetched.files)))
 
-    def _packed(self, file: FetchedFile) -> FetchedFile:
+    def _pack_file(self, file: FetchedFile) -> FetchedFile:
         if file.content is None:
             return file
         if self._output is None:
@@ -216,10 +217,10 @@ class _PackReader:
         self._bytes = b""
 
     def unpack(self, fetched: Fetched) -> Fetched:
-        """The same with the contents of its small files."""
-        return replace(fetched, files=tuple(map(self._unpacked, fetched.files)))
+        """Read the contents of small files back from packs."""
+        return replace(fetched, files=tuple(map(self._unpack_file, fetched.files)))
 
-    def _unpacked(self, file: FetchedFile) -> FetchedFile:
+    def _unpack_file(self, file: FetchedFile) -> FetchedFile:
         if file.offset is None:
             return file
         place = (file.location, file.slice.path)
@@ -229,10 +230,10 @@ class _PackReader:
 
 
 def unpack_all(fetched: Iterable[tuple[int, Fetched]]) -> Iterator[tuple[int, Fetched]]:
-    """Work units in turn, with the contents of their small files; one pack is in memory."""
+    """Yield work units with the contents of their small files; one pack is in memory at a time."""
     packs = _PackReader()
-    for number, each in fetched:
-        yield number, packs.unpack(each)
+    for number, unit in fetched:
+        yield number, packs.unpack(unit)
 
 
 def write_share(task: WriteTask, fetched: Iterable[tuple[int, Fetched | UnitFailure]]) -> Iterator[tuple[int, Outcome]]:
@@ -244,12 +245,13 @@ def write_share(task: WriteTask, fetched: Iterable[tuple[int, Fetched | UnitFail
             try:
                 files = () if rows is None else write_batches(rows, shared.batches()).data_files
                 if rows is None:
-                    yield from shared.without_rows()
+                    yield from shared.write_without_rows()
             except Exception:
                 if shared.is_waiting:
                     raise
                 yield from shared.outcomes
-                yield from ((number, write(task, each)) for number, each in shared.kept())
+                # Nobody knows which unit broke the shared file: written alone, only the one to blame fails.
+                yield from ((number, write(task, unit)) for number, unit in shared.restore_kept())
                 continue
             yield from shared.outcomes
             yield from ((number, replace(written, data_files=files)) for number, written in shared.written)
@@ -272,31 +274,31 @@ class _ShareRows:
         self._content = SpooledTemporaryFile(_KEPT_IN_MEMORY)  # noqa: SIM115  # closed by close()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows of small work units, several per batch."""
+        """Yield the rows of small work units, several per batch."""
         together: list[tuple[int, Fetched]] = []
         size = 0
-        for number, each in self._items():
-            if isinstance(each, UnitFailure):
-                self.outcomes.append((number, each))
-            elif (lines := _small_pages(self._task, each)) is None:
-                yield from self._alone(number, each)
+        for number, unit in self._items():
+            if isinstance(unit, UnitFailure):
+                self.outcomes.append((number, unit))
+            elif (lines := _small_pages(self._task, unit)) is None:
+                yield from self._decode_alone(number, unit)
             else:
-                together.append((number, each))
+                together.append((number, unit))
                 size += lines
                 if size >= _TOGETHER_BYTES:
-                    yield from self._together(together)
+                    yield from self._decode_together(together)
                     together, size = [], 0
-        yield from self._together(together)
+        yield from self._decode_together(together)
 
-    def without_rows(self) -> Iterator[tuple[int, Outcome]]:
-        """All of them, if there are no columns to write."""
-        for number, each in self._items():
-            yield number, each if isinstance(each, UnitFailure) else write(self._task, each)
+    def write_without_rows(self) -> Iterator[tuple[int, Outcome]]:
+        """Yield the outcome of every work unit if there are no columns to write."""
+        for number, unit in self._items():
+            yield number, unit if isinstance(unit, UnitFailure) else write(self._task, unit)
 
-    def kept(self) -> Iterator[tuple[int, Fetched]]:
-        """The small ones as they came."""
-        for number, each in self._kept:
-            yield number, replace(each, files=tuple(map(self._restored, each.files)))
+    def restore_kept(self) -> Iterator[tuple[int, Fetched]]:
+        """Yield the small ones as they came."""
+        for number, unit in self._kept:
+            yield number, replace(unit, files=tuple(map(self._restore, unit.files)))
 
     def close(self) -> None:
         """Release what was kept."""
@@ -312,21 +314,21 @@ class _ShareRows:
                 return
             yield item
 
-    def _together(self, units: Sequence[tuple[int, Fetched]]) -> Iterator[pa.RecordBatch]:
-        """The rows of several work units, decoded at once; if one is bad, each by itself."""
+    def _decode_together(self, units: Sequence[tuple[int, Fetched]]) -> Iterator[pa.RecordBatch]:
+        """Decode several work units at once; if one is bad, each by itself."""
         try:
-            rows = UnitBlock(self._task, [each for _, each in units]) if units else None
+            rows = UnitBlock(self._task, [unit for _, unit in units]) if units else None
         except Exception:
-            for number, each in units:
-                yield from self._alone(number, each)
+            for number, unit in units:
+                yield from self._decode_alone(number, unit)
             return
         if rows is None:
             return
-        thin = [self._take(number, each, written) for (number, each), written in zip(units, rows.written, strict=True)]
+        thin = [self._take(number, unit, written) for (number, unit), written in zip(units, rows.written, strict=True)]
         yield rows.without(thin)
 
-    def _alone(self, number: int, fetched: Fetched) -> Iterator[pa.RecordBatch]:
-        """The rows of one work unit; none if it fails, or is large and written by itself."""
+    def _decode_alone(self, number: int, fetched: Fetched) -> Iterator[pa.RecordBatch]:
+        """Decode one work unit; yields nothing if it fails, or is large and written by itself."""
         rows = UnitRows(self._task, fetched)
         held: list[pa.RecordBatch] = []
         size = 0
@@ -360,7 +362,7 @@ class _ShareRows:
         self._content.write(file.content)
         return replace(file, content=None, offset=offset)
 
-    def _restored(self, file: FetchedFile) -> FetchedFile:
+    def _restore(self, file: FetchedFile) -> FetchedFile:
         if file.offset is None:
             return file
         self._content.seek(file.offset)
@@ -384,7 +386,7 @@ class UnitBlock:
     """
 
     def __init__(self, task: WriteTask, units: Sequence[Fetched]) -> None:
-        files = [(place, file) for place, each in enumerate(units) for file in each.files]
+        files = [(place, file) for place, unit in enumerate(units) for file in unit.files]
         segments = [units[place].segments[file.segment] for place, file in files]
         counts = [file.pages[-1] for _, file in files]
         decoded, unknown = _decode_lines(task, [file for _, file in files])
@@ -403,19 +405,19 @@ class UnitBlock:
         came = np.bincount([place for place, _ in files], counts, len(units)).astype(int)
         kept = np.bincount(self._units, minlength=len(units))
         self.written = [
-            UnitWritten((), int(kept[place]), int(came[place] - kept[place]), each.requests, {} if place else unknown)
-            for place, each in enumerate(units)
+            UnitWritten((), int(kept[place]), int(came[place] - kept[place]), unit.requests, {} if place else unknown)
+            for place, unit in enumerate(units)
         ]
 
     def without(self, left_out: Sequence[bool]) -> pa.RecordBatch:
-        """The rows without those of the left-out work units."""
+        """Return the rows without those of the left-out work units."""
         if not any(left_out):
             return self._rows
         return self._rows.filter(pa.array(~np.array(left_out)[self._units]))
 
 
 def _decode_lines(task: WriteTask, files: Sequence[FetchedFile]) -> tuple[pa.RecordBatch, dict[str, int]]:
-    """The records of small files of JSON lines, and values without a column; raises if one is bad."""
+    """Decode small files of JSON lines, and count values without a column; raises if a record is bad."""
     decompress = zstandard.ZstdDecompressor().decompressobj
     lines = b"".join(decompress().decompress(file.content or b"") for file in files)
     if not files:
@@ -447,21 +449,21 @@ def write_fetched(
 ) -> WaveResult:
     """Write what was fetched and remove it from the scratch area; leftovers go with the area.
 
-    The columns do not depend on which answer came first.
+    The columns do not depend on which response came first.
     """
     try:
         return write_wave(
             wave, dict(sorted(fetched.items())), lambda left: plan_write(wave, list(left.values())), write_all
         )
     finally:
-        files = [file for each in fetched.values() if isinstance(each, Fetched) for file in each.files]
+        files = [file for unit in fetched.values() if isinstance(unit, Fetched) for file in unit.files]
         for location, path in {(file.location, file.slice.path): None for file in files if file.is_scratch}:
             with suppress(StorageError):
                 open_store(location).delete(path)
 
 
-def written_at_once(wave: UnitWave, carry_out: Callable[[WriteTask], Mapping[int, Outcome]]) -> WaveResult:
-    """The result of a wave with declared columns; ``carry_out`` fetches and writes."""
+def write_declared_wave(wave: UnitWave, carry_out: Callable[[WriteTask], Mapping[int, Outcome]]) -> WaveResult:
+    """Carry out a wave with declared columns: ``carry_out`` fetches and writes at the same time."""
     task = plan_write(wave, ())
     done = carry_out(task)
     return WaveResult(tuple(map(done.get, range(len(wave.works)))), task.columns, task.partition_columns)
@@ -472,6 +474,6 @@ def carry_out_here(wave: UnitWave) -> WaveResult:
     task = fetch_task(wave, 1, most_in_flight(wave.source, len(wave.works)))
     works = list(enumerate(wave.works))
     if wave.pipeline.schema.fields:
-        return written_at_once(wave, lambda plan: dict(fetch_and_write((task, plan), works)))
+        return write_declared_wave(wave, lambda plan: dict(fetch_and_write((task, plan), works)))
     fetched = dict(pack_share(task, works))
     return write_fetched(wave, fetched, lambda plan, left: dict(write_packed(plan, list(left.items()))))

@@ -37,7 +37,14 @@ from tidegate.sources.units.work import (
 from tidegate.specs.project import FieldSpec, SchemaSpec
 from tidegate.specs.units import FileRead, Replace, UnitSource
 from tidegate.tasks.row_task import RowTask, row_task, write_batches
-from tidegate.tasks.unit_columns import UnitColumnReport, conflict, file_format, name_file, opened, wave_columns
+from tidegate.tasks.unit_columns import (
+    UnitColumnReport,
+    conflict_error,
+    file_format,
+    name_file,
+    open_fetched,
+    wave_columns,
+)
 
 _MILLISECONDS = pa.timestamp("ms", tz="UTC")
 
@@ -80,7 +87,7 @@ class WriteTask:
 
 
 def plan_write(wave: UnitWave, fetched: Sequence[Fetched]) -> WriteTask:
-    """How to write the rows of a wave; raises if none of them can be."""
+    """Plan how to write the rows of a wave; raises if none of them can be."""
     source, schema = wave.source, wave.pipeline.schema
     fields, refused = wave_columns(wave, fetched)
     if fields is None:
@@ -98,7 +105,7 @@ def own_columns(source: UnitSource, others: Sequence[str]) -> list[pa.Field]:
     if source.replace is Replace.MERGE_KEYS:
         return []
     own = [pa.field(source.unit_column, pa.string()), pa.field(source.segment_column, TIMESTAMP)]
-    taken = {name.lower() for name in others} & {each.name.lower() for each in own}
+    taken = {name.lower() for name in others} & {column.name.lower() for column in own}
     if taken:
         raise SchemaMismatch(
             f"source {source.name!r}: the records have a column {min(taken)!r}, which the table needs for work units",
@@ -108,7 +115,7 @@ def own_columns(source: UnitSource, others: Sequence[str]) -> list[pa.Field]:
 
 
 def with_own(rows: pa.RecordBatch, source: UnitSource, units: pa.Array, lows: pa.Array) -> pa.RecordBatch:
-    """The rows with the columns for work unit and segment first; ``lows`` in milliseconds."""
+    """Add the columns for work unit and segment, first; ``lows`` in milliseconds."""
     own = own_columns(source, rows.schema.names)
     arrays = (units, lows.cast(_MILLISECONDS).cast(TIMESTAMP))[: len(own)]
     return pa.RecordBatch.from_arrays([*arrays, *rows.columns], schema=pa.schema([*own, *rows.schema]))
@@ -143,7 +150,7 @@ class UnitRows:
     def check(self) -> None:
         """Raise if the work unit contradicts the others of its wave."""
         if self._fetched.index in self._task.refused:
-            raise conflict(self._task.refused[self._fetched.index])
+            raise conflict_error(self._task.refused[self._fetched.index])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows that belong to their segment, with the columns of the work unit."""
@@ -154,7 +161,7 @@ class UnitRows:
             for rows in self.records(file):
                 kept = rows
                 if source.time_column is not None:
-                    kept = within(rows, source.time_column, low, high, source.timezone)
+                    kept = filter_within(rows, source.time_column, low, high, source.timezone)
                 self.left_out += rows.num_rows - kept.num_rows
                 units = pa.repeat(pa.scalar(self._fetched.unit, pa.string()), kept.num_rows)
                 yield with_own(kept, source, units, pa.repeat(pa.scalar(low, pa.int64()), kept.num_rows))
@@ -164,9 +171,9 @@ class UnitRows:
         format = file_format(self._task.source.read, self._task.schema, self._task.fields, file)
         before = 0
         try:
-            with closing(opened(file, seeks=format.seeks)) as raw:
+            with closing(open_fetched(file, seeks=format.seeks)) as raw:
                 for decoded in format.read(raw, file.slice):
-                    _check(decoded, file, before, format.noun)
+                    _refuse_rejected(decoded, file, before, format.noun)
                     before += decoded.lines
                     yield decoded.batch
         except (SourceError, LineTooLong) as error:
@@ -174,7 +181,7 @@ class UnitRows:
         self.unknown.update({escape_halves(name): count for name, count in format.unknown.items() if count})
 
 
-def _check(decoded: Decoded, file: FetchedFile, before: int, noun: str) -> None:
+def _refuse_rejected(decoded: Decoded, file: FetchedFile, before: int, noun: str) -> None:
     if decoded.rejected:
         first = decoded.rejected[0]
         raise SourceError(
@@ -185,7 +192,7 @@ def _check(decoded: Decoded, file: FetchedFile, before: int, noun: str) -> None:
 
 
 def check_time_column(columns: pa.Schema, name: str) -> str:
-    """``name`` as the rows spell it; :class:`SourceError` if it is no column of times or dates."""
+    """Return ``name`` as the rows spell it; :class:`SourceError` if it is no column of times or dates."""
     name = spell(name, columns.names)
     if name not in columns.names:
         raise SourceError(
@@ -201,15 +208,15 @@ def check_time_column(columns: pa.Schema, name: str) -> str:
     return name
 
 
-def within(rows: pa.RecordBatch, column: str, low: int, high: int, zone: str) -> pa.RecordBatch:
-    """The rows whose ``column`` lies in ``[low, high)``, in milliseconds since 1970."""
+def filter_within(rows: pa.RecordBatch, column: str, low: int, high: int, zone: str) -> pa.RecordBatch:
+    """Keep the rows whose ``column`` lies in ``[low, high)``, in milliseconds since 1970."""
     return rows.filter(are_within(rows, column, pa.scalar(low, pa.int64()), pa.scalar(high, pa.int64()), zone))
 
 
 def are_within(
     rows: pa.RecordBatch, column: str, low: pa.Scalar | pa.Array, high: pa.Scalar | pa.Array, zone: str
 ) -> pa.Array:
-    """Which rows have a ``column`` in ``[low, high)``, in milliseconds since 1970; null for those without a value.
+    """Tell which rows have a ``column`` in ``[low, high)``, in milliseconds since 1970; null without a value.
 
     A time without a zone, and the beginning of a day, are in ``zone``: shifted forward if clocks skip it, the first if
     they show it twice.
@@ -243,12 +250,12 @@ def fetch(task: FetchTask, work: UnitWork, index: int, senders: Senders | None =
     read = task.source.read
     if not (task.infers and isinstance(read, FileRead) and isinstance(fetched, Fetched)):
         return fetched
-    telling = UnitColumnReport(read)
+    report = UnitColumnReport(read)
     try:
-        told = [each for file in fetched.files for each in telling.of(file)]
+        samples = [sample for file in fetched.files for sample in report.of(file)]
     except Exception as error:
         return failure_of(error)
-    return replace(fetched, samples=tuple(told))
+    return replace(fetched, samples=tuple(samples))
 
 
 def write_wave(
@@ -264,15 +271,15 @@ def write_wave(
     """
     done: dict[int, UnitWritten | UnitFailure] = {}
     left: dict[int, Ready] = {}
-    for number, each in ready.items():
-        if isinstance(each, UnitFailure):
-            done[number] = each
+    for number, unit in ready.items():
+        if isinstance(unit, UnitFailure):
+            done[number] = unit
         else:
-            left[number] = each
+            left[number] = unit
     task = plan(left)
     while True:
         done |= write_all(task, left)
-        kept = {number: each for number, each in left.items() if wave.keeps(done[number])}
+        kept = {number: unit for number, unit in left.items() if wave.keeps(done[number])}
         again = task if len(kept) == len(left) else plan(kept)
         if _same_columns(again.columns, task.columns):
             results = tuple(map(done.get, range(len(wave.works))))
@@ -281,5 +288,5 @@ def write_wave(
 
 
 def _same_columns(one: pa.Schema | None, other: pa.Schema | None) -> bool:
-    """Whether both have the same columns, in any order."""
+    """True if both have the same columns, in any order."""
     return (None if one is None else set(one)) == (None if other is None else set(other))

@@ -49,7 +49,7 @@ def a_plan(*slices: FileSlice, skipped: tuple[Skipped, ...] = ()) -> Plan:
         source="asia",
         version=12,
         now=datetime(2026, 1, 28, tzinfo=UTC),
-        units=tuple(FileGroup(number, (piece,)) for number, piece in enumerate(slices)),
+        groups=tuple(FileGroup(number, (piece,)) for number, piece in enumerate(slices)),
         skipped=skipped,
         listed=(),
         late=(),

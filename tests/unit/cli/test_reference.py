@@ -218,7 +218,7 @@ def test_every_key_of_a_plan_is_documented() -> None:
         "s",
         1,
         datetime(2026, 1, 28, tzinfo=UTC),
-        units=(FileGroup(0, (piece,)),),
+        groups=(FileGroup(0, (piece,)),),
         skipped=(Skipped(next(iter(Reason)), 1, ("x",)),),
     ).to_json()
     (unit,) = plan["units"]  # type: ignore[misc]

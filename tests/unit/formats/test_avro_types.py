@@ -35,7 +35,7 @@ from tidegate.specs.project import FieldSpec, Format, Numbers, PathSource
 from tidegate.storage.stores import open_store
 from tidegate.tasks.dead_letters import DeadLetterTarget
 from tidegate.tasks.read_task import ReadTask
-from tidegate.tasks.task import read_unit, reread
+from tidegate.tasks.task import read_group_at_once, reread
 
 
 @pytest.fixture(params=["native", "python"])
@@ -85,7 +85,7 @@ class Reading:
             format=Format.AVRO,
             letters=DeadLetterTarget(self._location("letters"), "p", "s", "r"),
         )
-        found = read_unit(replace(task, **changes), FileGroup(0, (file,)))
+        found = read_group_at_once(replace(task, **changes), FileGroup(0, (file,)))
         rows = [row for each in found.data_files for row in self._rows("table", each.path)]
         letters = [letter_of(row) for each in found.letter_files for row in self._rows("letters", each.path)]
         return Result(rows, letters, found.outcomes[0], declared, task)

@@ -18,7 +18,7 @@ from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, Format
 from tidegate.tasks.dead_letters import DeadLetterTarget
 from tidegate.tasks.read_task import ReadTask
-from tidegate.tasks.task import read_unit
+from tidegate.tasks.task import read_group_at_once
 
 FIELDS = (
     FieldSpec("id", "int64", nullable=False),
@@ -40,7 +40,7 @@ def kinds(folder: Path, format: Format, content: bytes) -> dict[str, int]:
         format=format,
         letters=DeadLetterTarget(Location((folder / "letters").as_uri()), "p", "s", "r"),
     )
-    result = read_unit(task, FileGroup(0, (FileSlice("file", len(content)),)))
+    result = read_group_at_once(task, FileGroup(0, (FileSlice("file", len(content)),)))
     assert result.bad_kinds.keys() <= set(BAD_KINDS)
     return dict(result.bad_kinds)
 

@@ -25,7 +25,7 @@ from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, Format, Numbers
 from tidegate.tasks.dead_letters import DeadLetterTarget
 from tidegate.tasks.read_task import ReadTask
-from tidegate.tasks.task import read_unit
+from tidegate.tasks.task import read_group_at_once
 
 pytestmark = pytest.mark.usefixtures("each_reader")
 
@@ -139,7 +139,7 @@ def written(folder: Path, format: Format, content: bytes, fields: tuple[FieldSpe
         format=format,
         letters=DeadLetterTarget(Location((folder / "letters").as_uri()), "p", "s", "r"),
     )
-    result = read_unit(task, FileGroup(0, (FileSlice("file", len(content)),)))
+    result = read_group_at_once(task, FileGroup(0, (FileSlice("file", len(content)),)))
     assert set(result.bad_kinds) <= {"lossy"}
     return result.rows, sum(result.bad_kinds.values())
 

@@ -34,7 +34,7 @@ from tidegate.specs.project import FieldSpec, Format, Numbers, PartitionBy
 from tidegate.storage.stores import open_store
 from tidegate.tasks.dead_letters import DeadLetterTarget
 from tidegate.tasks.read_task import GroupResult, ReadTask, open_format
-from tidegate.tasks.task import Reread, read_unit, reread
+from tidegate.tasks.task import Reread, read_group_at_once, reread
 
 FIELDS = (
     FieldSpec("id", "int64", nullable=False),
@@ -103,7 +103,7 @@ def place(tmp_path: Path) -> FileSource:
 
 def read(place: FileSource, format: str, data: bytes, **changes: Any) -> tuple[GroupResult, FileOutcome]:
     each = place.put(f"a{ENDINGS[format]}", data)
-    result = read_unit(place.task(format, **changes), FileGroup(0, (each,)))
+    result = read_group_at_once(place.task(format, **changes), FileGroup(0, (each,)))
     return result, result.outcomes[0]
 
 
@@ -127,11 +127,11 @@ def test_reading_goes_on_in_the_middle(place: FileSource, format: str) -> None:
     data = written(format, [row(number) for number in range(300)], row_group=70)
     each = place.put(f"a{ENDINGS[format]}", data)
     for start in (1, 69, 70, 71, 299, 300):
-        result = read_unit(place.task(format), FileGroup(0, (replace(each, start_record=start),)))
+        result = read_group_at_once(place.task(format), FileGroup(0, (replace(each, start_record=start),)))
         assert [found["id"] for found in place.rows(result)] == list(range(start, 300))
         assert isinstance(result.outcomes[0], Covered)
         assert (result.outcomes[0].start, result.outcomes[0].end) == (start, 300)
-    result = read_unit(place.task(format), FileGroup(0, (replace(each, start_record=301),)))
+    result = read_group_at_once(place.task(format), FileGroup(0, (replace(each, start_record=301),)))
     assert "301 of its" in refusal(result.outcomes[0])
 
 
@@ -146,7 +146,7 @@ def test_a_large_file_is_left_in_the_middle_and_continued(place: FileSource, for
     found: list[int] = []
     rounds = 0
     while True:
-        result = read_unit(task, FileGroup(0, (replace(each, rounds=rounds),)))
+        result = read_group_at_once(task, FileGroup(0, (replace(each, rounds=rounds),)))
         (outcome,) = result.outcomes
         assert isinstance(outcome, Covered), outcome
         found += [one["id"] for one in place.rows(result)]
@@ -195,7 +195,7 @@ def test_a_file_that_was_rewritten_or_removed_is_not_read(place: FileSource, for
     gone = FileSlice(f"gone{ENDINGS[format]}", 5)
     other = place.put(f"b{ENDINGS[format]}", written(format, [row(1)]))
     tagged = replace(other, etag="another")
-    result = read_unit(place.task(format), FileGroup(0, (each, gone, tagged)))
+    result = read_group_at_once(place.task(format), FileGroup(0, (each, gone, tagged)))
     assert result.outcomes == tuple(Changed(each.path) for each in (each, gone, tagged))
     assert place.rows(result) == []
 
@@ -224,10 +224,10 @@ def test_partition_columns_come_from_the_path(place: FileSource, format: str) ->
         place.put(f"country={country}/a{ENDINGS[format]}", written(format, [row(number)]))
         for number, country in enumerate(("de", "fr"))
     )
-    result = read_unit(place.task(format, partition_by=PartitionBy("country=%s", None)), FileGroup(0, slices))
+    result = read_group_at_once(place.task(format, partition_by=PartitionBy("country=%s", None)), FileGroup(0, slices))
     assert sorted(file.path.partition("/")[0] for file in result.data_files) == ["country=de", "country=fr"]
     taken = place.put(f"country=de/b{ENDINGS[format]}", written(format, [{"id": 1, "country": "de"}]))
-    result = read_unit(
+    result = read_group_at_once(
         place.task(format, IDS, partition_by=PartitionBy("country=%s", None), letters=None), FileGroup(0, (taken,))
     )
     assert "partition column that comes from the path" in refusal(result.outcomes[0])
@@ -247,19 +247,19 @@ def test_columns_may_be_absent_or_in_another_order(place: FileSource, format: st
         place.put(f"{number}{ENDINGS[format]}", written(format, rows))
         for number, rows in enumerate(([{"text": "a", "id": 1}], [{"id": 2}], [{"text": "b"}], [{"other": 1}]))
     )
-    result = read_unit(place.task(format, IDS), FileGroup(0, slices))
+    result = read_group_at_once(place.task(format, IDS), FileGroup(0, slices))
     assert place.rows(result) == [{"id": 1, "text": "a"}, {"id": 2, "text": None}]
     assert "has no column 'id', which is required; it has text" in refusal(result.outcomes[2])
     assert "has no column 'id'" in refusal(result.outcomes[3])
     nullable = (FieldSpec("id", "int64"), IDS[1])
-    result = read_unit(place.task(format, nullable), FileGroup(0, slices[3:]))
+    result = read_group_at_once(place.task(format, nullable), FileGroup(0, slices[3:]))
     assert "has none of the declared columns; it has other" in refusal(result.outcomes[0])
 
 
 @pytest.mark.parametrize("format", ["csv", "json"])
 def test_text_formats_may_be_compressed(place: FileSource, format: str) -> None:
     each = place.put(f"a{ENDINGS[format]}.gz", written(format, [row(1), row(2)], gzip=True))
-    result = read_unit(place.task(format), FileGroup(0, (each,)))
+    result = read_group_at_once(place.task(format), FileGroup(0, (each,)))
     assert place.rows(result) == [row(1), row(2)]
 
 
@@ -500,7 +500,7 @@ def test_csv_dialects(place: FileSource) -> None:
     assert csv_rows(place, b"id;text\n1;'a;\\'b'\n", delimiter=";", quote="'", escape="\\") == expected
     assert csv_rows(place, b'id|text\n1|"a\n', delimiter="|", quote=None) == [{"id": 1, "text": '"a'}]
     each = place.put("a.tsv", b"id\ttext\n1\ta,b\n")
-    assert place.rows(read_unit(place.task("csv", IDS), FileGroup(0, (each,)))) == [{"id": 1, "text": "a,b"}]
+    assert place.rows(read_group_at_once(place.task("csv", IDS), FileGroup(0, (each,)))) == [{"id": 1, "text": "a,b"}]
 
 
 def test_csv_blank_lines_count_as_records_without_a_row(place: FileSource) -> None:
@@ -739,6 +739,6 @@ def test_what_is_no_array_is_refused(place: FileSource, text: bytes) -> None:
 def test_small_arrays_are_decoded_together_and_refused_apart(place: FileSource) -> None:
     slices = [place.put(f"{number}.json", written("json", [{"id": number}], indent=2)) for number in range(5)]
     slices.append(place.put("5.json", b'[{"id": 5}'))
-    result = read_unit(place.task("json", IDS), FileGroup(0, tuple(slices)))
+    result = read_group_at_once(place.task("json", IDS), FileGroup(0, tuple(slices)))
     assert [each["id"] for each in place.rows(result)] == [0, 1, 2, 3, 4]
     assert [type(each) for each in result.outcomes] == [Covered] * 5 + [Refused]

@@ -19,7 +19,7 @@ from tidegate.schema.types import arrow_schema
 from tidegate.specs.project import FieldSpec, Format
 from tidegate.storage.stores import open_store
 from tidegate.tasks.read_task import ReadTask, open_format
-from tidegate.tasks.task import read_unit
+from tidegate.tasks.task import read_group_at_once
 
 pytestmark = pytest.mark.s3
 
@@ -39,7 +39,7 @@ def test_large_and_small_objects_are_read(s3: Server, format: str) -> None:
         slices.append(FileSlice(path, found.size, found.etag))
     schema = arrow_schema(FIELDS)
     task = ReadTask(source, table, FIELDS, schema.serialize().to_pybytes(), format=Format(format))
-    result = read_unit(task, FileGroup(0, tuple(slices)))
+    result = read_group_at_once(task, FileGroup(0, tuple(slices)))
     tables = [pq.read_table(io.BytesIO(open_store(table).get(file.path))) for file in result.data_files]
     ids = sorted(number for each in tables for number in each.column("id").to_pylist())
     assert ids == [*range(5), *range(100_000, 120_000), *range(200_000, 200_005)]

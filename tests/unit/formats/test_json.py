@@ -16,7 +16,15 @@ from support.errors import raises
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import SourceError
 from tidegate.formats import json as lines_module
-from tidegate.formats.json import Decoder, LineFormat, LineTooLong, blocks, element_lines, skip_lines, without_mark
+from tidegate.formats.json import (
+    Decoder,
+    LineFormat,
+    LineTooLong,
+    blocks,
+    element_lines,
+    skip_lines,
+    strip_byte_order_mark,
+)
 from tidegate.formats.strict_lines import RecordRules
 from tidegate.specs.project import Compression, FieldSpec, Format
 
@@ -47,7 +55,7 @@ def test_skipping_leaves_exactly_the_later_lines(chunks: list[bytes], size: int,
 
 @pytest.mark.parametrize("chunks", [[b"\xef\xbb\xbf{}\n"], [b"\xef", b"\xbb", b"\xbf", b"{}"], [b"\xef\xbb\xbf"]])
 def test_a_byte_order_mark_is_dropped(chunks: list[bytes]) -> None:
-    assert b"".join(blocks(without_mark(chunks))) in (b"{}\n", b"")
+    assert b"".join(blocks(strip_byte_order_mark(chunks))) in (b"{}\n", b"")
 
 
 def test_a_mark_inside_an_array_is_no_part_of_a_record() -> None:

@@ -6,7 +6,7 @@ import uuid
 
 import pyarrow as pa
 
-from tidegate.parquet.parquet_file import SAMPLED_ROWS, ChosenEncodings, choose
+from tidegate.parquet.parquet_file import SAMPLED_ROWS, ChosenEncodings, choose_encodings
 
 ROWS = 1000
 
@@ -24,7 +24,7 @@ def test_repeating_values_get_a_dictionary_and_counting_ones_differences() -> No
             "empty": pa.nulls(ROWS, pa.string()),
         }
     )
-    chosen = choose(batch)
+    chosen = choose_encodings(batch)
     assert set(chosen.dictionaries) == {"event", "status", "user.country", "tags.list.element", "empty"}
     assert set(chosen.differences) == {"id", "user.n"}
 

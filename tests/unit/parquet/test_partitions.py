@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from support.errors import raises
 from tidegate.errors import TidegateError
-from tidegate.parquet.partitions import NULL_DIRECTORY, Partition, Partitioning, escaped, path_values, table_schema
+from tidegate.parquet.partitions import NULL_DIRECTORY, Partition, Partitioning, escape_path, path_values, table_schema
 from tidegate.schema.types import TIMESTAMP
 from tidegate.specs.project import FieldSpec, PartitionBy
 
@@ -87,7 +87,7 @@ def test_values_are_escaped_once_in_the_path_and_plain_in_the_log() -> None:
 
 @given(st.text(min_size=1))
 def test_escaped_text_is_one_path_part_and_comes_back(text: str) -> None:
-    directory = f"k={escaped(text)}"
+    directory = f"k={escape_path(text)}"
     assert "/" not in directory
     assert path_values(directory + "/f")["k"] in (text, None)
 

@@ -20,7 +20,7 @@ from tidegate.core.files.plan import FileGroup, FileSlice
 from tidegate.core.files.state import Covered, NotReached
 from tidegate.errors import StorageError
 from tidegate.failpoints import InjectedFailure
-from tidegate.parquet.parquet_file import RowOrigin, by_itself
+from tidegate.parquet.parquet_file import RowOrigin, detach
 from tidegate.parquet.partitions import Partition
 from tidegate.parquet.writer import RollingWriter, WriterSettings
 from tidegate.protocol.change import RecordRange
@@ -30,7 +30,7 @@ from tidegate.specs.project import FieldSpec, ParquetCodec, PartitionBy
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store
 from tidegate.tasks.read_task import GroupResult, ReadTask
-from tidegate.tasks.task import read_group, read_unit
+from tidegate.tasks.task import read_group, read_group_at_once
 
 KILOBYTE = 1024
 ROWS = 512
@@ -177,7 +177,7 @@ def test_a_task_whose_source_hangs_has_its_files_rolled_and_uploaded_meanwhile(
     )
     results: list[GroupResult] = []
     unit = FileGroup(0, (FileSlice("a.ndjson", len(lines)),))
-    reading = threading.Thread(target=lambda: results.append(read_unit(task, unit)))
+    reading = threading.Thread(target=lambda: results.append(read_group_at_once(task, unit)))
     reading.start()
     assert slow.hangs.wait(60)
     assert waited_for(lambda: any(pq_rows(path) for path in (tmp_path / "table").glob("*.parquet")))
@@ -310,8 +310,8 @@ def test_memory_counts_what_many_small_pieces_take(store: ObjectStore) -> None:
 
 def test_few_long_rows_are_not_copied_unless_they_are_a_part_of_more() -> None:
     batch = pa.record_batch({"text": ["x" * 1000] * 2000})
-    assert by_itself(batch)[0].column(0).buffers()[2].address == batch.column(0).buffers()[2].address
-    part, size = by_itself(batch.slice(10, 20))
+    assert detach(batch)[0].column(0).buffers()[2].address == batch.column(0).buffers()[2].address
+    part, size = detach(batch.slice(10, 20))
     assert (part.to_pylist(), size) == (batch.slice(10, 20).to_pylist(), part.get_total_buffer_size())
     assert size < 30_000
 
@@ -355,7 +355,7 @@ def test_gathered_files_and_partitions_have_the_ranges_of_their_own_rows(tmp_pat
         arrow_schema(fields[:1]).serialize().to_pybytes(),
         partition_by=PartitionBy("k", "k"),
     )
-    result = read_unit(task, FileGroup(0, tuple(slices)))
+    result = read_group_at_once(task, FileGroup(0, tuple(slices)))
     found = {file.partition_values["k"]: file.ranges for file in result.data_files}
     assert found["a"] == (RecordRange("0.ndjson", 0, 1), RecordRange("1.ndjson", 0, 3), RecordRange("2.ndjson", 0, 5))
     assert found["b"] == (RecordRange("0.ndjson", 2, 7), RecordRange("1.ndjson", 4, 7), RecordRange("2.ndjson", 6, 7))

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.long_runs import examples
-from tidegate.parquet.parquet_file import GrowingFile, by_itself
+from tidegate.parquet.parquet_file import GrowingFile, detach
 from tidegate.parquet.partitions import Partition
-from tidegate.parquet.statistics import INDEXED_COLUMNS, LONGEST_TEXT, _raised
+from tidegate.parquet.statistics import INDEXED_COLUMNS, LONGEST_TEXT, _raise_text
 from tidegate.schema.types import TIMESTAMP
 from tidegate.specs.project import ParquetCodec
 
@@ -74,7 +74,7 @@ class Memory(io.BytesIO):
 def statistics(groups: list[list[dict[str, Any]]], schema: pa.Schema = SCHEMA) -> dict[str, Any]:
     file = GrowingFile("x.parquet", Partition(), "source", 0.0)
     for group in groups:
-        file.hold(*by_itself(pa.RecordBatch.from_pylist(group, schema)), 0.0)
+        file.hold(*detach(pa.RecordBatch.from_pylist(group, schema)), 0.0)
         file.flush(lambda path: Memory(), ParquetCodec.SNAPPY)  # type: ignore[arg-type, return-value]
     stats = file.seal().stats
     assert stats is not None
@@ -162,7 +162,7 @@ def test_long_text_is_cut_so_that_the_bounds_still_hold() -> None:
     [("ab", "ac"), ("a\U0010ffff", "b"), ("\ud7ff", "\ue000"), ("\U0010ffff\U0010ffff", None)],
 )
 def test_a_text_is_raised_over_everything_that_begins_with_it(text: str, raised: str | None) -> None:
-    assert _raised(text) == raised
+    assert _raise_text(text) == raised
 
 
 def test_text_of_several_kilobytes_is_left_out() -> None:
@@ -205,7 +205,7 @@ def test_columns_behind_lists_and_maps_are_told_apart() -> None:
 def test_parquet_statistics_and_page_index_are_in_the_file() -> None:
     file = GrowingFile("x.parquet", Partition(), "source", 0.0)
     sink = Memory()
-    file.hold(*by_itself(pa.RecordBatch.from_pylist([{"i": 1}], SCHEMA)), 0.0)
+    file.hold(*detach(pa.RecordBatch.from_pylist([{"i": 1}], SCHEMA)), 0.0)
     file.flush(lambda path: sink, ParquetCodec.ZSTD)  # type: ignore[arg-type, return-value]
     file.seal()
     column = pq.ParquetFile(io.BytesIO(sink.getvalue())).metadata.row_group(0).column(0)

@@ -26,7 +26,7 @@ from tidegate.specs.project import FieldSpec, PartitionBy
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store
 from tidegate.tasks.read_task import ReadTask
-from tidegate.tasks.task import read_unit
+from tidegate.tasks.task import read_group_at_once
 
 ROWS = 200
 SCHEMA = pa.schema({"n": pa.int64(), "k": pa.string(), "text": pa.string()})
@@ -187,7 +187,7 @@ def test_joined_blocks_have_the_ranges_of_all(drawn: list[tuple[str, int, list[i
     rows += [("x", 1), ("x", 2), ("a", 0), ("a", 4)]
     for part in (slice(0, at), slice(at, None)):
         covering = Covering()
-        covering.add(RowOrigin.joined([*origins, several]).of(part).ranges())
+        covering.add(RowOrigin.join([*origins, several]).of(part).ranges())
         assert covering.ranges() == tuple(
             RecordRange(name, min(own), max(own) + 1)
             for name in dict.fromkeys(file for file, _ in rows[part])
@@ -215,7 +215,7 @@ def test_a_unit_of_many_values_keeps_every_row_with_its_source_and_forgets_refus
         metadata_columns=metadata,
         held_bytes=1000,
     )
-    result = read_unit(task, FileGroup(0, tuple(slices)))
+    result = read_group_at_once(task, FileGroup(0, tuple(slices)))
     assert [type(outcome) for outcome in result.outcomes] == [Covered, Refused, Covered]
     assert result.rows == 40_000
     seen = set()

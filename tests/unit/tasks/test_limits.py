@@ -19,7 +19,7 @@ import zstandard
 from support.errors import raises
 from support.long_runs import chosen
 from tidegate.errors import SourceError
-from tidegate.formats.avro import LARGEST_BLOCK, AvroFile, _long
+from tidegate.formats.avro import LARGEST_BLOCK, AvroFile, _encode_long
 
 pytestmark = [
     pytest.mark.slow,
@@ -36,7 +36,7 @@ from pathlib import Path
 from tidegate.core.files.plan import FileSlice, FileGroup as Unit
 from tidegate.schema.types import arrow_schema
 from tidegate.tasks.read_task import ReadTask
-from tidegate.tasks.task import read_unit
+from tidegate.tasks.task import read_group_at_once
 from tidegate.specs.project import FieldSpec, Format
 from tidegate.specs.locations import Location
 
@@ -54,7 +54,7 @@ task = ReadTask(
     format=Format(format),
 )
 (root / "table").mkdir(exist_ok=True)
-result = read_unit(task, Unit(0, (FileSlice(name, (root / name).stat().st_size),)))
+result = read_group_at_once(task, Unit(0, (FileSlice(name, (root / name).stat().st_size),)))
 (outcome,) = result.outcomes
 print(int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) // 1024)
 print(getattr(outcome, "reason", f"{result.rows} rows"))
@@ -74,7 +74,7 @@ def avro(codec: str, plain: bytes, *, declared: int | None = None, records: int 
     """A container with one block, which unpacks to ``plain``."""
     out = io.BytesIO()
     fastavro.writer(out, fastavro.parse_schema(SCHEMA), [], sync_marker=b"s" * 16)
-    head = out.getvalue().replace(b"\x08null", _long(len(codec)) + codec.encode())
+    head = out.getvalue().replace(b"\x08null", _encode_long(len(codec)) + codec.encode())
     packed = {
         "null": lambda data: data,
         "deflate": lambda data: zlib.compress(data, 9)[2:-4],
@@ -83,11 +83,13 @@ def avro(codec: str, plain: bytes, *, declared: int | None = None, records: int 
         "snappy": lambda data: bytes(__import__("cramjam").snappy.compress_raw(data)) + b"crc4",
         "zstandard": lambda data: __import__("zstandard").compress(data),
     }[codec](plain)
-    return head + _long(records) + _long(len(packed) if declared is None else declared) + packed + b"s" * 16
+    return (
+        head + _encode_long(records) + _encode_long(len(packed) if declared is None else declared) + packed + b"s" * 16
+    )
 
 
 def text_record(size: int) -> bytes:
-    return _long(size) + bytes(size)
+    return _encode_long(size) + bytes(size)
 
 
 @pytest.mark.parametrize("codec", ["null", *PACKING])

@@ -16,7 +16,7 @@ from tidegate.core.files.plan import FileSlice, FileGroup as Unit
 from tidegate.schema.types import arrow_schema
 from tidegate.tasks.dead_letters import DeadLetterTarget
 from tidegate.tasks.read_task import ReadTask
-from tidegate.tasks.task import read_unit
+from tidegate.tasks.task import read_group_at_once
 from tidegate.parquet.writer import WriterSettings
 from tidegate.specs.project import FieldSpec, Format, PartitionBy
 from tidegate.specs.locations import Location
@@ -34,7 +34,7 @@ task = ReadTask(
     format=Format.JSON if name.endswith(".json") else Format.NDJSON,
     letters=DeadLetterTarget(Location((root / "letters").as_uri()), "p", "s", "r"),
 )
-result = read_unit(task, Unit(0, (FileSlice(name, (root / name).stat().st_size, start_record=start),)))
+result = read_group_at_once(task, Unit(0, (FileSlice(name, (root / name).stat().st_size, start_record=start),)))
 kilobytes = Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]
 letters = sum(file.record_count for file in result.letter_files)
 print(result.rows + letters, int(kilobytes) // 1024, len(result.data_files))

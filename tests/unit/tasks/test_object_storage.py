@@ -18,7 +18,7 @@ from tidegate.specs.project import FieldSpec, PartitionBy
 from tidegate.storage.port import Upload
 from tidegate.storage.stores import open_store
 from tidegate.tasks.read_task import ReadTask
-from tidegate.tasks.task import read_unit
+from tidegate.tasks.task import read_group_at_once
 
 pytestmark = pytest.mark.s3
 
@@ -43,7 +43,7 @@ def test_small_objects_are_fetched_ahead_and_each_is_the_one_that_was_listed(s3:
         arrow_schema(FIELDS[:1]).serialize().to_pybytes(),
         partition_by=PartitionBy("k", "k"),
     )
-    result = read_unit(task, FileGroup(0, tuple(slices)))
+    result = read_group_at_once(task, FileGroup(0, tuple(slices)))
     changed = [each.path for each in result.outcomes if isinstance(each, Changed)]
     assert changed == ["date=2024-01-28/007.gz", "date=2024-01-28/008.gz"]
     assert sum(isinstance(each, Covered) for each in result.outcomes) == 48
@@ -64,7 +64,7 @@ def test_large_files_arrive_whole(s3: Server) -> None:
         file_size=4 << 20, row_group_size=2 << 20, uploads=2, upload=Upload(part_size=5 << 20, multipart_from=1 << 20)
     )
     task = ReadTask(source, table, FIELDS, arrow_schema(FIELDS).serialize().to_pybytes(), writer=writer)
-    result = read_unit(task, FileGroup(0, (FileSlice("a.ndjson", found.size, found.etag),)))
+    result = read_group_at_once(task, FileGroup(0, (FileSlice("a.ndjson", found.size, found.etag),)))
     assert len(result.data_files) > 1
     destination = open_store(table)
     tables = [pq.read_table(io.BytesIO(destination.get(file.path))) for file in result.data_files]

@@ -17,7 +17,7 @@ from tidegate.errors import RowsRefused, SchemaMismatch
 from tidegate.specs.columns import ColumnSource, FunctionRead, WatermarkMode
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PartitionBy, PipelineSpec, SchemaSpec, SinkSpec, TransformSpec
-from tidegate.tasks.row_task import Batch, RowTask, joined, row_task, write_batches
+from tidegate.tasks.row_task import Batch, RowTask, join_results, row_task, write_batches
 
 MOMENT = pa.timestamp("us", tz="UTC")
 COLUMNS = pa.schema([("id", pa.int32()), ("u", MOMENT), ("country", pa.string())])
@@ -98,7 +98,7 @@ def test_the_greatest_value_of_a_column(tmp_path: Path, kind: pa.DataType, value
     task = row_task(pipeline(tmp_path), source("u"), columns)
     written = write_batches(task, [batch(*((value,) for value in values), columns=columns)])
     assert (written.greatest, written.nulls) == ({"u": greatest}, values.count(None))
-    both = joined(task, [written, write_batches(task, [])])
+    both = join_results(task, [written, write_batches(task, [])])
     assert (both.greatest, both.rows) == ({"u": greatest}, len(values))
 
 
@@ -109,7 +109,7 @@ def test_columns_by_themselves_and_as_a_cursor(tmp_path: Path) -> None:
     def seen(mode: WatermarkMode) -> tuple[Any, int]:
         task: RowTask = row_task(pipeline(tmp_path), source("a", "b", mode=mode), columns)
         parts = [write_batches(task, [batch(*part, columns=columns)]) for part in rows]
-        whole = joined(task, parts)
+        whole = join_results(task, parts)
         return whole.greatest, whole.nulls
 
     assert seen(WatermarkMode.ANY) == ({"a": 2, "b": 9}, 1)
@@ -133,7 +133,7 @@ def test_names_of_a_configuration_may_be_spelled_otherwise(tmp_path: Path) -> No
     task = row_task(pipeline(tmp_path, PartitionBy("day=%Y-%m-%d/Country", "U")), source("U"), COLUMNS)
     assert task.partition_columns == ("day", "country")
     parts = [write_batches(task, [batch((1, at(1), "de"))]), write_batches(task, [batch((2, at(2), "fr"))])]
-    assert joined(task, parts).greatest == {"U": at(2)}
+    assert join_results(task, parts).greatest == {"U": at(2)}
     assert {file.path.rpartition("/")[0] for part in parts for file in part.data_files} == {
         "day=2026-01-01/country=de",
         "day=2026-01-02/country=fr",

@@ -24,7 +24,7 @@ from tidegate.schema.types import arrow_schema
 from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, PartitionBy, PathSource, PipelineSpec, SchemaSpec, SinkSpec
 from tidegate.tasks.read_task import GroupResult, ReadTask, read_task
-from tidegate.tasks.task import SMALL_FILE, read_unit
+from tidegate.tasks.task import SMALL_FILE, read_group_at_once
 
 FIELDS = (
     FieldSpec("id", "int64", nullable=False),
@@ -86,7 +86,7 @@ def _no_failpoints() -> Iterator[None]:
 
 def test_a_unit_is_read_into_one_file_and_every_file_is_covered(place: FileSource) -> None:
     slices = (place.records("a.ndjson.gz", 0, 100), place.records("b.ndjson", 100, 50), place.records("c.gz", 150, 0))
-    result = read_unit(place.task(), FileGroup(7, slices))
+    result = read_group_at_once(place.task(), FileGroup(7, slices))
     assert result.number == 7
     assert result.outcomes == (
         Covered("a.ndjson.gz", slices[0].size, None, 0, 100, True, rows=100),
@@ -103,7 +103,7 @@ def test_a_unit_is_read_into_one_file_and_every_file_is_covered(place: FileSourc
 def test_results_and_tasks_travel(place: FileSource) -> None:
     task = place.task(partition_by=PartitionBy("date=%Y-%m-%d", "ts"))
     slices = (place.records("a", 0, 5), place.put("bad", ["{"]), FileSlice("gone", 5))
-    result = read_unit(pickle.loads(pickle.dumps(task)), FileGroup(0, slices))
+    result = read_group_at_once(pickle.loads(pickle.dumps(task)), FileGroup(0, slices))
     assert pickle.loads(pickle.dumps(result)) == result
     assert [type(each) for each in result.outcomes] == [Covered, Refused, Changed]
 
@@ -111,7 +111,7 @@ def test_results_and_tasks_travel(place: FileSource) -> None:
 def test_a_bad_record_refuses_its_file_and_the_others_go_on(place: FileSource) -> None:
     lines = [record(1), "", record(2), '{"id": 1.5}', record(4)]
     slices = (place.records("a", 10, 3), place.put("b", lines), place.records("c", 20, 3))
-    result = read_unit(place.task(), FileGroup(0, slices))
+    result = read_group_at_once(place.task(), FileGroup(0, slices))
     assert [type(each) for each in result.outcomes] == [Covered, Refused, Covered]
     refused = result.outcomes[1]
     assert isinstance(refused, Refused)
@@ -129,7 +129,7 @@ def test_a_damaged_file_is_refused_by_name(place: FileSource, damage: str) -> No
         "plain": b'{"id":1}\n',
     }[damage]
     (place.source / "b.gz").write_bytes(broken)
-    result = read_unit(place.task(), FileGroup(0, (FileSlice("b.gz", len(broken)), good)))
+    result = read_group_at_once(place.task(), FileGroup(0, (FileSlice("b.gz", len(broken)), good)))
     refused = result.outcomes[0]
     assert isinstance(refused, Refused)
     assert refused.path == "b.gz"
@@ -154,7 +154,7 @@ def test_small_files_share_a_block_but_not_their_fate(place: FileSource) -> None
         metadata_columns=columns,
         file_schema=pa.schema(declared).serialize().to_pybytes(),
     )
-    result = read_unit(task, FileGroup(0, slices))
+    result = read_group_at_once(task, FileGroup(0, slices))
     assert [type(each) for each in result.outcomes] == [Covered, Refused, Covered, Covered, Refused, Covered]
     reasons = [each.reason for each in result.outcomes if isinstance(each, Refused)]
     assert reasons[0].startswith("line 2: not JSON")
@@ -181,7 +181,7 @@ def test_a_small_file_that_unfolds_into_a_large_one_is_read_whole(place: FileSou
         place.records("c.gz", 45_005, 5),
     )
     assert slices[1].size < SMALL_FILE
-    result = read_unit(place.task(), FileGroup(0, slices))
+    result = read_group_at_once(place.task(), FileGroup(0, slices))
     assert place.ids(result) == list(range(45_010))
 
 
@@ -191,7 +191,7 @@ def test_a_refused_large_file_leaves_nothing_behind(place: FileSource) -> None:
     text = os.urandom(50).hex()
     large = place.put("b.gz", [*(record(number, f"{text}{number}") for number in range(100_000)), "oops"])
     slices = (place.records("a", 0, 10), large, place.records("c", 200_000, 10))
-    result = read_unit(task, FileGroup(0, slices))
+    result = read_group_at_once(task, FileGroup(0, slices))
     assert [type(each) for each in result.outcomes] == [Covered, Refused, Covered]
     assert place.ids(result) == [*range(10), *range(200_000, 200_010)]
     assert place.parquet_files() == {file.path for file in result.data_files}
@@ -199,14 +199,14 @@ def test_a_refused_large_file_leaves_nothing_behind(place: FileSource) -> None:
 
 def test_a_missing_or_changed_file_is_reported_as_changed(place: FileSource) -> None:
     slices = (FileSlice("gone", 10), replace(place.records("a", 0, 3), size=1), place.records("b", 0, 3))
-    result = read_unit(place.task(), FileGroup(0, slices))
+    result = read_group_at_once(place.task(), FileGroup(0, slices))
     assert result.outcomes[:2] == (Changed("gone"), Changed("a"))
     assert place.ids(result) == [0, 1, 2]
 
 
 def test_the_first_committed_lines_are_skipped_exactly(place: FileSource) -> None:
     whole = place.put("a.gz", [record(0), "", *(record(number) for number in range(2, 500))])
-    result = read_unit(place.task(), FileGroup(0, (replace(whole, start_record=300),)))
+    result = read_group_at_once(place.task(), FileGroup(0, (replace(whole, start_record=300),)))
     assert place.ids(result) == list(range(300, 500))
     assert result.outcomes == (Covered("a.gz", whole.size, None, 300, 500, True, rows=200),)
 
@@ -217,7 +217,7 @@ def test_a_unit_stops_after_the_file_that_filled_the_batch(place: FileSource) ->
         place.put(f"f{file}", [record(file * 4000 + number, os.urandom(20).hex()) for number in range(4000)])
         for file in range(9)
     )
-    result = read_unit(task, FileGroup(0, slices))
+    result = read_group_at_once(task, FileGroup(0, slices))
     reached = [isinstance(each, Covered) for each in result.outcomes]
     assert reached == sorted(reached, reverse=True)
     assert 0 < sum(reached) < 9
@@ -226,7 +226,7 @@ def test_a_unit_stops_after_the_file_that_filled_the_batch(place: FileSource) ->
 
 def test_a_task_without_time_still_reads_one_file(place: FileSource) -> None:
     slices = (place.records("a", 0, 10), place.records("b", 10, 10))
-    result = read_unit(place.task(seconds=0.0), FileGroup(0, slices))
+    result = read_group_at_once(place.task(seconds=0.0), FileGroup(0, slices))
     assert [type(each) for each in result.outcomes] == [Covered, NotReached]
     assert place.ids(result) == list(range(10))
 
@@ -243,7 +243,7 @@ def test_a_large_file_is_left_in_the_middle_and_taken_up_again(place: FileSource
     ids: list[int] = []
     ends = []
     while rest is not None:
-        result = read_unit(task, FileGroup(0, (rest,)))
+        result = read_group_at_once(task, FileGroup(0, (rest,)))
         covered = result.outcomes[0]
         assert isinstance(covered, Covered)
         assert covered.start == (ends[-1] if ends else 0)
@@ -256,7 +256,7 @@ def test_a_large_file_is_left_in_the_middle_and_taken_up_again(place: FileSource
 
 def test_rows_go_to_the_partition_of_their_column(place: FileSource) -> None:
     task = place.task(partition_by=PartitionBy("date=%Y-%m-%d", "ts"))
-    result = read_unit(task, FileGroup(0, (place.records("a", 0, 56),)))
+    result = read_group_at_once(task, FileGroup(0, (place.records("a", 0, 56),)))
     assert len(result.data_files) == 28
     for file in result.data_files:
         table = pq.read_table(place.table / file.path, partitioning=None)
@@ -271,21 +271,21 @@ def test_rows_go_to_the_partition_of_their_source_path(place: FileSource) -> Non
         place.records("date=2024-01-29/a", 2, 2),
         place.records("x", 4, 2),
     )
-    result = read_unit(place.task(partition_by=PartitionBy("date=%Y-%m-%d")), FileGroup(0, slices))
+    result = read_group_at_once(place.task(partition_by=PartitionBy("date=%Y-%m-%d")), FileGroup(0, slices))
     found = {file.partition_values["date"]: file.record_count for file in result.data_files}
     assert found == {"2024-01-28": 2, "2024-01-29": 2, None: 2}
 
 
 def test_a_record_field_named_like_a_path_partition_is_refused(place: FileSource) -> None:
     bad = place.put("date=2024-01-28/a", ['{"id":1,"date":"2024-01-30"}'])
-    result = read_unit(place.task(partition_by=PartitionBy("date=%Y-%m-%d")), FileGroup(0, (bad,)))
+    result = read_group_at_once(place.task(partition_by=PartitionBy("date=%Y-%m-%d")), FileGroup(0, (bad,)))
     refused = result.outcomes[0]
     assert isinstance(refused, Refused)
     assert "'date' has the name of a partition column" in refused.reason
 
 
 def test_unknown_fields_are_reported(place: FileSource) -> None:
-    result = read_unit(place.task(), FileGroup(0, (place.put("a", ['{"id":1,"more":2}'] * 3),)))
+    result = read_group_at_once(place.task(), FileGroup(0, (place.put("a", ['{"id":1,"more":2}'] * 3),)))
     assert result.unknown_fields == {"more": 3}
 
 
@@ -297,7 +297,7 @@ def test_metadata_columns_say_where_a_row_came_from(place: FileSource) -> None:
         SinkSpec(Location(place.table.as_uri()), metadata_columns=("_source_file", "_source_record", "_ingested_at")),
     )
     one = place.put("d/a", [record(5), "", record(6)])
-    result = read_unit(read_task(pipeline, source, FIELDS), FileGroup(0, (one,)))
+    result = read_group_at_once(read_task(pipeline, source, FIELDS), FileGroup(0, (one,)))
     rows = pq.read_table(place.table / result.data_files[0].path).to_pylist()
     assert [row["_source_record"] for row in rows] == [0, 2]
     assert {row["_source_file"] for row in rows} == {f"{place.source.as_uri()}/d/a"}
@@ -314,7 +314,7 @@ def test_narrower_declarations_are_written_as_the_table_has_them(place: FileSour
     )
     table = pa.schema([("id", pa.int64()), ("u", pa.struct([("v", pa.float64())]))])
     one = place.put("a", ['{"id":1,"u":{"v":0.5}}'])
-    result = read_unit(read_task(pipeline, source, fields, table), FileGroup(0, (one,)))
+    result = read_group_at_once(read_task(pipeline, source, fields, table), FileGroup(0, (one,)))
     written = pq.read_table(place.table / result.data_files[0].path)
     assert written.schema.field("id").type == pa.int64()
     assert written.to_pylist() == [{"id": 1, "u": {"v": 0.5}}]
@@ -324,4 +324,4 @@ def test_narrower_declarations_are_written_as_the_table_has_them(place: FileSour
 def test_a_failure_anywhere_fails_the_unit(place: FileSource, point: str) -> None:
     failpoints.arm(f"{point}=raise")
     with pytest.raises(InjectedFailure):
-        read_unit(place.task(), FileGroup(0, (place.records("a", 0, 3),)))
+        read_group_at_once(place.task(), FileGroup(0, (place.records("a", 0, 3),)))

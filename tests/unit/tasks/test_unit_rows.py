@@ -23,7 +23,7 @@ from tidegate.specs.locations import Location
 from tidegate.specs.project import FieldSpec, PartitionBy, SchemaSpec
 from tidegate.specs.units import Replace
 from tidegate.tasks.unit_share import carry_out_here
-from tidegate.tasks.unit_task import within
+from tidegate.tasks.unit_task import filter_within
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_times_belong_to_the_zone_of_the_source(
 ) -> None:
     low = int(datetime(2026, 3, 28, 23, tzinfo=UTC).timestamp() * 1000)
     day = pa.RecordBatch.from_arrays([pa.array(values, kind), pa.array(range(len(values)))], names=["t", "n"])
-    assert within(day, "t", low, low + 23 * 3600 * 1000, zone).column("n").to_pylist() == kept
+    assert filter_within(day, "t", low, low + 23 * 3600 * 1000, zone).column("n").to_pylist() == kept
 
 
 def test_the_segment_column_is_the_beginning_of_the_segment(api: Api, tmp_path: Path) -> None:

@@ -26,25 +26,27 @@ _KEYS = (*_COUNTS, "closing_day", "value")
 def look_back_of(
     configure: Mapping[str, object], *, above: Mapping[str, object] | None = None, timezone: str = "UTC"
 ) -> LookBack:
-    """The look-back in ``configure``; without one, that of the connection ``above``.
+    """Read the look-back in ``configure``; without one, that of the connection ``above``.
 
     ``backward: {days: 7}`` wins over ``backward_days: 3``, key by key. ``ValueError`` names what is wrong.
     """
     check_zone(timezone)
-    found = _asked(configure)
-    if found is None:
-        found = _asked(above or {}) or {}
-    counts = {key: _whole(key, found.get(key), 0, math.inf, "a whole number, 0 or more") or 0 for key in _COUNTS}
+    settings = _read_settings(configure)
+    if settings is None:
+        settings = _read_settings(above or {}) or {}
+    counts = {
+        key: _check_whole(key, settings.get(key), 0, math.inf, "a whole number, 0 or more") or 0 for key in _COUNTS
+    }
     return LookBack(
         **counts,
-        closing_day=_whole("closing_day", found.get("closing_day"), 1, 31, "a day of the month, 1 to 31"),
-        value=_number(found.get("value")),
+        closing_day=_check_whole("closing_day", settings.get("closing_day"), 1, 31, "a day of the month, 1 to 31"),
+        value=_check_number(settings.get("value")),
         timezone=timezone,
     )
 
 
 def lower(stored: Value, look_back: LookBack, now: datetime, source_timezone: str = "UTC") -> Value:
-    """Where the read begins: ``stored`` minus the look-back, as a value of the same type.
+    """Return where the read begins: ``stored`` minus the look-back, as a value of the same type.
 
     ``now`` is aware. ``WatermarkError`` if the look-back does not fit the kind of value.
     """
@@ -53,16 +55,20 @@ def lower(stored: Value, look_back: LookBack, now: datetime, source_timezone: st
     kind = kind_of(stored)
     has_times = any((look_back.days, look_back.hours, look_back.months, look_back.years, look_back.closing_day))
     if kind in NUMBERS and look_back.value and isinstance(stored, int | float | Decimal):
-        return _less(stored, look_back.value)
+        return _subtract(stored, look_back.value)
     if kind in TEMPORAL and has_times and isinstance(stored, date):
-        return _closing(stored, look_back, now, source_timezone) if look_back.closing_day else _ago(stored, look_back)
+        return (
+            _first_open_day(stored, look_back, now, source_timezone)
+            if look_back.closing_day
+            else _go_back(stored, look_back)
+        )
     wanted = "days, hours, months, years or closing_day" if kind in TEMPORAL else "value"
     remedy = f"use `backward: {{{wanted}: …}}`" if kind in NUMBERS | TEMPORAL else "look-back is for numbers and times"
     raise WatermarkError(f"the configured look-back does not fit the stored watermark {describe(stored)}", remedy)
 
 
 def moment_like(value: Value, moment: datetime, source_timezone: str) -> Value | None:
-    """The moment as a value of the kind of ``value``; None if that is not a time."""
+    """Convert the moment to the kind of ``value``; None if that is not a time."""
     kind = kind_of(value)
     if kind not in TEMPORAL:
         return None
@@ -73,14 +79,14 @@ def moment_like(value: Value, moment: datetime, source_timezone: str) -> Value |
 
 
 def as_moment(value: Value, like: Value, source_timezone: str) -> Value:
-    """A time without a zone as a moment if ``like`` is a moment; any other value unchanged."""
+    """Convert a time without a zone to a moment if ``like`` is one; any other value is returned unchanged."""
     if kind_of(value) == "datetime_naive" and kind_of(like) == "datetime" and isinstance(value, datetime):
         return value.replace(tzinfo=check_zone(source_timezone))
     return value
 
 
-def _asked(configure: Mapping[str, object]) -> dict[str, object] | None:
-    """The look-back settings in ``configure``, by key; None if there are none."""
+def _read_settings(configure: Mapping[str, object]) -> dict[str, object] | None:
+    """Collect the look-back settings in ``configure``, by key; None if there are none."""
     flat = {key.removeprefix("backward_"): value for key, value in configure.items() if key.startswith("backward_")}
     nested = {} if configure.get(_NESTED) is None else configure[_NESTED]
     if not isinstance(nested, Mapping):
@@ -92,7 +98,7 @@ def _asked(configure: Mapping[str, object]) -> dict[str, object] | None:
     return {**flat, **nested} if flat or _NESTED in configure else None
 
 
-def _whole(key: str, value: object, least: int, most: float, expected: str) -> int | None:
+def _check_whole(key: str, value: object, least: int, most: float, expected: str) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
@@ -100,7 +106,7 @@ def _whole(key: str, value: object, least: int, most: float, expected: str) -> i
     return value
 
 
-def _number(value: object) -> int | Decimal:
+def _check_number(value: object) -> int | Decimal:
     if value is None:
         return 0
     number = Decimal(str(value)) if isinstance(value, float) and math.isfinite(value) else value
@@ -109,7 +115,7 @@ def _number(value: object) -> int | Decimal:
     return number
 
 
-def _less(stored: int | float | Decimal, value: int | Decimal) -> Value:
+def _subtract(stored: int | float | Decimal, value: int | Decimal) -> Value:
     """``stored`` minus the look-back, rounded down: reading a row twice is better than never."""
     if isinstance(stored, Decimal):
         return EXACT.subtract(stored, Decimal(value))
@@ -120,7 +126,7 @@ def _less(stored: int | float | Decimal, value: int | Decimal) -> Value:
     return max(lower, -sys.float_info.max)
 
 
-def _ago(stored: date, look_back: LookBack) -> Value:
+def _go_back(stored: date, look_back: LookBack) -> Value:
     """Subtract days and hours, then months and years; the day is at most the last of a shorter month."""
     moment = stored if isinstance(stored, datetime) else datetime.combine(stored, time())
     earliest = datetime.min.replace(tzinfo=moment.tzinfo)
@@ -132,7 +138,7 @@ def _ago(stored: date, look_back: LookBack) -> Value:
     return moment if isinstance(stored, datetime) else moment.date()
 
 
-def _closing(stored: date, look_back: LookBack, now: datetime, source_timezone: str) -> Value:
+def _first_open_day(stored: date, look_back: LookBack, now: datetime, source_timezone: str) -> Value:
     """The first day of the oldest open month, or ``stored`` if that is earlier."""
     zone = check_zone(look_back.timezone)
     today = now.astimezone(zone)

@@ -94,12 +94,12 @@ _ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]|$)", re.ASCII)
 
 
 def horizon_of(source: ColumnSource, now: datetime) -> datetime | None:
-    """The last trusted time; None if every time is."""
+    """Return the last trusted time; None if every time is."""
     return None if source.future_tolerance is None else now.astimezone(UTC) + source.future_tolerance
 
 
 def stored_ahead(source: ColumnSource, stored: Watermark, now: datetime) -> Iterator[str]:
-    """A sentence for each column whose stored value lies beyond the horizon."""
+    """Yield a sentence for each column whose stored value lies beyond the horizon."""
     horizon = horizon_of(source, now)
     for column in source.watermark_columns if horizon is not None else ():
         value = stored.get(column)
@@ -111,19 +111,19 @@ def stored_ahead(source: ColumnSource, stored: Watermark, now: datetime) -> Iter
 
 
 def caps_ahead(plan: ColumnPlan, seen: Watermark) -> dict[str, Value]:
-    """The cap of each column whose greatest value lies beyond the horizon."""
+    """Return the cap of each column whose greatest value lies beyond the horizon."""
     caps = {column: _cap(seen.get(column), plan.horizon, plan.source_timezone) for column in plan.reads.leading}
     return {column: cap for column, cap in caps.items() if cap is not None}
 
 
 def rows_ahead(plan: ColumnPlan, caps: Mapping[str, Value]) -> RowFilter:
-    """The rows above these caps. They lie above every watermark too, so the plan would read all of them."""
+    """Select the rows above these caps. They lie above every watermark too, so the plan would read all of them."""
     ranges = tuple(ColumnRange(column, Bound(cap)) for column, cap in caps.items())
     return RowFilter(ranges, extra=plan.reads.extra, strict=True)
 
 
 def cap_plan(plan: ColumnPlan, caps: Mapping[str, Value]) -> ColumnPlan:
-    """The plan without rows above these caps."""
+    """Leave rows above these caps out of the plan."""
     upper = {column: Bound(cap, inclusive=True) for column, cap in caps.items()}
     return replace(plan, reads=plan.reads.capped(upper))
 
@@ -156,10 +156,10 @@ def _read_as_time(text: str, zone: str) -> datetime | None:
     if not _ISO.match(text):
         return None
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=check_zone(zone))
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=check_zone(zone))
 
 
 LAG_REMEDY = (
@@ -179,7 +179,7 @@ def plan_columns(
     chunk: Chunk | None = None,
     chunk_column: str | None = None,
 ) -> ColumnPlan:
-    """Which rows to read; without a state, all of them. ``WatermarkError`` if rows would be lost or doubled."""
+    """Plan which rows to read; without a state, all of them. ``WatermarkError`` if rows would be lost or doubled."""
     if source.watermark_filter is not None and isinstance(source.read, JdbcRead | HttpRead):
         raise WatermarkError(
             f"{pipeline}/{source.name}: watermark_filter is for tables, files and functions, which Spark filters",
@@ -207,7 +207,7 @@ def plan_columns(
     return replace(
         plan,
         effective=planning.effective(),
-        reads=planning.reads().capped({each: Bound(value, inclusive=True) for each, value in caps.items()}),
+        reads=planning.reads().capped({column: Bound(value, inclusive=True) for column, value in caps.items()}),
         lag_until=planning.lag_until,
         horizon=planning.horizon if planning.lag_until is None else None,
         window=planning.is_window,
@@ -216,31 +216,31 @@ def plan_columns(
 
 
 def first_notes(read: object, position: int) -> Iterator[str]:
-    """A note for the first run on a database that we do not test."""
+    """Yield a note before the first run on a database that we do not test."""
     if isinstance(read, JdbcRead) and not position and (note := untested_note(read.url)):
         yield note
 
 
 def one_response_note(read: object) -> Iterator[str]:
-    """A note for sources whose configuration says that one response is everything, whatever the response says."""
+    """Yield a note if the configuration says that one response is everything, whatever the response says."""
     if isinstance(read, HttpRead) and read.pagination is not None and read.pagination.kind is PaginationKind.NONE:
         yield "pagination: {type: none} is set: one response is read, even if it says that there is more"
 
 
 def fix_bounds(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> ReadBounds:
-    """The read, capped at the greatest values ``seen`` among its rows, and the state after it."""
+    """Cap the read at the greatest values ``seen`` among its rows, and return the state after it."""
     before = state or ColumnState()
     if plan.chunk is not None:
         return ReadBounds(plan.reads, before, replace(plan.reads, extra=None))
     columns = plan.reads.columns
     before = before.spelled(columns).only(columns)
     is_cursor = plan.reads.mode is WatermarkMode.TUPLE and bool(columns)
-    reached = {column: _checked(plan, column, seen.get(column)) for column in columns}
+    reached = {column: _check_seen(plan, column, seen.get(column)) for column in columns}
     if plan.lag_until is not None:
         check_lag(f"{plan.pipeline}/{plan.source}", {column: reached[column] for column in plan.reads.leading})
-    for each in plan.reads.leading:
-        cap = _cap(reached[each], plan.lag_until, plan.source_timezone)
-        reached[each] = reached[each] if cap is None else cap
+    for column in plan.reads.leading:
+        cap = _cap(reached[column], plan.lag_until, plan.source_timezone)
+        reached[column] = reached[column] if cap is None else cap
     with errors_of(f"{plan.pipeline}/{plan.source}, "):
         after = before.advanced_cursor(columns, reached, plan.now) if is_cursor else before.advanced(reached, plan.now)
     rows = _cap_rows(plan.reads, after)
@@ -257,8 +257,10 @@ def check_lag(name: str, values: Watermark) -> None:
     """``WatermarkError`` if none of these columns has times: their age is unknown."""
     if not values or any(value is None or kind_of(value) in TEMPORAL for value in values.values()):
         return
-    found = ", ".join(f"{column}, such as {describe(value)}" for column, value in values.items() if value is not None)
-    raise WatermarkError(f"{name}: safety_lag has no effect on {found}", LAG_REMEDY)
+    values_shown = ", ".join(
+        f"{column}, such as {describe(value)}" for column, value in values.items() if value is not None
+    )
+    raise WatermarkError(f"{name}: safety_lag has no effect on {values_shown}", LAG_REMEDY)
 
 
 class _Planning:
@@ -300,8 +302,8 @@ class _Planning:
     @property
     def is_window(self) -> bool:
         """Whether both ends of the range are known, so that its rows can be replaced."""
-        known = not self._is_first and all(column in self.stored for column in self._columns)
-        return self._load.replace_by_watermark and known and not self._is_cursor
+        bounded = not self._is_first and all(column in self.stored for column in self._columns)
+        return self._load.replace_by_watermark and bounded and not self._is_cursor
 
     def unbounded(self) -> RowFilter:
         """Every row, as in the first read."""
@@ -344,14 +346,14 @@ class _Planning:
     def effective(self) -> dict[str, Value | None]:
         """Where the read begins, by column."""
         if not self._is_cursor:
-            return {each: self._lowered(each, value) for each, value in self.stored.items()}
+            return {column: self._look_back_from(column, value) for column, value in self.stored.items()}
         bounds = {cursor_range.column: cursor_range.lower for cursor_range in self._cursor_ranges()}
-        return {each: bound.value for each, bound in bounds.items() if bound is not None}
+        return {column: bound.value for column, bound in bounds.items() if bound is not None}
 
     def check_lag(self) -> None:
         """Refuse a safety lag if no stored column has times."""
         if self.lag_until is not None:
-            check_lag(self._name, {each: self.stored.get(each) for each in self._leading})
+            check_lag(self._name, {column: self.stored.get(column) for column in self._leading})
 
     def check_stored(self) -> None:
         """Refuse a watermark in the future: every run until then would skip new rows."""
@@ -394,8 +396,8 @@ class _Planning:
             yield self._lag_note(self.lag_until)
 
     def _lag_note(self, until: datetime) -> str:
-        """A note on the safety lag, as far as the kinds of columns are known."""
-        held = [each for each in self._leading if each in self.lag_caps()]
+        """Describe the safety lag, as far as the kinds of columns are known."""
+        held = [column for column in self._leading if column in self.lag_caps()]
         if held:
             return f"rows whose {' or '.join(held)} is later than {until.isoformat()} wait for a later run (safety_lag)"
         named = " or ".join(self._leading)
@@ -410,7 +412,7 @@ class _Planning:
         ranges = {column: ColumnRange(column) for column in self._columns}
         first = self._columns[0]
         if not self._source.look_back.is_off and cursor:
-            low = self._lowered(first, cursor[0])
+            low = self._look_back_from(first, cursor[0])
             ranges[first] = ColumnRange(first, None if low is None else Bound(low, inclusive=True))
             return tuple(ranges.values())
         for number, (column, value) in enumerate(zip(self._columns, cursor, strict=False), start=1):
@@ -419,13 +421,13 @@ class _Planning:
         return tuple(ranges.values())
 
     def _range(self, column: str) -> ColumnRange:
-        low = self._lowered(column, self.stored.get(column))
+        low = self._look_back_from(column, self.stored.get(column))
         if low is None:
             return ColumnRange(column, any_value=True)
         inclusive = column in self._state.inclusive or not self._source.look_back.is_off or self._is_inclusive
         return ColumnRange(column, Bound(low, inclusive))
 
-    def _lowered(self, column: str, value: Value | None) -> Value | None:
+    def _look_back_from(self, column: str, value: Value | None) -> Value | None:
         if value is None:
             return None
         zone = self._source.source_timezone
@@ -462,25 +464,25 @@ def _before_jump(low: Value, zone: str) -> Value:
 
 
 def _cap_rows(rows: RowFilter, after: ColumnState) -> RowFilter:
-    """The rows up to the new watermark, without those that the next read begins with.
+    """Cap the rows at the new watermark, without those that the next read begins with.
 
     If the next read is inclusive, this one ends before the value; a column without a value must be null. Otherwise rows
     that appeared since would be read twice.
     """
-    known = {
+    upper = {
         column: Bound(value, inclusive=column not in after.inclusive)
         for column in rows.columns
         if (value := after.values.get(column)) is not None
     }
-    capped = rows.capped(known)
+    capped = rows.capped(upper)
     ranges = tuple(
-        interval if interval.column in known else replace(interval, only_null=True) for interval in capped.ranges
+        interval if interval.column in upper else replace(interval, only_null=True) for interval in capped.ranges
     )
     return replace(capped, ranges=ranges)
 
 
-def _checked(plan: ColumnPlan, column: str, value: Value | None) -> Value | None:
-    """The seen value; an error if its order is unreliable: as text, 9 lies above 10."""
+def _check_seen(plan: ColumnPlan, column: str, value: Value | None) -> Value | None:
+    """Return the seen value; an error if its order is unreliable: as text, 9 lies above 10."""
     if value is not None and not is_finite(value):
         raise WatermarkError(
             f"{plan.pipeline}/{plan.source}: the greatest value of watermark column {column!r} is {value}",

@@ -28,25 +28,25 @@ INCLUSIVE = ">="
 
 
 def watermark_operator(*, replay: bool = False) -> str:
-    """The operator between a row's value and the watermark: ``>``; ``>=`` in replays: chunks include their start."""
+    """Return the operator between a row's value and the watermark: ``>``, in replays ``>=``."""
     return INCLUSIVE if replay else EXCLUSIVE
 
 
 def operator_of(source: ColumnSource, *, replay: bool = False) -> str:
-    """The operator of a source: the default, the configured one, or the result of the user's function."""
+    """Return the operator of a source: the default, the configured one, or what the user's function returns."""
     given = source.watermark_operator
     if given == EXCLUSIVE:
         return watermark_operator(replay=replay)
     key, remedy = f"source {source.name}: watermark_operator", "return '>' or '>='"
-    found = INCLUSIVE if given == INCLUSIVE else call(given, key, remedy, replay=replay)
-    if found not in (EXCLUSIVE, INCLUSIVE):
-        raise WatermarkError(f"{key} gave {found!r}", remedy)
-    if replay and found == EXCLUSIVE:
+    operator = INCLUSIVE if given == INCLUSIVE else call(given, key, remedy, replay=replay)
+    if operator not in (EXCLUSIVE, INCLUSIVE):
+        raise WatermarkError(f"{key} gave {operator!r}", remedy)
+    if replay and operator == EXCLUSIVE:
         raise WatermarkError(
             f"{key} gave '>' for a replay: rows at the beginning of each chunk would be left out",
             "return '>=' where replay is true",
         )
-    return str(found)
+    return str(operator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class RowFilter:
     def watermark(self) -> dict[str, Value | None]:
         """The lower bounds by column: None if a column was never filled, no entry if everything is new."""
         bounded = [interval for interval in self.ranges if interval.lower is not None or interval.any_value]
-        return {each.column: None if each.lower is None else each.lower.value for each in bounded}
+        return {interval.column: None if interval.lower is None else interval.lower.value for interval in bounded}
 
     @property
     def operator(self) -> str:
@@ -110,12 +110,12 @@ class RowFilter:
         return INCLUSIVE if any(lower.inclusive for lower in lowers) else EXCLUSIVE
 
     def without_lower(self) -> RowFilter:
-        """The same without lower bounds: only caps, nulls and the extra condition are left."""
+        """Drop the lower bounds: only caps, nulls and the extra condition are left."""
         ranges = tuple(replace(interval, lower=None, any_value=False) for interval in self.ranges)
         return replace(self, ranges=ranges)
 
     def capped(self, upper: dict[str, Bound]) -> RowFilter:
-        """The same with upper bounds, by column."""
+        """Set upper bounds, by column."""
         ranges = tuple(replace(interval, upper=upper.get(interval.column, interval.upper)) for interval in self.ranges)
         return replace(self, ranges=ranges)
 
@@ -150,7 +150,7 @@ _WITHOUT_BOOLEANS = (SqlDialect.SQLSERVER, SqlDialect.ORACLE, SqlDialect.SQLITE)
 
 
 def dialect_of(jdbc_url: str) -> SqlDialect:
-    """The dialect of the database behind a JDBC address; standard SQL if unknown."""
+    """Return the dialect of the database behind a JDBC address; standard SQL if unknown."""
     scheme, _, rest = jdbc_url.partition(":")
     return (
         _DRIVERS.get(rest.partition(":")[0].lower(), SqlDialect.ANSI) if scheme.lower() == "jdbc" else SqlDialect.ANSI
@@ -158,7 +158,7 @@ def dialect_of(jdbc_url: str) -> SqlDialect:
 
 
 def untested_note(jdbc_url: str) -> str | None:
-    """A sentence that we do not test this database; None if we do."""
+    """Say that we do not test this database; None if we do."""
     scheme = jdbc_url.partition(":")[2].partition(":")[0].lower()
     if scheme in ("postgresql", "mariadb"):
         return None
@@ -170,7 +170,6 @@ def untested_note(jdbc_url: str) -> str | None:
 
 
 def quote(identifier: str, dialect: SqlDialect) -> str:
-    """Quote a name."""
     if not identifier or "\0" in identifier:
         raise WatermarkError(f"{identifier!r} cannot be the name of a column", "correct watermark_columns")
     opening, closing = _QUOTES.get(dialect, ('"', '"'))
@@ -178,7 +177,7 @@ def quote(identifier: str, dialect: SqlDialect) -> str:
 
 
 def order_key(identifier: str, value: Value, dialect: SqlDialect) -> str:
-    """The column for a comparison with ``value``: text sorts by characters, whatever the database's language.
+    """Return the column as compared with ``value``: text sorts by characters, whatever the database's language.
 
     In the order of a language ``a`` may lie below ``B``, and a row would be neither covered by a watermark nor above
     it.
@@ -189,7 +188,7 @@ def order_key(identifier: str, value: Value, dialect: SqlDialect) -> str:
 
 
 def text_key(expression: str, dialect: SqlDialect) -> str:
-    """Text for comparison and sorting by code points; not for reading, since it may lose characters.
+    """Return an expression to compare and sort text by code points; not for reading, since it may lose characters.
 
     PostgreSQL's loses the blanks at the end of ``char(n)``. MySQL's is bytes: all but its newest collations treat ``a``
     with and without a blank as equal.
@@ -208,7 +207,7 @@ def text_key(expression: str, dialect: SqlDialect) -> str:
 
 
 def has_text_key(dialect: SqlDialect) -> bool:
-    """Whether text sorts by code points there, as here; otherwise ranges of text overlap."""
+    """True if text sorts by code points there, as here; otherwise ranges of text overlap."""
     return dialect in (SqlDialect.POSTGRESQL, SqlDialect.MYSQL, SqlDialect.SQLSERVER, SqlDialect.SQLITE)
 
 
@@ -218,35 +217,36 @@ def text_of_key(key: str, dialect: SqlDialect) -> str:
 
 
 def literal(value: Value, dialect: SqlDialect) -> str:
-    """The value as a typed literal of the dialect; ``WatermarkError`` if it has no such value."""
+    """Write the value as a typed literal of the dialect; ``WatermarkError`` if it has no such value."""
     match value:
         case bool():
             return str(int(value)) if dialect in _WITHOUT_BOOLEANS else str(value).upper()
         case int():
             return str(value)
         case Decimal() | float() if not is_finite(value):
-            raise _impossible(value, dialect)
+            raise _refuse_value(value, dialect)
         case Decimal():
             return format(value, "f")
         case float():
             text = repr(value).upper()
             return text if "E" in text else f"{text}E0"
         case str():
-            return _text(value, dialect)
+            return _text_literal(value, dialect)
         case datetime():
-            return _moment(value, dialect)
+            return _moment_literal(value, dialect)
         case date():
-            return _typed("DATE", value.isoformat(), dialect)
+            return _typed_literal("DATE", value.isoformat(), dialect)
         case time():
-            return _clock(value, dialect)
+            return _time_literal(value, dialect)
 
 
-def _text(value: str, dialect: SqlDialect) -> str:
-    if not value.isascii() and any("\ud800" <= each <= "\udfff" for each in value):
-        raise _impossible(value, dialect)
+def _text_literal(value: str, dialect: SqlDialect) -> str:
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise _refuse_value(value, dialect)
     if ("\0" in value and dialect is not SqlDialect.SPARK) or ("\\" in value and dialect is SqlDialect.ANSI):
-        raise _impossible(value, dialect)
+        raise _refuse_value(value, dialect)
     if dialect is SqlDialect.SPARK:
+        # Spark substitutes ${env:…} and ${system:…} in statements, so a value could read the driver's secrets.
         escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
         return f"'{escaped}'"
     doubled = value.replace("'", "''")
@@ -260,7 +260,7 @@ def _text(value: str, dialect: SqlDialect) -> str:
     return f"'{doubled}'"
 
 
-def _moment(value: datetime, dialect: SqlDialect) -> str:
+def _moment_literal(value: datetime, dialect: SqlDialect) -> str:
     if value.utcoffset() is None:
         text = value.replace(fold=0).isoformat(sep=" ")
         types = {SqlDialect.SPARK: "TIMESTAMP_NTZ", SqlDialect.SQLSERVER: "DATETIME2"}
@@ -275,16 +275,16 @@ def _moment(value: datetime, dialect: SqlDialect) -> str:
         }
         if dialect is SqlDialect.ORACLE:
             text = text.replace("+", " +")
-    return _typed(types.get(dialect, "TIMESTAMP"), text, dialect)
+    return _typed_literal(types.get(dialect, "TIMESTAMP"), text, dialect)
 
 
-def _clock(value: time, dialect: SqlDialect) -> str:
+def _time_literal(value: time, dialect: SqlDialect) -> str:
     if dialect is SqlDialect.ORACLE or (value.tzinfo is not None and dialect is not SqlDialect.POSTGRESQL):
-        raise _impossible(value, dialect)
-    return _typed("TIME" if value.tzinfo is None else "TIME WITH TIME ZONE", value.isoformat(), dialect)
+        raise _refuse_value(value, dialect)
+    return _typed_literal("TIME" if value.tzinfo is None else "TIME WITH TIME ZONE", value.isoformat(), dialect)
 
 
-def _typed(kind: str, text: str, dialect: SqlDialect) -> str:
+def _typed_literal(kind: str, text: str, dialect: SqlDialect) -> str:
     if dialect is SqlDialect.SQLITE:
         return f"'{text}'"
     if dialect is SqlDialect.SQLSERVER:
@@ -293,7 +293,7 @@ def _typed(kind: str, text: str, dialect: SqlDialect) -> str:
     return f"{kind} '{text}'"
 
 
-def _impossible(value: Value, dialect: SqlDialect) -> WatermarkError:
+def _refuse_value(value: Value, dialect: SqlDialect) -> WatermarkError:
     return WatermarkError(f"{value!r} cannot be written in the language of {dialect}", "leave such rows out")
 
 
@@ -301,7 +301,7 @@ Row = Mapping[str, Value | None]
 
 
 def predicate(rows: RowFilter, dialect: SqlDialect) -> str | None:
-    """The condition of the rows, without WHERE; None for all rows. Equal rows give equal text."""
+    """Write the condition of the rows, without WHERE; None for all rows. Equal rows give equal text."""
     writer = _Tuple(rows, dialect) if rows.mode is WatermarkMode.TUPLE else _Any(rows, dialect)
     parts = [*writer.lower(), *writer.caps()]
     alone = len(parts) == 1 and rows.extra is None
@@ -310,7 +310,7 @@ def predicate(rows: RowFilter, dialect: SqlDialect) -> str | None:
 
 
 def null_predicate(rows: RowFilter, dialect: SqlDialect) -> str | None:
-    """The condition of rows with null instead of a watermark; None without watermark columns."""
+    """Write the condition of rows with null instead of a watermark; None without watermark columns."""
     columns = [quote(column, dialect) for column in rows.columns]
     if not columns:
         return None
@@ -320,7 +320,7 @@ def null_predicate(rows: RowFilter, dialect: SqlDialect) -> str | None:
 
 
 def matches(rows: RowFilter, row: Row) -> bool:
-    """Whether a row meets the condition, ``extra`` aside."""
+    """True if a row meets the condition, ``extra`` aside."""
     return _matches_tuple(rows, row) if rows.mode is WatermarkMode.TUPLE else _matches_any(rows, row)
 
 
@@ -329,22 +329,23 @@ Part = list[str]
 
 
 def _extra(rows: RowFilter) -> list[str]:
-    """The configured condition; one that ends in a comment must not swallow the bracket."""
+    """Return the configured condition in brackets."""
     if rows.extra is None:
         return []
+    # A condition that ends in a comment must not swallow the closing bracket.
     ending = "\n" if "--" in rows.extra else ""
     return [f"({rows.extra}{ending})"]
 
 
-def _wants_all(each: ColumnRange) -> bool:
-    return each.lower is None and not each.any_value
+def _wants_all(interval: ColumnRange) -> bool:
+    return interval.lower is None and not interval.any_value
 
 
-def _is_capped(each: ColumnRange) -> bool:
-    return each.upper is not None or each.only_null
+def _is_capped(interval: ColumnRange) -> bool:
+    return interval.upper is not None or interval.only_null
 
 
-def _compared(column: str, sign: str, bound: Bound, dialect: SqlDialect) -> str:
+def _compare(column: str, sign: str, bound: Bound, dialect: SqlDialect) -> str:
     equal = "=" if bound.inclusive else ""
     return f"{order_key(column, bound.value, dialect)} {sign}{equal} {literal(bound.value, dialect)}"
 
@@ -368,7 +369,7 @@ class _Any:
             if not needed or (self._is_single and not self._ranges[0].only_null):
                 return []
             return [[f"{name} IS NOT NULL" for name in self._names]]
-        part = [self._wanted(name, each) for name, each in zip(self._names, self._ranges, strict=True)]
+        part = [self._wanted(name, interval) for name, interval in zip(self._names, self._ranges, strict=True)]
         if self._includes:
             nulls = " AND ".join(f"{name} IS NULL" for name in self._names)
             part.append(nulls if self._is_single else f"({nulls})")
@@ -376,16 +377,16 @@ class _Any:
 
     def caps(self) -> list[Part]:
         parts = []
-        for name, each in zip(self._names, self._ranges, strict=True):
-            if each.only_null:
+        for name, interval in zip(self._names, self._ranges, strict=True):
+            if interval.only_null:
                 parts.append([f"{name} IS NULL"])
-            elif each.upper is not None:
-                cap = _compared(each.column, "<", each.upper, self._dialect)
+            elif interval.upper is not None:
+                cap = _compare(interval.column, "<", interval.upper, self._dialect)
                 parts.append([cap] if self._is_single and not self._includes else [cap, f"{name} IS NULL"])
         return parts
 
     def _wanted(self, name: str, each: ColumnRange) -> str:
-        return f"{name} IS NOT NULL" if each.lower is None else _compared(each.column, ">", each.lower, self._dialect)
+        return f"{name} IS NOT NULL" if each.lower is None else _compare(each.column, ">", each.lower, self._dialect)
 
 
 class _Tuple:
@@ -415,7 +416,7 @@ class _Tuple:
     def _cursor(self, sign: str, bounds: Sequence[Bound], place: int = 0) -> str:
         column, bound = self._rows.columns[place], bounds[place]
         if place == len(bounds) - 1:
-            return _compared(column, sign, bound, self._dialect)
+            return _compare(column, sign, bound, self._dialect)
         name, value = order_key(column, bound.value, self._dialect), literal(bound.value, self._dialect)
         rest = self._cursor(sign, bounds, place + 1)
         exact = f"({name} {sign} {value} OR ({name} = {value} AND {rest}))"
@@ -424,7 +425,7 @@ class _Tuple:
 
 def _bounds(bounds: Sequence[Bound | None]) -> list[Bound]:
     """The bounds of the first columns; a column without one ends the cursor."""
-    return [each for each in takewhile(lambda bound: bound is not None, bounds) if each is not None]
+    return [bound for bound in takewhile(lambda bound: bound is not None, bounds) if bound is not None]
 
 
 def _matches_any(rows: RowFilter, row: Row) -> bool:
@@ -435,22 +436,22 @@ def _matches_any(rows: RowFilter, row: Row) -> bool:
     if all(value is None for _, value in values):
         unconditional = any(_wants_all(interval) for interval in rows.ranges) and not capped
         return rows.nulls is NullWatermark.INCLUDE or unconditional
-    wanted = any(_wants_all(each) or _is_new(each, value) for each, value in values)
-    return wanted and all(_is_covered(each, value) for each, value in values)
+    wanted = any(_wants_all(interval) or _is_new(interval, value) for interval, value in values)
+    return wanted and all(_is_covered(interval, value) for interval, value in values)
 
 
-def _is_new(each: ColumnRange, value: Value | None) -> bool:
+def _is_new(interval: ColumnRange, value: Value | None) -> bool:
     if value is None:
         return False
-    return each.any_value if each.lower is None else _reaches(value, each.lower)
+    return interval.any_value if interval.lower is None else _reaches(value, interval.lower)
 
 
-def _is_covered(each: ColumnRange, value: Value | None) -> bool:
+def _is_covered(interval: ColumnRange, value: Value | None) -> bool:
     if value is None:
         return True
-    if each.only_null:
+    if interval.only_null:
         return False
-    return each.upper is None or _stays_below(value, each.upper)
+    return interval.upper is None or _stays_below(value, interval.upper)
 
 
 def _reaches(value: Value, lower: Bound) -> bool:
@@ -463,16 +464,14 @@ def _stays_below(value: Value, upper: Bound) -> bool:
 
 def _matches_tuple(rows: RowFilter, row: Row) -> bool:
     values = [row.get(interval.column) for interval in rows.ranges]
-    lowers, uppers = (
-        _bounds([interval.lower for interval in rows.ranges]),
-        _bounds([interval.upper for interval in rows.ranges]),
-    )
+    lowers = _bounds([interval.lower for interval in rows.ranges])
+    uppers = _bounds([interval.upper for interval in rows.ranges])
     only_null = any(interval.only_null for interval in rows.ranges)
     if any(value is None for value in values):
         return rows.nulls is NullWatermark.INCLUDE or not (lowers or uppers or only_null)
-    known = [value for value in values if value is not None]
-    is_new = not lowers or _side(known, lowers) > (-1 if lowers[-1].inclusive else 0)
-    return is_new and not only_null and (not uppers or _side(known, uppers) < (1 if uppers[-1].inclusive else 0))
+    cursor = [value for value in values if value is not None]
+    is_new = not lowers or _side(cursor, lowers) > (-1 if lowers[-1].inclusive else 0)
+    return is_new and not only_null and (not uppers or _side(cursor, uppers) < (1 if uppers[-1].inclusive else 0))
 
 
 def _side(values: Sequence[Value], bounds: Sequence[Bound]) -> int:
@@ -495,7 +494,7 @@ class SourceRuntime:
 
 
 def window_of(runtime: SourceRuntime, *, replace_by_watermark: bool) -> dict[str, tuple[Value, Value]] | None:
-    """Lower and upper bound by column; None if nothing is replaced or a bound is unknown."""
+    """Return lower and upper bound by column; None if nothing is replaced or a bound is unknown."""
     before, effective, after = runtime.watermark_before, runtime.watermark_effective, runtime.watermark_after
     if not replace_by_watermark or before is None or effective is None or after is None:
         return None
@@ -507,29 +506,31 @@ def window_of(runtime: SourceRuntime, *, replace_by_watermark: bool) -> dict[str
     return window or None
 
 
-def narrow_window(window: RowFilter | None, found: object, default: object, name: str) -> RowFilter | None:
-    """The window that user code ``found`` instead of ``default``: inside the rows read, or none.
+def narrow_window(window: RowFilter | None, returned: object, default: object, name: str) -> RowFilter | None:
+    """Apply the window that user code returned instead of ``default``: inside the rows read, or none.
 
     Rows outside were not read: deleting them would lose them.
     """
-    if found == default:
+    if returned == default:
         return window
     key = f"{name}: watermark_window"
-    if found is None:
+    if returned is None:
         return None
     if window is None:
-        raise WatermarkError(f"{key} gave {found!r}, and nothing is replaced here", "set replace_by_watermark: true")
-    given = dict(found) if isinstance(found, Mapping) else {}
-    pairs = [each for each in given.values() if isinstance(each, tuple) and len(each) == 2]
+        raise WatermarkError(f"{key} gave {returned!r}, and nothing is replaced here", "set replace_by_watermark: true")
+    given = dict(returned) if isinstance(returned, Mapping) else {}
+    pairs = [pair for pair in given.values() if isinstance(pair, tuple) and len(pair) == 2]
     if set(given) != set(window.columns) or len(pairs) < len(given):
         columns = ", ".join(window.columns)
         raise WatermarkError(
-            f"{key} gave {found!r}", f"return None, or a lower and an upper bound for each of {columns}"
+            f"{key} gave {returned!r}", f"return None, or a lower and an upper bound for each of {columns}"
         )
-    return replace(window, ranges=tuple(_narrowed(interval, given[interval.column], key) for interval in window.ranges))
+    return replace(
+        window, ranges=tuple(_narrow_range(interval, given[interval.column], key) for interval in window.ranges)
+    )
 
 
-def _narrowed(read: ColumnRange, given: tuple[Value, Value], key: str) -> ColumnRange:
+def _narrow_range(read: ColumnRange, given: tuple[Value, Value], key: str) -> ColumnRange:
     low, high = given
     below = read.lower is not None and is_above(read.lower.value, low)
     if below or (read.upper is not None and is_above(high, read.upper.value)):
@@ -544,7 +545,7 @@ def _narrowed(read: ColumnRange, given: tuple[Value, Value], key: str) -> Column
 
 
 def rename_columns(rows: RowFilter, names: Mapping[str, str]) -> RowFilter:
-    """The same rows in a table with other column names."""
+    """Select the same rows in a table with other column names."""
     return replace(
         rows,
         ranges=tuple(replace(interval, column=names.get(interval.column, interval.column)) for interval in rows.ranges),

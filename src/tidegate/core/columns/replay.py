@@ -43,6 +43,7 @@ from tidegate.specs.columns import ColumnSource, Load, LoadType, Value, Watermar
 STEP = "step"
 UNITS = ("minutes", "hours", "days", "weeks", "months", "years", STEP)
 MAX_CHUNKS = 100_000
+"""A step that is too small for its range would list chunks without end before anything is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +63,18 @@ class ChunkInterval:
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
-            raise _wrong(f"unknown unit {self.unit!r}; there are {', '.join(UNITS)}")
+            raise _refusal(f"unknown unit {self.unit!r}; there are {', '.join(UNITS)}")
         allowed = (int, Decimal) if self.unit == STEP else (int,)
         if isinstance(self.size, bool) or not isinstance(self.size, allowed) or not self.size > 0:
-            raise _wrong(f"{self.unit} must be a {'' if self.unit == STEP else 'whole '}number above 0: {self.size!r}")
+            raise _refusal(
+                f"{self.unit} must be a {'' if self.unit == STEP else 'whole '}number above 0: {self.size!r}"
+            )
 
     @classmethod
     def of(cls, given: Mapping[str, object]) -> ChunkInterval:
-        """The interval of ``{"months": 1}``; exactly one unit."""
+        """Read an interval such as ``{"months": 1}``; exactly one unit."""
         if len(given) != 1:
-            raise _wrong(f"exactly one unit is needed, found {', '.join(map(str, given)) or 'none'}")
+            raise _refusal(f"exactly one unit is needed, found {', '.join(map(str, given)) or 'none'}")
         ((unit, size),) = given.items()
         exact = Decimal(str(size)) if isinstance(size, float) and math.isfinite(size) and unit == STEP else size
         return cls(unit, exact)  # type: ignore[arg-type]  # the class itself refuses other types
@@ -96,40 +99,40 @@ class ReplayConfig:
         self.chunks()
 
     def chunks(self, timezone: str | None = None) -> tuple[Chunk, ...]:
-        """The chunks, in order; ``timezone`` is that of bounds without one."""
+        """Return the chunks, in order; ``timezone`` is that of bounds without one."""
         given = self.chunk_interval
         interval = ChunkInterval.of(given) if isinstance(given, Mapping) else given
         return chunks(self.start, self.end, interval, timezone)
 
 
 def chunks(start: Value, end: Value, interval: ChunkInterval | None, timezone: str | None = None) -> tuple[Chunk, ...]:
-    """Chunks that cover ``[start, end)`` without gap or overlap; ``ConfigError`` if that is impossible.
+    """Cut ``[start, end)`` into chunks without gap or overlap; ``ConfigError`` if that is impossible.
 
     ``timezone`` is that of times without a zone; None if it does not matter.
     """
-    start, end = _by_offset(start), _by_offset(end)
+    start, end = _reduce_to_offset(start), _reduce_to_offset(end)
     for bound in (start, end) if timezone is not None else ():
         _check_bound(bound, timezone)
     if not are_comparable(start, end):
-        raise _wrong(f"start {describe(start)} and end {describe(end)} are of different kinds")
+        raise _refusal(f"start {describe(start)} and end {describe(end)} are of different kinds")
     if not is_above(end, start):
-        raise _wrong(f"start {start} must lie before end {end}")
+        raise _refusal(f"start {start} must lie before end {end}")
     if interval is None:
         return (Chunk(start, end),)
     edges = [start]
     for planned in _edges(start, interval):
-        edge = _behind_jump(planned, timezone)
+        edge = _move_behind_jump(planned, timezone)
         if not is_above(end, edge):
             break
         if is_above(edge, edges[-1]):
             edges.append(edge)
         if len(edges) > MAX_CHUNKS:
-            raise _wrong(f"{interval.unit}: {interval.size} makes more than {MAX_CHUNKS:,} chunks; use longer ones")
+            raise _refusal(f"{interval.unit}: {interval.size} makes more than {MAX_CHUNKS:,} chunks; use longer ones")
     return tuple(Chunk(low, high) for low, high in zip(edges, [*edges[1:], end], strict=True))
 
 
-def _by_offset(value: Value) -> Value:
-    """A time with a zone reduced to its offset, as a replay records it."""
+def _reduce_to_offset(value: Value) -> Value:
+    """Reduce a time with a zone to its offset, as a replay records it."""
     if not isinstance(value, datetime) or (offset := value.utcoffset()) is None:
         return value
     return value.replace(tzinfo=UTC if not offset else timezone_of(offset), fold=0)
@@ -139,13 +142,13 @@ def _check_bound(value: Value, timezone: str | None) -> None:
     """Refuse a bound without a zone inside a clock jump: as a moment it would cut off rows that belong to it."""
     jump = _jump(value, timezone)
     if jump is not None:
-        raise _wrong(
+        raise _refusal(
             f"clocks in {timezone} jump from {jump.low} to {jump.high}, so that {value} is no boundary: rows in the"
             f" jump are taken as later ones; use {jump.low} or {jump.until}"
         )
 
 
-def _behind_jump(edge: Value, timezone: str | None) -> Value:
+def _move_behind_jump(edge: Value, timezone: str | None) -> Value:
     jump = _jump(edge, timezone)
     return edge if jump is None else jump.until
 
@@ -156,14 +159,14 @@ def _jump(value: Value, timezone: str | None) -> Jump | None:
 
 
 def _edges(start: Value, interval: ChunkInterval) -> Iterator[Value]:
-    """The endless boundaries above ``start``."""
+    """Yield the boundaries above ``start``, endlessly."""
     kind, unit = kind_of(start), interval.unit
     if unit == STEP and kind in NUMBERS and isinstance(start, int | float | Decimal):
         return _multiples(start, interval.size)
     if unit == STEP or kind not in TEMPORAL or not isinstance(start, date):
-        raise _wrong(f"chunks of {unit} do not fit {describe(start)}")
+        raise _refusal(f"chunks of {unit} do not fit {describe(start)}")
     if unit in ("minutes", "hours") and not isinstance(start, datetime):
-        raise _wrong(f"chunks of {unit} need times, and {start} is a date")
+        raise _refusal(f"chunks of {unit} need times, and {start} is a date")
     return _calendar(start, unit, int(interval.size))
 
 
@@ -206,7 +209,7 @@ def _edge(start: datetime, unit: str, size: int, number: int) -> datetime:
             return midnight + ((start - midnight) // length + number) * length
 
 
-def _wrong(problem: str) -> ConfigError:
+def _refusal(problem: str) -> ConfigError:
     return ConfigError((f"replay: {problem}",))
 
 
@@ -252,7 +255,7 @@ class ReplayState:
 
     def is_same(self, other: ReplayState) -> bool:
         """Whether both have the same chunks; the same moment in another zone may give others."""
-        return _asked(self) == _asked(other)
+        return _identity(self) == _identity(other)
 
     def with_finished(self, number: int, now: datetime) -> ReplayState:
         """The state once that chunk is committed."""
@@ -261,7 +264,7 @@ class ReplayState:
 
 def encode(state: ReplayState) -> dict[str, object]:
     """The state as a document."""
-    bounds, column, interval, timezone = _asked(state)
+    bounds, column, interval, timezone = _identity(state)
     return {
         **({} if timezone is None else {"timezone": timezone}),
         "schema_version": SCHEMA_VERSION,
@@ -269,7 +272,7 @@ def encode(state: ReplayState) -> dict[str, object]:
         "watermark": bounds,
         "column": column,
         "interval": interval,
-        "finished": [[first, last] for first, last in _ranges(sorted(state.finished))],
+        "finished": [[first, last] for first, last in _group_consecutive(sorted(state.finished))],
         "begun": state.begun,
         "update_ts": seconds_of(state.updated),
     }
@@ -280,7 +283,7 @@ def decode(data: Mapping[str, object]) -> ReplayState:
     root = Node(data, "state")
     check_version(root)
     try:
-        return _decoded(root)
+        return _decode_root(root)
     except (StateError, ConfigError, WatermarkError, KeyError, ValueError, InvalidOperation) as error:
         problem = getattr(error, "problem", repr(error))
         raise StateError(
@@ -288,7 +291,7 @@ def decode(data: Mapping[str, object]) -> ReplayState:
         ) from error
 
 
-def _decoded(root: Node) -> ReplayState:
+def _decode_root(root: Node) -> ReplayState:
     if root.get("kind").text() != KIND:
         raise root.get("kind").refusal(repr(KIND))
     bounds = WatermarkSerializer.deserialize(root.get("watermark").text()) or {}
@@ -296,8 +299,8 @@ def _decoded(root: Node) -> ReplayState:
         root.get("column").text(),
         bounds["start"],
         bounds["end"],
-        _interval(root.get("interval")),
-        frozenset(_numbers(root.get("finished"))),
+        _decode_interval(root.get("interval")),
+        frozenset(_decode_numbers(root.get("finished"))),
         root.get("begun").integer(),
         root.get("update_ts").seconds(),
         root.get("timezone").optional_text(),
@@ -307,14 +310,14 @@ def _decoded(root: Node) -> ReplayState:
     return state
 
 
-def _asked(state: ReplayState) -> tuple[str, str, dict[str, str] | None, str | None]:
-    """The bounds, column, interval and zone of the replay, as recorded."""
+def _identity(state: ReplayState) -> tuple[str, str, dict[str, str] | None, str | None]:
+    """Return bounds, column, interval and zone of the replay, as recorded."""
     bounds = WatermarkSerializer.serialize({"end": state.end, "start": state.start})
     interval = None if state.interval is None else {state.interval.unit: str(state.interval.size)}
     return bounds, state.column, interval, state.timezone
 
 
-def _interval(node: Node) -> ChunkInterval | None:
+def _decode_interval(node: Node) -> ChunkInterval | None:
     if node.is_null:
         return None
     ((unit, size),) = node.entries()
@@ -322,21 +325,21 @@ def _interval(node: Node) -> ChunkInterval | None:
     return ChunkInterval(unit, int(text) if text.isdigit() else Decimal(text))
 
 
-def _numbers(node: Node) -> Iterator[int]:
+def _decode_numbers(node: Node) -> Iterator[int]:
     for item in node.items():
         first, last = item.items()
         yield from range(first.integer(), last.integer() + 1)
 
 
-def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Consecutive numbers as ranges: 1, 2, 3, 7 becomes 1 to 3 and 7 to 7."""
+def _group_consecutive(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Group consecutive numbers into ranges: 1, 2, 3, 7 becomes 1 to 3 and 7 to 7."""
     for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
-        found = [number for _, number in group]
-        yield found[0], found[-1]
+        members = [number for _, number in group]
+        yield members[0], members[-1]
 
 
 def chunk_columns(source: ColumnSource, column: str | None) -> tuple[str, ...]:
-    """The columns of the bounds: the named one, the first of a cursor, or all of them."""
+    """Return the columns of the bounds: the named one, the first of a cursor, or all of them."""
     if column is not None:
         return (column,)
     return source.watermark_columns[:1] if source.mode is WatermarkMode.TUPLE else source.watermark_columns
@@ -349,12 +352,12 @@ def chunk_zone(source: ColumnSource, replay: ReplayConfig) -> str | None:
 
 
 def fit_bounds(replay: ReplayConfig, kind: str, source_timezone: str) -> ReplayConfig:
-    """The replay with bounds of the column's ``kind``.
+    """Convert the bounds to the column's ``kind``.
 
     A date among times with a zone means its midnight in UTC, among times without one their own midnight. A time without
     a zone among moments is in ``source_timezone``, and vice versa if that is a unique time.
     """
-    start, end = (_fit_bound(each, kind, source_timezone) for each in (replay.start, replay.end))
+    start, end = (_fit_bound(bound, kind, source_timezone) for bound in (replay.start, replay.end))
     return replay if (start, end) == (replay.start, replay.end) else replace(replay, start=start, end=end)
 
 
@@ -364,11 +367,11 @@ def _fit_bound(value: Value, kind: str, source_timezone: str) -> Value:
     if kind_of(value) == "datetime_naive" and kind == "datetime" and isinstance(value, datetime):
         return value.replace(tzinfo=check_zone(source_timezone)).astimezone(UTC)
     if kind_of(value) == "datetime" and kind == "datetime_naive" and isinstance(value, datetime):
-        return _local(value, source_timezone)
+        return _to_local_time(value, source_timezone)
     return value
 
 
-def _local(moment: datetime, timezone: str) -> datetime:
+def _to_local_time(moment: datetime, timezone: str) -> datetime:
     """The local time at that moment; ``WatermarkError`` if clocks show it twice, or it would cut a jump."""
     zone = check_zone(timezone)
     local = moment.astimezone(zone).replace(tzinfo=None, fold=0)
@@ -397,7 +400,7 @@ def check_handover(
     below = [column for column in columns if (value := stored.get(column)) is None or is_above(replay.start, value)]
     if below and not skip_gap:
         raise WatermarkError(
-            f"{name}: the replay starts at {replay.start}, above the watermark of {_listed(stored, below)}: the rows"
+            f"{name}: the replay starts at {replay.start}, above the watermark of {_describe(stored, below)}: the rows"
             " between were never read",
             "start at the watermark or below; or, if they are not wanted, use --skip-gap",
         )
@@ -405,8 +408,8 @@ def check_handover(
     ahead = [column for column in columns if column not in passed]
     if passed and ahead:
         raise WatermarkError(
-            f"{name}: the replay ends at {replay.end}, above the watermark of {_listed(stored, passed)} and not above"
-            f" that of {_listed(stored, ahead)}: rows new by the one and old by the other would be left out",
+            f"{name}: the replay ends at {replay.end}, above the watermark of {_describe(stored, passed)} and not above"
+            f" that of {_describe(stored, ahead)}: rows new by the one and old by the other would be left out",
             "end above both, or do not save the watermark",
         )
 
@@ -454,7 +457,7 @@ def columns_read_twice(
     if state is None:
         return source.watermark_columns
     used = [column for column in source.watermark_columns if column in chunk_columns(source, replay.chunk_column)]
-    return tuple(each for each in used if _is_above_next(replay.end, state.values.get(each)))
+    return tuple(column for column in used if _is_above_next(replay.end, state.values.get(column)))
 
 
 def _is_above_next(end: Value, stored: Value | None) -> bool:
@@ -465,16 +468,16 @@ def _is_above_next(end: Value, stored: Value | None) -> bool:
 
 def is_covered(chunk: Chunk, stored: Sequence[Value | None]) -> bool:
     """Whether a chunk ends at or below each of these watermarks; false without one."""
-    return bool(stored) and not any(_is_passed(each, chunk.high) for each in stored)
+    return bool(stored) and not any(_is_passed(value, chunk.high) for value in stored)
 
 
 def hand_over(
     source: ColumnSource, state: ColumnState | None, column: str | None, end: Value, now: datetime
 ) -> ColumnState:
-    """The state once everything up to ``end`` was read; unchanged if a watermark is already there or above."""
+    """Return the state once everything up to ``end`` was read; unchanged if a watermark is already there or above."""
     before = state or ColumnState()
     columns = chunk_columns(source, column)
-    if not all(_is_passed(before.values.get(each), end) for each in columns):
+    if not all(_is_passed(before.values.get(bound_column), end) for bound_column in columns):
         return before
     cursor = source.watermark_columns if source.mode is WatermarkMode.TUPLE else ()
     values = {**before.values, **dict.fromkeys(cursor), **dict.fromkeys(columns, end)}
@@ -507,5 +510,5 @@ def _is_passed(stored: Value | None, end: Value) -> bool:
     return stored is None or is_above(end, stored)
 
 
-def _listed(stored: Watermark, columns: list[str]) -> str:
+def _describe(stored: Watermark, columns: list[str]) -> str:
     return ", ".join(f"{column} ({stored.get(column, 'nothing stored')})" for column in columns)

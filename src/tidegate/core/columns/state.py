@@ -120,7 +120,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.*")
 
 
-def _truth(text: str) -> bool:
+def _parse_boolean(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]
 
 
@@ -133,7 +133,7 @@ _READERS: dict[str, Callable[[str], Value]] = {
     "datetime_naive": datetime.fromisoformat,
     "date": date.fromisoformat,
     "time": time.fromisoformat,
-    "bool": _truth,
+    "bool": _parse_boolean,
 }
 
 
@@ -202,15 +202,15 @@ class ColumnState:
     def spelled(self, columns: Sequence[str]) -> ColumnState:
         """The same state with columns spelled as in ``columns``: a configuration may change upper and lower case."""
         ours = {column.lower(): column for column in columns if column not in self.values}
-        names = {value: ours[value.lower()] for value in self.values if value not in columns and value.lower() in ours}
+        names = {name: ours[name.lower()] for name in self.values if name not in columns and name.lower() in ours}
         if not names:
             return self
-        values = {names.get(each, each): value for each, value in self.values.items()}
+        values = {names.get(column, column): value for column, value in self.values.items()}
         return replace(self, values=values, inclusive=frozenset(names.get(column, column) for column in self.inclusive))
 
     def only(self, columns: Sequence[str]) -> ColumnState:
-        """The state of these columns alone; values of unused columns mean nothing later."""
-        values = {each: value for each, value in self.values.items() if each in columns}
+        """Keep only these columns; values of unused columns mean nothing later."""
+        values = {column: value for column, value in self.values.items() if column in columns}
         return replace(self, values=values, inclusive=self.inclusive & values.keys())
 
     def advanced(self, seen: Watermark, now: datetime) -> ColumnState:
@@ -218,7 +218,7 @@ class ColumnState:
 
         A column stays inclusive until a row at its value or above was read.
         """
-        values = {**self.values, **{each: self._greater(each, value) for each, value in seen.items()}}
+        values = {**self.values, **{column: self._greatest(column, value) for column, value in seen.items()}}
         reached = {column for column in self.inclusive if self._is_reached(column, seen.get(column))}
         return replace(self, values=values, inclusive=self.inclusive - reached, updated=now)
 
@@ -231,17 +231,17 @@ class ColumnState:
 
     def cursor(self, columns: Sequence[str]) -> tuple[Value, ...]:
         """The stored cursor: the values of the first columns up to one without a value or inclusive."""
-        found: list[Value] = []
+        values: list[Value] = []
         for column in columns:
             value = self.values.get(column)
             if value is None:
                 break
-            found.append(value)
+            values.append(value)
             if column in self.inclusive:
                 break
-        return tuple(found)
+        return tuple(values)
 
-    def _greater(self, column: str, value: Value | None) -> Value | None:
+    def _greatest(self, column: str, value: Value | None) -> Value | None:
         with errors_of(f"watermark column {column!r}: "):
             return greatest(self.values.get(column), value)
 
@@ -267,7 +267,7 @@ def text_of(value: Value) -> str:
 
 
 def value_texts(values: Watermark) -> dict[str, str | None]:
-    """Values for people."""
+    """Format values for people."""
     return {column: None if value is None else text_of(value) for column, value in values.items()}
 
 

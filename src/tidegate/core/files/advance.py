@@ -1,8 +1,8 @@
 """The next state of a file source, once rows are committed.
 
 **Watermarks.** The watermark of a partition is the greatest name below which everything listed is finished. It moves up
-over finished files, without gaps, and never back. A name that finished above a gap is kept. A listing that was cut off
-shows each partition up to some name, so walking over listed names only is safe. Nothing is sealed after such a listing:
+over finished files, without gaps, and never back. A name that finished above a gap is kept. A truncated listing shows
+each partition up to some name, so walking over listed names only is safe. Nothing is sealed after such a listing:
 partitions that it did not show may be older.
 
 A plan is carried out in many commits. ``PathSteps`` reads its listing once, so that a step costs what it commits and
@@ -41,10 +41,10 @@ from tidegate.core.files.state import (
     SetState,
     Unfinished,
     WatermarkState,
-    by_partition,
     file_statuses,
     greater,
     greatest_path,
+    group_by_partition,
     progress_after,
     shrink_windows,
 )
@@ -70,16 +70,16 @@ class ListedPartitions:
             names.sort()
 
     def partitions(self) -> Iterator[str]:
-        """The listed partitions."""
+        """Yield the listed partitions."""
         return (partition for partition in self._names if not is_sealed(self._layout, self.seen_from, partition))
 
     def names(self, partition: str) -> Sequence[str]:
-        """The listed names of one partition."""
-        found = self._names.get(partition)
-        return () if found is None or is_sealed(self._layout, self.seen_from, partition) else found
+        """Return the listed names of one partition."""
+        names = self._names.get(partition)
+        return () if names is None or is_sealed(self._layout, self.seen_from, partition) else names
 
     def covers(self, partition: str, name: str) -> bool:
-        """Whether ``name`` would be listed if it existed."""
+        """True if ``name`` would be listed if it existed."""
         names = self.names(partition)
         return self.complete or bool(names and name <= names[-1])
 
@@ -128,7 +128,7 @@ class FirstUnread:
         return partition in self._at
 
     def least(self) -> tuple[str, str] | None:
-        """The least partition with an unfinished name, and that name."""
+        """Return the least partition with an unfinished name, and that name."""
         while self._order and self._order[-1] not in self._at:
             self._order.pop()
         if not self._order:
@@ -137,14 +137,14 @@ class FirstUnread:
         return partition, self._shown.names(partition)[self._at[partition]]
 
     def oldest(self) -> dict[str, datetime]:
-        """The start of the oldest partition with an unfinished name, by the levels before the time."""
-        found: dict[str, datetime] = {}
+        """Return the start of the oldest partition with an unfinished name, by the levels before the time."""
+        oldest: dict[str, datetime] = {}
         for prefix, starts in self._starts.items():
             while starts and starts[-1][1] not in self._at:
                 starts.pop()
             if starts:
-                found[prefix] = starts[-1][0]
-        return found
+                oldest[prefix] = starts[-1][0]
+        return oldest
 
 
 @dataclass(slots=True)
@@ -166,31 +166,30 @@ class StepBuilder:
 
     @property
     def looks_back(self) -> bool:
-        """Whether late files are looked for."""
         return self.source.late_files is LateFiles.WINDOW
 
     @property
     def changed(self) -> bool:
-        """Whether there is anything to commit."""
+        """True if there is anything to commit."""
         now = (self.watermarks, self.files, self.windows)
         return now != (self.start.partition_watermarks, self.start.files, self.start.late_window)
 
     def apply(self, outcomes: Sequence[FileOutcome]) -> None:
         """Record the outcome of each file; an outcome of a finished file changes nothing."""
-        standing_of = file_statuses(self.source, self.start)
-        standing: dict[str, FileStatus] = {}
+        status_of = file_statuses(self.source, self.start)
+        statuses: dict[str, FileStatus] = {}
         for outcome in outcomes:
             partition, name = split(outcome.path)
-            if partition not in standing:
-                standing[partition] = standing_of(partition)
+            if partition not in statuses:
+                statuses[partition] = status_of(partition)
             before = self.files.get(outcome.path)
-            if isinstance(before, Finished) or (before is None and standing[partition].is_finished(name)):
+            if isinstance(before, Finished) or (before is None and statuses[partition].is_finished(name)):
                 continue
             after = progress_after(before, outcome)
             if after is not None:
                 self.files[outcome.path] = after
 
-    def forget_what_is_gone(self) -> None:
+    def forget_removed(self) -> None:
         """Drop unfinished files that were removed at the source, unless some of their lines are committed."""
         for path, progress in list(self.files.items()):
             if isinstance(progress, Finished) or progress.records:
@@ -202,15 +201,16 @@ class StepBuilder:
     def walk(self) -> None:
         """Move each watermark over the finished names that follow it, and add them to the window."""
         moved: list[tuple[str, str | None, str]] = []
-        for partition, progress in sorted(by_partition(self.files).items()):
+        for partition, progress in sorted(group_by_partition(self.files).items()):
             before = self.watermarks.get(partition)
-            after = _reached(before, self.shown.names(partition), progress)
+            after = _walk_finished(before, self.shown.names(partition), progress)
             if after is None:
                 continue
             if after != before:
                 self.watermarks[partition] = after
                 moved.append((partition, before, after))
-            self._remember(partition, before, [name for name, each in progress.items() if _done(each, name, after)])
+            done = [name for name, file in progress.items() if isinstance(file, Finished) and name <= after]
+            self._remember(partition, before, done)
         self.advanced = tuple(moved)
 
     def _remember(self, partition: str, before: str | None, done: list[str]) -> None:
@@ -225,11 +225,10 @@ class StepBuilder:
         if not self.looks_back:
             self.windows = {}
             return
-        whole = self.windows
         active = {partition for partition, _, _ in self.advanced}
-        fitting = shrink_windows(whole, self.source.late_window, self.source.late_window_total, active)
+        fitting = shrink_windows(self.windows, self.source.late_window, self.source.late_window_total, active)
         self._keep_late(
-            {partition: window for partition, window in whole.items() if fitting[partition] != window},
+            {partition: window for partition, window in self.windows.items() if fitting[partition] != window},
             fitting,
         )
         self.windows = {
@@ -241,29 +240,26 @@ class StepBuilder:
     def _keep_late(self, cut: Mapping[str, LateWindow], fitting: Mapping[str, LateWindow]) -> None:
         if not cut:
             return
-        progress = by_partition(self.files)
+        progress = group_by_partition(self.files)
         for partition, window in cut.items():
-            standing = FileStatus(self.watermarks.get(partition), window, progress.get(partition, {}))
+            status = FileStatus(self.watermarks.get(partition), window, progress.get(partition, {}))
             names, above = self.shown.names(partition), fitting[partition].above or ""
             for name in names[bisect_right(names, window.above or "") : bisect_right(names, above)]:
                 path = join(partition, name)
-                if path not in self.files and not standing.is_finished(name):
+                if path not in self.files and not status.is_finished(name):
                     file = self.shown.files[path]
+                    # Below the window nothing is searched, so without this entry the file would never be read.
                     self.files[path] = RecordsRead(0, file.size, file.etag, rounds=0)
 
 
-def _reached(before: str | None, names: Sequence[str], progress: Mapping[str, FileProgress]) -> str | None:
-    """The greatest name that follows the watermark without a gap."""
+def _walk_finished(before: str | None, names: Sequence[str], progress: Mapping[str, FileProgress]) -> str | None:
+    """Return the greatest name that follows the watermark without a gap."""
     at = 0 if before is None else bisect_right(names, before)
     reached = before
     while at < len(names) and isinstance(progress.get(names[at]), Finished):
         reached = names[at]
         at += 1
     return reached
-
-
-def _done(progress: FileProgress, name: str, watermark: str) -> bool:
-    return isinstance(progress, Finished) and name <= watermark
 
 
 T = TypeVar("T")
@@ -275,8 +271,8 @@ class Advance(Generic[S]):
     """A step of the state; without ``changed`` there is nothing to commit.
 
     ``advanced`` has (partition, name before, name after); ``sealed`` the partitions that left the state; ``full``: no
-    more files may wait above gaps or fail, so stop reading and plan again. ``finished`` are the files for the next
-    segment of a set, which ``state`` does not refer to yet.
+    more files may wait above gaps or fail, so stop reading and plan again. ``finished`` files go into the next segment
+    of a set, which ``state`` does not refer to yet.
     """
 
     state: S
@@ -298,7 +294,7 @@ def advance(
     directories: Directories | None = None,
     seals_by: datetime | None = None,
 ) -> Advance[PathState]:
-    """The state once the rows of ``outcomes`` are committed: the first of ``PathSteps``."""
+    """Advance the state over the rows of ``outcomes``, once: the first of ``PathSteps``."""
     steps = PathSteps(source, listed, now, complete=complete, directories=directories, seals_by=seals_by)
     return steps.after(state, outcomes)
 
@@ -331,7 +327,7 @@ class PathSteps:
         self._counts: DirectoryCounts | None = None
 
     def after(self, state: PathState, outcomes: Sequence[FileOutcome]) -> Advance[PathState]:
-        """The state once the rows of ``outcomes`` are committed on top of ``state``.
+        """Return the state once the rows of ``outcomes`` are committed on top of ``state``.
 
         ``StateError`` if an outcome does not begin where the recorded progress ends.
         """
@@ -340,7 +336,7 @@ class PathSteps:
         start = seal_cold_start(source, state, self._now, shown.partitions())
         step = StepBuilder(source, start, shown)
         step.apply(outcomes)
-        step.forget_what_is_gone()
+        step.forget_removed()
         step.walk()
         if start is state and not step.changed:
             return Advance(state, full=_is_full(source, state))
@@ -350,15 +346,15 @@ class PathSteps:
         after = replace(after, last_committed_file=_last_committed(after, unread))
         sealed: tuple[str, ...] = ()
         if shown.complete:
-            after, sealed = self._sealed(after, unread)
+            after, sealed = self._seal_old(after, unread)
         self._reached = after
         return Advance(after, step.advanced, sealed, changed=True, full=_is_full(source, after))
 
     def _state_after(self, start: PathState, step: StepBuilder) -> PathState:
-        """The state after the step, with its greatest paths and its time."""
+        """Return the state after the step, with its greatest paths and its time."""
         return replace(
             start,
-            watermark=_watermark(start, step),
+            watermark=_watermark_after(start, step),
             partition_watermarks=step.watermarks,
             files=step.files,
             late_window=step.windows,
@@ -368,6 +364,7 @@ class PathSteps:
 
     def _first_unread(self, before: PathState, after: PathState, outcomes: Sequence[FileOutcome]) -> FirstUnread:
         status_of = file_statuses(self._source, after)
+        # Only a step from the state that the last one made may reuse what was found; a contested commit starts anew.
         if self._unread is None or before is not self._reached:
             self._unread = FirstUnread(self._layout, self._shown, status_of)
             self._counts = None
@@ -375,29 +372,31 @@ class PathSteps:
             self._unread.move({split(outcome.path)[0] for outcome in outcomes}, status_of)
         return self._unread
 
-    def _sealed(self, state: PathState, unread: FirstUnread) -> tuple[PathState, tuple[str, ...]]:
-        """The state without partitions that are old enough to be sealed, and these partitions."""
+    def _seal_old(self, state: PathState, unread: FirstUnread) -> tuple[PathState, tuple[str, ...]]:
+        """Drop the partitions that are old enough to be sealed; return the state and these partitions."""
         layout = self._layout
         islands = {split(path)[0] for path, progress in state.files.items() if isinstance(progress, Finished)}
         finished = {*state.partition_watermarks, *islands}
         seals = seals_after(self._source, layout, state, finished, unread.oldest(), self._seals_by)
-        there = replace(state, sealed=seals)
-        known = {*finished, *state.first_unfinished, *state.late_window}
-        dropped = {each for each in known if each not in unread and is_sealed(layout, there, each)}
+        moved = replace(state, sealed=seals)
+        partitions = {*finished, *state.first_unfinished, *state.late_window}
+        dropped = {
+            partition for partition in partitions if partition not in unread and is_sealed(layout, moved, partition)
+        }
         if self._counts is None:
             self._counts = DirectoryCounts(layout, state.sealed_below, self._directories)
         kept = replace(
             state,
             partition_watermarks=_without(state.partition_watermarks, dropped),
             late_window=_without(state.late_window, dropped),
-            files={path: each for path, each in state.files.items() if split(path)[0] not in dropped},
-            sealed=self._counts.counted(seals),
+            files={path: progress for path, progress in state.files.items() if split(path)[0] not in dropped},
+            sealed=self._counts.update_counts(seals),
         )
         return kept, tuple(sorted(dropped))
 
 
-def idle(state: S, listed_any: bool) -> S:
-    """The state after a poll that found nothing to read; ``listed_any``: there are files at all.
+def mark_idle(state: S, listed_any: bool) -> S:
+    """Mark the watermark idle after a poll that found nothing to read; ``listed_any``: there are files at all.
 
     A source with files in progress or failed is not idle yet. Neither is one that was emptied: its watermark stays.
     """
@@ -410,13 +409,13 @@ def _is_full(source: PathSource, state: PathState | SetState) -> bool:
     return len(state.files) >= source.max_islands
 
 
-def _watermark(start: PathState, step: StepBuilder) -> WatermarkState:
+def _watermark_after(start: PathState, step: StepBuilder) -> WatermarkState:
     value = greater(start.value, greatest_path(step.watermarks))
     return Active(value) if step.advanced and value is not None else start.watermark
 
 
 def _last_committed(state: PathState, unread: FirstUnread) -> str | None:
-    """The greatest path at or below which everything listed is finished."""
+    """Return the greatest path at or below which everything listed is finished."""
     finished = list(state.partition_watermarks.items())
     if state.last_committed_file is not None:
         finished.append(split(state.last_committed_file))
@@ -439,10 +438,10 @@ def apply_commits(
     listed: Sequence[SourceFile],
     now: datetime,
 ) -> PathState:
-    """The state after ``commits``, oldest first, each with the ranges that it made visible.
+    """Return the state after ``commits``, oldest first, each with the ranges that it made visible.
 
-    ``listed`` is what lies above ``state`` now; it counts as cut off, so nothing is sealed or forgotten. ``StateError``
-    if a range does not begin where the progress before it ends: a commit in between is missing.
+    ``listed`` is what lies above ``state`` now; it counts as truncated, so nothing is sealed or forgotten.
+    ``StateError`` if a range does not begin where the progress before it ends: a commit in between is missing.
     """
     steps = PathSteps(source, listed, now, complete=False)
     for ranges in commits:
@@ -459,7 +458,7 @@ def advance_set(
     *,
     complete: bool,
 ) -> Advance[SetState]:
-    """The state once the rows of ``outcomes`` are committed: the first of ``SetSteps``."""
+    """Advance the state over the rows of ``outcomes``, once: the first of ``SetSteps``."""
     return SetSteps(source, listed, now, complete=complete).after(state, outcomes)
 
 
@@ -473,11 +472,11 @@ class SetSteps:
         self._complete = complete
 
     @cached_property
-    def _there(self) -> frozenset[str]:
+    def _listed_paths(self) -> frozenset[str]:
         return frozenset(file.path for file in self._listed)
 
     def after(self, state: SetState, outcomes: Sequence[FileOutcome]) -> Advance[SetState]:
-        """The state once the rows of ``outcomes`` are committed on top of ``state``, and their segment is written.
+        """Return the state once the rows of ``outcomes`` are committed on top of ``state``, with their segment.
 
         ``StateError`` if an outcome does not begin where the recorded progress ends.
         """
@@ -493,7 +492,9 @@ class SetSteps:
             elif after is not None and not isinstance(after, Finished):
                 files[outcome.path] = after
         if self._complete:
-            files = {path: each for path, each in files.items() if each.records or path in self._there}
+            files = {
+                path: progress for path, progress in files.items() if progress.records or path in self._listed_paths
+            }
         if not finished and files == state.files:
             return Advance(state, full=_is_full(self._source, state))
         last = max(finished, key=sort_key, default=None)
@@ -508,15 +509,15 @@ class SetSteps:
 
 
 ALIKE = 8
-"""Number of segments of about the same size that are merged into one."""
+"""Number of segments of about the same size that are merged into one: each path is then written five to seven times
+in all, and a million paths make a few dozen segments (decision 0009)."""
 
 
 def segments_to_merge(segments: Sequence[Segment], added: int) -> tuple[Segment, ...]:
-    """The segments to merge with ``added`` new paths.
+    """Choose the segments to merge with ``added`` new paths.
 
     Those are the segments that are not larger, once there are enough of them, and then those of about the size of the
     result. So there are never more than seven of one size.
-
     >>> few = [Segment(str(n), 1, 0) for n in range(6)]
     >>> len(segments_to_merge(few, 1)), len(segments_to_merge([*few, Segment("6", 1, 0)], 1))
     (0, 7)
@@ -533,10 +534,10 @@ def segments_to_merge(segments: Sequence[Segment], added: int) -> tuple[Segment,
 
 
 def with_segment(state: SetState, merged: Sequence[Segment], new: Segment) -> SetState:
-    """The state with ``new`` in place of the merged segments."""
+    """Put ``new`` in place of the merged segments."""
     return replace(state, segments=(*(segment for segment in state.segments if segment not in merged), new))
 
 
 def _rank(count: int) -> int:
-    """The size class of a count; counts of one class differ by less than a factor of ``ALIKE``."""
+    """Return the size class of a count; counts of one class differ by less than a factor of ``ALIKE``."""
     return max(0, count.bit_length() - 1) // (ALIKE.bit_length() - 1)

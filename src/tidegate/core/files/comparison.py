@@ -94,7 +94,7 @@ class Comparing:
         self._moves = [(is_due(source, move.before), is_due(source, move.after)) for move in history.moves]
 
     def finding(self, file: SourceFile, committed: CommittedFile | None) -> Finding:
-        """The status of ``file``, given what is committed of it."""
+        """Decide about ``file``, given what is committed of it."""
         if committed is not None and committed.eof:
             same = same_content(committed.size, committed.etag, file)
             if committed.given_up:
@@ -111,7 +111,7 @@ class Comparing:
         return self._passed_over(file, committed)
 
     def is_out_of_sight(self, file: SourceFile) -> bool:
-        """Whether only a poll of everything sees a waiting file.
+        """True if only a poll of everything sees a waiting file.
 
         It lies in a folder inside a known partition, which is listed from its bound on, and sorts below that bound.
         """
@@ -119,7 +119,7 @@ class Comparing:
         return bound is not None and file.path <= bound
 
     def _bound_above(self, directory: str) -> str | None:
-        """The path up to which nothing below ``directory`` is listed, because a partition above it has a bound."""
+        """Return the path up to which nothing below ``directory`` is listed, because a partition above has a bound."""
         while directory and directory not in self._partitions:
             directory = split(directory)[0]
             if directory in self._partitions and directory not in self._above:
@@ -128,11 +128,12 @@ class Comparing:
         return None
 
     def _passed_over(self, file: SourceFile, committed: CommittedFile | None) -> Finding:
-        """The status of a file that no run will look at."""
+        """Decide about a file that no run will look at."""
         partition, name = split(file.path)
         cold_start = self._history.cold_start
         if committed is None and cold_start is not None and is_sealed(self._layout, cold_start, partition):
             return Finding.EXCLUDED
+        # Where the ledger has a gap or a command moved the position, asking beats doubling rows (decision 0007).
         if self._status_of(partition).is_known(name) or not self._history.is_whole or self._is_moved_over(file.path):
             return Finding.UNEXPLAINED
         if committed is not None and not same_content(committed.size, committed.etag, file):
@@ -149,14 +150,14 @@ def _parents(directory: str) -> Iterator[str]:
         yield directory
 
 
-def reopened(
+def reopen_partitions(
     source: PathSource,
     state: PathState,
     seals: Mapping[str, Seal],
     known: Iterable[str],
     unread: Iterable[tuple[SourceFile, int]],
 ) -> PathState:
-    """The state with lower ``seals``; in the partitions that they open, ``known`` paths count as finished.
+    """Lower the ``seals``; in the partitions that they open, ``known`` paths count as finished.
 
     ``known`` is ascending. ``unread`` are other files, each with the number of its committed lines: the next run reads
     the rest of those in open partitions.
@@ -171,10 +172,10 @@ def reopened(
     for partition, name in map(split, known):
         if partition not in state.partition_watermarks and opens(partition):
             names.setdefault(partition, deque(maxlen=source.late_window + 1)).append(name)
-    watermarks = {**state.partition_watermarks, **{partition: each[-1] for partition, each in names.items()}}
+    watermarks = {**state.partition_watermarks, **{partition: kept[-1] for partition, kept in names.items()}}
     windows = dict(state.late_window)
     if source.late_files is LateFiles.WINDOW:
-        windows |= {partition: LateWindow(tuple(each)) for partition, each in names.items()}
+        windows |= {partition: LateWindow(tuple(kept)) for partition, kept in names.items()}
         windows = shrink_windows(windows, source.late_window, source.late_window_total, state.late_window)
     begun = {
         file.path: RecordsRead(records, file.size, file.etag, rounds=0)

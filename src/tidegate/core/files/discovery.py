@@ -7,9 +7,9 @@ Old partitions are sealed, so that the size of the state and the cost of a poll 
 prefix. It lies ``lateness`` below the newest partition with a finished file, not below the clock: loading old data must
 not seal it. It never passes a partition with a listed file that is not finished. A partition dated ahead of the clock
 does not count as the newest: one odd directory must not seal the rest. Nor does one dated more than ``AHEAD`` after the
-newest file of a poll was written: then the clock itself may be ahead (``sealing_time``). If the times of the files were
-wrong as well, such a directory seals what is not old. ``future_seals`` finds such seals once the clock is right,
-``seals_taken_back`` lowers them.
+newest file of a poll was written, since then the clock itself may be ahead (``sealing_time``). If the times of the
+files were wrong as well, such a directory seals what is not old: ``future_seals`` finds such seals once the clock is
+right, ``lower_future_seals`` lowers them.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from tidegate.specs.project import Format, LateFiles, Lateness, PathSource
 
 EXAMPLES = 3
 AHEAD = timedelta(hours=48)
-"""How far a folder may be dated ahead of its files, or of the clock: time zones differ, and some folders come early."""
+"""How far a folder may be dated ahead of its files or of the clock: time zones differ, and some folders come early."""
 
 FIRST_YEAR = 1990
-"""Files are not older: an earlier time stands for none."""
+"""Tools that write files without a time leave 1970 or 1980; such times are ignored."""
 
 NOT_IN_TIME = "names do not sort in time"
-"""Said of names that do not suit path watermarks."""
+"""What is said of names that do not suit path watermarks."""
 
 
 class Reason(StrEnum):
@@ -128,10 +128,10 @@ class ReasonCounts:
 
 
 def count_reasons(skipped: Iterable[Skipped]) -> tuple[Skipped, ...]:
-    """Merge counts to one entry per reason."""
+    """Merge counts into one entry per reason."""
     tally = ReasonCounts()
-    for each in skipped:
-        tally.include(each)
+    for skip in skipped:
+        tally.include(skip)
     return tally.result()
 
 
@@ -175,7 +175,7 @@ class LeftOut:
     """The files that a filtered first run leaves out for good: in ``folders`` whose time is over at ``before``.
 
     ``by_folder`` has the number of files in each folder, the largest first. Without ``complete`` not all files were
-    counted, and there may be more.
+    update_counts, and there may be more.
     """
 
     before: datetime
@@ -209,10 +209,9 @@ class LeftOut:
 
 
 def starts_cold(state: PathState, now: datetime) -> bool:
-    """Whether the cold start is still to come.
+    """True if the cold start is still to come.
 
-    A start that was fixed while a clock was ahead, before anything was read, does not count: at ``now`` it is made
-    again.
+    A start that was fixed while a clock was ahead, before anything was read, is made again once ``now`` is right.
     """
     nothing_read = isinstance(state.watermark, Initial) and not (state.partition_watermarks or state.files)
     is_ahead = not state.sealed_below and all(seal.below > now for seal in state.sealed.values())
@@ -220,9 +219,9 @@ def starts_cold(state: PathState, now: datetime) -> bool:
 
 
 def seal_cold_start(source: PathSource, state: PathState, now: datetime, listed: Iterable[str] = ()) -> PathState:
-    """Seal everything before the oldest prefix of a filtered cold start; other states stay as they are.
+    """Seal everything before the oldest prefix of a filtered cold start; other states are returned unchanged.
 
-    A partition in ``listed`` is not sealed, even if ``now`` has moved on since.
+    A partition in ``listed`` is not sealed, even if ``now`` has moved on since it was listed.
     """
     layout = Layout.of(source)
     if source.partition_filter is None or layout.template is None or not starts_cold(state, now):
@@ -235,10 +234,9 @@ def seal_cold_start(source: PathSource, state: PathState, now: datetime, listed:
 
 
 def sealing_time(now: datetime, newest: datetime | None) -> datetime:
-    """The time by which folders seal: ``now``, unless the ``newest`` file of a poll shows that the clock may be ahead.
+    """Return the time by which folders seal: ``now``, unless the ``newest`` file shows that the clock may be ahead.
 
-    A new file is hardly older than its folder, and its time is that of the store, not of this machine. Some tools write
-    files without a time, as of 1970 or 1980: these say nothing.
+    A new file is hardly older than its folder, and its time comes from the store, not from this machine.
     """
     if newest is None or newest.year < FIRST_YEAR or newest > now - AHEAD:
         return now
@@ -253,15 +251,15 @@ def seals_after(
     unfinished: Mapping[str, datetime],
     now: datetime,
 ) -> dict[str, Seal]:
-    """The seals once these partitions have finished files; they only move up.
+    """Return the seals once these partitions have finished files; seals only move up.
 
     ``unfinished`` has the start of the oldest partition with an unfinished file, per prefix.
     """
     seals = dict(state.sealed)
     if source.lateness.never:
         return seals
-    for prefix, time in _newest(layout, finished, now).items():
-        bound = min(_bound(source.lateness, time), unfinished.get(prefix, time.start))
+    for prefix, time in _newest_by_prefix(layout, finished, now).items():
+        bound = min(_seal_bound(source.lateness, time), unfinished.get(prefix, time.start))
         if prefix not in seals or bound > seals[prefix].below:
             seals[prefix] = Seal(bound)
     return seals
@@ -292,33 +290,33 @@ class FutureSeal:
 
 
 def future_seals(source: PathSource, state: PathState, now: datetime) -> tuple[FutureSeal, ...]:
-    """The seals that a clock ahead of ``now`` has set.
+    """Find the seals that a clock ahead of ``now`` has set.
 
-    Such a seal lies above ``now``, or is the one that a folder dated more than ``AHEAD`` above ``now`` gives: no folder
-    seals before its time has come.
+    Such a seal lies above ``now``, or is the one that a folder dated more than ``AHEAD`` above ``now`` sets: with a
+    right clock, no folder seals before its time has come.
     """
     if source.partition_filter is not None and starts_cold(state, now):
         return ()
     layout = Layout.of(source)
-    known = {*state.partition_watermarks, *(split(path)[0] for path in state.files)}
-    times = [(time, partition) for partition in known if (time := layout.time_of(partition)) and time.start > now]
-    found = []
+    partitions = {*state.partition_watermarks, *(split(path)[0] for path in state.files)}
+    times = [(time, partition) for partition in partitions if (time := layout.time_of(partition)) and time.start > now]
+    ahead_of_clock = []
     for prefix, seal in sorted(state.sealed.items()):
         ahead = sorted((time.start, partition) for time, partition in times if time.prefix == prefix)
         far = (partition for start, partition in ahead if start - AHEAD > now)
-        setter = next((each for each in far if _would_seal(source, layout, each) == seal.below), None)
+        setter = next((folder for folder in far if _seal_set_by(source, layout, folder) == seal.below), None)
         if setter is not None or seal.below > now:
-            found.append(FutureSeal(prefix, seal.below, setter or (ahead[-1][1] if ahead else None)))
-    return tuple(found)
+            ahead_of_clock.append(FutureSeal(prefix, seal.below, setter or (ahead[-1][1] if ahead else None)))
+    return tuple(ahead_of_clock)
 
 
-def _would_seal(source: PathSource, layout: Layout, partition: str) -> datetime | None:
-    """The seal that ``partition`` sets as the newest one; None if it sets none."""
+def _seal_set_by(source: PathSource, layout: Layout, partition: str) -> datetime | None:
+    """Return the seal that ``partition`` sets as the newest one; None if it sets none."""
     time = layout.time_of(partition)
-    return None if time is None or source.lateness.never else _bound(source.lateness, time)
+    return None if time is None or source.lateness.never else _seal_bound(source.lateness, time)
 
 
-def seals_taken_back(
+def lower_future_seals(
     source: PathSource,
     state: PathState,
     start: PathState | None,
@@ -326,7 +324,7 @@ def seals_taken_back(
     unfinished: Iterable[str],
     now: datetime,
 ) -> dict[str, Seal]:
-    """The seals, with those that a clock ahead of ``now`` has set where a right clock had set them.
+    """Lower the seals that a clock ahead of ``now`` has set to where a right clock would have set them.
 
     ``start`` is the state that the cold start fixed. ``finished`` partitions have finished files, ``unfinished`` ones
     have files that are still to be read.
@@ -345,7 +343,7 @@ def seals_taken_back(
 
 
 class DirectoryCounts:
-    """Counts the directories of a poll below any seal."""
+    """Counts the directories of a poll below any given seal."""
 
     def __init__(self, layout: Layout, sealed_below: str, directories: Directories) -> None:
         self._sealed = dict(directories.sealed)
@@ -360,8 +358,8 @@ class DirectoryCounts:
         for ends in self._ends.values():
             ends.sort()
 
-    def counted(self, seals: Mapping[str, Seal]) -> dict[str, Seal]:
-        """The seals, with new counts of directories below those that moved.
+    def update_counts(self, seals: Mapping[str, Seal]) -> dict[str, Seal]:
+        """Return the seals with directory counts.
 
         A seal that stays keeps its count, so a late directory is still noticed; a lower count replaces it.
         """
@@ -374,19 +372,19 @@ class DirectoryCounts:
         return replace(seal, directories=count if seal.directories is None else min(seal.directories, count))
 
 
-def _bound(lateness: Lateness, newest: PartitionTime) -> datetime:
+def _seal_bound(lateness: Lateness, newest: PartitionTime) -> datetime:
     if lateness.fixed is not None:
         return subtract(newest.start, lateness.fixed)
     return newest.period.shifted(newest.start, -lateness.periods)
 
 
-def _newest(layout: Layout, partitions: Iterable[str], now: datetime) -> dict[str, PartitionTime]:
-    """The newest partition per prefix; of two that begin together, the shorter one."""
-    found: dict[str, PartitionTime] = {}
+def _newest_by_prefix(layout: Layout, partitions: Iterable[str], now: datetime) -> dict[str, PartitionTime]:
+    """Return the newest partition per prefix; of two that begin together, the shorter one."""
+    newest: dict[str, PartitionTime] = {}
     for time in filter(None, map(layout.time_of, partitions)):
         if time.start <= now:
-            found[time.prefix] = max(time, found.get(time.prefix, time), key=_recency)
-    return found
+            newest[time.prefix] = max(time, newest.get(time.prefix, time), key=_recency)
+    return newest
 
 
 def _recency(time: PartitionTime) -> tuple[datetime, int]:
@@ -426,9 +424,9 @@ def ending_of(path: str) -> str:
     >>> ending_of("a/1.csv.gz"), ending_of("1.2.txt"), ending_of("1")
     ('.csv.gz', '.txt', '')
     """
-    known = (ending for endings in SUFFIXES.values() for ending in endings if path.endswith(ending))
+    endings_that_fit = (ending for endings in SUFFIXES.values() for ending in endings if path.endswith(ending))
     name = split(path)[1]
-    return max(known, key=len, default=name[name.rindex(".") :] if "." in name else "")
+    return max(endings_that_fit, key=len, default=name[name.rindex(".") :] if "." in name else "")
 
 
 PARTITIONS_AT_ONCE = 4096
@@ -437,15 +435,15 @@ PARTITIONS_AT_ONCE = 4096
 
 @dataclass(frozen=True, slots=True)
 class PathListing:
-    """The result of a poll: accepted files, each partition from its bound on, up to some name if it was cut off.
+    """The result of a poll: accepted files, each partition from its bound on, up to some name if it was truncated.
 
     ``complete`` is false if the listing stopped after a number of new files; ``deep``: every open directory was listed;
-    ``any_files``: the source is not empty. ``directories`` comes from ``survey``. ``sorts_in_time`` is checked only
-    without a watermark. ``tables`` are directories with a Delta log whose data files the source would take. ``unseen``
-    are paths left out with everything at or below them: a file there need not be gone. ``endings`` counts the endings
-    of files of other formats. ``disorder``: names do not sort in time; checked only before watermarks have read
-    anything. ``left_out`` is what a filtered cold start leaves out, if there is any. ``newest`` is when the
-    newest of the files was written.
+    ``any_files``: the source is not empty. ``directories`` comes from ``survey_directories``. ``sorts_in_time`` is
+    checked only without a watermark. ``tables`` are directories with a Delta log whose data files the source would
+    take. ``unseen`` are paths left out with everything at or below them: a file there may still exist. ``endings``
+    counts files of other formats by ending. ``disorder``: names do not sort in time; checked only before watermarks
+    have read anything. ``left_out`` is what a filtered cold start leaves out, if anything. ``newest`` is when the last
+    file was written.
     """
 
     files: tuple[SourceFile, ...]
@@ -466,14 +464,14 @@ class PathListing:
 
 
 def cold_prefixes(source: PathSource, state: PathState, now: datetime) -> tuple[str, ...] | None:
-    """The directories of a filtered cold start, oldest first; ``None`` to look everywhere."""
+    """Return the directories of a filtered cold start, oldest first; ``None`` to look everywhere."""
     if source.partition_filter is None or not starts_cold(state, now):
         return None
     return cold_start_prefixes(source.partition_filter, now)
 
 
 def list_after(source: PathSource, state: PathState, partition: str) -> str | None:
-    """The name after which to list ``partition``; ``None`` to list it whole.
+    """Return the name after which to list ``partition``; ``None`` to list all of it.
 
     That is the watermark or the start of the late window, and always below an unfinished file.
     """
@@ -491,7 +489,7 @@ def list_after(source: PathSource, state: PathState, partition: str) -> str | No
 
 
 def is_new(source: PathSource, state: PathState) -> Callable[[str], bool]:
-    """A test whether a listed path is unfinished: what a limit on new files counts."""
+    """Return a test for listed paths that are unfinished: what a limit on new files counts."""
     status_of = lru_cache(PARTITIONS_AT_ONCE)(file_statuses(source, state))
 
     def is_unfinished(path: str) -> bool:
@@ -502,14 +500,14 @@ def is_new(source: PathSource, state: PathState) -> Callable[[str], bool]:
 
 
 def is_due(source: PathSource, state: PathState) -> Callable[[str], bool]:
-    """A test whether a run from ``state`` reads a path: it is unfinished, and its partition is not sealed."""
+    """Return a test for paths that a run from ``state`` reads: unfinished, in a partition that is not sealed."""
     layout, is_unfinished = Layout.of(source), is_new(source, state)
     is_open = lru_cache(PARTITIONS_AT_ONCE)(lambda partition: not is_sealed(layout, state, partition))
     return lambda path: is_open(split(path)[0]) and is_unfinished(path)
 
 
-def survey(source: PathSource, state: PathState, directories: Iterable[str], now: datetime) -> Directories:
-    """The directories directly below each non-time prefix, sealed and open, which reveal late ones.
+def survey_directories(source: PathSource, state: PathState, directories: Iterable[str], now: datetime) -> Directories:
+    """Count the sealed directories directly below each non-time prefix and list the open ones, to notice late ones.
 
     Pass every directory seen, sealed or not. A filtered cold start sees too few of them to tell.
     """
@@ -517,7 +515,7 @@ def survey(source: PathSource, state: PathState, directories: Iterable[str], now
         return Directories()
     layout = Layout.of(source)
     sealed: dict[str, int] = {}
-    found_open: list[str] = []
+    open_directories: list[str] = []
     for directory in directories:
         time = layout.time_of(directory)
         if time is None or split(directory)[0] != time.prefix:
@@ -525,12 +523,12 @@ def survey(source: PathSource, state: PathState, directories: Iterable[str], now
         if is_directory_sealed(layout, state, directory):
             sealed[time.prefix] = sealed.get(time.prefix, 0) + 1
         else:
-            found_open.append(directory)
-    return Directories(sealed, tuple(sorted(found_open)))
+            open_directories.append(directory)
+    return Directories(sealed, tuple(sorted(open_directories)))
 
 
 def accepts(source: PathSource, path: str) -> Reason | None:
-    """Why not to take the file at ``path``; ``None`` to take it."""
+    """Return why not to take the file at ``path``; ``None`` to take it."""
     if path.endswith("/"):
         return Reason.MARKER
     if is_apart(source, path):
@@ -548,17 +546,18 @@ def accepts(source: PathSource, path: str) -> Reason | None:
 
 
 def accepts_directory(source: PathSource, directory: str) -> Reason | None:
-    """Why to take nothing below ``directory``; ``None`` to look into it."""
+    """Return why to take nothing below ``directory``; ``None`` to look into it."""
     if is_apart(source, directory):
         return Reason.TABLE
     if directory.startswith(("_", ".")) or "/_" in directory or "/." in directory:
         return Reason.INTERNAL
+    # A pattern with a slash is about files: it must not close a directory above them.
     levels = (pattern for pattern in source.exclude if "/" not in pattern)
     return Reason.EXCLUDED if any(matches_any_level(pattern, directory) for pattern in levels) else None
 
 
 def table_of(source: PathSource, path: str) -> str | None:
-    """The directory of the Delta table whose log contains ``path``, if the source would take its data files."""
+    """Return the directory of the Delta table whose log contains ``path``, if the source would take its data files."""
     before, log, _ = f"/{path}/".partition("/_delta_log/")
     directory = before.strip("/")
     if not log or accepts(source, f"{directory}/0.parquet".lstrip("/")) is not None:
@@ -567,7 +566,7 @@ def table_of(source: PathSource, path: str) -> str | None:
 
 
 def is_behind(path: str, unseen: Collection[str]) -> bool:
-    """Whether ``path`` is at or below something that a listing left out: then it need not be gone."""
+    """True if ``path`` is at or below something that a listing left out, so that it may still exist."""
     while unseen and path:
         if path in unseen:
             return True
@@ -576,5 +575,5 @@ def is_behind(path: str, unseen: Collection[str]) -> bool:
 
 
 def is_apart(source: PathSource, path: str) -> bool:
-    """Whether ``path`` is a table or lies in one."""
+    """True if ``path`` is a table of the project or lies in one."""
     return any(path == place or path.startswith(f"{place}/") for place in source.apart)

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 def move_watermark(source: PathSource, state: PathState, partition: str, name: str, now: datetime) -> PathState:
-    """The state with the watermark of ``partition`` at ``name``.
+    """Move the watermark of ``partition`` to ``name``.
 
     Progress and failures at or below ``name`` are forgotten; above it they stay, and so do files finished above a gap.
     A lower watermark keeps the part of the late window up to the new one; a higher one starts with an empty window, or
@@ -46,13 +46,13 @@ def move_watermark(source: PathSource, state: PathState, partition: str, name: s
         return state
     goes_down = before is not None and name < before
     window = state.late_window.get(partition) if goes_down else None
-    after = _edited(state, partition, name, None if window is None else _up_to(window, name), now)
+    after = _edit_partition(state, partition, name, None if window is None else _cut_window(window, name), now)
     last = _last_committed(after, join(partition, name)) if goes_down else state.last_committed_file
     return replace(after, last_committed_file=last)
 
 
 def begin_behind(partition: str, name: str, now: datetime) -> PathState:
-    """The state of a source that begins after a file: all up to that file and earlier partitions count as finished."""
+    """Return the state of a source that begins after a file: that file and all before it count as finished."""
     path = join(partition, name)
     return PathState(
         watermark=Active(path),
@@ -71,16 +71,18 @@ def forget_partition(source: PathSource, state: PathState, partition: str, now: 
             f"nothing is recorded about partition {partition or '(top level)'!r} of source {source.name!r}",
             "see `tidegate watermark show` for those that have a position",
         )
-    after = _edited(state, partition, None, None, now)
+    after = _edit_partition(state, partition, None, None, now)
     return replace(after, last_committed_file=_last_committed(after, f"{partition}/" if partition else ""))
 
 
-def _edited(state: PathState, partition: str, name: str | None, window: LateWindow | None, now: datetime) -> PathState:
-    """The state with a new watermark and window of ``partition``, and its files and greatest path adjusted.
+def _edit_partition(
+    state: PathState, partition: str, name: str | None, window: LateWindow | None, now: datetime
+) -> PathState:
+    """Set watermark and window of ``partition``, and adjust files and greatest path.
 
     The greatest path stays, unless it was that of the partition.
     """
-    watermarks = _with(state.partition_watermarks, partition, name)
+    watermarks = _set_entry(state.partition_watermarks, partition, name)
     others = None if state.value is not None and split(state.value)[0] == partition else state.value
     value = greater(others, greatest_path(watermarks))
     stays = name is None and state.value == value
@@ -88,19 +90,19 @@ def _edited(state: PathState, partition: str, name: str | None, window: LateWind
         state,
         watermark=state.watermark if stays else Initial() if value is None else Active(value),
         partition_watermarks=watermarks,
-        files={path: each for path, each in state.files.items() if not _is_forgotten(path, partition, name)},
-        late_window=_with(state.late_window, partition, window),
+        files={path: file for path, file in state.files.items() if not _is_forgotten(path, partition, name)},
+        late_window=_set_entry(state.late_window, partition, window),
         last_update_ts=int(now.timestamp()),
     )
 
 
 def blank_state(now: datetime) -> PathState:
-    """The state of an unknown source, without seals: the cold start is still to come."""
+    """Return the state of an unknown source, without seals: the cold start is still to come."""
     return PathState(last_update_ts=int(now.timestamp()))
 
 
 def knows(state: PathState, partition: str) -> bool:
-    """Whether anything is recorded about ``partition``."""
+    """True if anything is recorded about ``partition``."""
     return (
         partition in state.partition_watermarks
         or partition in state.late_window
@@ -117,27 +119,27 @@ def _check_open(source: PathSource, state: PathState, partition: str) -> None:
         )
 
 
-def _up_to(window: LateWindow, name: str) -> LateWindow | None:
-    """The part of the window that a lower watermark still covers; None if it begins above that."""
+def _cut_window(window: LateWindow, name: str) -> LateWindow | None:
+    """Keep the part of the window that a lower watermark still covers; None if it begins above that."""
     if not window.reaches(name):
         return None
-    return LateWindow(tuple(each for each in window.names if each <= name), window.above)
+    return LateWindow(tuple(kept for kept in window.names if kept <= name), window.above)
 
 
 def _is_forgotten(path: str, partition: str, name: str | None) -> bool:
-    """Whether ``path`` lies in the partition, and at or below ``name`` if given."""
-    where, what = split(path)
-    return where == partition and (name is None or what <= name)
+    """True if ``path`` lies in the partition, and at or below ``name`` if given."""
+    folder, file_name = split(path)
+    return folder == partition and (name is None or file_name <= name)
 
 
-def _with(entries: Mapping[str, T], key: str, value: T | None) -> dict[str, T]:
-    """The entries with a new value for ``key``, or without it."""
-    rest = {other: each for other, each in entries.items() if other != key}
+def _set_entry(entries: Mapping[str, T], key: str, value: T | None) -> dict[str, T]:
+    """Set a new value for ``key``, or drop it."""
+    rest = {other: entry for other, entry in entries.items() if other != key}
     return rest if value is None else {**rest, key: value}
 
 
 def _last_committed(state: PathState, barrier: str) -> str | None:
-    """The greatest finished path not above ``barrier``; unchanged if it already lies below."""
+    """Return the greatest finished path not above ``barrier``; unchanged if it already lies below."""
     last, limit = state.last_committed_file, sort_key(barrier)
     if last is None or sort_key(last) <= limit:
         return last
@@ -179,7 +181,7 @@ class Selection:
         return "/".join(fixed)
 
     def takes(self, path: str) -> bool:
-        """Whether the file at ``path`` is selected."""
+        """True if the file at ``path`` is selected."""
         if self.directory is not None:
             return not self.directory or path.startswith(f"{self.directory}/")
         return matches_path(self.pattern or "", path)
@@ -211,7 +213,6 @@ class Found:
     examples: list[str] = field(default_factory=list)
 
     def add(self, file: SourceFile) -> None:
-        """Add one file."""
         self.files += 1
         self.bytes += file.size
         if len(self.examples) < EXAMPLES:
@@ -241,8 +242,8 @@ def consequences(
     now: datetime,
     asked: Collection[str] = (),
 ) -> Consequences:
-    """What ``after`` changes for ``files``; ``asked`` are paths to report by name."""
-    was_due, will_be = (is_due(source, seal_cold_start(source, each, now)) for each in (before, after))
+    """Tell what ``after`` changes for ``files``; ``asked`` are paths to report by name."""
+    was_due, will_be = (is_due(source, seal_cold_start(source, state, now)) for state in (before, after))
     again, never, listed = Found(), Found(), 0
     from_start: set[str] = set()
     for file in files:
@@ -254,43 +255,43 @@ def consequences(
             again.add(file)
         elif due == (True, False):
             never.add(file)
-    return Consequences(again, never, listed, tuple(_notes(before, after, will_be)), frozenset(from_start))
+    return Consequences(again, never, listed, tuple(_describe_changes(before, after, will_be)), frozenset(from_start))
 
 
 def _loses_lines(before: PathState, after: PathState, path: str) -> bool:
-    """Whether the committed lines of a file in progress are forgotten."""
+    """True if the committed lines of a file in progress are forgotten."""
     progress = before.files.get(path)
     return progress is not None and path not in after.files and (isinstance(progress, Finished) or progress.records > 0)
 
 
-def _notes(before: PathState, after: PathState, is_due: Callable[[str], bool]) -> Iterator[str]:
-    dropped = [(path, each) for path, each in sorted(before.files.items()) if path not in after.files]
-    unfinished = [(path, each) for path, each in dropped if not isinstance(each, Finished)]
-    yield from (_fate(path, each) for path, each in unfinished[:EXAMPLES])
+def _describe_changes(before: PathState, after: PathState, is_due: Callable[[str], bool]) -> Iterator[str]:
+    dropped = [(path, progress) for path, progress in sorted(before.files.items()) if path not in after.files]
+    unfinished = [(path, progress) for path, progress in dropped if not isinstance(progress, Finished)]
+    yield from (_describe_forgotten(path, progress) for path, progress in unfinished[:EXAMPLES])
     if len(unfinished) > EXAMPLES:
         yield f"{len(unfinished) - EXAMPLES:,} more that failed or are in progress are forgotten"
     stays = sum(_is_moved(before, after, path) for path, _ in before.unfinished() if path in after.files)
     if stays:
         yield f"{stays:,} that failed or are in progress above the new watermark stay as they are"
-    islands = sum(is_due(path) for path, each in dropped if isinstance(each, Finished))
+    islands = sum(is_due(path) for path, progress in dropped if isinstance(progress, Finished))
     if islands:
         yield f"{islands:,} that finished above a gap are no longer remembered by name"
-    lost = sum(not is_due(path) for path in _remembered(before) - _remembered(after))
+    lost = sum(not is_due(path) for path in _window_paths(before) - _window_paths(after))
     if lost:
         yield f"{lost:,} names leave the late window: what comes late beside them is not noticed any more"
 
 
 def _is_moved(before: PathState, after: PathState, path: str) -> bool:
-    """Whether the watermark of the file's partition differs."""
+    """True if the watermark of the file's partition differs."""
     partition, _ = split(path)
     return before.partition_watermarks.get(partition) != after.partition_watermarks.get(partition)
 
 
-def _remembered(state: PathState) -> set[str]:
+def _window_paths(state: PathState) -> set[str]:
     return {join(partition, name) for partition, window in state.late_window.items() for name in window.names}
 
 
-def _fate(path: str, progress: FileProgress) -> str:
+def _describe_forgotten(path: str, progress: FileProgress) -> str:
     lines = 0 if isinstance(progress, Finished) else progress.records
     what = f"failed ({progress.reason})" if isinstance(progress, Failed) else "is in progress"
     kept = f"; {lines:,} of its lines are in the table and stay there" if lines else ""

@@ -37,7 +37,7 @@ class SourceFile:
 
 
 def split(path: str) -> tuple[str, str]:
-    """Partition and file name, split at the last ``/``.
+    """Split a path at its last ``/`` into partition and file name.
 
     >>> split("date=2024-01-28/hour=14/a.json"), split("a.json")
     (('date=2024-01-28/hour=14', 'a.json'), ('', 'a.json'))
@@ -47,7 +47,7 @@ def split(path: str) -> tuple[str, str]:
 
 
 def join(partition: str, name: str) -> str:
-    """The path of ``name`` in ``partition``."""
+    """Return the path of ``name`` in ``partition``."""
     return f"{partition}/{name}" if partition else name
 
 
@@ -58,7 +58,7 @@ def sort_key(path: str) -> tuple[bytes, bytes]:
 
 
 def just_below(name: str) -> str | None:
-    """A string that sorts just below ``name``, to list from there; ``None`` if there is none.
+    """Return a string that sorts just below ``name``, to list from there; ``None`` if there is none.
 
     >>> just_below("1706450400-a.json")
     '1706450400-a.jso'
@@ -67,7 +67,7 @@ def just_below(name: str) -> str | None:
 
 
 def same_content(size: int | None, etag: str | None, file: SourceFile) -> bool:
-    """Whether ``file`` has the recorded size and etag; missing ones are not compared."""
+    """Compare the recorded size and etag with those of ``file``; missing ones are not compared."""
     if size is not None and size != file.size:
         return False
     return etag is None or file.etag is None or etag == file.etag
@@ -91,18 +91,16 @@ class TemplateLevel:
 
     @property
     def fields(self) -> tuple[Period, ...]:
-        """The fields of this level, in order."""
         return tuple(part for part in self.parts if isinstance(part, Period))
 
     def render(self, moment: datetime) -> str:
-        """The directory name for ``moment``."""
         texts = (
             f"{getattr(moment, part):0{_DIGITS[part]}d}" if isinstance(part, Period) else part for part in self.parts
         )
         return "".join(texts)
 
     def read(self, name: str) -> Fields | None:
-        """The fields in a directory name; ``None`` if it does not fit."""
+        """Return the fields in a directory name; ``None`` if it does not fit."""
         match = self.pattern.fullmatch(name)
         if match is None:
             return None
@@ -127,20 +125,20 @@ class Template:
         return "/".join(level.render(moment.astimezone(UTC)) for level in self.levels)
 
     def read(self, directories: Sequence[str]) -> Fields | None:
-        """The fields in a path, as far as it goes; ``None`` if a level does not fit."""
+        """Return the fields in a path, as far as it goes; ``None`` if a level does not fit."""
         fields: Fields | None = {}
         for level, name in zip(self.levels, directories, strict=False):
-            found = level.read(name)
-            fields = None if found is None or fields is None else merge_fields(fields, found.items())
+            level_fields = level.read(name)
+            fields = None if level_fields is None or fields is None else merge_fields(fields, level_fields.items())
             if fields is None:
                 return None
         return fields
 
 
-def merge_fields(fields: Fields, found: Iterable[tuple[Period, int]]) -> Fields | None:
-    """Both sets of fields; ``None`` if they contradict each other."""
+def merge_fields(fields: Fields, more: Iterable[tuple[Period, int]]) -> Fields | None:
+    """Merge both sets of fields; ``None`` if they contradict each other."""
     result = dict(fields)
-    for period, value in found:
+    for period, value in more:
         if result.setdefault(period, value) != value:
             return None
     return result
@@ -149,7 +147,7 @@ def merge_fields(fields: Fields, found: Iterable[tuple[Period, int]]) -> Fields 
 @lru_cache(maxsize=256)
 def parse_template(text: str) -> Template:
     """Parse and check a template; ``ConfigError`` names what it cannot use."""
-    levels = tuple(_level(text, level) for level in text.strip("/").split("/"))
+    levels = tuple(_parse_level(text, level) for level in text.strip("/").split("/"))
     used = {period for level in levels for period in level.fields}
     if not used:
         raise _refusal(text, "has no time in it", f"use {_ALLOWED}")
@@ -161,15 +159,15 @@ def parse_template(text: str) -> Template:
     return Template(levels, finest)
 
 
-def _level(text: str, level: str) -> TemplateLevel:
+def _parse_level(text: str, level: str) -> TemplateLevel:
     if not level:
         raise _refusal(text, "has an empty level", "write one '/' between directories")
-    parts = tuple(part for match in _TOKEN.finditer(level) for part in _parts(text, match))
+    parts = tuple(part for match in _TOKEN.finditer(level) for part in _parse_token(text, match))
     fits = (rf"(\d{{{_DIGITS[part]}}})" if isinstance(part, Period) else re.escape(part) for part in parts)
     return TemplateLevel(parts, re.compile("".join(fits), re.ASCII))
 
 
-def _parts(text: str, token: re.Match[str]) -> tuple[str | Period, ...]:
+def _parse_token(text: str, token: re.Match[str]) -> tuple[str | Period, ...]:
     match token.group(1):
         case None:
             return (token.group(),)
@@ -214,42 +212,41 @@ class PartitionTime:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the directories of a source name time; answers are cached."""
+    """How the directories of a source name time; results are cached, since a poll asks once per file."""
 
     template: Template | None = None
     _times: dict[str, PartitionTime | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, source: PathSource) -> Layout:
-        """The layout from the settings of a source."""
         given = source.partition_filter
         return cls(parse_template(given.prefix_template) if given else None)
 
     def time_of(self, directory: str) -> PartitionTime | None:
-        """The time in ``directory``; ``None`` if there is none."""
+        """Return the time in ``directory``; ``None`` if there is none."""
         if directory not in self._times:
             levels = directory.split("/")
-            self._times[directory] = self._by_template(levels) or _by_names(levels, {}, None)
+            self._times[directory] = self._time_in_template(levels) or _time_in_names(levels, {}, None)
         return self._times[directory]
 
-    def _by_template(self, levels: Sequence[str]) -> PartitionTime | None:
+    def _time_in_template(self, levels: Sequence[str]) -> PartitionTime | None:
         if self.template is None:
             return None
         fields = self.template.read(levels)
         if not fields:
             return None
         deeper = levels[len(self.template.levels) :]
-        return _by_names(deeper, fields, self.template.prefix)
+        return _time_in_names(deeper, fields, self.template.prefix)
 
 
-def _by_names(levels: Sequence[str], known: Fields, prefix: str | None) -> PartitionTime | None:
-    """The time in ``key=value`` levels, combined with the known fields."""
+def _time_in_names(levels: Sequence[str], known: Fields, prefix: str | None) -> PartitionTime | None:
+    """Read the time in ``key=value`` levels, combined with the known fields."""
     fields = known
     for number, level in enumerate(levels):
-        found = _recognised(level)
-        if not found:
+        level_fields = _recognise_level(level)
+        if not level_fields:
             continue
-        both = merge_fields(fields, found.items())
+        both = merge_fields(fields, level_fields.items())
         if both is None:
             return None
         fields = both
@@ -258,7 +255,7 @@ def _by_names(levels: Sequence[str], known: Fields, prefix: str | None) -> Parti
     return _span(prefix, fields) if prefix is not None else None
 
 
-def _recognised(level: str) -> Fields:
+def _recognise_level(level: str) -> Fields:
     key, _, value = level.partition("=")
     if key in _NUMBERS and _NUMBERS[key][1].fullmatch(value):
         return {_NUMBERS[key][0]: int(value)}
@@ -270,7 +267,7 @@ def _recognised(level: str) -> Fields:
 
 
 def _span(prefix: str, fields: Fields) -> PartitionTime | None:
-    """The span of the coarsest fields up to the first gap."""
+    """Return the span of the coarsest fields up to the first gap."""
     values: list[int] = []
     for period in Period:
         if period not in fields:
@@ -287,7 +284,7 @@ def _span(prefix: str, fields: Fields) -> PartitionTime | None:
 
 
 def cold_start_prefixes(given: PartitionFilter, now: datetime) -> tuple[str, ...]:
-    """The directories of the current period and of ``lookback`` earlier ones, in UTC, oldest first.
+    """Return the directories of the current period and of ``lookback`` earlier ones, in UTC, oldest first.
 
     >>> from datetime import UTC, datetime
     >>> cold_start_prefixes(PartitionFilter("d=%Y-%m-%d", 1), datetime(2026, 1, 1, tzinfo=UTC))
@@ -295,17 +292,17 @@ def cold_start_prefixes(given: PartitionFilter, now: datetime) -> tuple[str, ...
     """
     template = parse_template(given.prefix_template)
     current = template.finest.floor(now)
-    starts = (template.finest.shifted(current, -back) for back in range(_checked(given.lookback), -1, -1))
+    starts = (template.finest.shifted(current, -back) for back in range(_check_lookback(given.lookback), -1, -1))
     return tuple(template.render(start) for start in starts if start > EARLIEST)
 
 
 def cold_start_bound(given: PartitionFilter, now: datetime) -> datetime:
-    """The start of the oldest prefix: what ends before it is ignored."""
+    """Return the start of the oldest prefix: what ends before it is ignored."""
     finest = parse_template(given.prefix_template).finest
-    return finest.shifted(finest.floor(now), -_checked(given.lookback))
+    return finest.shifted(finest.floor(now), -_check_lookback(given.lookback))
 
 
-def _checked(lookback: int) -> int:
+def _check_lookback(lookback: int) -> int:
     if lookback < 0:
         raise ConfigError((f"partition_filter.lookback is {lookback}; give 0 or more periods",))
     return lookback
@@ -319,15 +316,15 @@ _WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 @lru_cache(maxsize=1024)
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """The glob as a regular expression for whole paths.
+    """Compile a glob to a regular expression for whole paths.
 
     >>> bool(compile_glob("**/*.json").fullmatch("a/b/c.json")), bool(compile_glob("*.json").fullmatch("a/b.json"))
     (True, False)
     """
-    return re.compile("".join(_translated(token) for token in _GLOB_TOKEN.findall(pattern)), re.DOTALL)
+    return re.compile("".join(_translate_token(token) for token in _GLOB_TOKEN.findall(pattern)), re.DOTALL)
 
 
-def _translated(token: str) -> str:
+def _translate_token(token: str) -> str:
     if token in _WILD:
         return _WILD[token]
     if token.startswith("[") and len(token) > 1:
@@ -337,12 +334,12 @@ def _translated(token: str) -> str:
 
 
 def matches_path(pattern: str, path: str) -> bool:
-    """Whether a file name matches, or the whole path if the pattern has a ``/``."""
+    """Match the file name, or the whole path if the pattern has a ``/``."""
     return compile_glob(pattern).fullmatch(path if "/" in pattern else path.rpartition("/")[2]) is not None
 
 
 def matches_any_level(pattern: str, path: str) -> bool:
-    """Whether a path matches as a whole or, for a pattern without ``/``, in any level."""
+    """Match the path as a whole or, for a pattern without ``/``, any of its levels."""
     if "/" in pattern:
         return compile_glob(pattern).fullmatch(path) is not None
     return any(compile_glob(pattern).fullmatch(level) for level in path.split("/"))

@@ -66,12 +66,12 @@ class FileGroup:
 
     @property
     def bytes(self) -> int:
-        """Their size at the source."""
+        """Total size at the source."""
         return sum(file.size for file in self.slices)
 
     @property
     def files(self) -> int:
-        """How many there are."""
+        """Number of files."""
         return len(self.slices)
 
 
@@ -97,18 +97,18 @@ class Plan:
     """The work for one file source at position ``version``; ``kind`` is its tracking.
 
     ``listed`` is every file that is new, unfinished, or finished above a gap: what ``advance`` walks over. ``late`` are
-    the planned files below their partition's watermark. ``notes`` need a person's attention, ``remarks`` always hold
-    with these settings. ``opens`` is a state to commit although nothing is read, for instance the sealing of a cold
-    start that found nothing. ``given_up`` are files that become dead letters. ``future_seals`` is what a wrong clock
-    has sealed. ``left_out`` is what a filtered first run leaves out. ``seals_by`` is the time by which folders are
-    sealed, if the files show that ``now`` may be ahead of it.
+    the planned files below their partition's watermark. ``notes`` need a person's attention; ``remarks`` hold as long
+    as the settings do. ``opens`` is a state to commit although nothing is read, such as the seal of a cold start that
+    found nothing. ``given_up`` files become dead letters. ``future_seals`` were set by a wrong clock. ``left_out`` is
+    what a filtered first run never reads. ``seals_by`` is the time by which folders are sealed, where the files show
+    that ``now`` may be ahead.
     """
 
     pipeline: str
     source: str
     version: int
     now: datetime
-    units: tuple[FileGroup, ...] = ()
+    groups: tuple[FileGroup, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     listed: tuple[SourceFile, ...] = ()
     late: tuple[str, ...] = ()
@@ -128,27 +128,27 @@ class Plan:
 
     @property
     def files(self) -> int:
-        """The number of files to read."""
-        return sum(unit.files for unit in self.units)
+        """Number of files to read."""
+        return sum(group.files for group in self.groups)
 
     @property
     def bytes(self) -> int:
-        """Their size at the source."""
-        return sum(unit.bytes for unit in self.units)
+        """Their total size at the source."""
+        return sum(group.bytes for group in self.groups)
 
     @property
     def waits(self) -> bool:
-        """Whether unfinished files are held back: an empty plan then does not mean an idle source."""
+        """True if unfinished files are held back: an empty plan then does not mean an idle source."""
         waiting = {Reason.GIVEN_UP, Reason.CHANGED, Reason.UNSEEN, Reason.ISLANDS_FULL, Reason.TOO_MANY_FAILED}
         return any(skip.reason in waiting for skip in self.skipped)
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What is never read although it is not old or not known, in sentences."""
+        """Sentences about files that are never read although they are neither old nor known."""
         return (*map(str, self.future_seals), *(() if self.left_out is None else (str(self.left_out),)))
 
     def to_json(self) -> dict[str, object]:
-        """The plan in JSON types; ``from_json`` restores it."""
+        """Encode the plan in JSON types; ``from_json`` restores it."""
         return {
             "kind": self.kind,
             "pipeline": self.pipeline,
@@ -157,10 +157,12 @@ class Plan:
             "now": utc_text(self.now),
             "files": self.files,
             "bytes": self.bytes,
+            # Stored plans and `plan --json` call file groups units.
             "units": [
-                {"number": unit.number, "slices": [_slice_json(file) for file in unit.slices]} for unit in self.units
+                {"number": group.number, "slices": [_encode_slice(file) for file in group.slices]}
+                for group in self.groups
             ],
-            "skipped": [_skipped_json(skip) for skip in self.skipped],
+            "skipped": [_encode_skipped(skip) for skip in self.skipped],
             "listed": [[file.path, file.size, file.etag] for file in self.listed],
             "late": list(self.late),
             "notes": list(self.notes),
@@ -170,15 +172,16 @@ class Plan:
             "directories": {"sealed": dict(self.directories.sealed), "open": list(self.directories.open)},
             "list_requests": self.list_requests,
             "listed_keys": self.listed_keys,
-            "opens": _opens_json(self.opens),
+            "opens": _encode_opens(self.opens),
             "given_up": [
-                {**_slice_json(each.slice), "reason": each.reason, "stage": each.stage.value} for each in self.given_up
+                {**_encode_slice(file.slice), "reason": file.reason, "stage": file.stage.value}
+                for file in self.given_up
             ],
-            **self._findings_json(),
+            **self._encode_findings(),
         }
 
-    def _findings_json(self) -> dict[str, object]:
-        """What is there only if it was found."""
+    def _encode_findings(self) -> dict[str, object]:
+        """Keys that are there only where there is something to say."""
         ahead = [future_seal.to_json() for future_seal in self.future_seals]
         left_out = {} if self.left_out is None else {"left_out": self.left_out.to_json()}
         seals_by = {} if self.seals_by is None else {"seals_by": utc_text(self.seals_by)}
@@ -186,7 +189,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, data: Mapping[str, object]) -> Plan:
-        """The plan that ``to_json`` wrote; ``StateError`` names what it cannot read."""
+        """Decode what ``to_json`` wrote; ``StateError`` names what it cannot read."""
         root = Node(data, "plan")
         kind = root.get("kind").text()
         return cls(
@@ -195,46 +198,46 @@ class Plan:
             source=root.get("source").text(),
             version=root.get("version").integer(),
             now=root.get("now").moment(),
-            units=tuple(_unit(node) for node in root.get("units").items()),
-            skipped=tuple(_skipped(node) for node in root.get("skipped").items()),
-            listed=tuple(_listed(node) for node in root.get("listed").items()),
-            late=_texts(root.get("late")),
-            notes=_texts(root.get("notes")),
-            remarks=_texts(root.get("remarks")),
+            groups=tuple(_decode_group(node) for node in root.get("units").items()),
+            skipped=tuple(_decode_skipped(node) for node in root.get("skipped").items()),
+            listed=tuple(_decode_file(node) for node in root.get("listed").items()),
+            late=_decode_texts(root.get("late")),
+            notes=_decode_texts(root.get("notes")),
+            remarks=_decode_texts(root.get("remarks")),
             complete=root.get("complete").boolean(),
             any_files=root.get("any_files").boolean(),
-            directories=_directories(root.get("directories")),
+            directories=_decode_directories(root.get("directories")),
             list_requests=root.get("list_requests").integer(),
             listed_keys=root.get("listed_keys").integer(),
-            opens=_opens(root.get("opens"), kind),
-            given_up=tuple(_given_up(node) for node in root.get("given_up").items()),
-            future_seals=tuple(_future_seals(node) for node in root.get("future_seals", []).items()),
-            left_out=_left_out(root.get("left_out", None)),
+            opens=_decode_opens(root.get("opens"), kind),
+            given_up=tuple(_decode_given_up(node) for node in root.get("given_up").items()),
+            future_seals=tuple(_decode_future_seal(node) for node in root.get("future_seals", []).items()),
+            left_out=_decode_left_out(root.get("left_out", None)),
             seals_by=None if root.get("seals_by", None).is_null else root.get("seals_by").moment(),
         )
 
 
-def _opens_json(opens: PathState | SetState | None) -> dict[str, object] | None:
+def _encode_opens(opens: PathState | SetState | None) -> dict[str, object] | None:
     if opens is None:
         return None
     return encode_set(opens) if isinstance(opens, SetState) else encode_paths(opens)
 
 
-def _opens(node: Node, kind: str) -> PathState | SetState | None:
+def _decode_opens(node: Node, kind: str) -> PathState | SetState | None:
     if node.is_null:
         return None
     return decode_set(node.mapping()) if kind == "path-set" else decode_paths(node.mapping())
 
 
-def _slice_json(each: FileSlice) -> dict[str, object]:
-    return {name: getattr(each, name) for name in FileSlice.__slots__}
+def _encode_slice(file: FileSlice) -> dict[str, object]:
+    return {name: getattr(file, name) for name in FileSlice.__slots__}
 
 
-def _skipped_json(each: Skipped) -> dict[str, object]:
-    return {"reason": each.reason.value, "count": each.count, "examples": list(each.examples)}
+def _encode_skipped(skip: Skipped) -> dict[str, object]:
+    return {"reason": skip.reason.value, "count": skip.count, "examples": list(skip.examples)}
 
 
-def _slice(node: Node) -> FileSlice:
+def _decode_slice(node: Node) -> FileSlice:
     return FileSlice(
         node.get("path").text(),
         node.get("size").integer(),
@@ -245,24 +248,24 @@ def _slice(node: Node) -> FileSlice:
     )
 
 
-def _unit(node: Node) -> FileGroup:
-    return FileGroup(node.get("number").integer(), tuple(_slice(item) for item in node.get("slices").items()))
+def _decode_group(node: Node) -> FileGroup:
+    return FileGroup(node.get("number").integer(), tuple(_decode_slice(item) for item in node.get("slices").items()))
 
 
-def _skipped(node: Node) -> Skipped:
-    reason = _known(Reason, node.get("reason"))
-    return Skipped(reason, node.get("count").integer(), _texts(node.get("examples")))
+def _decode_skipped(node: Node) -> Skipped:
+    reason = _decode_word(Reason, node.get("reason"))
+    return Skipped(reason, node.get("count").integer(), _decode_texts(node.get("examples")))
 
 
-def _given_up(node: Node) -> GivenUp:
-    return GivenUp(_slice(node), node.get("reason").text(), _known(Stage, node.get("stage")))
+def _decode_given_up(node: Node) -> GivenUp:
+    return GivenUp(_decode_slice(node), node.get("reason").text(), _decode_word(Stage, node.get("stage")))
 
 
-def _future_seals(node: Node) -> FutureSeal:
+def _decode_future_seal(node: Node) -> FutureSeal:
     return FutureSeal(node.get("prefix").text(), node.get("below").moment(), node.get("folder").optional_text())
 
 
-def _left_out(node: Node) -> LeftOut | None:
+def _decode_left_out(node: Node) -> LeftOut | None:
     if node.is_null:
         return None
     by_folder = ((item.get("folder").text(), item.get("files").integer()) for item in node.get("by_folder").items())
@@ -275,30 +278,32 @@ def _left_out(node: Node) -> LeftOut | None:
     )
 
 
-def _known(words: type[Word], node: Node) -> Word:
+def _decode_word(words: type[Word], node: Node) -> Word:
     try:
         return words(node.text())
     except ValueError:
         raise node.refusal(f"a known {words.__name__.lower()}") from None
 
 
-def _listed(node: Node) -> SourceFile:
+def _decode_file(node: Node) -> SourceFile:
     path, size, etag = node.items()
     return SourceFile(path.text(), size.integer(), etag.optional_text())
 
 
-def _directories(node: Node) -> Directories:
+def _decode_directories(node: Node) -> Directories:
     sealed = {prefix: count.integer() for prefix, count in node.get("sealed").entries()}
-    return Directories(sealed, _texts(node.get("open")))
+    return Directories(sealed, _decode_texts(node.get("open")))
 
 
-def _texts(node: Node) -> tuple[str, ...]:
+def _decode_texts(node: Node) -> tuple[str, ...]:
     return tuple(item.text() for item in node.items())
 
 
-def held_back(source: PathSource, skipped: Iterable[Skipped], files: Mapping[str, FileProgress]) -> Iterator[str]:
-    """Notes on files that need a person: one line per example, and one for the rest; ``files`` is by path."""
-    by_reason = {each.reason: each for each in skipped}
+def describe_held_back(
+    source: PathSource, skipped: Iterable[Skipped], files: Mapping[str, FileProgress]
+) -> Iterator[str]:
+    """Yield notes on files that need a person: one per example, and one for the rest; ``files`` is by path."""
+    by_reason = {skip.reason: skip for skip in skipped}
     if full := by_reason.get(Reason.ISLANDS_FULL):
         yield (
             f"{full.count:,} files are not planned: {source.max_islands:,} names (max_islands) wait for"
@@ -316,13 +321,13 @@ def held_back(source: PathSource, skipped: Iterable[Skipped], files: Mapping[str
             " cannot be used; set follow_links: true, mount what the link leads to, or exclude what is to be given up"
         )
     for reason in (Reason.GIVEN_UP, Reason.CHANGED, Reason.GONE):
-        if found := by_reason.get(reason):
-            yield from (_sentence(reason, path, files.get(path)) for path in found.examples)
-            if found.count > len(found.examples):
-                yield f"{found.count - len(found.examples):,} more: {reason.value}"
+        if skip_of_reason := by_reason.get(reason):
+            yield from (_describe_file(reason, path, files.get(path)) for path in skip_of_reason.examples)
+            if skip_of_reason.count > len(skip_of_reason.examples):
+                yield f"{skip_of_reason.count - len(skip_of_reason.examples):,} more: {reason.value}"
 
 
-def _sentence(reason: Reason, path: str, progress: FileProgress | None) -> str:
+def _describe_file(reason: Reason, path: str, progress: FileProgress | None) -> str:
     lines = 0 if progress is None or isinstance(progress, Finished) else progress.records
     match reason:
         case Reason.GIVEN_UP if isinstance(progress, Failed):
@@ -344,7 +349,7 @@ def _sentence(reason: Reason, path: str, progress: FileProgress | None) -> str:
 
 
 def notes_of(state: PathState, listing: PathListing) -> Iterator[str]:
-    """Notes from the state and the listing for a person."""
+    """Yield notes from the state and the listing for a person."""
     if listing.disorder:
         yield (
             f"{listing.disorder}: a file that sorts below the watermark is found only inside the late window; set"
@@ -357,17 +362,17 @@ def notes_of(state: PathState, listing: PathListing) -> Iterator[str]:
         )
     for prefix, count in sorted(listing.directories.sealed.items()):
         seal = state.sealed.get(prefix)
-        known = seal.directories if seal else None
-        if seal is not None and known is not None and count > known:
-            late = count - known
+        counted = seal.directories if seal else None
+        if seal is not None and counted is not None and count > counted:
+            late = count - counted
             yield (
                 f"{late:,} {'directory' if late == 1 else 'directories'} came late below {prefix or 'the top level'}:"
                 f" older than {seal.below:%Y-%m-%dT%H:%MZ}, where partitions are sealed, and not read"
             )
 
 
-def tables_in(source: PathSource, listing: PathListing) -> Iterator[str]:
-    """A note on Delta tables among the files: their files are read, not the table."""
+def note_tables(source: PathSource, listing: PathListing) -> Iterator[str]:
+    """Warn about Delta tables among the files: their data files are read one by one, not as a table."""
     for directory in listing.tables:
         yield (
             f"{directory or source.location.uri} is a Delta table, and its data files are read as source files, also"
@@ -375,8 +380,8 @@ def tables_in(source: PathSource, listing: PathListing) -> Iterator[str]:
         )
 
 
-def nothing_fits(source: PathSource, listing: PathListing, *, any_read: bool) -> Iterator[str]:
-    """Why nothing was ever read from a place with files: their names fit neither the format nor the pattern."""
+def explain_no_files(source: PathSource, listing: PathListing, *, any_read: bool) -> Iterator[str]:
+    """Explain why nothing was ever read although there are files: their names fit neither format nor pattern."""
     if any_read or listing.files:
         return
     for skip in listing.skipped:
@@ -384,25 +389,25 @@ def nothing_fits(source: PathSource, listing: PathListing, *, any_read: bool) ->
             what = "the only file does not fit" if skip.count == 1 else f"none of {skip.count:,} files fits"
             yield f"{what} pattern: {source.pattern!r}, e.g. {skip.examples[0]}; correct the pattern"
     if listing.endings:
-        known = dict.fromkeys(filter(None, map(format_of, listing.endings)))
-        remedy = " or ".join(f"format: {each}" for each in known) or f"pattern: '*{next(iter(listing.endings))}'"
-        yield f"no file is read: {_count_endings(listing.endings)}; this source reads {source.format}: set {remedy}"
+        formats = dict.fromkeys(filter(None, map(format_of, listing.endings)))
+        remedy = " or ".join(f"format: {name}" for name in formats) or f"pattern: '*{next(iter(listing.endings))}'"
+        yield f"no file is read: {_describe_endings(listing.endings)}; this source reads {source.format}: set {remedy}"
 
 
-def _count_endings(endings: Mapping[str, int]) -> str:
-    """The number of files by ending, most frequent first.
+def _describe_endings(endings: Mapping[str, int]) -> str:
+    """Count files by ending, most frequent first.
 
-    >>> _count_endings({".csv": 2, "": 1})
+    >>> _describe_endings({".csv": 2, "": 1})
     '2 files end in .csv, 1 in nothing'
     """
-    told = [f"{number:,} in {end or 'nothing'}" for end, number in islice(endings.items(), ENDINGS_SHOWN)]
-    number, _, first = told[0].partition(" ")
-    told[0] = f"{number} {'file ends' if number == '1' else 'files end'} {first}"
-    return ", ".join(told) + (", …" if len(endings) > ENDINGS_SHOWN else "")
+    parts = [f"{number:,} in {end or 'nothing'}" for end, number in islice(endings.items(), ENDINGS_SHOWN)]
+    number, _, first = parts[0].partition(" ")
+    parts[0] = f"{number} {'file ends' if number == '1' else 'files end'} {first}"
+    return ", ".join(parts) + (", …" if len(endings) > ENDINGS_SHOWN else "")
 
 
-def not_looked_for(source: PathSource, state: PathState, directories: Directories) -> tuple[str, ...]:
-    """A sentence on places at the source that polls do not search, if there are any."""
+def describe_unsearched(source: PathSource, state: PathState, directories: Directories) -> tuple[str, ...]:
+    """Say in one sentence which places at the source polls do not search; empty if there are none."""
     if source.late_files is LateFiles.STRICT:
         return ("late files are not looked for (late_files: strict)",)
     places = []
@@ -420,8 +425,8 @@ def not_looked_for(source: PathSource, state: PathState, directories: Directorie
 
 
 def remarks_of(source: PathSource, state: PathState, listing: PathListing) -> tuple[str, ...]:
-    """What polls do not search with these settings."""
-    remarks = [*not_looked_for(source, state, listing.directories)]
+    """Say what polls do not search with these settings."""
+    remarks = [*describe_unsearched(source, state, listing.directories)]
     if not listing.deep:
         remarks.append(
             "directories inside a partition that sort below its watermark are looked for in every"

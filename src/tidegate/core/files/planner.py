@@ -1,8 +1,7 @@
-"""Plans a file source: which listed files are new, late, resumed or tried again.
+"""Plans a file source: which listed files are new, late, resumed or retried, and in which file groups they are read.
 
-Groups have consecutive files, oldest first. A group continues into the next partition only if it takes it whole, so
-small partitions share a group and large ones do not. Opening a file costs about as much as reading ``OPENING`` bytes,
-which keeps thousands of tiny files from being one task.
+Groups hold consecutive files, oldest first. A group continues into the next partition only if it can take all of it, so
+small partitions share a group and large ones do not.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from tidegate.core.files.plan import (
     GivenUp,
     Plan,
     Stage,
-    held_back,
+    describe_held_back,
+    explain_no_files,
+    note_tables,
     notes_of,
-    nothing_fits,
     remarks_of,
-    tables_in,
 )
 from tidegate.core.files.state import (
     Failed,
@@ -50,6 +49,8 @@ from tidegate.core.files.state import (
 from tidegate.specs.project import PathSource
 
 OPENING = 64 * 1024
+"""Opening a file costs about as much as reading this many bytes; keeps thousands of tiny files out of one task."""
+
 SMALLEST = 1024 * 1024
 
 
@@ -71,39 +72,39 @@ def group_files(slices: Sequence[FileSlice], sizing: Sizing) -> tuple[FileGroup,
     """Put the slices, which are in order, into groups numbered from 1."""
     share = sum(map(_weight, slices)) // sizing.parallelism
     target = min(sizing.target_bytes, max(share, SMALLEST))
-    units = _filled(slices, target, sizing.max_files)
-    return tuple(FileGroup(number, tuple(taken)) for number, taken in enumerate(units, 1))
+    groups = _fill_groups(slices, target, sizing.max_files)
+    return tuple(FileGroup(number, tuple(files)) for number, files in enumerate(groups, 1))
 
 
-def _filled(slices: Sequence[FileSlice], target: int, max_files: int) -> Iterator[list[FileSlice]]:
-    unit: list[FileSlice] = []
+def _fill_groups(slices: Sequence[FileSlice], target: int, max_files: int) -> Iterator[list[FileSlice]]:
+    group: list[FileSlice] = []
     weight = 0
-    for _, members in groupby(slices, key=lambda each: split(each.path)[0]):
+    for _, members in groupby(slices, key=lambda file: split(file.path)[0]):
         partition = list(members)
-        whole = sum(map(_weight, partition))
-        if unit and (weight + whole > target or len(unit) + len(partition) > max_files):
-            yield unit
-            unit, weight = [], 0
-        for each in partition:
-            if unit and (weight + _weight(each) > target or len(unit) == max_files):
-                yield unit
-                unit, weight = [], 0
-            unit.append(each)
-            weight += _weight(each)
-    if unit:
-        yield unit
+        if group and (weight + sum(map(_weight, partition)) > target or len(group) + len(partition) > max_files):
+            yield group
+            group, weight = [], 0
+        for file in partition:
+            if group and (weight + _weight(file) > target or len(group) == max_files):
+                yield group
+                group, weight = [], 0
+            group.append(file)
+            weight += _weight(file)
+    if group:
+        yield group
 
 
-def _weight(each: FileSlice) -> int:
-    return each.size + OPENING
+def _weight(file: FileSlice) -> int:
+    return file.size + OPENING
 
 
 def slice_of(file: SourceFile, progress: FileProgress | None) -> FileSlice:
-    """The uncommitted part of ``file``."""
+    """Return the part of ``file`` that is still to be read."""
     match progress:
         case RecordsRead(records=records, rounds=rounds):
             return FileSlice(file.path, file.size, file.etag, records, rounds=rounds)
         case Failed(attempts=attempts, size=size, etag=etag, records=records):
+            # New content under the same name starts over: the old attempts say nothing about it.
             tried = attempts if same_content(size, etag, file) else 0
             return FileSlice(file.path, file.size, file.etag, records, attempts=tried)
         case _:
@@ -111,7 +112,7 @@ def slice_of(file: SourceFile, progress: FileProgress | None) -> FileSlice:
 
 
 def give_up(reason: Reason, file: SourceFile, progress: FileProgress | None) -> Iterator[GivenUp]:
-    """The file, if this reason makes it a dead letter."""
+    """Yield the file if ``reason`` makes it a dead letter."""
     match reason, progress:
         case Reason.GIVEN_UP, Failed():
             yield GivenUp(slice_of(file, progress), f"failed {progress.how_often}: {progress.reason}")
@@ -123,7 +124,7 @@ def give_up(reason: Reason, file: SourceFile, progress: FileProgress | None) -> 
 
 
 def give_up_gone(source: PathSource, path: str, progress: Unfinished) -> Iterator[GivenUp]:
-    """An unfinished file that is gone from the source, if some of its lines are committed.
+    """Yield an unfinished file that is gone from the source as a dead letter if some of its lines are committed.
 
     Without committed lines it is simply forgotten.
     """
@@ -138,25 +139,26 @@ def give_up_gone(source: PathSource, path: str, progress: Unfinished) -> Iterato
 def unseen_files(
     source: PathSource, listing: PathListing, unfinished: Iterable[tuple[str, Unfinished]]
 ) -> dict[str, SourceFile]:
-    """The unfinished files at or below a path that the listing left out.
+    """Return the unfinished files at or below a path that the listing left out.
 
-    They are not gone: they count as listed, as they were when begun.
+    They may still exist, so they count as listed, with the size and etag they had when they were begun.
     """
-    found = {
+    unseen = {
         path: SourceFile(path, progress.size or 0, progress.etag)
         for path, progress in unfinished
         if is_behind(path, listing.unseen) and accepts(source, path) is None
     }
-    if not found:
+    if not unseen:
         return {}
     last: dict[str, str] = {}
     for file in listing.files:
-        found.pop(file.path, None)
+        unseen.pop(file.path, None)
         partition, name = split(file.path)
         last[partition] = max(name, last.get(partition, ""))
+    # A truncated listing shows a partition up to its last listed name; beyond it nothing is known about any file.
     if listing.complete:
-        return found
-    return {path: file for path, file in found.items() if split(path)[1] < last.get(split(path)[0], "")}
+        return unseen
+    return {path: file for path, file in unseen.items() if split(path)[1] < last.get(split(path)[0], "")}
 
 
 def plan_paths(
@@ -169,13 +171,14 @@ def plan_paths(
     *,
     sizing: Sizing,
 ) -> Plan:
-    """What to read next, oldest first. A pure function: equal arguments give equal plans."""
+    """Plan what to read next, oldest first. Pure: equal arguments give equal plans."""
     choice = _PathChoice(source, seal_cold_start(source, state, now), listing)
-    for partition, files in _partitions((*listing.files, *choice.unseen.values())):
-        choice.choose(partition, files)
-    choice.miss()
+    for partition, files in _group_by_partition((*listing.files, *choice.unseen.values())):
+        choice.decide_partition(partition, files)
+    choice.report_missing()
     opens = None
-    seals_by = _sealing_time(source, state, listing, now)
+    seals_by = _sealing_time_if_ahead(source, state, listing, now)
+    # Nothing to read may still be something to commit: a sealed cold start, or a watermark that passes removed files.
     if not choice.slices:
         step = advance(
             source,
@@ -189,9 +192,9 @@ def plan_paths(
         )
         opens = step.state if step.changed else None
     any_read = bool(state.partition_watermarks or state.files or state.sealed)
-    notes = (*nothing_fits(source, listing, any_read=any_read), *notes_of(state, listing))
+    notes = (*explain_no_files(source, listing, any_read=any_read), *notes_of(state, listing))
     plan = choice.plan(pipeline, version, now, sizing, opens, notes)
-    remarks = (*remarks_of(source, state, listing), *_why_unsealed(seals_by))
+    remarks = (*remarks_of(source, state, listing), *_explain_unsealed(seals_by))
     return replace(
         plan,
         late=tuple(choice.late),
@@ -202,20 +205,22 @@ def plan_paths(
     )
 
 
-def _sealing_time(source: PathSource, state: PathState, listing: PathListing, now: datetime) -> datetime | None:
-    """The time by which folders seal, if any folder is dated between it and ``now``; else None."""
+def _sealing_time_if_ahead(
+    source: PathSource, state: PathState, listing: PathListing, now: datetime
+) -> datetime | None:
+    """Return the time by which folders seal if a folder is dated between it and ``now``; else None."""
     time = sealing_time(now, listing.newest)
     if time == now:
         return None
     layout = Layout.of(source)
     paths = (*state.files, *(file.path for file in listing.files))
-    known = {*state.partition_watermarks, *(split(path)[0] for path in paths)}
-    starts = (each.start for each in map(layout.time_of, known) if each is not None)
+    partitions = {*state.partition_watermarks, *(split(path)[0] for path in paths)}
+    starts = (time_range.start for time_range in map(layout.time_of, partitions) if time_range is not None)
     return time if any(time < start <= now for start in starts) else None
 
 
-def _why_unsealed(seals_by: datetime | None) -> Iterator[str]:
-    """Files that keep the time of their originals look as if the clock were ahead: their folders stay open."""
+def _explain_unsealed(seals_by: datetime | None) -> Iterator[str]:
+    """Explain open folders: files that keep the times of their originals look as if the clock were ahead."""
     if seals_by is not None:
         yield (
             f"folders dated after {seals_by:%Y-%m-%d %H:%M} UTC are not sealed, and every poll lists them: the newest "
@@ -224,8 +229,8 @@ def _why_unsealed(seals_by: datetime | None) -> Iterator[str]:
         )
 
 
-def _partitions(files: Iterable[SourceFile]) -> Iterator[tuple[str, list[tuple[str, SourceFile]]]]:
-    """The files by partition and name, in order; a path listed twice counts once."""
+def _group_by_partition(files: Iterable[SourceFile]) -> Iterator[tuple[str, list[tuple[str, SourceFile]]]]:
+    """Group the files by partition and name, in order; a path listed twice counts once."""
     groups: dict[str, dict[str, SourceFile]] = {}
     for file in files:
         partition, _, name = file.path.rpartition("/")
@@ -256,12 +261,13 @@ class _Choice:
         self._listing = listing
 
     def reason_against(self, file: SourceFile, progress: FileProgress | None) -> Reason | None:
-        """Why an unfinished file is not read now; None to read it."""
+        """Return why an unfinished file is not read now; None to read it."""
         if file.path in self.unseen:
             return Reason.UNSEEN
         if progress is None or isinstance(progress, Finished):
             return None
         if not same_content(progress.size, progress.etag, file):
+            # Committed lines of the old content cannot be told from lines of the new one, so reading on would mix both.
             return Reason.CHANGED if progress.records else None
         is_given_up = isinstance(progress, Failed) and progress.attempts >= self._source.max_attempts
         return Reason.GIVEN_UP if is_given_up else None
@@ -283,17 +289,17 @@ class _Choice:
         opens: PathState | SetState | None,
         notes: Iterable[str],
     ) -> Plan:
-        """The plan, once every file is decided."""
+        """Build the plan, once every file is decided."""
         source, listing, skipped = self._source, self._listing, self.tally.result()
         return Plan(
             pipeline=pipeline,
             source=source.name,
             version=version,
             now=now,
-            units=group_files(self.slices, sizing),
+            groups=group_files(self.slices, sizing),
             skipped=skipped,
             listed=tuple(self.listed),
-            notes=(*notes, *tables_in(source, listing), *held_back(source, skipped, self._files)),
+            notes=(*notes, *note_tables(source, listing), *describe_held_back(source, skipped, self._files)),
             complete=listing.complete,
             any_files=listing.any_files,
             list_requests=listing.list_requests,
@@ -308,8 +314,12 @@ class _PathChoice(_Choice):
 
     def __init__(self, source: PathSource, state: PathState, listing: PathListing) -> None:
         self._layout = Layout.of(source)
-        open_ones = (each for each in state.unfinished() if not is_sealed(self._layout, state, split(each[0])[0]))
-        super().__init__(source, state, listing, open_ones)
+        unsealed = (
+            (path, progress)
+            for path, progress in state.unfinished()
+            if not is_sealed(self._layout, state, split(path)[0])
+        )
+        super().__init__(source, state, listing, unsealed)
         self.late: list[str] = []
         self._state = state
         self._status_of = file_statuses(source, state)
@@ -317,7 +327,7 @@ class _PathChoice(_Choice):
         self._is_stuck = sum(isinstance(file, Failed) for file in state.files.values()) >= source.max_islands
         self._last: dict[str, str] = {}
 
-    def choose(self, partition: str, files: list[tuple[str, SourceFile]]) -> None:
+    def decide_partition(self, partition: str, files: list[tuple[str, SourceFile]]) -> None:
         """Decide about the files of one partition, smallest name first."""
         self._last[partition] = files[-1][0]
         if is_sealed(self._layout, self._state, partition):
@@ -338,7 +348,7 @@ class _PathChoice(_Choice):
                 self.listed.append(file)
                 self._decide(status, gap, name, file)
 
-    def miss(self) -> None:
+    def report_missing(self) -> None:
         """Report the unfinished files that the listing should have shown.
 
         Once a complete listing shows that they are gone, those with committed lines become dead letters, and the
@@ -351,9 +361,9 @@ class _PathChoice(_Choice):
             if path not in seen and (complete or name < self._last.get(partition, "")):
                 self.tally.add(Reason.GONE, path)
                 if complete and not is_sealed(self._layout, self._state, partition):
-                    for each in give_up_gone(self._source, path, progress):
-                        self.given_up.append(each)
-                        self.listed.append(SourceFile(path, each.slice.size, each.slice.etag))
+                    for letter in give_up_gone(self._source, path, progress):
+                        self.given_up.append(letter)
+                        self.listed.append(SourceFile(path, letter.slice.size, letter.slice.etag))
 
     def _pass_over(self, status: FileStatus, name: str, file: SourceFile) -> None:
         if status.is_above(name):
@@ -374,7 +384,7 @@ class _PathChoice(_Choice):
 
 
 class WindowGap:
-    """Whether a name lies above an unfinished one that is likely to stay: then reading it makes an island.
+    """Tells whether a name lies above an unfinished one that is likely to stay, so that reading it makes an island.
 
     That is above a failed file, and above the greatest island while something below it is unfinished.
     """
@@ -382,7 +392,7 @@ class WindowGap:
     __slots__ = ("_hole", "_open", "_top", "_watermark")
 
     def __init__(self, status: FileStatus) -> None:
-        islands = [name for name, each in status.progress.items() if isinstance(each, Finished)]
+        islands = [name for name, progress in status.progress.items() if isinstance(progress, Finished)]
         self._top = max(islands, default=None)
         self._watermark = status.watermark
         self._hole = False
@@ -393,7 +403,7 @@ class WindowGap:
         return self._open or (self._hole and self._top is not None and name > self._top)
 
     def note(self, name: str, *, blocked: bool) -> None:
-        """Note an unfinished file and continue above it."""
+        """Record an unfinished file; names must come in ascending order."""
         if self._watermark is None or name > self._watermark:
             self._hole = True
             self._open = self._open or blocked
@@ -409,44 +419,42 @@ def plan_set(
     *,
     sizing: Sizing,
 ) -> Plan:
-    """What to read next, by path. A pure function: equal arguments give equal plans.
+    """Plan what to read next, by path. Pure: equal arguments give equal plans.
 
     ``listing.files`` are the accepted files outside the set; ``listing.skipped`` counts those in it.
     """
     choice = _Choice(source, state, listing, state.unfinished())
-    found = {file.path: file for file in listing.files} | choice.unseen
-    choice.listed = sorted(found.values(), key=lambda file: sort_key(file.path))
+    files = {file.path: file for file in listing.files} | choice.unseen
+    choice.listed = sorted(files.values(), key=lambda file: sort_key(file.path))
     is_stuck = len(state.files) >= source.max_islands
     for file in choice.listed:
         progress = state.files.get(file.path)
         is_waiting = progress is None and is_stuck
         choice.take(file, progress, Reason.TOO_MANY_FAILED if is_waiting else choice.reason_against(file, progress))
     for path, progress in state.unfinished() if listing.complete else ():
-        if path not in found:
+        if path not in files:
             choice.tally.add(Reason.GONE, path)
             choice.given_up.extend(give_up_gone(source, path, progress))
     step = advance_set(source, state, choice.listed, (), now, complete=listing.complete)
     opens = step.state if step.changed and not choice.slices else None
     any_read = bool(state.remembered or state.files)
-    notes = (*nothing_fits(source, listing, any_read=any_read), *_rewritten(listing))
+    notes = (*explain_no_files(source, listing, any_read=any_read), *_note_rewritten(listing))
     plan = choice.plan(pipeline, version, now, sizing, opens, notes)
-    return replace(plan, remarks=tuple(_remarks(listing)), kind="path-set")
+    return replace(plan, remarks=tuple(_remark_on_set(listing)), kind="path-set")
 
 
-def _rewritten(listing: PathListing) -> Iterator[str]:
+def _note_rewritten(listing: PathListing) -> Iterator[str]:
     for skip in listing.skipped:
         if skip.reason is Reason.REWRITTEN:
-            files = "file" if skip.count == 1 else "files"
+            one = skip.count == 1
             yield (
-                f"{skip.count:,} {files} changed after being read and {'is' if skip.count == 1 else 'are'} not read"
-                f" again, e.g. {skip.examples[0]}; deliver new content under a new name"
+                f"{skip.count:,} {'file' if one else 'files'} changed after being read and {'is' if one else 'are'} not"
+                f" read again, e.g. {skip.examples[0]}; deliver new content under a new name"
             )
 
 
-def _remarks(listing: PathListing) -> Iterator[str]:
-    yield (
-        f"every poll lists the whole source, {listing.listed_keys:,} keys this time, and every path that was read is"
-        " remembered (use_watermark: false)"
-    )
+def _remark_on_set(listing: PathListing) -> Iterator[str]:
+    keys = "1 key" if listing.listed_keys == 1 else f"{listing.listed_keys:,} keys"
+    yield (f"each poll lists the whole prefix ({keys} now) and remembers every path it has read (use_watermark: false)")
     if listing.sorts_in_time:
-        yield "its names sort in time: with use_watermark: true a poll lists only what is new"
+        yield "its names sort by time: with use_watermark: true a poll lists only what is new"

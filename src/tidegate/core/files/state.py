@@ -12,8 +12,7 @@ failed. Every commit adds one segment with the paths it finished. Eight segments
 (``segments_to_merge``), so there are few of them, and each path is rewritten only a handful of times, however many
 there are.
 
-**As JSON.** Older formats are migrated, anything unknown is refused. Watermarks: ``{"schema_version": 1, "watermark":
-{"state": "Active", "value": …}, "partition_watermarks": {partition: name}, "last_update_ts": …, "source_state":
+**As JSON.** Anything unknown is refused. Watermarks: ``{"schema_version": 1, "watermark":
 {"files": {path: "Finished" | {"RecordsRead": n, "size": …, "etag": …} | {"Failed": {"attempts": …, "reason": …}, …}},
 "last_committed_file": …}, "sealed": {prefix: {"below": …, "directories": …}}, "sealed_below": …, "late_window":
 {partition: {"above": …, "names": […]}}}``
@@ -44,15 +43,15 @@ class LateWindow:
     above: str | None = None
 
     def reaches(self, name: str) -> bool:
-        """Whether ``name`` lies inside the window."""
+        """True if ``name`` lies inside the window."""
         return self.above is None or name > self.above
 
     def including(self, names: Iterable[str]) -> LateWindow:
-        """The window with more finished names, without those below it."""
+        """Add finished names, without those below the window."""
         return LateWindow(tuple(sorted({*self.names, *filter(self.reaches, names)})), self.above)
 
     def with_at_most(self, count: int) -> LateWindow:
-        """The window with its ``count`` greatest names, starting above the greatest one it lost."""
+        """Keep the ``count`` greatest names; the window then starts above the greatest one it lost."""
         excess = len(self.names) - count
         if excess <= 0:
             return self
@@ -62,7 +61,7 @@ class LateWindow:
 def shrink_windows(
     windows: Mapping[str, LateWindow], each: int, total: int, active: Collection[str]
 ) -> dict[str, LateWindow]:
-    """The windows with at most ``each`` names, and ``total`` over all.
+    """Cut the windows to at most ``each`` names, and ``total`` over all.
 
     Partitions that are not ``active`` shrink first, the smallest partition first.
     """
@@ -78,15 +77,15 @@ def shrink_windows(
 
 
 REASON_LIMIT = 500
-"""Longest reason that is kept, so that a long message does not swell the state."""
+"""Longest reason that is kept: the state goes into every commit, and one long message must not swell it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Covered:
     """Lines ``start <= n < end`` are in the commit; with ``eof`` nothing of the file is left to read.
 
-    Lines in the dead-letter table count: a given-up file is covered to its end. ``rows`` lines became rows of the
-    table, ``bad`` ones are dead letters; a given-up file has a letter and no lines.
+    Dead letters count: a given-up file is covered to its end. ``rows`` lines became rows of the table, ``bad`` ones are
+    dead letters; a given-up file has a letter and no lines.
     """
 
     path: str
@@ -128,21 +127,21 @@ FileOutcome = Covered | Refused | Changed | NotReached
 
 
 def progress_after(before: Unfinished | None, outcome: FileOutcome) -> FileProgress | None:
-    """The progress of an unfinished file after ``outcome``; ``None`` if there is nothing to remember."""
+    """Return the progress of an unfinished file after ``outcome``; ``None`` if there is nothing to remember."""
     match outcome:
         case Covered():
-            return _covered(before, outcome)
+            return _after_covered(before, outcome)
         case Refused():
-            return _refused(before, outcome)
+            return _after_refused(before, outcome)
         case Changed():
-            return _changed(before)
+            return _after_changed(before)
         case NotReached():
             return before
         case _:
             assert_never(outcome)
 
 
-def _covered(before: Unfinished | None, outcome: Covered) -> FileProgress:
+def _after_covered(before: Unfinished | None, outcome: Covered) -> FileProgress:
     expected = before.records if before else 0
     if outcome.start != expected:
         raise StateError(
@@ -155,7 +154,7 @@ def _covered(before: Unfinished | None, outcome: Covered) -> FileProgress:
     return RecordsRead(outcome.end, outcome.size, outcome.etag, rounds + 1)
 
 
-def _refused(before: Unfinished | None, outcome: Refused) -> Failed:
+def _after_refused(before: Unfinished | None, outcome: Refused) -> Failed:
     reason = outcome.reason[:REASON_LIMIT]
     records = before.records if before else 0
     is_same = isinstance(before, Failed) and (before.size, before.etag) == (outcome.size, outcome.etag)
@@ -163,8 +162,8 @@ def _refused(before: Unfinished | None, outcome: Refused) -> Failed:
     return Failed(attempts + outcome.counts, reason, outcome.size, outcome.etag, records)
 
 
-def _changed(before: Unfinished | None) -> Unfinished | None:
-    """The progress of a changed file: without committed lines the new content is read; with them it does not fit."""
+def _after_changed(before: Unfinished | None) -> Unfinished | None:
+    """Read changed content from the start if no line is committed; otherwise the file fails."""
     if before is None or before.records == 0:
         return before
     attempts = before.attempts + 1 if isinstance(before, Failed) else 1
@@ -221,7 +220,7 @@ class Failed:
 
     @property
     def how_often(self) -> str:
-        """``attempts`` in words.
+        """``attempts`` as words.
 
         >>> Failed(1, "bad", 7).how_often, Failed(3, "bad", 7).how_often
         ('once', '3 times')
@@ -246,7 +245,7 @@ class Seal:
 
 
 class _FileState:
-    """The common part of both states: a watermark, and files by path."""
+    """The part that both states share: a watermark, and files by path."""
 
     __slots__ = ()
     watermark: WatermarkState
@@ -287,12 +286,12 @@ class PathState(_FileState):
 
     @property
     def is_fresh(self) -> bool:
-        """Whether nothing is recorded: the cold start is still to come."""
+        """True if nothing is recorded: the cold start is still to come."""
         recorded = self.partition_watermarks or self.files or self.sealed or self.sealed_below
         return isinstance(self.watermark, Initial) and not recorded
 
     def unfinished(self) -> Iterator[tuple[str, Unfinished]]:
-        """The files in progress or failed."""
+        """Yield the files in progress or failed."""
         for path, progress in self.files.items():
             if not isinstance(progress, Finished):
                 yield path, progress
@@ -331,12 +330,12 @@ class SetState(_FileState):
         return sum(segment.count for segment in self.segments)
 
     def unfinished(self) -> Iterator[tuple[str, Unfinished]]:
-        """The files in progress or failed."""
+        """Yield the files in progress or failed."""
         yield from self.files.items()
 
 
 def greatest_path(partition_watermarks: Mapping[str, str]) -> str | None:
-    """The greatest watermark over all partitions."""
+    """Return the greatest watermark over all partitions."""
     if not partition_watermarks:
         return None
     partition = max(partition_watermarks)
@@ -344,7 +343,7 @@ def greatest_path(partition_watermarks: Mapping[str, str]) -> str | None:
 
 
 def greater(one: str | None, other: str | None) -> str | None:
-    """The greater of two paths; ``None`` is below everything."""
+    """Return the greater of two paths; ``None`` is below everything."""
     if one is None or other is None:
         return other if one is None else one
     return max(one, other, key=sort_key)
@@ -364,19 +363,19 @@ class FileStatus:
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing is known: every name is new."""
+        """True if nothing is known, so that every name is new."""
         return self.watermark is None and not self.progress
 
     def is_above(self, name: str) -> bool:
-        """Whether ``name`` is greater than the watermark."""
+        """True if ``name`` is greater than the watermark."""
         return self.watermark is None or name > self.watermark
 
     def is_known(self, name: str) -> bool:
-        """Whether ``name`` itself is recorded as finished."""
+        """True if ``name`` itself is recorded as finished."""
         return name in self.remembered or isinstance(self.progress.get(name), Finished)
 
     def is_finished(self, name: str) -> bool:
-        """Whether there is nothing to read: finished, or below everything that is searched."""
+        """True if there is nothing to read: finished, or below everything that is searched."""
         progress = self.progress.get(name)
         if progress is not None:
             return isinstance(progress, Finished)
@@ -388,19 +387,19 @@ class FileStatus:
 
 
 def file_statuses(source: PathSource, state: PathState) -> Callable[[str], FileStatus]:
-    """A function that returns the status of each partition; groups the files of the state once."""
-    progress = by_partition(state.files)
+    """Return a function that gives the status of a partition; groups the files of the state once."""
+    progress = group_by_partition(state.files)
     looks_back = source.late_files is LateFiles.WINDOW
 
-    def standing(partition: str) -> FileStatus:
+    def status_of(partition: str) -> FileStatus:
         window = state.late_window.get(partition) if looks_back else None
         return FileStatus(state.partition_watermarks.get(partition), window, progress.get(partition, {}))
 
-    return standing
+    return status_of
 
 
-def by_partition(files: Mapping[str, FileProgress]) -> dict[str, dict[str, FileProgress]]:
-    """The same entries, by partition and then by name."""
+def group_by_partition(files: Mapping[str, FileProgress]) -> dict[str, dict[str, FileProgress]]:
+    """Group the same entries by partition and then by name."""
     grouped: dict[str, dict[str, FileProgress]] = {}
     for path, progress in files.items():
         partition, name = split(path)
@@ -426,7 +425,7 @@ _KEYS = (
 
 
 def encode_paths(state: PathState) -> dict[str, object]:
-    """The complete state with its late window; keys are sorted, so equal states give equal text."""
+    """Encode the complete state with its late window; keys are sorted, so equal states give equal text."""
     windows: dict[str, object] = {
         partition: {"above": window.above, "names": list(window.names)}
         for partition, window in sorted(state.late_window.items())
@@ -445,16 +444,16 @@ def encode_paths(state: PathState) -> dict[str, object]:
 
 
 def embedded(encoded: Mapping[str, object]) -> dict[str, object]:
-    """The encoded state without its late window: small enough for the log of the table."""
+    """Drop the late window from an encoded state: the rest is small enough for the table's log."""
     return {key: value for key, value in encoded.items() if key != _WINDOW}
 
 
 def decode_paths(data: Mapping[str, object], *, source_uri: str = "") -> PathState:
     """Decode a state; ``StateError`` names what it cannot read, and nothing is guessed.
 
-    Older formats: ``{}`` is a source that never started. A watermark that is a plain string, or without partitions,
-    becomes an entry for its partition, with everything before sealed. Full URIs below ``source_uri`` become relative. A
-    state without a late window gets an empty one that starts at its watermarks.
+    Also reads the checkpoints that ``adopt`` takes over: ``{}`` is a source that never started, a watermark that is a
+    plain string becomes an entry for its partition with everything before it sealed, and full URIs below ``source_uri``
+    become relative. A state without a late window gets an empty one that starts at its watermarks.
     """
     if not data:
         return PathState()
@@ -476,7 +475,7 @@ def decode_paths(data: Mapping[str, object], *, source_uri: str = "") -> PathSta
     last = source_state.get("last_committed_file").optional_text()
     files = source_state.get("files", {}).entries()
     state = PathState(
-        watermark=_old_watermark(root.get("watermark"), last, relative),
+        watermark=_decode_any_watermark(root.get("watermark"), last, relative),
         partition_watermarks={key: node.text() for key, node in root.get("partition_watermarks", {}).entries()},
         files={relative(path): _decode_progress(node) for path, node in files},
         last_committed_file=None if last is None else relative(last),
@@ -486,21 +485,21 @@ def decode_paths(data: Mapping[str, object], *, source_uri: str = "") -> PathSta
         sealed_below=root.get("sealed_below", "").text(),
         last_update_ts=root.get("last_update_ts", 0).integer(),
     )
-    return state if "sealed" in root else _migrated(state)
+    return state if "sealed" in root else _migrate(state)
 
 
-def _old_watermark(node: Node, last: str | None, relative: Callable[[str], str]) -> WatermarkState:
-    """The watermark of any format: older ones have a plain path, or only the last committed file."""
+def _decode_any_watermark(node: Node, last: str | None, relative: Callable[[str], str]) -> WatermarkState:
+    """Decode a watermark that may be a plain path, or missing beside a last committed file."""
     if node.is_null:
         return Initial() if last is None else Active(relative(last))
     if node.is_text:
         return Active(relative(node.text()))
-    found = _decode_watermark(node)
-    return found if isinstance(found, Initial) else replace(found, value=relative(found.value))
+    watermark = _decode_watermark(node)
+    return watermark if isinstance(watermark, Initial) else replace(watermark, value=relative(watermark.value))
 
 
-def _migrated(state: PathState) -> PathState:
-    """Migrate an older format with one watermark: partitions before its own count as finished."""
+def _migrate(state: PathState) -> PathState:
+    """Turn one watermark into one of its partition; partitions before that count as finished."""
     if state.value is None or state.partition_watermarks:
         return state
     partition, name = split(state.value)
@@ -535,7 +534,7 @@ def _encode_watermark(watermark: WatermarkState) -> dict[str, object]:
 
 def _encode_files(state: PathState | SetState) -> dict[str, object]:
     return {
-        "files": {path: _encode_progress(each) for path, each in sorted(state.files.items())},
+        "files": {path: _encode_progress(progress) for path, progress in sorted(state.files.items())},
         "last_committed_file": state.last_committed_file,
     }
 
@@ -588,7 +587,7 @@ _SET_KEYS = ("schema_version", TRACKING, "watermark", "set", "last_update_ts", "
 
 
 def encode_set(state: SetState) -> dict[str, object]:
-    """The complete state; keys are sorted, so equal states give equal text."""
+    """Encode the complete state; keys are sorted, so equal states give equal text."""
     return {
         "schema_version": SCHEMA_VERSION,
         TRACKING: "set",
@@ -620,8 +619,8 @@ def decode_set(data: Mapping[str, object]) -> SetState:
     source_state = root.get("source_state").only(("files", "last_committed_file"))
     state = SetState(
         watermark=_decode_watermark(root.get("watermark")),
-        segments=tuple(_segment(node) for node in remembered.get("segments").items()),
-        files={path: _unfinished(node) for path, node in source_state.get("files").entries()},
+        segments=tuple(_decode_segment(node) for node in remembered.get("segments").items()),
+        files={path: _decode_unfinished(node) for path, node in source_state.get("files").entries()},
         last_update_ts=root.get("last_update_ts").integer(),
     )
     if remembered.get("files").integer() != state.remembered:
@@ -629,12 +628,12 @@ def decode_set(data: Mapping[str, object]) -> SetState:
     return state
 
 
-def _segment(node: Node) -> Segment:
+def _decode_segment(node: Node) -> Segment:
     node.only(("sha256", "count", "size"))
     return Segment(node.get("sha256").text(), node.get("count").integer(), node.get("size").integer())
 
 
-def _unfinished(node: Node) -> Unfinished:
+def _decode_unfinished(node: Node) -> Unfinished:
     progress = _decode_progress(node)
     if isinstance(progress, Finished):
         raise node.refusal("RecordsRead or Failed")

@@ -153,6 +153,7 @@ class UnitPlan:
 
 
 LONGEST_WAIT = 64
+"""Runs that a failing work unit waits at most: the wait doubles with every failure."""
 
 
 class Candidate(NamedTuple):
@@ -165,7 +166,7 @@ class Candidate(NamedTuple):
     succeeded: bool = False
 
     def waits(self, run: int) -> bool:
-        """Whether they wait in run number ``run`` because they failed."""
+        """True if they wait in run number ``run`` because they failed."""
         return self.failure is not None and run <= self._waits_until
 
     @property
@@ -187,20 +188,21 @@ class Candidate(NamedTuple):
 def cap_runs(
     candidates: Iterable[Candidate], cap: int, run: int
 ) -> tuple[list[Candidate], list[tuple[Candidate, WhySkipped]]]:
-    """At most ``cap`` work units that run, and the others with the reason why they do not."""
-    ordered = sorted(candidates, key=lambda each: each.urgency)
-    waiting = [each for each in ordered if each.waits(run)]
-    ready = [each for each in ordered if not each.waits(run)]
-    proven = [each for each in ready if each.succeeded and each.failure is None]
-    others = [each for each in ready if not (each.succeeded and each.failure is None)]
-    others.sort(key=lambda each: each.last_tried)
+    """Choose at most ``cap`` work units to run; return them, and the others with the reason why they wait."""
+    ordered = sorted(candidates, key=lambda candidate: candidate.urgency)
+    waiting = [candidate for candidate in ordered if candidate.waits(run)]
+    ready = [candidate for candidate in ordered if not candidate.waits(run)]
+    proven = [candidate for candidate in ready if candidate.succeeded and candidate.failure is None]
+    others = [candidate for candidate in ready if not (candidate.succeeded and candidate.failure is None)]
+    others.sort(key=lambda other: other.last_tried)
     places = _Places(cap)
+    # Half of the places go to units that work: with few places, units that keep failing would take all of them.
     proven_left = places.fill(proven, cap // 2 or 1 - run % 2)
     others_left = places.fill(others, cap)
     proven_left = places.fill(proven_left, cap)
-    waiting_left = places.fill(sorted(waiting, key=lambda each: each._waits_until), cap)
-    left = [(each, WhySkipped.CAPPED) for each in (*proven_left, *others_left)]
-    return places.taken, left + [(each, WhySkipped.WAITING) for each in waiting_left]
+    waiting_left = places.fill(sorted(waiting, key=lambda candidate: candidate._waits_until), cap)
+    left = [(candidate, WhySkipped.CAPPED) for candidate in (*proven_left, *others_left)]
+    return places.taken, left + [(candidate, WhySkipped.WAITING) for candidate in waiting_left]
 
 
 class _Places:

@@ -65,7 +65,10 @@ class Skip:
 
 
 class UnitDecisions:
-    """The common facts of all decisions of a plan; no cut-off if nothing was read so far."""
+    """Decides which partitions of a unit run; holds what all decisions of a plan share.
+
+    There is no cut-off of the job if nothing was read so far.
+    """
 
     def __init__(self, source: UnitSource, zone: ZoneInfo, cut: Cut) -> None:
         self.source, self.zone, self.cut = source, zone, cut
@@ -101,7 +104,7 @@ class UnitDecisions:
         return shift(moment, self.zone, earlier=self.source.grace) if self._has_grace else moment
 
     def decided(self, entry: UnitEntry, failures: Mapping[int, Failure]) -> Iterator[tuple[int, WorkUnit] | Skip]:
-        """Each partition once, oldest first: one that runs, with its number, or several that do not."""
+        """Yield each partition once, oldest first: one that runs, with its number, or several that do not."""
         if entry is NOTHING and not failures:
             yield from enumerate(map(self._new, self.cut.partitions))
             return
@@ -111,17 +114,17 @@ class UnitDecisions:
         number = 0
         for low, high in entry.coverage:
             begin, end = bisect_left(self.starts, low, number), bisect_left(self.starts, high, number)
-            for each in range(number, begin):
-                yield each, self._first(each, entry, failures)
+            for unread in range(number, begin):
+                yield unread, self._first(unread, entry, failures)
             if begin < end:
                 above = end - 1 if self.job_cutoff is None else bisect_right(self.ends, self.job_cutoff, begin, end - 1)
                 if begin < above:
                     yield Skip(WhySkipped.DONE, begin, above - 1)
-                for each in range(above, end):
-                    yield self._again(each, high, entry, failures)
+                for covered in range(above, end):
+                    yield self._again(covered, high, entry, failures)
             number = max(number, end)
-        for each in range(number, len(self.starts)):
-            yield each, self._first(each, entry, failures)
+        for unread in range(number, len(self.starts)):
+            yield unread, self._first(unread, entry, failures)
 
     def _is_left_behind(self, entry: UnitEntry) -> bool:
         """Whether a unit was read for a range that has floated on since, by a request that does not contain it.
@@ -229,19 +232,20 @@ class UnitDecisions:
     def _segment_start(self, partition: TimePartition, low: int, entry: UnitEntry) -> int:
         """The greatest known start of a segment not above ``low``."""
         place = bisect_right(entry.starts, low)
-        known = entry.starts[place - 1] if place else None
+        segment_start = entry.starts[place - 1] if place else None
         if partition.nominal_end is not None:
-            return partition.start if known is None else max(known, partition.start)
-        if known is not None:
-            return known
-        there = entry.coverage
+            return partition.start if segment_start is None else max(segment_start, partition.start)
+        if segment_start is not None:
+            return segment_start
+        read_before = entry.coverage
         for piece in entry.left:
-            there = add_range(there, *piece)
-        interval = interval_at(there, low)
+            read_before = add_range(read_before, *piece)
+        interval = interval_at(read_before, low)
         return partition.start if interval is None else min(interval[0], partition.start)
 
     def _top(self, partition: TimePartition, low: int, entry: UnitEntry) -> int:
         """Where reading ends: never below what was read before, which is replaced; before settled rows."""
+        # Rows of a reset unit may lie above the range by now: reading must reach them, or they stay (decision 0034).
         if entry.left and self._is_replaced_whole(partition, entry):
             return max(partition.end, *(end for _, end in entry.coverage[-1:] + entry.left[-1:]))
         if not entry.coverage or entry.coverage[-1][1] <= low:
@@ -266,8 +270,8 @@ class UnitDecisions:
         start, nominal = partition.start, partition.nominal_end
         high = self._top(partition, low, entry)
         replaces = not self._appends and bool(clip(entry.coverage + entry.left, low, nominal))
-        failed = failures.get(failure_start(start, nominal)) if failures else None
-        count = failed.count if failed else 0
+        last_failure = failures.get(failure_start(start, nominal)) if failures else None
+        count = last_failure.count if last_failure else 0
         follows = self._segment_before(partition, low, entry)
         return WorkUnit("", start, nominal, low, high, why, before, self._segments(low, high), replaces, count, follows)
 
@@ -303,8 +307,8 @@ Found = tuple[int, tuple[str, ...], WorkUnit, Failure | None, bool]
 
 
 @contextmanager
-def _not_collecting() -> Iterator[None]:
-    """Pause the garbage collector, which would scan a large plan again and again."""
+def _pause_collector() -> Iterator[None]:
+    """Pause the garbage collector, which would scan the objects of a large plan again and again."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -314,7 +318,7 @@ def _not_collecting() -> Iterator[None]:
             gc.enable()
 
 
-@_not_collecting()
+@_pause_collector()
 def plan_units(
     pipeline: str,
     source: UnitSource,
@@ -325,37 +329,37 @@ def plan_units(
     *,
     accept_new_partitions: bool = False,
 ) -> UnitPlan:
-    """What would run at ``now``.
+    """Plan what would run at ``now``.
 
     ``WatermarkError`` if there are fewer units than required, if the range ends in the future, and if work units would
     not match those of the state, unless that is accepted.
     """
-    known = state or UnitState()
+    before = state or UnitState()
     _check_units(source, units)
     zone, pieces = zone_named(source.timezone), cut(source, now)
     notes = [*first_notes(source.read, position), *_notes(source, pieces)]
-    settles = bool(known.grid) and (known.grid, known.zone) != (pieces.grid, source.timezone)
+    settles = bool(before.grid) and (before.grid, before.zone) != (pieces.grid, source.timezone)
     if settles:
-        _check_accepted(known, source, pieces, accept_new_partitions)
-        known = settle(known)
+        _check_accepted(before, source, pieces, accept_new_partitions)
+        before = settle(before)
         notes.append(
             f"the partitions are new ({pieces.grid}, {source.timezone}): what was read in others counts as read, and "
             "is not read again for late rows, unless rows are replaced by time_column or merge_keys, or by unit with "
             "requests that do not contain the time"
         )
-    histories = _histories(known, units)
+    histories = _histories(before, units)
     deciding = UnitDecisions(source, zone, pieces)
     deciding.see(entry for entry, _ in histories)
-    found, skips = _decide(deciding, histories)
-    retired = tuple(unit for unit in units.values if unit in known.retired)
+    candidates, skips = _decide(deciding, histories)
+    retired = tuple(unit for unit in units.values if unit in before.retired)
     if retired and pieces.partitions:
         skips.append((Skip(WhySkipped.RETIRED, 0, len(pieces.partitions) - 1), retired))
-    run, cap = known.runs + 1, source.work.parallelism_max
-    if cap is not None and sum(len(units) for _, units, *_ in found) > cap:
-        found, left = cap_runs((Candidate(*each) for each in found), cap, run)
+    run, cap = before.runs + 1, source.work.parallelism_max
+    if cap is not None and sum(len(units) for _, units, *_ in candidates) > cap:
+        candidates, left = cap_runs((Candidate(*each) for each in candidates), cap, run)
         skips.extend((Skip(why, each.number, each.number), each.units) for each, why in left)
     order = {unit: number for number, unit in enumerate(units.values)}
-    groups = _groups(found, order)
+    groups = _groups(candidates, order)
     return UnitPlan(
         pipeline=pipeline,
         source=source.name,
@@ -370,11 +374,11 @@ def plan_units(
         job_cutoff=deciding.job_cutoff,
         runs=groups,
         skipped=_ranges(skips, pieces.partitions, order),
-        stale=tuple(unit for unit in known.entries if unit not in order),
+        stale=tuple(unit for unit in before.entries if unit not in order),
         notes=tuple(notes),
         settles=settles,
         remarks=tuple(_remarks(source, pieces)),
-        repeats=_repeats(source, known, groups),
+        repeats=_repeats(source, before, groups),
     )
 
 
@@ -392,7 +396,7 @@ def _check_units(source: UnitSource, units: Units) -> None:
 def _histories(state: UnitState, units: Units) -> dict[History, list[str]]:
     """The units that are not retired, grouped by history."""
     failures: dict[str, list[tuple[int, Failure]]] = {}
-    for (unit, start), failure in sorted(state.failures.items(), key=lambda each: each[0]):
+    for (unit, start), failure in sorted(state.failures.items(), key=lambda failure: failure[0]):
         failures.setdefault(unit, []).append((start, failure))
     entries, retired = state.entries, state.retired
     same: dict[int, tuple[UnitEntry, list[str]]] = {}
@@ -446,7 +450,7 @@ def _ranges(
 ) -> tuple[SkippedUnits, ...]:
     """What does not run: equal reasons in consecutive partitions of the same units together, then equal ranges."""
     longest: list[tuple[Skip, tuple[str, ...]]] = []
-    for skip, units in sorted(skips, key=lambda each: (order[each[1][0]], len(each[1]), each[0].first)):
+    for skip, units in sorted(skips, key=lambda skip: (order[skip[1][0]], len(skip[1]), skip[0].first)):
         before = longest[-1] if longest else None
         if before and before[1] == units and _continues(before[0], skip):
             longest[-1] = (replace(before[0], last=skip.last), units)

@@ -46,11 +46,11 @@ Coverage = tuple[tuple[int, int], ...]
 
 
 def add_range(coverage: Coverage, low: int, high: int) -> Coverage:
-    """``coverage`` and ``[low, high)`` together."""
+    """Add ``[low, high)`` to ``coverage``."""
     if low >= high:
         return coverage
-    before = [each for each in coverage if each[1] < low]
-    after = [each for each in coverage if each[0] > high]
+    before = [span for span in coverage if span[1] < low]
+    after = [span for span in coverage if span[0] > high]
     touched = coverage[len(before) : len(coverage) - len(after)]
     if touched:
         low, high = min(low, touched[0][0]), max(high, touched[-1][1])
@@ -58,32 +58,34 @@ def add_range(coverage: Coverage, low: int, high: int) -> Coverage:
 
 
 def remove_range(coverage: Coverage, low: int, high: int) -> Coverage:
-    """``coverage`` outside ``[low, high)``."""
+    """Remove ``[low, high)`` from ``coverage``."""
     pieces = (piece for begin, end in coverage for piece in ((begin, min(end, low)), (max(begin, high), end)))
     return tuple(piece for piece in pieces if piece[0] < piece[1]) if low < high else coverage
 
 
 def clip(coverage: Coverage, low: int, high: int | None) -> Coverage:
-    """``coverage`` inside ``[low, high)``; without ``high``, everything above ``low``."""
+    """Keep the part of ``coverage`` inside ``[low, high)``; without ``high``, everything above ``low``."""
     pieces = ((max(begin, low), end if high is None else min(end, high)) for begin, end in coverage)
     return tuple(piece for piece in pieces if piece[0] < piece[1])
 
 
 def interval_at(coverage: Coverage, moment: int) -> tuple[int, int] | None:
     """The interval that contains ``moment``."""
-    place = bisect_right(coverage, moment, key=lambda each: each[0]) - 1
+    place = bisect_right(coverage, moment, key=lambda span: span[0]) - 1
     return coverage[place] if place >= 0 and moment < coverage[place][1] else None
 
 
 def high_of(coverage: Coverage, start: int, nominal_end: int | None) -> int | None:
     """The end of the contiguous coverage from ``start``; None if the start itself is not covered."""
-    found = interval_at(coverage, start)
-    if found is None:
+    interval = interval_at(coverage, start)
+    if interval is None:
         return None
-    return found[1] if nominal_end is None else min(found[1], nominal_end)
+    return interval[1] if nominal_end is None else min(interval[1], nominal_end)
 
 
 STARTS_KEPT = 32
+"""Starts of segments that a unit remembers: the state must not grow with every read."""
+
 EARLIEST, LATEST = -(2**62), 2**62
 
 
@@ -143,7 +145,7 @@ class UnitState:
         return replace(self, entries=entries)
 
     def retried(self, units: Collection[str] | None) -> UnitState:
-        """Without the failures of ``units``, and with none of them retired; None means all."""
+        """Forget the failures of ``units`` and retire none of them; None means all."""
         named = None if units is None else frozenset(units)
         if named is None:
             return replace(self, failures={}, retired={})
@@ -168,7 +170,7 @@ def _forgotten(unit: str, entry: UnitEntry, low: int, high: int) -> UnitEntry:
 
 
 def settle(state: UnitState) -> UnitState:
-    """The same state for partitions of another kind: they never divide or repeat what was read."""
+    """Prepare the state for partitions of another kind, which never divide or repeat what was read."""
     entries = {
         unit: replace(entry, starts=(), settled=max(entry.coverage[-1][1], entry.settled or EARLIEST))
         if entry.coverage
@@ -179,7 +181,7 @@ def settle(state: UnitState) -> UnitState:
 
 
 def unit_watermark_text(state: UnitState | None) -> str | None:
-    """How far the units were read, on one line; None if nothing was.
+    """Tell on one line how far the units were read; None if nothing was.
 
     >>> unit_watermark_text(UnitState(entries={"a": UnitEntry(((0, 86_400_000),)), "b": UnitEntry(((0, 3_600_000),))}))
     '1970-01-01 01:00 to 1970-01-02 (2 units)'
@@ -188,7 +190,7 @@ def unit_watermark_text(state: UnitState | None) -> str | None:
     if state is None or not highs:
         return None
     zone = zone_named(state.zone)
-    texts = [iso(each, zone) for each in sorted({min(highs), max(highs)})]
+    texts = [iso(high, zone) for high in sorted({min(highs), max(highs)})]
     many = f" ({len(highs):,} units)" if len(highs) > 1 else ""
     return " to ".join(texts) + many
 
@@ -211,7 +213,7 @@ _KEYS = (
 
 
 def encode_units(state: UnitState) -> dict[str, object]:
-    """The complete state; equal states give equal text."""
+    """Encode the complete state; equal states give equal text."""
     alike: dict[UnitEntry, list[str]] = {}
     for unit, entry in state.entries.items():
         alike.setdefault(entry, []).append(unit)
@@ -224,7 +226,9 @@ def encode_units(state: UnitState) -> dict[str, object]:
         "runs": state.runs,
         "tick": tick,
         "entries": sorted(_encoded(sorted(units), entry, tick) for entry, units in alike.items()),
-        "failures": [[*key, each.count, each.run, each.reason] for key, each in sorted(state.failures.items())],
+        "failures": [
+            [*key, failure.count, failure.run, failure.reason] for key, failure in sorted(state.failures.items())
+        ],
         "retired": dict(sorted(state.retired.items())),
         "input_version": state.input_version,
         "updated": None if state.updated is None else state.updated.isoformat(),
@@ -264,13 +268,14 @@ def _encoded(units: list[str], entry: UnitEntry, tick: int) -> list[object]:
         _distances(tuple(chain(*entry.left)), tick),
         None if entry.settled is None else entry.settled // tick,
     ]
+    # The state goes into every commit, and most sources never reset a unit.
     while parts[-1] is None or parts[-1] == []:
         parts.pop()
     return parts
 
 
 def _distances(moments: Sequence[int], tick: int) -> list[int]:
-    return [(each - before) // tick for before, each in pairwise((0, *moments))]
+    return [(moment - before) // tick for before, moment in pairwise((0, *moments))]
 
 
 def _entries(node: Node, tick: int) -> dict[str, UnitEntry]:
@@ -297,7 +302,7 @@ def _ascending(node: Node, tick: int) -> tuple[int, ...]:
     distances = [item.whole() for item in node.items()]
     if any(distance <= 0 for distance in distances[1:]):
         raise node.refusal("a moment and distances above 0")
-    return tuple(each * tick for each in accumulate(distances))
+    return tuple(ticks * tick for ticks in accumulate(distances))
 
 
 def _intervals(node: Node, tick: int) -> Coverage:

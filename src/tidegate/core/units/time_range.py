@@ -69,6 +69,7 @@ _ZONES = {
 }
 
 
+# Abbreviations are refused although zoneinfo knows some of them: CST is both Chicago and Shanghai, IST three zones.
 _IDS = {abbreviation: name for name, abbreviations in _ZONES.items() for abbreviation in abbreviations.split()}
 
 
@@ -87,7 +88,7 @@ class TimeBound:
 
     @property
     def is_relative(self) -> bool:
-        """Whether it moves with the clock."""
+        """True if it moves with the clock."""
         return self.before is not None
 
     def at(self, now: int, zone: ZoneInfo, rounding: Rounding = Rounding.NONE) -> int:
@@ -104,8 +105,8 @@ class TimeBound:
 
 
 def parse_span(text: str) -> Span:
-    """``P3D``, ``P3DT6H`` or ``P3DT6H30M`` as a length of time."""
-    span = _relative(text)
+    """Parse ``P3D``, ``P3DT6H`` or ``P3DT6H30M`` as a length of time."""
+    span = _parse_relative(text)
     if span is None:
         _refuse(text, "is not a length of time", "write P3D, P3DT6H or P3DT6H30M")
     return span
@@ -117,17 +118,17 @@ def parse_bound(text: str, *, is_end: bool) -> TimeBound:
         if not is_end:
             _refuse(text, "is no beginning of a time range", "give a date, or P30D for thirty days before now")
         return TimeBound(before=Span(), default=Rounding.DAY)
-    span = _relative(text)
+    span = _parse_relative(text)
     if span is not None:
         written = Rounding.MINUTE if text.endswith("M") else Rounding.HOUR if text.endswith("H") else Rounding.DAY
         return TimeBound(before=span, default=written)
-    return _absolute(text)
+    return _parse_absolute(text)
 
 
 def rounding_of(
     bound: TimeBound, kind: PartitionKind, written: Rounding | None, *, abstinent: bool = False
 ) -> Rounding:
-    """The rounding of a bound: the configured one wins.
+    """Choose the rounding of a bound: the configured one wins.
 
     Otherwise relative bounds are rounded by their finest part in partitions of several days, and whole days to the day
     with an abstinent period.
@@ -138,7 +139,7 @@ def rounding_of(
 
 
 def first_above(bound: TimeBound, rounding: Rounding, moment: int, zone: ZoneInfo) -> int | None:
-    """When the bound will pass ``moment``; None if the bound is absolute."""
+    """Return when the bound will pass ``moment``; None if the bound is absolute."""
     if bound.before is None:
         return None
     return shift(next_after(moment, rounding, zone), zone, later=bound.before)
@@ -147,7 +148,7 @@ def first_above(bound: TimeBound, rounding: Rounding, moment: int, zone: ZoneInf
 def resolve(
     time_range: TimeRange, kind: PartitionKind, zone: str, now: datetime, *, abstinent: bool = False
 ) -> tuple[int, int]:
-    """``[start, end)`` in milliseconds; a relative start lies on the calendar grid of ``kind``.
+    """Resolve a range to ``[start, end)`` in milliseconds; a relative start lies on the calendar grid of ``kind``.
 
     ``WatermarkError`` if the end lies in the future and must not.
     """
@@ -165,35 +166,35 @@ def resolve(
     return start, end
 
 
-def _relative(text: str) -> Span | None:
-    found = _RELATIVE.fullmatch(text)
-    if found is None:
+def _parse_relative(text: str) -> Span | None:
+    match = _RELATIVE.fullmatch(text)
+    if match is None:
         return None
-    days, hours, minutes = (int(found[name] or 0) for name in ("days", "hours", "minutes"))
+    days, hours, minutes = (int(match[name] or 0) for name in ("days", "hours", "minutes"))
     if hours > 23 or minutes > 59:
         _refuse(text, "has more hours or minutes than there are", "hours are 0 to 23 and minutes 0 to 59; use days")
     return Span(days, timedelta(hours=hours, minutes=minutes))
 
 
-def _absolute(text: str) -> TimeBound:
-    found = _ABSOLUTE.fullmatch(text)
-    if found is None:
+def _parse_absolute(text: str) -> TimeBound:
+    match = _ABSOLUTE.fullmatch(text)
+    if match is None:
         _refuse(text, "is no time", "write 2020-01-31, 2020-01-31T10:00:00Z, 2020-01-31 10:00 Europe/Paris or P3DT6H")
     try:
-        local = datetime.fromisoformat(f"{found['date']}T{found['time'] or '00:00'}")
-        offset = _offset(found["offset"])
+        local = datetime.fromisoformat(f"{match['date']}T{match['time'] or '00:00'}")
+        offset = _parse_offset(match["offset"])
     except ValueError as error:
         _refuse(text, f"is no time ({error})", "correct it")
-    local += timedelta(milliseconds=int((found["fraction"] or "0")[:3].ljust(3, "0")))
-    if found["utc"]:
+    local += timedelta(milliseconds=int((match["fraction"] or "0")[:3].ljust(3, "0")))
+    if match["utc"]:
         return TimeBound(local=local, zone="UTC")
-    zone = found["zone"]
+    zone = match["zone"]
     if zone is not None:
         _check_zone(zone, text)
     return TimeBound(local=local, zone=zone, offset=offset)
 
 
-def _offset(text: str | None) -> timedelta | None:
+def _parse_offset(text: str | None) -> timedelta | None:
     if text is None:
         return None
     minutes = 60 * int(text[1:3]) + int(text[3:].removeprefix(":") or 0)
@@ -206,10 +207,10 @@ def _check_zone(name: str, text: str) -> None:
     if name in _IDS:
         _refuse(text, f"has the zone {name!r}, which is no unambiguous name", f"write {_IDS[name]}")
     try:
-        known = "/" in name and bool(check_zone(name))
+        exists = "/" in name and bool(check_zone(name))
     except ValueError:
-        known = False
-    if not known:
+        exists = False
+    if not exists:
         _refuse(text, f"has the unknown zone {name!r}", "write Z, UTC, an offset such as +01:00, or Europe/Paris")
 
 
@@ -248,7 +249,7 @@ class _Piece:
 
 
 def cut(source: UnitSource, now: datetime) -> Cut:
-    """The partitions of a source at ``now``; none if the range is empty."""
+    """Cut the range of a source at ``now`` into partitions; none if the range is empty."""
     if source.time is None:
         end = milliseconds(now)
         return Cut(0, end, (TimePartition(0, end, None),), "none")
@@ -257,16 +258,18 @@ def cut(source: UnitSource, now: datetime) -> Cut:
     abstinent, bound = not source.abstinent.is_zero, parse_bound(time_range.end, is_end=True)
     start, end = resolve(time_range, last_kind, source.timezone, now, abstinent=abstinent)
     if source.work.sub_ranges:
-        pieces, grid = _composite(source, end, zone, milliseconds(now))
+        pieces, grid = _cut_sub_ranges(source, end, zone, milliseconds(now))
         start = pieces[0].start if pieces else start
     else:
         pieces = [_Piece(start, end, None, last_kind)]
         text = time_range.start if parse_bound(time_range.start, is_end=False).is_relative else None
-        grid = _phase(last_kind, start, text, zone)
-    found = [partition for piece in pieces for partition in _partitions(piece, zone)]
-    dropped = found.pop() if found and _is_left_out(found[-1], pieces[-1].kind, source.work.partial) else None
+        grid = _describe_grid(last_kind, start, text, zone)
+    partitions = [partition for piece in pieces for partition in _partitions(piece, zone)]
+    dropped = (
+        partitions.pop() if partitions and _is_left_out(partitions[-1], pieces[-1].kind, source.work.partial) else None
+    )
     rounding = rounding_of(bound, last_kind, time_range.end_round, abstinent=abstinent)
-    return Cut(start, end, tuple(found), f"{source.time.name}: {grid}", dropped, bound, rounding)
+    return Cut(start, end, tuple(partitions), f"{source.time.name}: {grid}", dropped, bound, rounding)
 
 
 def _is_left_out(last: TimePartition, kind: PartitionKind, partial: PartialPartition) -> bool:
@@ -276,7 +279,7 @@ def _is_left_out(last: TimePartition, kind: PartitionKind, partial: PartialParti
 
 
 def _partitions(piece: _Piece, zone: ZoneInfo) -> Iterator[TimePartition]:
-    """The partitions of a piece; those that end at its limit are full there."""
+    """Yield the partitions of a piece; those that end at its limit are full there."""
     if piece.start >= piece.end:
         return
     if piece.kind is PartitionKind.NONE:
@@ -293,10 +296,11 @@ def _partitions(piece: _Piece, zone: ZoneInfo) -> Iterator[TimePartition]:
 
 
 def _starts(anchor: int, kind: PartitionKind, zone: ZoneInfo) -> Iterator[int]:
-    """The starts of partitions, endlessly."""
+    """Yield the starts of partitions, endlessly."""
     days = 7 if kind is PartitionKind.WEEKLY else 1
     if kind is PartitionKind.HOURLY:
         yield from count(anchor, HOUR)
+    # Without clock changes days are equally long: plain addition saves a conversion per partition.
     elif not (kind is PartitionKind.MONTHLY or kind is PartitionKind.YEARLY) and zone.key == "UTC":
         yield from count(anchor, days * DAY)
     local = local_time(anchor, zone)
@@ -313,8 +317,8 @@ def _starts(anchor: int, kind: PartitionKind, zone: ZoneInfo) -> Iterator[int]:
         yield moment_at(local, zone)
 
 
-def _phase(kind: PartitionKind, start: int, text: str | None, zone: ZoneInfo) -> str:
-    """What the starts of partitions have in common, whichever is the first."""
+def _describe_grid(kind: PartitionKind, start: int, text: str | None, zone: ZoneInfo) -> str:
+    """Describe what the starts of partitions have in common, whichever is the first."""
     local = local_time(start, zone)
     clock = local.time().isoformat("auto")
     match kind:
@@ -332,15 +336,15 @@ def _phase(kind: PartitionKind, start: int, text: str | None, zone: ZoneInfo) ->
             return f"yearly on {local:%m-%d} at {clock}"
 
 
-def _composite(source: UnitSource, end: int, zone: ZoneInfo, now: int) -> tuple[list[_Piece], str]:
+def _cut_sub_ranges(source: UnitSource, end: int, zone: ZoneInfo, now: int) -> tuple[list[_Piece], str]:
     """The sub-ranges, clipped to the end of the range, and what identities depend on."""
     assert source.time is not None
     subs, time_range = source.work.sub_ranges, source.time.range
     kinds = [sub.kind for sub in subs]
-    first = _edge(time_range.start, kinds[0], kinds[-1], zone, now)
-    edges = [_edge(subs[0].start, kinds[0], kinds[-1], zone, now)]
+    first = _resolve_edge(time_range.start, kinds[0], kinds[-1], zone, now)
+    edges = [_resolve_edge(subs[0].start, kinds[0], kinds[-1], zone, now)]
     for (one, other), grid in zip(pairwise(subs), (_coarser(pair) for pair in pairwise(kinds)), strict=True):
-        left, right = (_edge(text, grid, kinds[-1], zone, now) for text in (one.end, other.start))
+        left, right = (_resolve_edge(text, grid, kinds[-1], zone, now) for text in (one.end, other.start))
         _check_follows(left, right, f"the sub-ranges that end at {one.end!r} and begin at {other.start!r}")
         edges.append(right)
     bound, written = parse_bound(subs[-1].end, is_end=True), time_range.end_round
@@ -361,16 +365,16 @@ def _composite(source: UnitSource, end: int, zone: ZoneInfo, now: int) -> tuple[
         for number, ((low, high), kind) in enumerate(zip(pairwise(edges), kinds, strict=True))
         if low < end
     ]
-    return pieces, ", ".join(_phase_of(each, low, zone) for each, low in zip(subs, edges, strict=False))
+    return pieces, ", ".join(_describe_sub_range(sub, low, zone) for sub, low in zip(subs, edges, strict=False))
 
 
-def _phase_of(sub: SubRange, start: int, zone: ZoneInfo) -> str:
+def _describe_sub_range(sub: SubRange, start: int, zone: ZoneInfo) -> str:
     relative = parse_bound(sub.start, is_end=False).is_relative
     since = sub.start if relative else iso(start, zone)
-    return f"{_phase(sub.kind, start, sub.start if relative else None, zone)} since {since}"
+    return f"{_describe_grid(sub.kind, start, sub.start if relative else None, zone)} since {since}"
 
 
-def _edge(text: str, grid: PartitionKind, rounds_by: PartitionKind, zone: ZoneInfo, now: int) -> int:
+def _resolve_edge(text: str, grid: PartitionKind, rounds_by: PartitionKind, zone: ZoneInfo, now: int) -> int:
     bound = parse_bound(text, is_end=False)
     moment = bound.at(now, zone, rounding_of(bound, rounds_by, None))
     return floor_to(moment, grid, zone) if bound.is_relative else moment

@@ -425,7 +425,7 @@ def address_of(template: Location, variables: Variables) -> FileAddress:
             f"{scheme}://{authority}/{display}: a value makes an empty part, '.' or '..' of the address",
             "leave such units out with a filter",
         )
-    first = next((place for place, each in enumerate(levels) if _WILD.search(_unclassed(each))), len(levels) - 1)
+    first = next((place for place, level in enumerate(levels) if _WILD.search(_unclassed(level))), len(levels) - 1)
     fixed = re.split(r"\{\{|[*?]", path)[0].rpartition("/")[0]
     folder = "/".join(_unclassed(level, plain=True) for level in levels[:first])
     root, place = (
@@ -488,7 +488,7 @@ def _once(address: FileAddress, found: list[ObjectInfo]) -> list[ObjectInfo]:
         real = os.path.realpath(path)
         if real == path or real not in names:
             names[real] = each
-    return sorted(names.values(), key=lambda each: each.path)
+    return sorted(names.values(), key=lambda name: name.path)
 
 
 def _found(store: ObjectStore, address: FileAddress, scope: Scope | None) -> Iterator[ObjectInfo]:

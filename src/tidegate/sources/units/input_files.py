@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from tidegate.errors import ObjectMissing, SourceError
 from tidegate.formats.avro import PlainAvro
 from tidegate.formats.avro_types import Nanoseconds, OutOfRange, load_library
-from tidegate.formats.json import LONGEST_LINE, LineTooLong, blocks, element_lines, without_mark
+from tidegate.formats.json import LONGEST_LINE, LineTooLong, blocks, element_lines, strip_byte_order_mark
 from tidegate.formats.port import compression_of
 from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.specs.locations import Location
@@ -98,7 +98,7 @@ _WRONG_JSON = "write the file again, or correct `format`"
 
 def json_records(plain: Iterator[bytes], path: str) -> Iterator[dict[str, Any]]:
     """The objects of one file, an array or lines; raises :class:`SourceError` at the first that is none."""
-    pieces, beginning = without_mark(plain), b""
+    pieces, beginning = strip_byte_order_mark(plain), b""
     while not beginning and (piece := next(pieces, None)) is not None:
         beginning = piece.lstrip(_BLANK)
     whole = chain([beginning], pieces)

@@ -247,11 +247,11 @@ class TableWindow:
 
     def check(self, columns: tuple[str, ...]) -> None:
         """Raise ``SchemaMismatch`` if the rows to write lack a column of the window."""
-        for each, name in zip(self.rows.columns, self.columns, strict=True):
+        for column, name in zip(self.rows.columns, self.columns, strict=True):
             if name not in columns:
                 raise SchemaMismatch(
                     f"{self.owner}: the transform does not return {name!r}, the column of the window to replace",
-                    f"select it, or name what it became: sink.window_columns: {{{each}: …}}",
+                    f"select it, or name what it became: sink.window_columns: {{{column}: …}}",
                 )
 
     def _zoned(self, each: ColumnRange) -> ColumnRange:

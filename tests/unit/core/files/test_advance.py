@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from laws.world import NOW, World, advanced, files, read, source
 from support.errors import raises
 from support.long_runs import examples
-from tidegate.core.files.advance import PathSteps, advance, apply_commits, idle
+from tidegate.core.files.advance import PathSteps, advance, apply_commits, mark_idle
 from tidegate.core.files.state import (
     REASON_LIMIT,
     Active,
@@ -303,12 +303,12 @@ def test_an_older_partition_that_advances_leaves_the_greatest_path() -> None:
 
 
 def test_a_poll_that_finds_nothing_new_makes_active_idle_and_keeps_the_path() -> None:
-    assert idle(AT_28_F2, listed_any=True).watermark == Idle("28/f2")
+    assert mark_idle(AT_28_F2, listed_any=True).watermark == Idle("28/f2")
 
 
 def test_a_poll_that_finds_nothing_leaves_initial() -> None:
-    assert idle(PathState(), listed_any=False).watermark == Initial()
-    assert idle(PathState(), listed_any=True).watermark == Initial()
+    assert mark_idle(PathState(), listed_any=False).watermark == Initial()
+    assert mark_idle(PathState(), listed_any=True).watermark == Initial()
 
 
 @pytest.mark.parametrize("before", [Active("28/f2"), Idle("28/f2")], ids=["Active", "Idle"])
@@ -323,13 +323,13 @@ def test_an_update_with_an_equal_or_smaller_name_is_no_change(before: WatermarkS
 @pytest.mark.parametrize("before", [Active("28/f2"), Idle("28/f2")], ids=["Active", "Idle"])
 def test_a_source_that_was_emptied_keeps_its_watermark_and_does_not_become_idle(before: WatermarkState) -> None:
     state = replace(AT_28_F2, watermark=before)
-    assert idle(state, listed_any=False) is state
+    assert mark_idle(state, listed_any=False) is state
 
 
 @pytest.mark.parametrize("progress", [Failed(1, "bad", 100), RecordsRead(5, 100)], ids=["failed", "in progress"])
 def test_a_source_is_not_idle_while_a_file_waits(progress: Failed | RecordsRead) -> None:
     waiting = replace(AT_28_F2, files={"28/f3": progress})
-    assert idle(waiting, listed_any=True) is waiting
+    assert mark_idle(waiting, listed_any=True) is waiting
 
 
 def test_a_failure_moves_nothing() -> None:
@@ -348,10 +348,10 @@ def test_of_two_sources_only_the_one_with_new_files_is_active() -> None:
     worlds["a"].arrive("28/f2")
     for world in worlds.values():
         plan = world.plan()
-        if plan.units:
+        if plan.groups:
             world.drain()
         else:
-            world.state = idle(world.state, plan.any_files)
+            world.state = mark_idle(world.state, plan.any_files)
     assert worlds["a"].state.watermark == Active("28/f2")
     assert worlds["b"].state.watermark == Idle("28/f1")
 

@@ -18,7 +18,7 @@ from tidegate.core.files.discovery import (
     cold_prefixes,
     count_reasons,
     list_after,
-    survey,
+    survey_directories,
 )
 from tidegate.core.files.paths import compile_glob
 from tidegate.core.files.state import Active, Failed, Finished, LateWindow, PathState, RecordsRead, Seal
@@ -162,7 +162,7 @@ def test_what_a_cold_start_will_seal_is_not_open() -> None:
 
 
 def test_a_filtered_cold_start_surveys_nothing() -> None:
-    assert survey(FILTERED, PathState(), ["date=2024-03-01"], NOW) == Directories()
+    assert survey_directories(FILTERED, PathState(), ["date=2024-03-01"], NOW) == Directories()
 
 
 def test_a_partly_sealed_day_is_open_for_its_later_hours() -> None:

@@ -74,7 +74,7 @@ def test_a_late_file_is_read_once_and_the_watermark_stays() -> None:
     world.arrive("d/b")
     plan = world.plan()
     assert paths_of(plan) == ["d/b"]
-    step = world.commit(plan, [world.outcome(plan.units[0].slices[0], "whole")])
+    step = world.commit(plan, [world.outcome(plan.groups[0].slices[0], "whole")])
     assert (step.changed, step.advanced) == (True, ())
     assert world.state.partition_watermarks == {"d": "c"}
     assert world.state.late_window["d"].names == ("a", "b", "c")
@@ -101,7 +101,7 @@ def test_a_window_that_was_lost_starts_at_the_watermark_and_says_so() -> None:
     world.restart(from_log=True)
     world.arrive("d/b")
     plan = world.plan()
-    assert plan.units == ()
+    assert plan.groups == ()
     assert plan.notes[0].startswith("the late window is empty and starts at the watermarks")
     world.arrive("d/e")
     world.drain()

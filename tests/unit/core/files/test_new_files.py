@@ -153,7 +153,7 @@ def test_a_recorded_position_in_the_middle_is_resumed_and_the_rest_read_whole() 
     }
     state = decode_paths(document, source_uri="s3://b/d/")
     plan = planned(ANY, state, "file1", "file2", "file3", "file4")
-    starts = {each.path: each.start_record for unit in plan.units for each in unit.slices}
+    starts = {each.path: each.start_record for group in plan.groups for each in group.slices}
     assert starts == {"file2": 5000, "file3": 0, "file4": 0}
 
 

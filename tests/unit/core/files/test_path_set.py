@@ -10,7 +10,7 @@ import pytest
 
 from laws.world import NOW, files, read, source
 from support.errors import raises
-from tidegate.core.files.advance import Advance, advance_set, idle, segments_to_merge, with_segment
+from tidegate.core.files.advance import Advance, advance_set, mark_idle, segments_to_merge, with_segment
 from tidegate.core.files.state import (
     Active,
     Changed,
@@ -87,11 +87,11 @@ def test_too_many_failed_files_fill_the_state() -> None:
 
 def test_idle_means_that_nothing_waits() -> None:
     done = SetState(Active("a"), STATE.segments)
-    assert idle(done, listed_any=True).watermark == Idle("a")
-    assert idle(SetState(), listed_any=True) == SetState()
+    assert mark_idle(done, listed_any=True).watermark == Idle("a")
+    assert mark_idle(SetState(), listed_any=True) == SetState()
     waiting = SetState(Active("a"), files={"b": Failed(1, "bad", 1)})
-    assert idle(waiting, listed_any=True) == waiting
-    assert idle(done, listed_any=False) is done
+    assert mark_idle(waiting, listed_any=True) == waiting
+    assert mark_idle(done, listed_any=False) is done
 
 
 def grown(commits: Sequence[int]) -> tuple[SetState, int, int]:

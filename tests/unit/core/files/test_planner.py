@@ -35,7 +35,7 @@ def over(of: PathSource, state: PathState, *there: SourceFile, complete: bool = 
 
 
 def slices(plan: Plan) -> list[FileSlice]:
-    return [each for unit in plan.units for each in unit.slices]
+    return [each for group in plan.groups for each in group.slices]
 
 
 def skipped(plan: Plan) -> dict[Reason, int]:
@@ -64,7 +64,7 @@ SAME = SourceFile("d/a", 100, "e")
 def test_an_unfinished_file_is(progress: FileProgress, file: SourceFile, expected: FileSlice | Reason) -> None:
     plan = over(OF, PathState(files={"d/a": progress}), file)
     if isinstance(expected, Reason):
-        assert plan.units == ()
+        assert plan.groups == ()
         assert skipped(plan) == {expected: 1}
         assert "d/a" in plan.notes[0]
         assert plan.waits
@@ -155,7 +155,7 @@ class TestIslands:
     def test_an_empty_plan_that_holds_files_back_waits(self) -> None:
         state = PathState(files={"d/a": Failed(5, "bad", 100), "d/b": Finished()})
         plan = planned(SMALL, state, "d/a", "d/b", "d/c")
-        assert not plan.units
+        assert not plan.groups
         assert [each.slice.path for each in plan.given_up] == ["d/a"]
         assert plan.waits
 
@@ -193,7 +193,7 @@ def test_a_listing_in_slices_reads_everything_once() -> None:
     for number in range(25):
         world.arrive(f"d={number % 3}/{number:02d}")
     polls = 0
-    while (plan := world.plan(limit=4)).units:
+    while (plan := world.plan(limit=4)).groups:
         polls += 1
         world.commit(plan, [world.outcome(each, "whole") for each in slices(plan)])
     assert world.missing() == world.doubled() == set()
@@ -250,7 +250,7 @@ def test_unfinished_files_go_on_and_given_up_ones_wait() -> None:
     made = plan(PathListing(there), half=RecordsRead(7, 100, None, 2), tried=Failed(2, "bad", 100))
     assert slices(made) == [FileSlice("half", 100, None, 7, rounds=2), FileSlice("tried", 100, None, attempts=2)]
     made = plan(PathListing(there[1:]), tried=Failed(3, "bad", 100))
-    assert (made.units, skipped(made), made.waits) == ((), {Reason.GIVEN_UP: 1}, True)
+    assert (made.groups, skipped(made), made.waits) == ((), {Reason.GIVEN_UP: 1}, True)
     assert made.given_up == (GivenUp(FileSlice("tried", 100, None, attempts=3), "failed 3 times: bad"),)
     assert slices(plan(PathListing((SourceFile("tried", 99),)), tried=Failed(3, "bad", 100))) == [
         FileSlice("tried", 99)
@@ -259,7 +259,7 @@ def test_unfinished_files_go_on_and_given_up_ones_wait() -> None:
 
 def test_a_file_that_changed_after_a_part_of_it_was_read_is_held_back() -> None:
     made = plan(PathListing((SourceFile("half", 99),)), half=RecordsRead(7, 100))
-    assert (made.units, skipped(made)) == ((), {Reason.CHANGED: 1})
+    assert (made.groups, skipped(made)) == ((), {Reason.CHANGED: 1})
     assert made.given_up[0].slice == FileSlice("half", 99, None, 7, rounds=1)
 
 
@@ -306,7 +306,7 @@ LARGE = Sizing(target_bytes=64 * MIB, max_files=100, parallelism=1)
 def units(sizing: Sizing, *files: tuple[str, float]) -> list[str]:
     """The names in each unit; sizes are given in MiB."""
     slices = [FileSlice(path, int(size * MIB)) for path, size in files]
-    return [" ".join(each.path for each in unit.slices) for unit in group_files(slices, sizing)]
+    return [" ".join(each.path for each in group.slices) for group in group_files(slices, sizing)]
 
 
 def test_no_files_make_no_units() -> None:

@@ -61,7 +61,7 @@ def test_the_watermark_passes_it_and_it_stays_finished_when_it_comes_back() -> N
     plan = over(STATE)
     step = advanced(OF, STATE, [file.path for file in plan.listed], [END])
     assert (step.state.partition_watermarks, step.state.files) == ({"d": "a.json"}, {})
-    assert over(step.state, "d/a.json", "d/b.json").units[0].slices == (FileSlice("d/b.json", 100),)
+    assert over(step.state, "d/a.json", "d/b.json").groups[0].slices == (FileSlice("d/b.json", 100),)
 
 
 def test_a_gap_below_it_keeps_it_by_name_until_the_watermark_comes_by() -> None:
@@ -70,7 +70,7 @@ def test_a_gap_below_it_keeps_it_by_name_until_the_watermark_comes_by() -> None:
     step = advanced(OF, state, [file.path for file in plan.listed], [END])
     assert step.state.partition_watermarks == {"d": "0"}
     assert not over(step.state, "d/0a.json", "d/a.json").given_up
-    assert [each.path for unit in over(step.state, "d/0a.json", "d/a.json").units for each in unit.slices] == [
+    assert [each.path for group in over(step.state, "d/0a.json", "d/a.json").groups for each in group.slices] == [
         "d/0a.json"
     ]
 
@@ -106,7 +106,7 @@ class TestBehindWhatTheListingLeftOut:
             OF, STATE, [file.path for file in plan.listed], [Covered("e/b.json", 100, None, 0, 9, eof=True)]
         )
         assert (step.state.partition_watermarks, step.state.files) == ({"d": "0", "e": "b.json"}, STATE.files)
-        assert over(step.state, "d/a.json").units[0].slices == (FileSlice("d/a.json", 100, None, 5, rounds=2),)
+        assert over(step.state, "d/a.json").groups[0].slices == (FileSlice("d/a.json", 100, None, 5, rounds=2),)
 
     def test_a_failed_file_without_committed_lines_is_not_forgotten(self) -> None:
         plan = over(replace(STATE, files={"d/a.json": Failed(2, "bad", 100)}), unseen="d")

@@ -9,7 +9,7 @@ import pytest
 
 from laws.world import NOW, World, advanced, files, listing, paths_of, planned, read, source
 from tidegate.core.files.advance import Advance, advance
-from tidegate.core.files.comparison import reopened
+from tidegate.core.files.comparison import reopen_partitions
 from tidegate.core.files.discovery import (
     AHEAD,
     Directories,
@@ -18,11 +18,11 @@ from tidegate.core.files.discovery import (
     is_directory_sealed,
     is_due,
     is_sealed,
+    lower_future_seals,
     seal_cold_start,
     sealing_time,
-    seals_taken_back,
     starts_cold,
-    survey,
+    survey_directories,
 )
 from tidegate.core.files.paths import Layout, SourceFile
 from tidegate.core.files.state import Active, Failed, LateWindow, PathState, RecordsRead, Refused, Seal
@@ -204,7 +204,7 @@ def test_a_day_whose_hours_left_one_by_one_is_counted_when_its_last_hour_has_pas
 
 def test_only_directories_below_a_prefix_are_counted() -> None:
     state = PathState(sealed={"": Seal(moment(20)), "r=eu": Seal(moment(20))})
-    seen = survey(
+    seen = survey_directories(
         OF,
         state,
         [day(1), day(21), f"{day(1)}/hour=01", "r=eu", f"r=eu/{day(2)}", f"r=eu/{day(3)}", "misc"],
@@ -220,7 +220,7 @@ class TestColdStart:
 
     def test_also_when_nothing_was_found(self) -> None:
         plan = planned(self.of, PathState(), f"{day(1)}/a")
-        assert plan.units == ()
+        assert plan.groups == ()
         assert plan.opens is not None
         assert plan.opens.sealed == {"": Seal(moment(28))}
         assert paths_of(planned(self.of, plan.opens, f"{day(1)}/a", f"{day(28)}/b")) == [f"{day(28)}/b"]
@@ -339,23 +339,23 @@ def test_a_start_that_was_fixed_ahead_is_made_again_as_long_as_nothing_was_read(
 def test_a_seal_is_taken_back_to_what_the_finished_folders_give() -> None:
     state = sealed(moment(22), day(29))
     finished_ones = (day(3), day(10), day(29))
-    assert seals_taken_back(WEEK, state, None, finished_ones, (), moment(12)) == {"": Seal(moment(3))}
-    assert seals_taken_back(WEEK, state, None, finished_ones, (day(2),), moment(12)) == {"": Seal(moment(2))}
+    assert lower_future_seals(WEEK, state, None, finished_ones, (), moment(12)) == {"": Seal(moment(3))}
+    assert lower_future_seals(WEEK, state, None, finished_ones, (day(2),), moment(12)) == {"": Seal(moment(2))}
     begun = PathState(sealed={"": Seal(moment(5))})
-    assert seals_taken_back(WEEK, state, begun, finished_ones, (), moment(12)) == {"": Seal(moment(5))}
-    assert seals_taken_back(WEEK, state, None, (day(29),), (), moment(12)) == {}
+    assert lower_future_seals(WEEK, state, begun, finished_ones, (), moment(12)) == {"": Seal(moment(5))}
+    assert lower_future_seals(WEEK, state, None, (day(29),), (), moment(12)) == {}
 
 
 def test_other_seals_are_not_taken_back() -> None:
     state = PathState(Active("x"), sealed={"region=a": Seal(moment(20)), "region=b": Seal(moment(1), 3)})
-    assert seals_taken_back(WEEK, state, None, (), (), moment(12)) == {"region=b": Seal(moment(1), 3)}
+    assert lower_future_seals(WEEK, state, None, (), (), moment(12)) == {"region=b": Seal(moment(1), 3)}
 
 
 def test_folders_are_opened_with_what_is_known_of_them() -> None:
     state = sealed(moment(22), day(29))
     known = [f"{day(1)}/a", f"{day(10)}/a", f"{day(10)}/c", f"{day(29)}/a"]
     left = [(SourceFile(f"{day(10)}/b", 9), 4), (SourceFile(f"{day(1)}/b", 9), 0)]
-    after = reopened(WEEK, state, {"": Seal(moment(3))}, known, left)
+    after = reopen_partitions(WEEK, state, {"": Seal(moment(3))}, known, left)
     assert after.sealed == {"": Seal(moment(3))}
     assert after.partition_watermarks == {day(10): "c", day(29): "a"}
     assert after.late_window == {day(10): LateWindow(("a", "c"))}
@@ -368,6 +368,6 @@ def test_folders_are_opened_with_what_is_known_of_them() -> None:
 def test_the_window_of_an_opened_folder_has_its_size() -> None:
     small = source(pattern="*", late_window=2, lateness=WEEK.lateness)
     known = [f"{day(10)}/{name}" for name in "abcd"]
-    after = reopened(small, sealed(moment(22), day(29)), {}, known, ())
+    after = reopen_partitions(small, sealed(moment(22), day(29)), {}, known, ())
     assert after.late_window == {day(10): LateWindow(("c", "d"), "b")}
     assert after.sealed == {}
