@@ -36,7 +36,7 @@ from tidegate.core.files.state import Covered, PathState
 from tidegate.sources.file_discovery import discover
 from tidegate.specs.locations import Location
 from tidegate.specs.project import LateFiles, PathSource
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store
 
@@ -161,7 +161,7 @@ def local_case(layout: str, files: int) -> Iterator[Case]:
     """A source on local disk."""
     with tempfile.TemporaryDirectory(prefix="tidegate-idle-") as place:
         fill_directory(Path(place), layout, files)
-        yield Case("local", layout, files, Location(absolute(place, Path.cwd())))
+        yield Case("local", layout, files, Location(absolute_uri(place, Path.cwd())))
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from benchmarks import report
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store
 
@@ -138,7 +138,7 @@ def place(where: str) -> Iterator[tuple[Path, Location]]:
     with tempfile.TemporaryDirectory(prefix="tidegate-latency-") as name:
         folder = Path(name)
         if where == "local":
-            yield folder, Location(absolute(name, Path.cwd()))
+            yield folder, Location(absolute_uri(name, Path.cwd()))
             return
         from servers import s3
 

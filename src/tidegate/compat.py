@@ -22,7 +22,7 @@ from tidegate.reports.replay import ColumnReplayReport
 from tidegate.reports.run import RunReport
 from tidegate.schema.names import spell
 from tidegate.spark.filters import apply_watermark_filter
-from tidegate.spark.frames import columns_of, fitted
+from tidegate.spark.frames import columns_of, fit_types
 from tidegate.spark.loading.strategies import KeyOverwrite
 from tidegate.spark.loading.target import Guard, Keys, TableWindow, Target
 from tidegate.specs.columns import ColumnSource, Value, Watermark
@@ -65,7 +65,7 @@ class MergeOverwriteStrategy:
         table = columns_of(kept.sparkSession.read.format("delta").load(path), f"table {path}")
         strategy = self._strategy(kept.columns)
         strategy.check(kept)
-        strategy.save(fitted(kept, table), Target(path, table))
+        strategy.save(fit_types(kept, table), Target(path, table))
 
     def _strategy(self, columns: Sequence[str]) -> KeyOverwrite:
         bounds = {spell(name, columns): each for name, each in (self._window or {}).items()}

@@ -21,7 +21,7 @@ from tidegate.runs.presence import Courtesy, Note, claim_source, note_of
 from tidegate.specs.locations import Location
 from tidegate.specs.project import OnConflict
 from tidegate.storage import memory
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store
 
@@ -35,7 +35,7 @@ KINDS = ["local", "memory", *REMOTE]
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
     match request.param:
         case "local":
-            yield open_store(Location(absolute(str(tmp_path / "table"), tmp_path)))
+            yield open_store(Location(absolute_uri(str(tmp_path / "table"), tmp_path)))
         case "memory":
             name = uuid.uuid4().hex
             yield open_store(Location(f"memory://{name}/table"))

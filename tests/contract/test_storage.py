@@ -17,7 +17,7 @@ from support.long_runs import LONG
 from tidegate.errors import ObjectChanged, ObjectExists, ObjectMissing, StorageError
 from tidegate.specs.locations import Location
 from tidegate.storage import memory
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 from tidegate.storage.port import ObjectStore, Upload
 from tidegate.storage.stores import open_store
 
@@ -28,7 +28,7 @@ KINDS = ["local", "memory", *REMOTE]
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
     match request.param:
         case "local":
-            yield open_store(Location(absolute(str(tmp_path / "root here"), tmp_path)))
+            yield open_store(Location(absolute_uri(str(tmp_path / "root here"), tmp_path)))
         case "memory":
             name = uuid.uuid4().hex
             yield open_store(Location(f"memory://{name}/root%20here"))

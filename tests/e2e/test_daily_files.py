@@ -20,7 +20,7 @@ from tidegate.reports.render import plain
 from tidegate.reports.report import View
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 
 DAYS = ("15", "16", "17", "18")
 
@@ -77,7 +77,7 @@ def test_with_replace_none_every_read_is_kept_and_needs_no_spark(server: FileSer
     assert server.live(*DAYS) == [2, 4, 6, 8]
     assert server.rows() == EACH_DAY
     found = query(
-        Location(absolute("lake/visits", server.root)),
+        Location(absolute_uri("lake/visits", server.root)),
         "select count(distinct _tidegate_segment) as reads from t where _tidegate_unit = 'f15.csv'",
     )
     assert found == [{"reads": 4}], "each read can be told from the others"

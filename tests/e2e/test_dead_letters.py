@@ -28,7 +28,7 @@ from tidegate.runs.file_edit import DeadLetterSelection
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.schema.dead_letter import Letter
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 
 DAY = "date=2026-01-28"
 
@@ -53,7 +53,7 @@ def record(lake: Lake, **changes: Any) -> str:
 
 
 def dead_rows(lake: Lake, sql: str = "select * from t") -> list[dict[str, Any]]:
-    return query(Location(absolute("lake/events_dead_letters", lake.root)), sql)
+    return query(Location(absolute_uri("lake/events_dead_letters", lake.root)), sql)
 
 
 def retried(lake: Lake, choice: DeadLetterSelection | None = None) -> Any:
@@ -265,7 +265,7 @@ def test_a_large_file_is_committed_in_the_middle_with_letters_in_between(lake: L
 
 
 def test_a_file_that_changed_between_two_rounds_becomes_a_letter_and_is_not_half_read(lake: Lake) -> None:
-    from tidegate.core.files.state import RecordsRead, decode_paths, embedded, encode_paths
+    from tidegate.core.files.state import RecordsRead, decode_paths, drop_window, encode_paths
 
     lake.arrive(f"{DAY}/1.ndjson")
     lake.run()

@@ -14,7 +14,7 @@ from tidegate.protocol.delta import query
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -36,7 +36,7 @@ def test_an_example_ingests_every_record_once(folder: Path, name: str, table: st
     report = Loop(project, InProcessEngine(), 2).once(project.pipelines)
     assert report.ok, report
     counted = query(
-        Location(absolute(table, folder)),
+        Location(absolute_uri(table, folder)),
         "select count(*) as n, count(distinct id) as ids, count(distinct date) as days from t",
     )
     assert (counted[0]["n"], counted[0]["ids"]) == (records, records)
@@ -51,6 +51,8 @@ def test_the_staged_example_is_visible_once_it_is_committed(folder: Path) -> Non
     assert (source.error, source.files, source.commits, source.staged >= 1) == (None, 8, 0, True)
     report = Committing(project).once(project.pipelines)
     assert report.ok, report
-    counted = query(Location(absolute("lake/clicks", folder)), "select count(*) as n, count(distinct id) as ids from t")
+    counted = query(
+        Location(absolute_uri("lake/clicks", folder)), "select count(*) as n, count(distinct id) as ids from t"
+    )
     assert (counted[0]["n"], counted[0]["ids"]) == (2000, 2000)
     assert Loop(project, InProcessEngine(), 2).once(project.pipelines).sources[0].state == "Idle"

@@ -47,7 +47,7 @@ from tidegate.specs.project import (
     SinkSpec,
     Tracking,
 )
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 from tidegate.storage.stores import open_store
 
 NOW = datetime(2026, 1, 28, 12, tzinfo=UTC)
@@ -163,7 +163,7 @@ def test_a_half_read_file_behind_a_link_waits_until_it_can_be_seen_again(tmp_pat
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk/d.ndjson").write_text("{}\n" * 5)
     (tmp_path / "in/part").symlink_to(tmp_path / "disk")
-    place = Location(absolute("in", tmp_path))
+    place = Location(absolute_uri("in", tmp_path))
     store = open_store(place)
     info = store.head("part/d.ndjson")
     half = {"part/d.ndjson": RecordsRead(2, info.size, info.etag)}
@@ -189,7 +189,7 @@ def test_discovery_of_a_filtered_cold_start_does_not_enter_a_link(tmp_path: Path
     (tmp_path / "in/real").mkdir(parents=True)
     (tmp_path / "in/real/a.ndjson").write_text("{}")
     (tmp_path / "in/date=2026-01-28").symlink_to("real")
-    place = Location(absolute("in", tmp_path))
+    place = Location(absolute_uri("in", tmp_path))
     source = PathSource("src", place, partition_filter=PartitionFilter("date=%Y-%m-%d"))
     found = discover(open_store(place), source, PathState(), NOW)
     assert found.files == ()
@@ -214,7 +214,7 @@ def test_a_secondary_input_takes_each_file_once_and_refuses_a_broken_link(tmp_pa
     (tmp_path / "in/a.csv").write_text("x\n1\n")
     (tmp_path / "in/.hidden").symlink_to("a.csv")
     (tmp_path / "in/b.csv").symlink_to("a.csv")
-    assert [each.path for each in input_files(Location(absolute("in", tmp_path))).files] == ["a.csv"]
+    assert [each.path for each in input_files(Location(absolute_uri("in", tmp_path))).files] == ["a.csv"]
     (tmp_path / "in/c.csv").symlink_to("nowhere")
     with raises(SourceError, "symbolic link", "nowhere", "c.csv"):
         input_files(Location(absolute("in", tmp_path)))
@@ -225,7 +225,7 @@ def test_a_secondary_input_may_be_a_mounted_config_map(tmp_path: Path) -> None:
     (tmp_path / "in/..2026_01_28/units.csv").write_text("x\n1\n")
     (tmp_path / "in/..data").symlink_to("..2026_01_28")
     (tmp_path / "in/units.csv").symlink_to("..data/units.csv")
-    assert [each.path for each in input_files(Location(absolute("in", tmp_path))).files] == ["units.csv"]
+    assert [each.path for each in input_files(Location(absolute_uri("in", tmp_path))).files] == ["units.csv"]
 
 
 def test_a_table_inside_its_own_source_is_never_read_back(tmp_path: Path) -> None:
@@ -234,10 +234,10 @@ def test_a_table_inside_its_own_source_is_never_read_back(tmp_path: Path) -> Non
     for name in ("pin/a.parquet", "pin/d=1/b.parquet"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(rows, tmp_path / name)
-    table = Location(absolute("pin/table", tmp_path))
+    table = Location(absolute_uri("pin/table", tmp_path))
     for tracking in Tracking:
         source = PathSource(
-            tracking.value, Location(absolute("pin", tmp_path)), format=Format.PARQUET, tracking=tracking
+            tracking.value, Location(absolute_uri("pin", tmp_path)), format=Format.PARQUET, tracking=tracking
         )
         schema = SchemaSpec(fields=(FieldSpec("id", "int64"),))
         sink = SinkSpec(table=Location(f"{table.uri}/{tracking.value}"))
@@ -253,8 +253,8 @@ def test_a_table_inside_its_own_source_is_never_read_back(tmp_path: Path) -> Non
 @pytest.mark.parametrize("tracking", list(Tracking))
 def test_a_delta_table_among_the_files_is_told(tmp_path: Path, tracking: Tracking) -> None:
     write_deltalake(str(tmp_path / "in/d/foreign"), pa.table({"id": [1]}))
-    place = Location(absolute("in", tmp_path))
-    schema, sink = SchemaSpec(fields=(FieldSpec("id", "int64"),)), SinkSpec(Location(absolute("lake", tmp_path)))
+    place = Location(absolute_uri("in", tmp_path))
+    schema, sink = SchemaSpec(fields=(FieldSpec("id", "int64"),)), SinkSpec(Location(absolute_uri("lake", tmp_path)))
     source = PathSource("s", place, format=Format.PARQUET, tracking=tracking)
     project = ProjectSpec("x", (PipelineSpec("p", (source,), schema, sink),))
     (planned,) = plan(project)
@@ -268,7 +268,7 @@ def test_a_folder_that_spark_reads_by_itself_is_looked_at_for_links_first(tmp_pa
     (tmp_path / "in/d=1/a.parquet").write_bytes(b"")
 
     def check(path: str, *, follow_links: bool) -> None:
-        read = TableRead(TableFormat.PARQUET, Location(absolute(path, tmp_path)), follow_links=follow_links)
+        read = TableRead(TableFormat.PARQUET, Location(absolute_uri(path, tmp_path)), follow_links=follow_links)
         TableReader._check_links(SimpleNamespace(_read=read))  # type: ignore[arg-type]  # without a session
 
     check("in", follow_links=False)

@@ -14,7 +14,7 @@ from tidegate.protocol.delta import query
 from tidegate.reports.watermark import WatermarkMove
 from tidegate.schema.dead_letter import Letter
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 
 DAY = "date=2026-01-28"
 
@@ -56,7 +56,7 @@ def test_the_move_answers_them_and_the_run_finds_the_lines_anew_once(lake: Lake)
     assert len(before & {letter.id for letter in found(lake)}) == 1
     assert tidegate.status(lake.config)[0].open_letters == 3
     answers = query(
-        Location(absolute("lake/events_dead_letters", lake.root)), "select reason from t where kind = 'resolution'"
+        Location(absolute_uri("lake/events_dead_letters", lake.root)), "select reason from t where kind = 'resolution'"
     )
     assert [row["reason"] for row in answers] == ["read again"] * 2
 

@@ -21,7 +21,7 @@ from support.errors import check_names, raises
 from support.lake import FIELDS, Lake
 from support.reconciling import DAY, clean, compare, leave_behind, places_of
 from tidegate import load, reconcile
-from tidegate.core.files.state import embedded
+from tidegate.core.files.state import drop_window
 from tidegate.errors import CommitLost, ObjectMissing, TidegateError
 from tidegate.observe.events import ComparisonProgressed, Event, ignore
 from tidegate.parquet.parquet_file import uuid7

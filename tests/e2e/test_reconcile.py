@@ -18,7 +18,7 @@ from support.lake import FIELDS, Lake
 from support.reconciling import compare, ingest, places_of
 from tidegate import SourceComparison, list_letters, reconcile
 from tidegate.core.files.plan import FileGroup
-from tidegate.core.files.state import Active, embedded, encode_paths
+from tidegate.core.files.state import Active, drop_window, encode_paths
 from tidegate.errors import ConfigError, RunStopped, TidegateError
 from tidegate.observe.events import CommitContested, ComparisonProgressed, Event, Notice
 from tidegate.parquet.parquet_file import uuid7

@@ -8,7 +8,7 @@ import random
 from laws.world import NOW, source
 from tidegate.core.files.advance import advance
 from tidegate.core.files.paths import SourceFile
-from tidegate.core.files.state import Covered, PathState, embedded, encode_paths
+from tidegate.core.files.state import Covered, PathState, drop_window, encode_paths
 
 FILES = 100_000
 PARTITIONS = 100
@@ -33,7 +33,7 @@ def test_after_100_000_files_in_random_order_no_file_is_kept_by_name() -> None:
     assert waiting[-1] == 0
     assert max(waiting) > 10, "nothing ever waited above a gap: the order was not random"
     assert len(state.partition_watermarks) <= PARTITIONS
-    assert len(json.dumps(embedded(encode_paths(state)))) < 10_000
+    assert len(json.dumps(drop_window(encode_paths(state)))) < 10_000
 
 
 def test_after_100_000_files_in_order_no_commit_keeps_more_than_ten_names() -> None:

@@ -23,7 +23,7 @@ from tidegate.protocol.delta import DeltaLakeTable
 from tidegate.protocol.table import arrow_schema
 from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 from tidegate.storage.stores import open_store
 
 
@@ -173,7 +173,7 @@ def test_a_source_that_fails_leaves_one_try_to_others_of_its_server(lake: Survey
 
 
 def columns_of(lake: SurveyLake) -> set[str]:
-    table = Location(absolute("lake/responses", lake.root))
+    table = Location(absolute_uri("lake/responses", lake.root))
     delta = DeltaLakeTable(table, open_store(table)).snapshot()
     assert delta is not None
     return set(arrow_schema(delta.facts.schema_json).names)

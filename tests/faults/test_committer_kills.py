@@ -137,7 +137,7 @@ def test_nothing_is_lost_or_doubled(committers: Workers, lake: Lake, place: str,
             set_up(lake, [*(dict(field) for field in FIELDS), {"name": "extra", "type": "string"}])
         late = stage_everything(lake)
         ended = work(committers, lake, f"{place}={way}")
-        assert ended in ENDS[way], f"{place} was not reached, or ended otherwise: {committers.said()}"
+        assert ended in ENDS[way], f"{place} was not reached, or ended otherwise: {committers.last_lines()}"
         all_of_it = sorted(set(lake.expected) - set(late))
         assert lake.ids() == (all_of_it if place in AFTER or ended == SURVIVED else before)
         assert commit(lake).error is None

@@ -143,7 +143,7 @@ def test_nothing_is_lost_or_doubled(workers: Workers, lake: Lake, row: Row, plac
         lake.arrive("date=2026-01-28/hour=13/0.ndjson.gz")
         arrive_with_a_bad_line(lake)
         ended = work(workers, lake, f"{place}={way}")
-        assert ended in ENDS[way], f"{place} was not reached, or ended the run otherwise: {workers.said()}"
+        assert ended in ENDS[way], f"{place} was not reached, or ended the run otherwise: {workers.last_lines()}"
         seen = sorted(lake.expected) if row.visible or ended == SURVIVED else before
         assert lake.ids() == seen
         lake.arrive("date=2026-01-28/hour=13/1.ndjson.gz")
@@ -238,7 +238,7 @@ def test_k10_runs_started_together_from_table_creation_on_write_every_row_once(
     with streaming(lake) as stream:
         config = str(lake.config)
         started = [workers.start({"config": config}) for _ in range(number)]
-        assert [workers.wait(pid) for pid in started] == [FINE] * number, workers.said()
+        assert [workers.wait(pid) for pid in started] == [FINE] * number, workers.last_lines()
         stream.assert_exactly_once()
 
 

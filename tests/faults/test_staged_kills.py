@@ -65,7 +65,7 @@ def test_nothing_is_lost_or_doubled(workers: Workers, lake: Lake, place: str, wa
         lake.arrive("date=2026-01-28/hour=13/0.ndjson.gz")
         arrive_with_a_bad_line(lake)
         ended = work(workers, lake, f"{place}={way}")
-        assert ended in ENDS[way], f"{place} was not reached, or ended the run otherwise: {workers.said()}"
+        assert ended in ENDS[way], f"{place} was not reached, or ended the run otherwise: {workers.last_lines()}"
         assert lake.ids() == before
         done = place in K3 or ended == SURVIVED
         assert_same(staged_ids(lake), [*range(60, 81)] if done else pending)
@@ -106,7 +106,7 @@ def test_writers_started_together_win_one_number_each_and_write_every_row_once(
     lake.source_settings = {"use_watermark": tracked, "checkpoint": {"interval_files": 1}, "max_islands": 1}
     config = str(lake.config)
     started = [workers.start({"config": config}) for _ in range(3)]
-    assert [workers.wait(pid) for pid in started] == [FINE] * 3, workers.said()
+    assert [workers.wait(pid) for pid in started] == [FINE] * 3, workers.last_lines()
     assert [unit.seq for unit in units(lake)] == list(range(1, len(units(lake)) + 1))
     assert_same(staged_ids(lake), lake.expected)
     assert commit(lake).error is None
@@ -130,7 +130,7 @@ def test_writers_and_a_committer_that_takes_their_units_away_meanwhile_agree(wor
         committer.start()
         try:
             started = [workers.start({"config": config}) for _ in range(3)]
-            assert [workers.wait(pid) for pid in started] == [FINE] * 3, workers.said()
+            assert [workers.wait(pid) for pid in started] == [FINE] * 3, workers.last_lines()
         finally:
             ended.set()
             committer.join()

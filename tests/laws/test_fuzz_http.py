@@ -18,8 +18,8 @@ from support.unit_waves import FIELDS, source, wave, work
 from tidegate.errors import TidegateError
 from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.sources.http import survey
-from tidegate.sources.http.answers import Counts, Fetch, Shapes, blocks
 from tidegate.sources.http.bounds import Part
+from tidegate.sources.http.responses import Counts, Fetch, Shapes, blocks
 from tidegate.sources.units.work import UnitFailure
 from tidegate.specs.columns import HttpRead, Pagination, PaginationKind, Retries
 from tidegate.specs.project import FieldSpec, SchemaSpec

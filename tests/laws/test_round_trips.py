@@ -11,7 +11,7 @@ from laws.strategies import lost_states, plans, states
 from support.errors import raises
 from support.long_runs import examples
 from tidegate.core.files.plan import Plan
-from tidegate.core.files.state import PathState, decode_paths, embedded, encode_paths
+from tidegate.core.files.state import PathState, decode_paths, drop_window, encode_paths
 from tidegate.errors import StateError
 
 JSON = st.recursive(
@@ -50,10 +50,10 @@ def test_equal_states_give_equal_text(state: PathState) -> None:
 @settings(deadline=None)
 @given(states)
 def test_the_embedded_state_has_everything_but_the_window(state: PathState) -> None:
-    found = decode_paths(embedded(encode_paths(state)))
+    found = decode_paths(drop_window(encode_paths(state)))
     assert found.window_lost
     assert not found.late_window
-    assert encode_paths(found) == embedded(encode_paths(state))
+    assert encode_paths(found) == drop_window(encode_paths(state))
 
 
 @settings(deadline=None)

@@ -37,7 +37,7 @@ from tidegate.core.files.state import (
     PathState,
     Refused,
     decode_paths,
-    embedded,
+    drop_window,
     encode_paths,
 )
 from tidegate.specs.locations import Location
@@ -212,7 +212,7 @@ class World:
     def restart(self, *, from_log: bool = False) -> None:
         """Another process reads the state back, from its document or from the log."""
         data = encode_paths(self.state)
-        self.state = decode_paths(json.loads(json.dumps(embedded(data) if from_log else data)))
+        self.state = decode_paths(json.loads(json.dumps(drop_window(data) if from_log else data)))
 
     def outcome(self, piece: FileSlice, fate: str) -> FileOutcome:
         """What a task would report about one slice."""

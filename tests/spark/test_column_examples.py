@@ -17,7 +17,7 @@ from servers import postgres as postgres_server
 from tidegate import RunReport, run, show_watermarks
 from tidegate.protocol.delta import query
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ grant select on orders, order_lines to reader;
 
 def rows(folder: Path, name: str, question: str) -> list[tuple[Any, ...]]:
     """What a table of the example holds."""
-    return [tuple(each.values()) for each in query(Location(absolute(name, folder)), question)]
+    return [tuple(each.values()) for each in query(Location(absolute_uri(name, folder)), question)]
 
 
 def went_well(report: RunReport) -> list[int]:

@@ -28,7 +28,7 @@ from tidegate import failpoints
 from tidegate.protocol.change import SourceKey
 from tidegate.protocol.log import DeltaLog
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def wait_until_stopped(process: subprocess.Popen[bytes]) -> None:
 
 def positions(lake: ColumnLake) -> list[int]:
     """The positions of the source in the table's log, in order."""
-    log = DeltaLog(open_store(Location(absolute("lake/orders", lake.root))))
+    log = DeltaLog(open_store(Location(absolute_uri("lake/orders", lake.root))))
     marks = (entry.tag_of(SourceKey("orders", "default")) for entry in log.tail(0))
     return [mark.version for mark in marks if mark is not None]
 

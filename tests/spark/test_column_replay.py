@@ -13,7 +13,7 @@ from support.column_lake import ColumnLake
 from tidegate import DataFlow, ReplayConfig, replay_range, run, run_replay
 from tidegate.protocol.delta import query
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +27,7 @@ def row(number: int, day: int, note: str = "new") -> dict[str, Any]:
 
 def rows(lake: ColumnLake, table: str = "lake/orders", columns: str = "id, note") -> list[tuple[Any, ...]]:
     return sorted(
-        tuple(each.values()) for each in query(Location(absolute(table, lake.root)), f"select {columns} from t")
+        tuple(each.values()) for each in query(Location(absolute_uri(table, lake.root)), f"select {columns} from t")
     )
 
 

@@ -23,7 +23,7 @@ from tidegate.errors import TidegateError
 from tidegate.observe.events import Event, ReadFixed
 from tidegate.protocol.delta import query
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -240,7 +240,7 @@ class Shop:
         }
         pipeline = {
             "source": {"connection": "shop", "table": "orders", **source},
-            "sink": {"table_uri": absolute("lake/orders", folder)},
+            "sink": {"table_uri": absolute_uri("lake/orders", folder)},
         }
         self.config = json.dumps({"connections": {"shop": connection}, "pipelines": {"orders": pipeline}}) + "\n"
 
@@ -263,7 +263,7 @@ class Shop:
         return source.rows
 
     def rows(self) -> list[dict[str, Any]]:
-        return query(Location(absolute("lake/orders", self._folder)), "select * from t order by id")
+        return query(Location(absolute_uri("lake/orders", self._folder)), "select * from t order by id")
 
     def ids(self) -> list[int]:
         return [each["id"] for each in self.rows()]
@@ -362,6 +362,6 @@ def test_a_replay_leaves_the_watermark_and_other_tables_alone(spark: SparkSessio
     assert replayed(lake, 0, 10, save=False) == ["done", "done"]
     assert stored(lake) == {"id": 8}
     lake.assert_exactly_once()
-    assert replayed(lake, 0, 5, save=False, into=absolute("lake/again", tmp_path)) == ["done"]
-    copy = query(Location(absolute("lake/again", tmp_path)), "select id from t")
+    assert replayed(lake, 0, 5, save=False, into=absolute_uri("lake/again", tmp_path)) == ["done"]
+    copy = query(Location(absolute_uri("lake/again", tmp_path)), "select id from t")
     assert [each["id"] for each in copy] == [1]

@@ -16,7 +16,7 @@ import tidegate
 from tidegate import RunReport, SourceReport
 from tidegate.protocol.delta import query
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +77,7 @@ def run(folder: Path, name: str) -> list[SourceReport]:
 
 
 def rows(folder: Path, table: str, question: str) -> list[tuple[Any, ...]]:
-    return [tuple(each.values()) for each in query(Location(absolute(table, folder)), question)]
+    return [tuple(each.values()) for each in query(Location(absolute_uri(table, folder)), question)]
 
 
 def codecs(folder: Path, table: str) -> set[str]:

@@ -23,7 +23,7 @@ from tidegate.observe.events import RowsLeftOut
 from tidegate.observe.logs import sentence
 from tidegate.protocol.delta import query
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,7 +136,7 @@ def test_every_kind_of_source_keeps_rows_ahead_waiting(
     arrive((1, now - timedelta(hours=2)), (2, FAR), (3, now - timedelta(hours=1)))
     (second,) = run(config).sources
     assert (second.error, second.rows, second.skipped) == (None, 1, (("future", 1),))
-    found = query(Location(absolute("lake/orders", tmp_path)), "select id from t")
+    found = query(Location(absolute_uri("lake/orders", tmp_path)), "select id from t")
     assert sorted(row["id"] for row in found) == [1, 3]
 
 
@@ -176,7 +176,7 @@ def test_a_transform_that_leaves_nothing_and_an_emptied_delta_table_empty_nothin
     config.write_text(json.dumps({"pipelines": {"orders": pipeline}}))
     write_deltalake(data, rows.slice(0, 0), mode="overwrite")
     assert "there is no row to write" in (run(config).sources[0].error or "")
-    assert len(query(Location(absolute("lake/orders", tmp_path)), "select id from t")) == 2
+    assert len(query(Location(absolute_uri("lake/orders", tmp_path)), "select id from t")) == 2
 
 
 def test_columns_that_go_or_are_renamed_are_told_and_refused_where_the_schema_is_strict(

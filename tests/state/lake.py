@@ -25,7 +25,7 @@ from tidegate.protocol.position import Pace, Position, TableContext
 from tidegate.protocol.store import PositionStore, open_delta
 from tidegate.schema.dead_letter import Letter, letter_rows
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute, split_uri
+from tidegate.storage.options import absolute_uri, split_uri
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store
 
@@ -42,7 +42,7 @@ class Lake:
 
     @classmethod
     def local(cls, path: Path) -> Lake:
-        return cls(Location(absolute(str(path), Path("/"))))
+        return cls(Location(absolute_uri(str(path), Path("/"))))
 
     @property
     def store(self) -> ObjectStore:

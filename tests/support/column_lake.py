@@ -28,7 +28,7 @@ from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.specs.columns import LoadType
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 from tidegate.storage.stores import open_store
 from tidegate.tasks.row_task import Batch
 
@@ -147,7 +147,7 @@ class ColumnLake:
         config = ReplayConfig(start, end, None if step is None else {"step": step}, save, column)
         (pipeline,) = self.project.pipelines
         place = bind(self.project, pipeline, pipeline.sources[0])
-        table = None if into is None else Location(absolute(into, self.root))
+        table = None if into is None else Location(absolute_uri(into, self.root))
         replay = ColumnReplay(
             place, lane or InProcessColumnEngine(), config, into=table, emit=self.seen.append, **options
         )
@@ -155,7 +155,7 @@ class ColumnLake:
 
     def ids(self, table: str = "lake/orders") -> list[int]:
         """What the table holds, in order."""
-        found = query(Location(absolute(table, self.root)), "select id from t")
+        found = query(Location(absolute_uri(table, self.root)), "select id from t")
         return sorted(row["id"] for row in found)
 
     def assert_exactly_once(self, wanted: Iterable[int] | None = None) -> None:

@@ -10,7 +10,7 @@ from support.column_lake import ColumnLake
 from tidegate import SourceReport, failpoints, run
 from tidegate.protocol.delta import query
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 LOOK_BACK = {"watermark_columns": ["at"], "configure": {"backward": {"days": 2}}}
@@ -57,7 +57,7 @@ def lake_of(folder: Path, load: str) -> ColumnLake:
 
 def table(lake: ColumnLake) -> list[tuple[int, str]]:
     """What the table holds: numbers and notes; of versions, the current ones."""
-    columns = query(Location(absolute("lake/orders", lake.root)), "select * from t")
+    columns = query(Location(absolute_uri("lake/orders", lake.root)), "select * from t")
     rows = [each for each in columns if each.get("__is_current") is not False]
     return sorted((each["id"], each["note"]) for each in rows)
 

@@ -18,7 +18,7 @@ from tidegate.reports.plan import UnitSourcePlan
 from tidegate.runs.engine import Engine
 from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 
 
 @dataclass
@@ -98,5 +98,5 @@ class FileServer:
 
     def rows(self) -> dict[str, int]:
         """How many rows the table has of each file."""
-        found = query(Location(absolute("lake/visits", self.root)), "select _tidegate_unit from t")
+        found = query(Location(absolute_uri("lake/visits", self.root)), "select _tidegate_unit from t")
         return dict(Counter(row["_tidegate_unit"] for row in found))

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from servers.api import Api
-from tidegate.sources.http.answers import Counts, Fetch, blocks
 from tidegate.sources.http.bounds import Part
+from tidegate.sources.http.responses import Counts, Fetch, blocks
 from tidegate.specs.columns import HttpRead, Retries
 
 ROWS = [{"id": number, "name": f"name {number}"} for number in range(25)]

@@ -17,7 +17,7 @@ from tidegate.protocol.delta import query
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 
 FIELDS = [
     {"name": "id", "type": "int64", "nullable": False},
@@ -92,7 +92,7 @@ class Lake:
     @property
     def table(self) -> Location:
         """The table."""
-        return Location(absolute("lake/events", self.root))
+        return Location(absolute_uri("lake/events", self.root))
 
     def ids(self) -> list[int]:
         """Every id in the table, sorted, repeats included."""

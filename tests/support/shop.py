@@ -14,7 +14,7 @@ from tidegate import ColumnReplayReport, SourceReport, replay_range, run
 from tidegate.observe.events import Event, Notice
 from tidegate.protocol.delta import query
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 
 
 def from_parquet(session: Any, request: Any) -> Any:
@@ -90,7 +90,7 @@ class Shop:
 
     def rows(self, columns: str = "*") -> list[dict[str, Any]]:
         """What the table holds, by ``id``."""
-        return query(Location(absolute("lake/orders", self.folder)), f"select {columns} from t order by id")
+        return query(Location(absolute_uri("lake/orders", self.folder)), f"select {columns} from t order by id")
 
     def ids(self) -> list[int]:
         """The numbers of the rows that the table holds."""

@@ -33,7 +33,7 @@ from tidegate.runs.engine import Engine
 from tidegate.runs.loop import Loop
 from tidegate.sources.units.work import UnitWave, WaveResult
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -90,7 +90,7 @@ class ExampleRuns:
 
     def rows(self, name: str, question: str) -> list[tuple[Any, ...]]:
         """What SQL says about a table, which it calls ``t``."""
-        found = query(Location(absolute(str(self.table(name)), self.config.parent)), question)
+        found = query(Location(absolute_uri(str(self.table(name)), self.config.parent)), question)
         return [tuple(each.values()) for each in found]
 
     def asked(self) -> list[str]:

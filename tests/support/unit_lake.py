@@ -25,7 +25,7 @@ from tidegate.runs.engine import WaitingFrame
 from tidegate.runs.loop import Loop
 from tidegate.specs.locations import Location
 from tidegate.specs.units import UnitSource
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 from tidegate.storage.stores import open_store
 from tidegate.tasks.row_task import Batch
 from tidegate.tasks.unit_task import ReplacedUnit
@@ -190,7 +190,7 @@ class SurveyLake:
 
     def ids(self) -> list[int]:
         """What the table holds, in order."""
-        found = query(Location(absolute("lake/responses", self.root)), "select id from t")
+        found = query(Location(absolute_uri("lake/responses", self.root)), "select id from t")
         return sorted(row["id"] for row in found)
 
     def assert_exactly_once(self, until: str = "9999-01-01") -> None:

@@ -108,7 +108,7 @@ def replay_range(
     bounds = [_value(bound, each, chunk_column) for each in (start, end)]
     asked = ReplayConfig(bounds[0], bounds[1], chunk, save_watermark, chunk_column)
     own = bound.pipeline.sink.table
-    table = own if into is None else replace(own, uri=absolute(into, Path.cwd()))
+    table = own if into is None else replace(own, uri=absolute_uri(into, Path.cwd()))
     written = replace(bound.pipeline, sink=replace(bound.pipeline.sink, table=table))
     told = without_secrets(emit, project)
     with open_engine(project, told, flag, columns=(written,)) as opened, stops_on_signals(flag):

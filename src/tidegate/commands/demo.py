@@ -246,7 +246,7 @@ class Demo:
         self._tell(DemoStep("Status", "", f"tidegate status {self._config}", columns, rows))
 
     def _prove(self) -> bool:
-        table = Location(absolute("lake/events", self._folder.resolve()))
+        table = Location(absolute_uri("lake/events", self._folder.resolve()))
         found = query(table, "select date, count(*) as n, count(distinct id) as ids from t group by date order by date")
         expected = sum(each.records for each in self._arrived)
         total, distinct = sum(row["n"] for row in found), sum(row["ids"] for row in found)

@@ -104,9 +104,11 @@ def _java() -> Check:
 
 
 def _jars() -> Check:
-    jars = fetched()
+    jars = fetched_jars()
     if jars:
-        for_s3 = "" if fetched(S3) else "; those for tables on S3 that Spark writes are fetched when they are needed"
+        for_s3 = (
+            "" if fetched_jars(S3) else "; those for tables on S3 that Spark writes are fetched when they are needed"
+        )
         return Check("delta jars", "ok", f"{len(jars)} jars in {jars[0].parent}{for_s3}")
     return Check(
         "delta jars",

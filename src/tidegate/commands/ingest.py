@@ -41,9 +41,9 @@ from tidegate.specs.credentials import credentials_in_address, is_credential, lo
 from tidegate.specs.locations import Location, Options, split_address
 from tidegate.specs.masking import Mask, remember
 from tidegate.specs.project import Format, PathSource, ProjectSpec
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 from tidegate.storage.port import ObjectInfo, ObjectStore
-from tidegate.storage.stores import comparable, inside, open_store
+from tidegate.storage.stores import comparable_uri, open_store, path_inside
 
 DATABASES = {
     "postgresql": "postgresql",
@@ -194,7 +194,7 @@ def draft_pipeline(source: str, table: str, options: IngestOptions, base: Path) 
 
 def _draft_place(source: str, table: str, options: IngestOptions, base: Path) -> PipelineDraft:
     """A Delta or Iceberg table, or files."""
-    uri = absolute(source, Path.cwd())
+    uri = absolute_uri(source, Path.cwd())
     store = open_store(Location(uri, Options(options.storage_options)))
     if not store.exists():
         raise ConfigError((f"{source}: does not exist; give a folder, a bucket or the address of a server",))
@@ -203,7 +203,7 @@ def _draft_place(source: str, table: str, options: IngestOptions, base: Path) ->
     if kind is not None and options.format in (None, kind):
         found = ("source", f"a {kind.capitalize()} table at {source}")
         return PipelineDraft({"type": kind, **written, **_followed(options)}, (found, *_words(options)))
-    own = inside(comparable(uri), comparable(absolute(table, Path.cwd())))
+    own = path_inside(comparable_uri(uri), comparable_uri(absolute_uri(table, Path.cwd())))
     files = [each for each in sample_files(store) if not (own and each.path.startswith(f"{own}/"))]
     format, told = _format_of(files, store, options.format, source)
     if options.watermark or options.merge_keys:
@@ -213,7 +213,7 @@ def _draft_place(source: str, table: str, options: IngestOptions, base: Path) ->
         read = {"type": SCANS[format], **written, **lines, **_followed(options)}
         return PipelineDraft(read, (("source", f"files at {source}"), ("format", told), *_words(options)))
     read_from = PathSource("files", Location(uri, Options(options.storage_options)), format=format)
-    table_at = Location(absolute(table, Path.cwd()), Options(options.storage_options))
+    table_at = Location(absolute_uri(table, Path.cwd()), Options(options.storage_options))
     columns = path_columns(store, read_from, files, table_at, options.partition_by)
     return PipelineDraft(
         {**written, "format": str(format)},
@@ -357,7 +357,7 @@ def _surveyed(draft: PipelineDraft, table: str, options: IngestOptions) -> Pipel
 
 def _columns_before(table: str, options: IngestOptions) -> tuple[str, ...] | None:
     """The columns by which an earlier call followed the source, none if it read everything; None without one."""
-    store = open_store(Location(absolute(table, Path.cwd()), Options(options.storage_options)))
+    store = open_store(Location(absolute_uri(table, Path.cwd()), Options(options.storage_options)))
     try:
         shown = read_mirror(store, SourceKey(options.name or _name_of(table), "default"))
     except StorageError:

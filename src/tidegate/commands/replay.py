@@ -214,14 +214,14 @@ def choose(
     source, base = bound.source, f"{bound.source.location.uri}/"
     scope = scope_of(source)
     listed = bound.tracker.store.list(selection.prefix, scope=scope)
-    there = {info.path: info for info in listed if selection.takes(info.path)}
+    there = {info.path: info for info in listed if selection.selects(info.path)}
     files = [SourceFile(path, there[path].size, there[path].etag) for path in sorted(there, key=sort_key)]
     by_state = bound.tracker.sort_files(state, [file for file in files if accepts(source, file.path) is None], now)
     rows = {
         value.removeprefix(base): number
         for value, number in rows_by_value(bound.pipeline.sink.table, FILE_COLUMN, f"{base}{selection.prefix}")
     }
-    not_there = [path for path in sorted(rows) if path not in there and selection.takes(path)]
+    not_there = [path for path in sorted(rows) if path not in there and selection.selects(path)]
     behind = scope.unseen
     unseen = tuple(path for path in not_there if is_behind(path, behind))
     missing = tuple(path for path in not_there if not is_behind(path, behind))

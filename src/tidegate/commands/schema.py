@@ -47,7 +47,7 @@ from tidegate.runs.pass_ import CommitCommand, Pass
 from tidegate.runs.tracker import PassRules
 from tidegate.schema.evolution import Difference, Kind, differences
 from tidegate.schema.inference import FieldReport, Inference, check_agreement
-from tidegate.schema.names import merged_fields, yaml_lines
+from tidegate.schema.names import merge_fields, yaml_lines
 from tidegate.schema.types import arrow_schema, paths_of
 from tidegate.specs.project import Evolution, FieldSpec
 
@@ -103,7 +103,7 @@ def _update(bound: FileSource, lines: int, confirm: Callable[[SchemaInference], 
     if before is None:
         memory.replace(found)
     else:
-        memory.replace(replace(before, fields=merged_fields(before.fields, found.fields), report=found.report))
+        memory.replace(replace(before, fields=merge_fields(before.fields, found.fields), report=found.report))
     return replace(report, applied=True)
 
 

@@ -32,12 +32,12 @@ from tidegate.spark.jars import (
     S3,
     archive_options,
     archive_path,
-    fetch,
-    fetched,
+    fetched_jars,
     find_java,
     java_version,
     log_store_jar,
     packages_for,
+    resolve_jars,
     size_note,
     spark_home,
 )
@@ -103,13 +103,13 @@ def _java_steps(ask: Callable[[str], bool], tell: Callable[[str], None]) -> Iter
 
 def _jar_steps(package: str, ask: Callable[[str], bool], tell: Callable[[str], None]) -> Iterator[Check]:
     name = "jar" if package.endswith(".jar") else package.split(":")[1]
-    if not package.endswith(".jar") and not fetched(package):
+    if not package.endswith(".jar") and not fetched_jars(package):
         if not ask(f"Fetch the jars of {package} from Maven Central?"):
             yield Check(name, "fail", f"{package} is not fetched", "the first run that needs it fetches it")
             return
         tell(f"fetching {package}")
     try:
-        jars = fetch(package)
+        jars = resolve_jars(package)
         if package == S3:
             log_store_jar()
     except TidegateError as error:

@@ -23,7 +23,7 @@ from tidegate.schema.evolution import differences, widen
 from tidegate.schema.names import CONTAINERS, SCALARS, decimal_of
 from tidegate.schema.types import scalar_type, type_name
 from tidegate.specs.project import Evolution
-from tidegate.storage.local import alone
+from tidegate.storage.local import lock_log
 
 TRIES = 20
 
@@ -146,7 +146,7 @@ class _Widening:
         now = self.bound.positions.site.pace.now_ms()
         note = CommitNote({}, now, f"tidegate: {self.column} widened to {type_name(self.kind)}")
         with ExitStack() as stack:
-            stack.enter_context(alone(self.bound.pipeline.sink.table, always=False))
+            stack.enter_context(lock_log(self.bound.pipeline.sink.table, always=False))
             batches = stack.enter_context(delta.all_rows(snapshot))
             rows = pa.RecordBatchReader.from_batches(target, _cast(batches, target))
             delta.overwrite(snapshot, rows, note)

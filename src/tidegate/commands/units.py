@@ -259,7 +259,7 @@ def retry_units(
     opened, before = _open(bound)
     chosen = _choose(bound, before, names, partition)
     if chosen.partition is None:
-        after = before.retried(chosen.units)
+        after = before.forget_failures(chosen.units)
     else:
         after = replace(
             before, failures={key: each for key, each in before.failures.items() if not chosen.has_failure(key)}

@@ -26,7 +26,7 @@ from tidegate.errors import ConfigError
 from tidegate.specs.foreign import Foreign
 from tidegate.specs.masking import Mask, remember
 from tidegate.specs.project import ProjectSpec
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 
 __all__ = ["json_schema", "load", "show"]
 
@@ -96,7 +96,7 @@ def _read(path: Path) -> str:
 
 def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str], foreign: Foreign) -> ProjectSpec:
     def resolve(uri: str) -> str:
-        return absolute(uri, base)
+        return absolute_uri(uri, base)
 
     written, problems = parse(text, env)
     if written is None:

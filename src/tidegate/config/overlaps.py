@@ -18,7 +18,7 @@ from tidegate.specs.columns import WHOLE
 from tidegate.specs.locations import Location
 from tidegate.specs.project import Format, PathSource, PipelineSpec
 from tidegate.specs.units import UnitSource
-from tidegate.storage.stores import comparable, inside
+from tidegate.storage.stores import comparable_uri, path_inside
 
 _DATA_FILES = ("0.parquet", "key=1/0.parquet")
 _LOGGED = ("delta", "iceberg")
@@ -86,10 +86,10 @@ def _tables(name: str, pipeline: Spot, absolute: Absolute) -> Iterator[_Table]:
     """The table of a pipeline and its dead letters."""
     uri, letters = pipeline.below("sink").text("table_uri"), pipeline.below("error_handling").text("dlq_path")
     if uri is not None:
-        place = comparable(absolute(uri))
+        place = comparable_uri(absolute(uri))
         key = ("sink", "table_uri")
         yield _Table(name, f"the table of pipeline {name!r}", place, key)
-        given = comparable(absolute(letters)) if letters else f"{place}_dead_letters"
+        given = comparable_uri(absolute(letters)) if letters else f"{place}_dead_letters"
         key = ("error_handling", "dlq_path") if letters else key
         yield _Table(name, f"the dead-letter table of pipeline {name!r}", given, key)
 
@@ -113,13 +113,13 @@ def _readings(pipeline: Spot, absolute: Absolute) -> Iterator[_Reading]:
         loc = (*source.loc, "source_uri")
         if uri is not None and kind in ("files", "table"):
             by_log = str(source.text("type") or "") in _LOGGED
-            yield _Reading(loc, comparable(absolute(uri)), by_log, _path_filter(source))
+            yield _Reading(loc, comparable_uri(absolute(uri)), by_log, _path_filter(source))
         elif uri is not None and kind == DOWNLOAD:
             yield _download(loc, uri, absolute)
         for each in inputs(source) if is_unit_source(source.block) else ():
             if (path := each.text("path")) is not None:
                 by_log = str(each.text("format") or "delta") == "delta"
-                yield _Reading((*each.loc, "path"), comparable(absolute(path)), by_log, lambda _: True)
+                yield _Reading((*each.loc, "path"), comparable_uri(absolute(path)), by_log, lambda _: True)
 
 
 def _download(loc: Loc, uri: str, absolute: Absolute) -> _Reading:
@@ -128,7 +128,7 @@ def _download(loc: Loc, uri: str, absolute: Absolute) -> _Reading:
     fixed = re.split(r"[*?]", plain)[0].rpartition("/")[0] or "."
     pattern = plain[len(fixed) + 1 :] if fixed != "." else plain
     source = PathSource("", Location(""), pattern=pattern if "/" in pattern else f"**/{pattern}")
-    return _Reading(loc, comparable(absolute(fixed)), False, lambda path: accepts(source, path) is None)
+    return _Reading(loc, comparable_uri(absolute(fixed)), False, lambda path: accepts(source, path) is None)
 
 
 def _path_filter(source: Spot) -> Callable[[str], bool]:
@@ -142,7 +142,7 @@ def _path_filter(source: Spot) -> Callable[[str], bool]:
 
 def _overlap(reading: _Reading, table: _Table, *, own: bool) -> str:
     """Why one place cannot be read while the other is written; empty if it can."""
-    within, holds = inside(table.place, reading.place), inside(reading.place, table.place)
+    within, holds = path_inside(table.place, reading.place), path_inside(reading.place, table.place)
     if within is None:
         if not holds or reading.by_log or not _is_taken(reading, holds):
             return ""
@@ -165,7 +165,7 @@ def _is_taken(reading: _Reading, path: str) -> bool:
 def order_problems(top: Spot, absolute: Absolute) -> Iterator[Problem]:
     """Pipelines that wait for each other."""
     tables = {
-        name: comparable(absolute(uri))
+        name: comparable_uri(absolute(uri))
         for name, pipeline in top.each("pipelines")
         if (uri := pipeline.below("sink").text("table_uri")) is not None
     }
@@ -185,7 +185,7 @@ def _references(
     for _, source in pipeline.each("sources"):
         uri = source.text("source_uri")
         if uri is not None and tag_of_source(source.block) in ("files", "table"):
-            place = comparable(absolute(uri))
+            place = comparable_uri(absolute(uri))
             same = (other for other, table in tables.items() if table == place and other != name)
             yield from ((other, (*source.loc, "source_uri")) for other in same)
         for each in inputs(source) if is_unit_source(source.block) else ():
@@ -193,7 +193,7 @@ def _references(
             if given is not None:
                 yield str(given), (*each.loc, "pipeline")
             elif path is not None:
-                place = comparable(absolute(path))
+                place = comparable_uri(absolute(path))
                 yield from ((other, (*each.loc, "path")) for other, table in tables.items() if table == place)
 
 
@@ -220,7 +220,7 @@ def table_problems(top: Spot, absolute: Absolute) -> Iterator[Problem]:
     for name, pipeline in top.each("pipelines"):
         written = pipeline.below("sink").text("table_uri")
         if written is not None:
-            tables[comparable(absolute(written))][name] = pipeline
+            tables[comparable_uri(absolute(written))][name] = pipeline
     for pipelines in tables.values():
         sources = {
             (name, source): spot for name, pipeline in pipelines.items() for source, spot in pipeline.each("sources")
@@ -246,7 +246,7 @@ def _writer_problems(sources: Mapping[tuple[str, str], Spot], absolute: Absolute
         kind = str(source.text("format") or "ndjson")
         endings = "" if source.has("pattern") else "ndjson" if kind == "json" else kind
         filters = [source.words(key) for key in ("pattern", "exclude", "filter_expression")]
-        same = read.setdefault((comparable(absolute(uri)), repr([*filters, endings])), writer)
+        same = read.setdefault((comparable_uri(absolute(uri)), repr([*filters, endings])), writer)
         if same != writer:
             text = f"{'/'.join(writer)} and {'/'.join(same)} read the same files into one table, which doubles rows"
             yield source.problem(f"{text}; remove one", "source_uri")
@@ -256,13 +256,13 @@ def _nested_problems(sources: Mapping[tuple[str, str], Spot], absolute: Absolute
     """File sources of one table that lie inside each other, so that both take the same files."""
     names = [f"{folder}0{each}" for suffixes in SUFFIXES.values() for each in suffixes for folder in ("", "key=1/")]
     files = [
-        (writer, source, comparable(absolute(uri)), _path_filter(source))
+        (writer, source, comparable_uri(absolute(uri)), _path_filter(source))
         for writer, source in sources.items()
         if is_file_source(source.block) and (uri := source.text("source_uri"))
     ]
     for writer, source, place, takes in files:
         for other, _, outer, takes_too in files:
-            path = inside(outer, place)
+            path = path_inside(outer, place)
             if path and any(takes(name) and takes_too(f"{path}/{name}") for name in names):
                 text = f"{'/'.join(writer)} lies in {'/'.join(other)}, which reads the same files into one table"
                 text = f"{text}, which doubles rows; remove one, or exclude {path!r} there"

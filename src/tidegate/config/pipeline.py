@@ -49,7 +49,7 @@ from tidegate.specs.columns import MERGES, WHOLE, ColumnSource, HttpRead, JdbcRe
 from tidegate.specs.keys import Key
 from tidegate.specs.project import PathSource, PipelineSpec, SchemaSpec, TransformSpec
 from tidegate.specs.units import UnitSource
-from tidegate.storage.stores import comparable
+from tidegate.storage.stores import comparable_uri
 
 Source = Annotated[
     SourceModel
@@ -142,7 +142,7 @@ def pipeline_problems(pipeline: Spot, absolute: Absolute, covers: Callable[[Loc]
     yield from property_problems(sink)
     yield from _transform_problems(pipeline)
     letters, table = pipeline.below("error_handling").text("dlq_path"), sink.text("table_uri")
-    if letters and table and comparable(absolute(letters)) == comparable(absolute(table)):
+    if letters and table and comparable_uri(absolute(letters)) == comparable_uri(absolute(table)):
         yield pipeline.problem("is the table itself; give it a path of its own", "error_handling", "dlq_path")
     for _, source in pipeline.each("sources"):
         if is_file_source(source.block) or source.text("type") == DOWNLOAD:

@@ -78,7 +78,7 @@ class Node:
             raise self.refusal("a whole number, 0 or more")
         return self._value
 
-    def whole(self) -> int:
+    def any_integer(self) -> int:
         """The value, a whole number."""
         if not isinstance(self._value, int) or isinstance(self._value, bool):
             raise self.refusal("a whole number")

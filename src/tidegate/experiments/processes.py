@@ -111,7 +111,7 @@ class KillRound(ScratchRound):
             if place is not None:
                 self._tally.failures[place, "kill"] += 1
         elif code not in (0, *RUN_AGAIN):
-            raise NotExactlyOnce([f"a worker that nobody killed ended with {code}: {self._workers.said()}"])
+            raise NotExactlyOnce([f"a worker that nobody killed ended with {code}: {self._workers.last_lines()}"])
 
     def _settle(self) -> None:
         """Append and compact as others do, complete a whole pass, and let both readers compare."""

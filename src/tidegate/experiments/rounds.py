@@ -162,14 +162,14 @@ def scratch_project(
     that bound.
     """
     bound = PartitionFilter("date=%Y-%m-%d", lookback=2) if filtered else None
-    source = PathSource("default", _below(place, "source"), partition_filter=bound)
+    source = PathSource("default", _location_below(place, "source"), partition_filter=bound)
     more = tuple(FieldSpec(f"extra{number}", "string") for number in range(columns))
     fields = (FieldSpec("id", "int64", nullable=False), FieldSpec("text", "string"), *more)
-    sink = SinkSpec(_below(place, "table"), delta_checkpoint_interval=checkpoint_every)
+    sink = SinkSpec(_location_below(place, "table"), delta_checkpoint_interval=checkpoint_every)
     return ProjectSpec("chaos", (PipelineSpec("chaos", (source,), SchemaSpec(fields), sink),))
 
 
-def _below(place: Location, name: str) -> Location:
+def _location_below(place: Location, name: str) -> Location:
     return Location(f"{place.uri}/{name}", place.options)
 
 
@@ -362,8 +362,8 @@ class RoundEvidence:
     """What a table must have, and two ways to read it."""
 
     def __init__(self, place: Location, chance: random.Random, tally: FaultCounts) -> None:
-        self.table = _below(place, "table")
-        self.arrivals = Arrivals(open_store(_below(place, "source")), chance)
+        self.table = _location_below(place, "table")
+        self.arrivals = Arrivals(open_store(_location_below(place, "source")), chance)
         self._follower = Follower(open_store(self.table))
         self._tally = tally
 

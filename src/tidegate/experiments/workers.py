@@ -69,7 +69,7 @@ class Workers:
         """The exit code of a worker once it ended, negative for a signal; its id is invalid after this."""
         return int(self._ask({"wait": pid}))
 
-    def said(self) -> str:
+    def last_lines(self) -> str:
         """The last lines that workers wrote to standard error."""
         self._log.seek(0)
         return self._log.read()[-2000:]
@@ -81,7 +81,7 @@ class Workers:
         self._server.stdin.flush()
         answer = self._server.stdout.readline()
         if not answer:
-            raise RuntimeError(f"the process that forks workers is gone: {self.said()}")
+            raise RuntimeError(f"the process that forks workers is gone: {self.last_lines()}")
         return answer
 
 

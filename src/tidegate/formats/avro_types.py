@@ -296,7 +296,9 @@ class AvroTypes:
             return self._union(schema)
         if isinstance(schema, str):
             return (
-                (_PRIMITIVES[schema], None) if schema in _PRIMITIVES else self._named.get(schema, (MIXED, self._text))
+                (_PRIMITIVES[schema], None)
+                if schema in _PRIMITIVES
+                else self._named.get(schema, (MIXED, self._keep_as_text))
             )
         match schema["type"]:
             case "record" | "error":
@@ -343,7 +345,7 @@ class AvroTypes:
             return _PRIMITIVES["double" if "long" in values and widest == "float" else widest], None
         for branch in values:
             self.of(branch)
-        return MIXED, self._text
+        return MIXED, self._keep_as_text
 
     def _check_allowed(self, value: Any) -> Any:
         if isinstance(value, OutOfRange):
@@ -351,7 +353,7 @@ class AvroTypes:
             return None
         return value
 
-    def _text(self, value: Any) -> str:
+    def _keep_as_text(self, value: Any) -> str:
         self.problems += [("", reason) for reason in _reasons(value)]
         return json_text(value).decode()
 

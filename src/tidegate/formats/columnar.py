@@ -67,7 +67,7 @@ class ColumnarFormat:
 
 
 class BatchRows:
-    """One batch of a file with the types of :func:`~tidegate.schema.types.plain`."""
+    """One batch of a file with the types of :func:`~tidegate.schema.types.simplify_type`."""
 
     def __init__(self, batch: pa.RecordBatch, fields: tuple[FieldSpec, ...]) -> None:
         self._batch = batch

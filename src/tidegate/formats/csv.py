@@ -163,7 +163,7 @@ def _read_header(
     return block.without(len(block.ends)), None, b""
 
 
-def sampled_records(plain: Iterable[bytes], options: CsvOptions, path: str) -> Iterator[tuple[Sheet, bytes]]:
+def sample_records(plain: Iterable[bytes], options: CsvOptions, path: str) -> Iterator[tuple[Sheet, bytes]]:
     """Yield the records of a file that are not blank, without declared columns."""
     for block, sheet in sheets(skip_lines(strip_byte_order_mark(plain), options.skip_rows), options, path):
         rows = CsvRows(block, sheet, ())

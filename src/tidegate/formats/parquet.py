@@ -15,7 +15,7 @@ from tidegate.errors import SourceError
 from tidegate.formats.columnar import ColumnarFormat
 from tidegate.formats.port import Decoded, check_start
 from tidegate.schema.names import table_names
-from tidegate.schema.types import plain
+from tidegate.schema.types import simplify_type
 
 _ROWS = 64 * 1024
 _CELLS = 16 * _ROWS
@@ -237,5 +237,5 @@ def _simplify_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_time(kind):
         return pa.string()
     if pa.types.is_fixed_size_list(kind):
-        return plain(pa.list_(kind.value_field))
-    return plain(kind)
+        return simplify_type(pa.list_(kind.value_field))
+    return simplify_type(kind)

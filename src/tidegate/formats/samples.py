@@ -18,7 +18,7 @@ import pyarrow as pa
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import AccessDenied, ObjectChanged, ObjectMissing, SourceError, TidegateError
 from tidegate.formats.avro import AvroFile
-from tidegate.formats.csv import sampled_records
+from tidegate.formats.csv import sample_records
 from tidegate.formats.json import LineTooLong, line_blocks
 from tidegate.formats.parquet import open_parquet, own_schema
 from tidegate.formats.port import chunks
@@ -26,7 +26,7 @@ from tidegate.formats.strict_lines import BadLine
 from tidegate.reports.wording import count
 from tidegate.schema.inference import Inference, Row, draft_of, infer_cells, infer_json, kinds_seen
 from tidegate.schema.majority import FileColumns, find_majority
-from tidegate.schema.names import DECLARE_OTHERS, MOST_COLUMNS, forbidden_name, merged_fields
+from tidegate.schema.names import DECLARE_OTHERS, MOST_COLUMNS, explain_forbidden, merge_fields
 from tidegate.schema.types import infer_types, kinds_of, kinds_of_fields
 from tidegate.specs.project import FieldSpec, Format, PathSource
 from tidegate.storage.port import ObjectStore, SeekableInput
@@ -154,7 +154,7 @@ class Sampler:
         """Add the fields that only other samples have."""
         for sample in sorted(samples, key=lambda sample: sample.path):
             with contextlib.suppress(SourceError):
-                fields = merged_fields(fields, join([sample]).fields)
+                fields = merge_fields(fields, join([sample]).fields)
         return fields
 
     def _try_join(self, join: Join, samples: Sequence[_Sample]) -> Inference | None:
@@ -200,7 +200,7 @@ class Sampler:
                     return FileColumns(sample.path, {})
                 too_many = "" if inference.report else "; ".join(inference.problems)
                 return FileColumns(sample.path, *kinds_seen(inference), too_many)
-        taken = "; ".join(forbidden_name(name) for name in kinds if name in forbidden)
+        taken = "; ".join(explain_forbidden(name) for name in kinds if name in forbidden)
         return FileColumns(sample.path, kinds, problem=taken)
 
     def _known_kinds(self, known: tuple[FieldSpec, ...]) -> dict[str, str]:
@@ -246,7 +246,7 @@ class Sampler:
         unreadable = 0
         with self._record_failure(file), closing(self._open(file)) as raw:
             plain = chunks(raw, file.path, self._source.compression)
-            for sheet, record in islice(sampled_records(plain, self._source.csv, file.path), self._lines):
+            for sheet, record in islice(sample_records(plain, self._source.csv, file.path), self._lines):
                 if len(sheet.names) > MOST_COLUMNS:
                     return _Sample(file.path, [], width=len(sheet.names))
                 try:

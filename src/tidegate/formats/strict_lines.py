@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.schema.inference import MOMENT
-from tidegate.schema.literals import Literal, NotJson, Pairs, compact, excerpt, kind_of, parse, rescued_text
+from tidegate.schema.literals import Literal, NotJson, Pairs, compact, excerpt, join_rescued, kind_of, parse
 from tidegate.schema.names import decimal_of
 from tidegate.schema.types import TIMESTAMP
 from tidegate.specs.project import FieldSpec, Numbers
@@ -202,7 +202,7 @@ class StrictLineReader:
         self._names.clear()
         record: dict[str, Any] = self._record(value, "")
         if self._left and self._rescued is not None:
-            record[self._rescued] = rescued_text((path, compact(item)) for path, item in self._left)
+            record[self._rescued] = join_rescued((path, compact(item)) for path, item in self._left)
         for name in self._rules.filled:
             if record.get(name) == "":
                 raise BadLine(f"required field {name!r} is empty, which is null for a partition column")
@@ -219,17 +219,17 @@ class StrictLineReader:
             case "map" if field.values is not None:
                 return self._map(field.values, place)
             case "string":
-                return self._string
+                return self._convert_string
             case "json":
                 return lambda value, path: compact(value)
             case "boolean":
-                return self._boolean
+                return self._convert_boolean
             case "int32" | "int64":
                 return self._integer(_BITS[field.type])
             case "float32" | "float64":
                 return self._float(field.type)
             case "timestamp" | "date" | "binary":
-                return self._text(field.type)
+                return self._text_converter(field.type)
             case _:
                 return self._decimal(*(decimal_of(field.type) or (38, 0)))
 
@@ -299,7 +299,7 @@ class StrictLineReader:
         def convert(value: Any, path: str) -> list[tuple[str, Any]]:
             if not isinstance(value, Pairs):
                 raise _misfit(path, value, "a map")
-            keys = Counter(self._string(key, path) for key, _ in value)
+            keys = Counter(self._convert_string(key, path) for key, _ in value)
             repeated = next((key for key, count in keys.items() if count > 1), None)
             if repeated is not None:
                 raise RepeatedKey(f"key {f'{path}.{repeated}'!r} is repeated")
@@ -315,7 +315,7 @@ class StrictLineReader:
             raise BadLine(f"required value {path!r} is null")
         return None
 
-    def _string(self, value: Any, path: str) -> str:
+    def _convert_string(self, value: Any, path: str) -> str:
         if isinstance(value, str) and not isinstance(value, Literal):
             return value
         if self._rules.coerce:
@@ -323,7 +323,7 @@ class StrictLineReader:
         raise _misfit(path, value, "a string column")
 
     @staticmethod
-    def _boolean(value: Any, path: str) -> bool:
+    def _convert_boolean(value: Any, path: str) -> bool:
         if isinstance(value, bool):
             return value
         raise _misfit(path, value, "a boolean")
@@ -391,7 +391,7 @@ class StrictLineReader:
 
         return convert
 
-    def _text(self, column: str) -> Convert:
+    def _text_converter(self, column: str) -> Convert:
         read, expected = TEXTS[column]
 
         def convert(value: Any, path: str) -> Any:

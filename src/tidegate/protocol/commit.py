@@ -69,7 +69,7 @@ from tidegate.protocol.table_checks import (
     costs_rows,
     lane_reasons,
 )
-from tidegate.storage.local import alone
+from tidegate.storage.local import lock_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -418,7 +418,7 @@ class Attempt:
 
     def _alone(self) -> AbstractContextManager[None]:
         """While inside, no other process of Tidegate writes the log, if Spark could replace its entry."""
-        return alone(self.site.store.location, always=self.by_spark)
+        return lock_log(self.site.store.location, always=self.by_spark)
 
     def _write(self, snapshot: Snapshot | None, note: CommitNote) -> None:
         """The one commit: a new table, more files, or rows that replace others."""

@@ -36,7 +36,7 @@ from tidegate.protocol.position import Pace
 from tidegate.protocol.table import Add
 from tidegate.protocol.table_checks import check_table
 from tidegate.specs.locations import Location
-from tidegate.storage.local import alone
+from tidegate.storage.local import lock_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -191,7 +191,7 @@ def commit_rewrite(store: ObjectStore, base: int, rewrite: Rewrite, pace: Pace |
     while True:
         try:
             failpoint("state.rewrite.before")
-            with alone(store.location, always=False):
+            with lock_log(store.location, always=False):
                 store.put_if_absent(entry_path(version), content)
             failpoint("state.rewrite.after")
             return version

@@ -35,7 +35,7 @@ from tidegate.protocol.ledger_blocks import Describe, describe_state
 from tidegate.protocol.log import DeltaLog
 from tidegate.protocol.table import DeltaTablePort, Snapshot, arrow_schema
 from tidegate.schema.inference import Inference
-from tidegate.schema.names import merged_fields
+from tidegate.schema.names import merge_fields
 from tidegate.specs.foreign import ForeignWriter
 from tidegate.specs.project import Evolution
 
@@ -314,12 +314,12 @@ class InferredSchema:
         """
         stored = self.remember(found)
         for _ in range(ADD_ATTEMPTS):
-            fields = merged_fields(stored.fields, found.fields)
+            fields = merge_fields(stored.fields, found.fields)
             if fields == stored.fields:
                 break
             self.replace(replace(stored, fields=fields))
             stored = self.read() or found
-        return replace(stored, fields=merged_fields(stored.fields, found.fields))
+        return replace(stored, fields=merge_fields(stored.fields, found.fields))
 
     def pay(self, opened: Position, owed: Mapping[str, Any]) -> None:
         """Remember the columns of a commit."""

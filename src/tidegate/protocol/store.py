@@ -40,7 +40,7 @@ from tidegate.protocol.table import DeltaTablePort, Snapshot, arrow_schema
 from tidegate.specs.locations import Location, Options, Secret
 from tidegate.specs.project import ProviderKind, StateSpec
 from tidegate.specs.user_code import name_of, named_errors
-from tidegate.storage.options import ALIASES, SCHEMES, absolute
+from tidegate.storage.options import ALIASES, SCHEMES, absolute_uri
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -170,7 +170,7 @@ def provider_of(spec: StateSpec) -> BaseMetadataProvider | None:
         case ProviderKind.DELTA:
             return None
         case ProviderKind.FILE:
-            return FileMetadataProvider(Location(absolute(_address(spec).value, Path.cwd()), spec.options))
+            return FileMetadataProvider(Location(absolute_uri(_address(spec).value, Path.cwd()), spec.options))
         case ProviderKind.SQL:
             return _sql(_address(spec))
         case str(name):

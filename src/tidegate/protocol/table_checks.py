@@ -257,13 +257,13 @@ def check_partition_types(table: pa.Schema, written: pa.Schema, columns: Sequenc
     import pyarrow.types as kinds
 
     from tidegate.schema.evolution import widens
-    from tidegate.schema.types import plain
+    from tidegate.schema.types import simplify_type
 
     known = {field.name: field for field in table}
     for field in written:
         if field.name not in columns or field.name not in known:
             continue
-        ours, theirs = plain(field.type), plain(known[field.name].type)
+        ours, theirs = simplify_type(field.type), simplify_type(known[field.name].type)
         if ours != theirs and not (kinds.is_integer(ours) and kinds.is_integer(theirs) and widens(ours, theirs)):
             raise SchemaMismatch(
                 f"partition column {field.name!r} is {theirs} in the table, but its values are {ours}",
@@ -345,13 +345,13 @@ def _check_types(table: pa.Schema, written: pa.Schema, partition_columns: Sequen
 
     Files are planned with the table's types, so a difference means that the table was changed since.
     """
-    from tidegate.schema.types import plain
+    from tidegate.schema.types import simplify_type
 
     known = {field.name: field for field in table}
     for field in written:
         if field.name not in known or field.name in partition_columns:
             continue
-        ours, theirs = plain(field.type), plain(known[field.name].type)
+        ours, theirs = simplify_type(field.type), simplify_type(known[field.name].type)
         if not _same(theirs, ours):
             raise ColumnsChanged(
                 f"column {field.name!r} was written as {ours} into {name}, but the table now has {theirs}",

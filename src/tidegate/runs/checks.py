@@ -11,11 +11,11 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tidegate.core.columns.predicates import untested_note
+from tidegate.core.columns.predicates import note_untested
 from tidegate.errors import SourceError, TidegateError
 from tidegate.reports.checks import Check
 from tidegate.sources.reader import address_of
-from tidegate.spark.jars import driver_of, fetched, packages_of
+from tidegate.spark.jars import driver_of, fetched_jars, packages_of
 from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader
 from tidegate.specs.units import UnitSource
 from tidegate.storage.options import split_uri
@@ -43,7 +43,7 @@ def jdbc_checks(name: str, read: JdbcRead, source: ColumnSource | UnitSource) ->
     yield _driver_check(name, read, packages_of([source]))
     if read.reader is RowReader.ADBC:
         yield _adbc_check(name, read)
-    told = untested_note(read.url)
+    told = note_untested(read.url)
     if told is not None:
         yield Check(name, "ok", told)
 
@@ -81,7 +81,7 @@ def _driver_check(name: str, read: JdbcRead, needed: Sequence[str]) -> Check:
         )
         remedy = "set 'driver', and 'packages' (Maven) or 'jars', of the connection"
         return Check(name, "warn", f"{which}, and the connection names no packages or jars", remedy)
-    later = [each for each in needed if not each.endswith(".jar") and not fetched(each)]
+    later = [each for each in needed if not each.endswith(".jar") and not fetched_jars(each)]
     if later:
         return Check(name, "ok", f"the first run fetches the driver: {', '.join(later)}")
     return Check(name, "ok", f"the driver is there: {', '.join(needed)}")

@@ -18,11 +18,11 @@ from tidegate.core.columns.planner import (
     ReadBounds,
     cap_plan,
     caps_ahead,
+    find_stored_ahead,
     fix_bounds,
     one_response_note,
     plan_columns,
     rows_ahead,
-    stored_ahead,
 )
 from tidegate.core.columns.predicates import Bound, RowFilter, SourceRuntime, narrow_window, window_of
 from tidegate.core.columns.state import (
@@ -183,7 +183,7 @@ class ColumnTracker(Tracker, Described, Copied, Editable, Replayable, Examinable
         """Unknown: the source itself is not asked."""
         if state is None or source.pipeline.sink.load.type.reads_everything:
             return Backlog(notes=(NO_LOOK,))
-        ahead = (f"{told}; {AHEAD_REMEDY}" for told in stored_ahead(self.source, state.values, now))
+        ahead = (f"{told}; {AHEAD_REMEDY}" for told in find_stored_ahead(self.source, state.values, now))
         return Backlog(notes=(NO_LOOK, *ahead))
 
     def edit(self, source: ColumnBound, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
@@ -261,7 +261,7 @@ class ColumnTracker(Tracker, Described, Copied, Editable, Replayable, Examinable
                 unread = "rows at or below it that were not read are never read"
                 yield f"{column} moves up: {unread}; only a replay reads them"
         if after.updated is not None and not load.reads_everything:
-            for told in stored_ahead(self.source, after.values, after.updated):
+            for told in find_stored_ahead(self.source, after.values, after.updated):
                 yield f"{told}; runs stop until then"
 
     def _has_copy(self, source: ColumnBound, state: ColumnState | None) -> bool:
@@ -294,7 +294,7 @@ class ColumnTracker(Tracker, Described, Copied, Editable, Replayable, Examinable
     ) -> Iterator[Check]:
         """A watermark in the future; opening the position has compared the provider's copy."""
         if not source.pipeline.sink.load.type.reads_everything:
-            for told in stored_ahead(self.source, {} if state is None else state.values, utc_now()):
+            for told in find_stored_ahead(self.source, {} if state is None else state.values, utc_now()):
                 yield Check(name, "fail", told, AHEAD_REMEDY)
 
     @property

@@ -384,7 +384,7 @@ def _sort_files(comparing: Comparing, database: sqlite3.Connection) -> tuple[dic
         committed = (
             None if known_size is None else CommittedFile(known_size, known_etag, records, bool(eof), bool(given_up))
         )
-        finding = comparing.finding(file, committed)
+        finding = comparing.decide(file, committed)
         piles[finding].add(file)
         out_of_sight += finding is Finding.WAITING and comparing.is_out_of_sight(file)
         if finding is Finding.LATE:

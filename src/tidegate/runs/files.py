@@ -23,7 +23,7 @@ from tidegate.core.files.state import (
     SetState,
     decode_paths,
     decode_set,
-    embedded,
+    drop_window,
     encode_paths,
     encode_set,
 )
@@ -254,7 +254,7 @@ class PathTracker(FileTrackerBase, Abridged):
         return encode_paths(state)
 
     def embedded(self, encoded: State) -> State:
-        return embedded(encoded)
+        return drop_window(encoded)
 
     def copied(self, state: PathState) -> dict[str, object]:
         """The watermark, and the last finished file of each open partition."""

@@ -31,8 +31,8 @@ from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import TIMESTAMP
 from tidegate.schema.types import arrow_schema as arrow_schema_of
 from tidegate.sources.databases import DatabaseReader, instants
-from tidegate.sources.http.answers import Counts, Fetch, LineBlock, Shapes, blocks
 from tidegate.sources.http.bounds import http_read, parts, upper
+from tidegate.sources.http.responses import Counts, Fetch, LineBlock, Shapes, blocks
 from tidegate.sources.reader import (
     FunctionRequest,
     GreatestValues,

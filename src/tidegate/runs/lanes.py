@@ -43,7 +43,7 @@ from tidegate.runs.engine import FileTasks
 from tidegate.runs.file_source import FileSource
 from tidegate.runs.pass_ import Lane
 from tidegate.schema.inference import SHOWN, Inference, check_agreement
-from tidegate.schema.names import merged_fields
+from tidegate.schema.names import merge_fields
 from tidegate.schema.types import arrow_schema, field_specs, paths_of
 from tidegate.spark.jars import S3
 from tidegate.specs.project import Evolution, FieldSpec, PathSource, PipelineSpec
@@ -115,7 +115,7 @@ def _grown(
     with suppress(SourceError, TableError, ConfigError, AccessDenied):
         found = sample(bound, spread(_slices(plan)), SAMPLED_LINES, known)
         sure = tuple(each for each in found.sure() if each.name != bound.pipeline.schema.rescued)
-        found = replace(found, fields=merged_fields(known, _fitting_fields(bound, opened, sure)))
+        found = replace(found, fields=merge_fields(known, _fitting_fields(bound, opened, sure)))
         if found.fields == known:
             return columns
         grown = columns_of(bound, opened, found.fields)

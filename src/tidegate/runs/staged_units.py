@@ -41,7 +41,7 @@ from tidegate.protocol.table_checks import columns_to_add
 from tidegate.runs.file_source import FileSource, SourceState
 from tidegate.runs.file_walk import covered_ranges, letter_debts
 from tidegate.runs.staged import after_step, without_step
-from tidegate.schema.types import plain_field
+from tidegate.schema.types import simplify_field
 from tidegate.specs.project import Evolution
 from tidegate.storage.port import ObjectStore, SeekableInput
 from tidegate.tasks.read_task import outcome_from_json
@@ -89,7 +89,7 @@ def examine(
         raise StateError(f"{path} is not a readable Parquet file ({error})", "write it again") from error
     if rows is not None and footer.num_rows != rows:
         raise StateError(f"{path} has {footer.num_rows} rows, and its meta says {rows}", "write the meta last")
-    columns = pa.schema([plain_field(field) for field in columns])
+    columns = pa.schema([simplify_field(field) for field in columns])
     stats = delta_statistics(footer, columns, frozenset(float_columns(columns)))
     given = {name: value or None for name, value in values.items()}
     return ParquetFooter(DataFile(path, size, footer.num_rows, given, stats), columns)

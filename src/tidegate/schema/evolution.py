@@ -15,7 +15,7 @@ from enum import StrEnum
 import pyarrow as pa
 
 from tidegate.errors import ReplacesTable, SchemaMismatch
-from tidegate.schema.types import paths_of, plain, plain_field, type_name
+from tidegate.schema.types import paths_of, simplify_field, simplify_type, type_name
 from tidegate.specs.project import Evolution
 
 _INTEGER_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
@@ -68,11 +68,11 @@ def evolve(
     then the new ones. ``partition_columns`` may be absent from the file. Raises :class:`SchemaMismatch`, with
     ``overwrite`` :class:`ReplacesTable`.
     """
-    merged, found = _compared(table, file, mode, partition_columns, file_name)
+    merged, found = _compare(table, file, mode, partition_columns, file_name)
     refused = next((each.error for each in found if each.error is not None), None)
     if refused is not None:
         raise refused
-    return tuple(field for field in merged if field not in [plain_field(known) for known in table])
+    return tuple(field for field in merged if field not in [simplify_field(known) for known in table])
 
 
 def differences(
@@ -84,10 +84,10 @@ def differences(
     file_name: str = "",
 ) -> tuple[Difference, ...]:
     """Everything in which ``file`` differs from ``table``, in the order of the table, then of the file."""
-    return tuple(_compared(table, file, mode, partition_columns, file_name)[1])
+    return tuple(_compare(table, file, mode, partition_columns, file_name)[1])
 
 
-def _compared(
+def _compare(
     table: pa.Schema, file: pa.Schema, mode: Evolution, partition_columns: tuple[str, ...], file_name: str
 ) -> tuple[list[pa.Field], list[Difference]]:
     comparison = _Comparison(mode, file_name)
@@ -108,12 +108,12 @@ def write_schema(
     Raises :class:`SchemaMismatch` where the two do not fit, before anything is written; it says ``made_by``.
     Partition columns are not part of it: they are not in the files.
     """
-    kept = pa.schema([plain_field(field) for field in declared if field.name not in partition_columns])
+    kept = pa.schema([simplify_field(field) for field in declared if field.name not in partition_columns])
     if table is None:
         return kept
     evolve(table, kept, mode, partition_columns=partition_columns, file_name=made_by)
     known = {field.name: field for field in table}
-    return pa.schema([_widened(field, known.get(field.name)) for field in kept])
+    return pa.schema([_widen_field(field, known.get(field.name)) for field in kept])
 
 
 def require_as(columns: pa.Schema, table: pa.Schema | None) -> pa.Schema:
@@ -135,19 +135,19 @@ def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
     return (narrow, wide) in _WIDENINGS
 
 
-def _widened(field: pa.Field, table: pa.Field | None) -> pa.Field:
+def _widen_field(field: pa.Field, table: pa.Field | None) -> pa.Field:
     """``field`` with the table's type wherever that is wider; its own children and nullability."""
-    return field if table is None else field.with_type(_widened_type(field.type, plain(table.type)))
+    return field if table is None else field.with_type(_widen_type(field.type, simplify_type(table.type)))
 
 
-def _widened_type(kind: pa.DataType, table: pa.DataType) -> pa.DataType:
+def _widen_type(kind: pa.DataType, table: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind) and pa.types.is_struct(table):
         known = {child.name: child for child in table}
-        return pa.struct([_widened(child, known.get(child.name)) for child in kind])
+        return pa.struct([_widen_field(child, known.get(child.name)) for child in kind])
     if pa.types.is_list(kind) and pa.types.is_list(table):
-        return pa.list_(_widened(kind.value_field, table.value_field))
+        return pa.list_(_widen_field(kind.value_field, table.value_field))
     if pa.types.is_map(kind) and pa.types.is_map(table):
-        return pa.map_(_widened(kind.key_field, table.key_field), _widened(kind.item_field, table.item_field))
+        return pa.map_(_widen_field(kind.key_field, table.key_field), _widen_field(kind.item_field, table.item_field))
     return table if widens(kind, table) else kind
 
 
@@ -165,19 +165,21 @@ class _Comparison:
         known = {field.name.lower(): field.name for field in table}
         for name in ours:
             if known.get(name.lower(), name) != name:
-                self._misspelled(where + name, where + known[name.lower()])
-        merged = [self._known(field, ours.get(field.name), where) for field in table if not self._is_told(where, field)]
-        return merged + [self._new(field, where) for field in file if field.name.lower() not in known]
+                self._note_spelling(where + name, where + known[name.lower()])
+        merged = [
+            self._merge_known(field, ours.get(field.name), where) for field in table if not self._is_told(where, field)
+        ]
+        return merged + [self._add_new(field, where) for field in file if field.name.lower() not in known]
 
     def _is_told(self, where: str, field: pa.Field) -> bool:
         """Whether the field already has a difference in spelling."""
         return any(each.table == where + field.name and each.kind is Kind.SPELLING for each in self.found)
 
-    def _known(self, table: pa.Field, file: pa.Field | None, where: str) -> pa.Field:
+    def _merge_known(self, table: pa.Field, file: pa.Field | None, where: str) -> pa.Field:
         path = where + table.name
         if file is None:
-            self._missing(table, path)
-            return plain_field(table)
+            self._note_missing(table, path)
+            return simplify_field(table)
         if file.nullable and not table.nullable:
             self._note(
                 Kind.REQUIRED,
@@ -187,16 +189,18 @@ class _Comparison:
                 f"column {path!r} is required in the table but nullable in {self._file}",
                 "declare it with `nullable: false`",
             )
-        return pa.field(table.name, self._type(plain(table.type), plain(file.type), path), nullable=table.nullable)
+        return pa.field(
+            table.name, self._type(simplify_type(table.type), simplify_type(file.type), path), nullable=table.nullable
+        )
 
-    def _missing(self, table: pa.Field, path: str) -> None:
+    def _note_missing(self, table: pa.Field, path: str) -> None:
         if self._mode is not Evolution.STRICT and table.nullable:
             return self._note(Kind.MISSING, path, table.type, None)
         need = "required in the table" if not table.nullable else "in the table"
         problem = f"column {path!r} ({type_name(table.type)}) is {need} and missing in {self._file}"
         return self._note(Kind.MISSING, path, table.type, None, problem, "declare it")
 
-    def _new(self, field: pa.Field, where: str) -> pa.Field:
+    def _add_new(self, field: pa.Field, where: str) -> pa.Field:
         path = where + field.name
         problem = remedy = ""
         if self._mode is Evolution.STRICT:
@@ -209,16 +213,16 @@ class _Comparison:
             )
             remedy = "declare it nullable"
         self._note(Kind.NEW, path, None, field.type, problem, remedy)
-        return plain_field(field)
+        return simplify_field(field)
 
     def _type(self, table: pa.DataType, file: pa.DataType, path: str) -> pa.DataType:
         if pa.types.is_struct(table) and pa.types.is_struct(file):
             return pa.struct(self.fields(list(table), list(file), path + "."))
         if pa.types.is_list(table) and pa.types.is_list(file):
-            return pa.list_(self._known(table.value_field, file.value_field, path + "."))
+            return pa.list_(self._merge_known(table.value_field, file.value_field, path + "."))
         if pa.types.is_map(table) and pa.types.is_map(file):
-            keys = self._known(table.key_field, file.key_field, path + ".")
-            return pa.map_(keys, self._known(table.item_field, file.item_field, path + "."))
+            keys = self._merge_known(table.key_field, file.key_field, path + ".")
+            return pa.map_(keys, self._merge_known(table.item_field, file.item_field, path + "."))
         if widens(file, table):
             self._note(Kind.NARROWER_FILE, path, table, file)
         elif table != file:
@@ -245,7 +249,7 @@ class _Comparison:
             "declare the table's type, or write into another table",
         )
 
-    def _misspelled(self, path: str, twin: str) -> None:
+    def _note_spelling(self, path: str, twin: str) -> None:
         problem = f"column {path!r} of {self._file} is {twin!r} in the table; Delta ignores upper and lower case"
         error = self._error(problem, "declare it as the table spells it")
         self.found.append(Difference(path, Kind.SPELLING, twin, path, error))
@@ -280,11 +284,11 @@ def _fields(fields: Sequence[pa.Field], rest: str, kind: pa.DataType, path: str,
         known = ", ".join(found for found, _ in paths_of(schema))
         raise SchemaMismatch(f"there is no column {path!r} in the table", f"it has: {known}")
     below = rest[len(chosen.name) + 1 :]
-    changed = _below(chosen, below, kind, path, schema) if below else _wider(chosen, kind, path)
+    changed = _step_below(chosen, below, kind, path, schema) if below else _wider(chosen, kind, path)
     return [changed if field is chosen else field for field in fields]
 
 
-def _below(field: pa.Field, rest: str, kind: pa.DataType, path: str, schema: pa.Schema) -> pa.Field:
+def _step_below(field: pa.Field, rest: str, kind: pa.DataType, path: str, schema: pa.Schema) -> pa.Field:
     inner = field.type
     if pa.types.is_struct(inner):
         return field.with_type(pa.struct(_fields(list(inner), rest, kind, path, schema)))

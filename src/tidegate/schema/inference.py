@@ -29,9 +29,9 @@ from tidegate.schema.names import (
     MOST_COLUMNS,
     MOST_LEVELS,
     column_problems,
+    explain_forbidden,
     field_from_json,
     field_to_json,
-    forbidden_name,
     name_problem,
     yaml_lines,
 )
@@ -196,7 +196,7 @@ class _Seen:
         if kind not in self.examples:
             self.examples[kind] = excerpt(value)
 
-    def settled(self, *, moments: bool) -> _Seen:
+    def settle_moments(self, *, moments: bool) -> _Seen:
         """The same, with moments as texts where there are others, or where they are not wanted."""
         if "moment" not in self.kinds or (moments and "string" not in self.kinds):
             return self
@@ -418,7 +418,7 @@ class _TypeInference:
         return tuple(self._field(name, members[name], where + name, records, levels) for name in good)
 
     def _field(self, name: str, seen: _Seen, path: str, records: int, levels: int) -> FieldSpec:
-        seen = seen.settled(moments=self._moments)
+        seen = seen.settle_moments(moments=self._moments)
         count = sum(seen.kinds.values())
         place = len(self.report)
         found, note = self._shape(name, seen, path, count, levels)
@@ -476,7 +476,7 @@ class _TypeInference:
     def _list(self, name: str, seen: _Seen, path: str, levels: int) -> tuple[FieldSpec, str]:
         if not levels:
             return FieldSpec(name, "json"), _TOO_DEEP
-        items = (seen.items or _Seen()).settled(moments=self._moments)
+        items = (seen.items or _Seen()).settle_moments(moments=self._moments)
         count = sum(items.kinds.values())
         found, note = self._shape("element", items, f"{path}[]", count, levels - 1)
         if not items.kinds:
@@ -503,7 +503,7 @@ class _TypeInference:
                 wrong = f"{path!r} {unfit}"
             if name in forbidden:
                 self.guessed.add(path)
-                self.problems.append(forbidden_name(path))
+                self.problems.append(explain_forbidden(path))
             if wrong is not None and not self._rescued:
                 self.problems.append(wrong)
             if wrong is None:
@@ -546,7 +546,7 @@ def infer_cells(
     report = tuple(
         FieldReport(name, kind, records, sum(seen.kinds.values()), dict(seen.kinds.most_common()), note)
         for name, column in columns.items()
-        for seen in [column.settled(moments=moments)]
+        for seen in [column.settle_moments(moments=moments)]
         for kind, note in [_cell_type(seen)]
     )
     guessed = frozenset(name for name, seen in columns.items() if not seen.kinds)

@@ -62,7 +62,7 @@ def parse(line: bytes) -> Any:
         raise NotJson(f"nested too deeply: {levels} levels, at most {DEEPEST} are read")
     try:
         value = _DECODER.decode(line.decode("utf-8"))
-        if (half := half_pair(line)) is not None:
+        if (half := find_half_pair(line)) is not None:
             raise NotJson(f"not Unicode: {half} is half a surrogate pair")
         return value
     except UnicodeDecodeError as error:
@@ -90,10 +90,10 @@ def depth(line: bytes) -> int:
     return max(accumulate(steps), default=0)
 
 
-def half_pair(line: bytes) -> str | None:
+def find_half_pair(line: bytes) -> str | None:
     """The first escape in a JSON text that is half a surrogate pair, or None.
 
-    >>> half_pair(rb'{"a": "\\uD83D\\uDE00 \\\\ud800"}'), half_pair(rb'["\\uDFAA"]')
+    >>> find_half_pair(rb'{"a": "\\uD83D\\uDE00 \\\\ud800"}'), find_half_pair(rb'["\\uDFAA"]')
     (None, '\\\\uDFAA')
     """
     if b"\\ud" not in line and b"\\uD" not in line:
@@ -140,25 +140,25 @@ def compact(value: Any) -> str:
         case Literal():
             return str(value)
         case Pairs():
-            return "{" + ",".join(f"{_quoted(key)}:{compact(item)}" for key, item in value) + "}"
+            return "{" + ",".join(f"{_quote(key)}:{compact(item)}" for key, item in value) + "}"
         case list():
             return "[" + ",".join(map(compact, value)) + "]"
         case str():
-            return _quoted(value)
+            return _quote(value)
         case _:
             return json.dumps(value)
 
 
-def rescued_text(values: Iterable[tuple[str, str]]) -> str:
+def join_rescued(values: Iterable[tuple[str, str]]) -> str:
     """Paths, and values that are JSON text already, as one JSON object.
 
-    >>> rescued_text([("user.nick", '"ann"'), ("n", "1.50")])
+    >>> join_rescued([("user.nick", '"ann"'), ("n", "1.50")])
     '{"user.nick":"ann","n":1.50}'
     """
-    return escape_halves("{" + ",".join(f"{_quoted(path)}:{text}" for path, text in values) + "}")
+    return escape_halves("{" + ",".join(f"{_quote(path)}:{text}" for path, text in values) + "}")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -185,7 +185,7 @@ SWITCH = "TIDEGATE_NATIVE"
 
 def find_native() -> ModuleType | None:
     """The native module; None where it is switched off, not installed, or of another version."""
-    found = None if os.environ.get(SWITCH) == "0" else _installed()
+    found = None if os.environ.get(SWITCH) == "0" else _import_native()
     return found if found is not None and found.__version__ == NATIVE_VERSION else None
 
 
@@ -193,7 +193,7 @@ def describe_reader() -> str:
     """Which reader of JSON is in use here, in words."""
     if os.environ.get(SWITCH) == "0":
         return f"the slower one: {SWITCH}=0"
-    found = _installed()
+    found = _import_native()
     if found is None:
         return "the slower one: tidegate-native is not installed"
     if found.__version__ != NATIVE_VERSION:
@@ -201,7 +201,7 @@ def describe_reader() -> str:
     return f"native (tidegate-native {NATIVE_VERSION})"
 
 
-def _installed() -> ModuleType | None:
+def _import_native() -> ModuleType | None:
     try:
         return import_module("tidegate_native")
     except ImportError:

@@ -222,7 +222,7 @@ def _flow(value: Any) -> str:
 _YAML_WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 
 
-def forbidden_name(path: str) -> str:
+def explain_forbidden(path: str) -> str:
     """The remedy for a field named like a partition column that comes from the path."""
     return (
         f"{path!r} is also the key of sink.partition_by, whose value comes from the path: that would give two values; "
@@ -263,7 +263,7 @@ def column_problems(names: Sequence[str], forbidden: tuple[str, ...]) -> list[st
         if first[name.lower()] != name:
             problems.append(f"{name!r} differs from another column only in upper and lower case")
         if name in forbidden:
-            problems.append(forbidden_name(name))
+            problems.append(explain_forbidden(name))
         if wrong := name_problem(name, rescue=False):
             problems.append(f"{name!r} {wrong}")
     return problems
@@ -296,19 +296,19 @@ def avro_library() -> Any:
     return fastavro
 
 
-def merged_fields(known: tuple[FieldSpec, ...], seen: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
+def merge_fields(known: tuple[FieldSpec, ...], seen: tuple[FieldSpec, ...]) -> tuple[FieldSpec, ...]:
     """``known``, each with the new fields inside it, then the new ones; a known type is never changed."""
     found = {field.name: field for field in seen}
     names = {field.name.lower() for field in known}
-    grown = tuple(_grown(field, found[field.name]) if field.name in found else field for field in known)
+    grown = tuple(_grow_field(field, found[field.name]) if field.name in found else field for field in known)
     return grown + tuple(field for field in seen if field.name.lower() not in names)
 
 
-def _grown(known: FieldSpec, seen: FieldSpec) -> FieldSpec:
+def _grow_field(known: FieldSpec, seen: FieldSpec) -> FieldSpec:
     if known.type != seen.type:
         return known
     if known.type == "struct":
-        return replace(known, fields=merged_fields(known.fields, seen.fields))
+        return replace(known, fields=merge_fields(known.fields, seen.fields))
     if known.items is not None and seen.items is not None:
-        return replace(known, items=_grown(known.items, seen.items))
+        return replace(known, items=_grow_field(known.items, seen.items))
     return known

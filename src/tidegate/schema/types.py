@@ -78,7 +78,7 @@ def type_name(kind: pa.DataType) -> str:
     """The type as the type list names it, where it does; for messages."""
     if pa.types.is_decimal128(kind):
         return f"decimal({kind.precision},{kind.scale})"
-    return _NAMES.get(kind, str(plain(kind)))
+    return _NAMES.get(kind, str(simplify_type(kind)))
 
 
 def field_specs(schema: pa.Schema) -> tuple[FieldSpec, ...]:
@@ -87,7 +87,7 @@ def field_specs(schema: pa.Schema) -> tuple[FieldSpec, ...]:
 
 
 def _field_spec(name: str, kind: pa.DataType, nullable: bool) -> FieldSpec:
-    kind = plain(kind)
+    kind = simplify_type(kind)
     if pa.types.is_struct(kind):
         children = tuple(_field_spec(child.name, child.type, child.nullable) for child in kind)
         return FieldSpec(name, "struct", nullable, fields=children)
@@ -108,24 +108,24 @@ def _field_spec(name: str, kind: pa.DataType, nullable: bool) -> FieldSpec:
     return FieldSpec(name, _NAMES[kind], nullable)
 
 
-def plain(kind: pa.DataType) -> pa.DataType:
+def simplify_type(kind: pa.DataType) -> pa.DataType:
     """The same type without Arrow's physical variants (large, view), at any depth."""
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
         return pa.binary()
     if pa.types.is_struct(kind):
-        return pa.struct([plain_field(child) for child in kind])
+        return pa.struct([simplify_field(child) for child in kind])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_list_view(kind):
-        return pa.list_(plain_field(kind.value_field).with_name("element"))
+        return pa.list_(simplify_field(kind.value_field).with_name("element"))
     if pa.types.is_map(kind):
-        return pa.map_(plain_field(kind.key_field), plain_field(kind.item_field).with_name("value"))
+        return pa.map_(simplify_field(kind.key_field), simplify_field(kind.item_field).with_name("value"))
     return kind
 
 
-def plain_field(field: pa.Field) -> pa.Field:
-    """:func:`plain` for a field; metadata is dropped."""
-    return pa.field(field.name, plain(field.type), nullable=field.nullable)
+def simplify_field(field: pa.Field) -> pa.Field:
+    """:func:`simplify_type` for a field; metadata is dropped."""
+    return pa.field(field.name, simplify_type(field.type), nullable=field.nullable)
 
 
 def levels(kind: pa.DataType) -> int:
@@ -141,9 +141,9 @@ def levels(kind: pa.DataType) -> int:
     return 1 + max((levels(kind.field(number).type) for number in range(kind.num_fields)), default=0)
 
 
-def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """:func:`plain` for every column, without metadata."""
-    return pa.schema([plain_field(field) for field in schema])
+def simplify_schema(schema: pa.Schema) -> pa.Schema:
+    """:func:`simplify_type` for every column, without metadata."""
+    return pa.schema([simplify_field(field) for field in schema])
 
 
 def paths_of(schema: Iterable[pa.Field], where: str = "") -> Iterator[tuple[str, str]]:
@@ -153,21 +153,21 @@ def paths_of(schema: Iterable[pa.Field], where: str = "") -> Iterator[tuple[str,
     {'u': 'struct', 'u.a': 'int64', 'l': 'list<string>'}
     """
     for field in schema:
-        path, kind = where + field.name, plain(field.type)
+        path, kind = where + field.name, simplify_type(field.type)
         required = "" if field.nullable else " not null"
         below: list[pa.Field] = []
         name = type_name(kind)
         if pa.types.is_struct(kind):
             name, below = "struct", list(kind)
         elif pa.types.is_list(kind):
-            name, below = _container("list", [kind.value_field])
+            name, below = _container_lines("list", [kind.value_field])
         elif pa.types.is_map(kind):
-            name, below = _container("map", [kind.key_field, kind.item_field])
+            name, below = _container_lines("map", [kind.key_field, kind.item_field])
         yield path, name + required
         yield from paths_of(below, f"{path}.")
 
 
-def _container(name: str, members: list[pa.Field]) -> tuple[str, list[pa.Field]]:
+def _container_lines(name: str, members: list[pa.Field]) -> tuple[str, list[pa.Field]]:
     """A list or map of scalars on one line, else with the members below it."""
     if any(pa.types.is_nested(member.type) for member in members):
         return name, members
@@ -211,7 +211,7 @@ class _TypedColumn:
         self.kinds[str(type)] += records
         if other == self.found or pa.types.is_null(type):
             return
-        joined = _joined(self.found, other)
+        joined = _join_fields(self.found, other)
         if joined is not None:
             self.found = joined
         elif not self.clash:
@@ -224,7 +224,7 @@ def kinds_of(schema: pa.Schema) -> dict[str, str]:
     >>> kinds_of(pa.schema([("id", pa.int32()), ("price", pa.float64()), ("none", pa.null())]))
     {'id': 'number', 'price': 'number'}
     """
-    return dict(kinds_of_fields(_declared(field) for field in schema if not pa.types.is_null(field.type)))
+    return dict(kinds_of_fields(_declare(field) for field in schema if not pa.types.is_null(field.type)))
 
 
 def kinds_of_fields(fields: Iterable[FieldSpec], where: str = "") -> Iterator[tuple[str, str]]:
@@ -232,32 +232,32 @@ def kinds_of_fields(fields: Iterable[FieldSpec], where: str = "") -> Iterator[tu
     for field in fields:
         path = where + field.name
         yield path, "number" if field.type in _WIDER else field.type
-        yield from kinds_of_fields(_inside(field), f"{path}.")
+        yield from kinds_of_fields(_members(field), f"{path}.")
 
 
-def _inside(field: FieldSpec) -> tuple[FieldSpec, ...]:
+def _members(field: FieldSpec) -> tuple[FieldSpec, ...]:
     return (*field.fields, *(each for each in (field.keys, field.items, field.values) if each is not None))
 
 
-def _joined(one: FieldSpec, other: FieldSpec) -> FieldSpec | None:
+def _join_fields(one: FieldSpec, other: FieldSpec) -> FieldSpec | None:
     """The column that holds the values of both, with all fields inside them; None if there is none."""
     if {one.type, other.type} <= set(_WIDER):
         return max(one, other, key=lambda each: _WIDER.index(each.type))
     if one.type != other.type:
         return None
     if one.items is not None and other.items is not None:
-        items = _joined(one.items, other.items)
+        items = _join_fields(one.items, other.items)
         return None if items is None else replace(one, items=items)
     if one.values is not None and other.values is not None:
-        values = _joined(one.values, other.values)
+        values = _join_fields(one.values, other.values)
         return None if values is None or one.keys != other.keys else replace(one, values=values)
-    return _joined_struct(one, other)
+    return _join_structs(one, other)
 
 
-def _joined_struct(one: FieldSpec, other: FieldSpec) -> FieldSpec | None:
+def _join_structs(one: FieldSpec, other: FieldSpec) -> FieldSpec | None:
     fields = {field.name: field for field in one.fields}
     for field in other.fields:
-        joined = _joined(fields[field.name], field) if field.name in fields else field
+        joined = _join_fields(fields[field.name], field) if field.name in fields else field
         if joined is None:
             return None
         fields[field.name] = joined
@@ -272,7 +272,7 @@ def infer_types(files: Iterable[tuple[str, pa.Schema, int]], *, forbidden: tuple
     for path, schema, count in files:
         records += count
         for field in schema:
-            found = _declared(field)
+            found = _declare(field)
             columns.setdefault(field.name, _TypedColumn(found, Counter())).add(found, field.type, count, path)
     if not columns:
         raise SourceError("no file has columns to infer", "declare schema.fields, or wait for data")
@@ -292,23 +292,23 @@ def _note(found: FieldSpec) -> str:
     return f"from the files' own schema{kept}"
 
 
-def _declared(each: pa.Field) -> FieldSpec:
+def _declare(each: pa.Field) -> FieldSpec:
     """The column that holds what a file has; ``json`` where no other type does."""
     try:
-        (found,) = field_specs(pa.schema([pa.field(each.name, _widened(each.type))]))
+        (found,) = field_specs(pa.schema([pa.field(each.name, _widest_type(each.type))]))
     except TableError:
         return FieldSpec(each.name, "json")
     return FieldSpec(each.name, "json") if any(problems((replace(found, name="column"),))) else found
 
 
-def _widened(kind: pa.DataType) -> pa.DataType:
+def _widest_type(kind: pa.DataType) -> pa.DataType:
     """The narrowest type of the type list that holds every value of ``kind``, at any depth."""
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(child.name, _widened(child.type)) for child in kind])
+        return pa.struct([pa.field(child.name, _widest_type(child.type)) for child in kind])
     if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, _widened(kind.item_type))
+        return pa.map_(kind.key_type, _widest_type(kind.item_type))
     if pa.types.is_list(kind):
-        return pa.list_(pa.field("element", _widened(kind.value_type)))
+        return pa.list_(pa.field("element", _widest_type(kind.value_type)))
     if pa.types.is_null(kind):
         return pa.string()
     if pa.types.is_uint64(kind):
@@ -325,4 +325,4 @@ def _widened(kind: pa.DataType) -> pa.DataType:
         return pa.binary()
     if pa.types.is_decimal(kind) and kind.precision <= 38:
         return pa.decimal128(kind.precision, kind.scale)
-    return plain(kind)
+    return simplify_type(kind)

@@ -157,10 +157,10 @@ class Places:
 
         return cls(
             partitions,
-            frozenset(directory for partition in partitions for directory in _above(partition)),
+            frozenset(directory for partition in partitions for directory in _directories_above(partition)),
             lru_cache(None)(is_open),
             lru_cache(None)(is_partition_open),
-            lru_cache(None)(partial(_remembered, source, state)),
+            lru_cache(None)(partial(_index_remembered, source, state)),
         )
 
     def is_remembered(self, path: str) -> bool:
@@ -169,13 +169,13 @@ class Places:
         return name in self.remembered(partition)
 
 
-def _above(partition: str) -> list[str]:
+def _directories_above(partition: str) -> list[str]:
     """Every directory above ``partition``, the root included."""
     levels = partition.split("/") if partition else []
     return ["/".join(levels[:depth]) for depth in range(len(levels))]
 
 
-def _remembered(source: PathSource, state: PathState, partition: str) -> frozenset[str]:
+def _index_remembered(source: PathSource, state: PathState, partition: str) -> frozenset[str]:
     window = state.late_window.get(partition) if source.late_files is LateFiles.WINDOW else None
     if window is None:
         return frozenset()
@@ -253,7 +253,7 @@ def count_left_out(store: ObjectStore, source: PathSource, start: PathState) -> 
                     complete = False
                     break
                 if accepts(source, info.path) is None:
-                    counts[next(each for each in _above(info.path) if each in listed)] += 1
+                    counts[next(each for each in _directories_above(info.path) if each in listed)] += 1
                     examples.append(info.path)
     except StorageError:
         complete = False
@@ -514,7 +514,7 @@ class _SetPoll(_Poll):
 
     def take_batch(self, batch: Sequence[ObjectInfo]) -> None:
         """Take the new files of ``batch``, up to the limit."""
-        accepted = list(self._accepted(batch))
+        accepted = list(self._accept(batch))
         self.any_files = self.any_files or bool(accepted)
         self.sample += accepted[: SAMPLE - len(self.sample)]
         files = [SourceFile(info.path, info.size, info.etag) for info in accepted]
@@ -533,7 +533,7 @@ class _SetPoll(_Poll):
                 break
         self.tally.include(Skipped(Reason.READ, len(read), tuple(read[:EXAMPLES])))
 
-    def _accepted(self, batch: Sequence[ObjectInfo]) -> Iterator[ObjectInfo]:
+    def _accept(self, batch: Sequence[ObjectInfo]) -> Iterator[ObjectInfo]:
         for info in batch:
             reason = accepts(self.source, info.path)
             if reason is None:
@@ -625,7 +625,7 @@ def names_sort_in_time(infos: Iterable[ObjectInfo]) -> NameOrder:
     wrong = pairs = 0
     for _, group in groupby(files, key=lambda info: split(info.path)[0]):
         times = [info.modified for info in group]
-        more_wrong, more_pairs = _disordered(times)
+        more_wrong, more_pairs = _count_disorder(times)
         wrong, pairs = wrong + more_wrong, pairs + more_pairs
     if pairs < _FEWEST_PAIRS:
         return NameOrder(_by_shape(shape), shape, len(files))
@@ -646,7 +646,7 @@ def _by_shape(shape: Shape) -> Order:
     return Order.NOT_IN_TIME if shape is Shape.RANDOM_UUID else Order.IN_TIME
 
 
-def _disordered(times: Sequence[datetime]) -> tuple[int, int]:
+def _count_disorder(times: Sequence[datetime]) -> tuple[int, int]:
     """Of all pairs with different times: how many have the younger one first, and how many there are."""
     earlier: list[datetime] = []
     wrong = pairs = 0

@@ -141,7 +141,7 @@ class IcebergTable:
             try:
                 for batch in _read(file, [numbers[column.name]["id"] for column in columns]):
                     found = {_number(each): array for each, array in zip(batch.schema, batch.columns, strict=True)}
-                    arrays = [_projected(found, numbers[column.name], column.type, len(batch)) for column in columns]
+                    arrays = [_project(found, numbers[column.name], column.type, len(batch)) for column in columns]
                     yield pa.record_batch(arrays, columns)
             except (pa.ArrowException, NotImplementedError) as error:
                 told = str(error).partition("\n")[0]
@@ -168,7 +168,7 @@ class IcebergTable:
             case str() as name if name.partition("[")[0] in _KINDS:
                 return _KINDS[name.partition("[")[0]][1]
             case other:
-                raise no_type(other, path, self._source)
+                raise type_error(other, path, self._source)
 
     def _check_file(self, task: FileScanTask) -> PlannedFile:
         path = task.file.file_path
@@ -209,7 +209,7 @@ def refuse_default(described: Mapping[str, Any], path: str, source: str) -> None
         )
 
 
-def no_type(described: Any, path: str, source: str) -> SourceError:
+def type_error(described: Any, path: str, source: str) -> SourceError:
     """The error for a type that Spark does not have."""
     return SourceError(f"{source}: column {path!r} is of type {described}, which Spark cannot read", _FUNCTION)
 
@@ -240,29 +240,30 @@ def _number(field: pa.Field) -> int | None:
     return None if found is None else int(found)
 
 
-def _projected(
+def _project(
     found: Mapping[int | None, pa.Array], described: Mapping[str, Any], kind: pa.DataType, rows: int
 ) -> pa.Array:
     """The column with a field id, of ``kind``; nulls if a file has none."""
     array = found.get(described["id"])
-    return pa.nulls(rows, kind) if array is None else _as(array, described["type"], kind)
+    return pa.nulls(rows, kind) if array is None else _convert_column(array, described["type"], kind)
 
 
-def _as(array: pa.Array, described: Any, kind: pa.DataType) -> pa.Array:
+def _convert_column(array: pa.Array, described: Any, kind: pa.DataType) -> pa.Array:
     """A column of a file as one of the table; nested fields are found by their ids, too."""
     match described:
         case {"type": "struct", "fields": fields}:
             inside = {_number(field): part for field, part in zip(array.type, array.flatten(), strict=True)}
-            arrays = [
-                _projected(inside, field, part.type, len(array)) for field, part in zip(fields, kind, strict=True)
-            ]
+            arrays = [_project(inside, field, part.type, len(array)) for field, part in zip(fields, kind, strict=True)]
             return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=array.is_null())
         case {"type": "list", "element": element}:
-            values = _as(array.flatten(), element, kind.value_type)
+            values = _convert_column(array.flatten(), element, kind.value_type)
             return pa.ListArray.from_arrays(_offsets(array), values, kind, mask=array.is_null())
         case {"type": "map", "key": key, "value": value}:
             keys, items = (pa.ListArray.from_arrays(array.offsets, each) for each in (array.keys, array.items))
-            parts = _as(keys.flatten(), key, kind.key_type), _as(items.flatten(), value, kind.item_type)
+            parts = (
+                _convert_column(keys.flatten(), key, kind.key_type),
+                _convert_column(items.flatten(), value, kind.item_type),
+            )
             return pa.MapArray.from_arrays(_offsets(keys), *parts, kind, mask=array.is_null())
     array = array.storage if isinstance(array, pa.ExtensionArray) else array
     if pa.types.is_timestamp(array.type) and (array.type.tz is None) != (getattr(kind, "tz", None) is None):
@@ -394,10 +395,10 @@ def _expression(rows: RowFilter, kinds: Mapping[str, IcebergType]) -> BooleanExp
         if includes:
             wanted, caps = [*wanted, *nulls], [*caps, *nulls]
         return And(_one_of(wanted), _one_of(caps))
-    wanted = [_new(interval, kinds) for interval in rows.ranges]
+    wanted = [_new_rows(interval, kinds) for interval in rows.ranges]
     if includes:
         wanted.append(_all_of(nulls))
-    return _all_of([_one_of(wanted), *(_cover(interval, kinds) for interval in rows.ranges)])
+    return _all_of([_one_of(wanted), *(_covered_rows(interval, kinds) for interval in rows.ranges)])
 
 
 def _one_of(parts: Sequence[BooleanExpression]) -> BooleanExpression:
@@ -410,13 +411,13 @@ def _all_of(parts: Sequence[BooleanExpression]) -> BooleanExpression:
     return reduce(And, parts, everything)
 
 
-def _new(each: ColumnRange, kinds: Mapping[str, IcebergType]) -> BooleanExpression:
+def _new_rows(each: ColumnRange, kinds: Mapping[str, IcebergType]) -> BooleanExpression:
     if each.lower is None:
         return NotNull(term=Reference(each.column)) if each.any_value else AlwaysTrue()
     return _compare(each, each.lower, kinds, is_upper=False)
 
 
-def _cover(each: ColumnRange, kinds: Mapping[str, IcebergType]) -> BooleanExpression:
+def _covered_rows(each: ColumnRange, kinds: Mapping[str, IcebergType]) -> BooleanExpression:
     if each.only_null:
         return IsNull(term=Reference(each.column))
     return Or(_compare(each, each.upper, kinds, is_upper=True), IsNull(term=Reference(each.column)))

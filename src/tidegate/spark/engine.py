@@ -169,7 +169,7 @@ class SparkEngine:
 
         report_to = listener.expect(receive, parts.active)
         try:
-            with self._turns.beside_others():
+            with self._turns.submit_beside_others():
                 for number, results in self._job(parts.parts, report_to):
                     parts.take(number, results)
         except WorkerEnded:
@@ -191,10 +191,10 @@ class SparkEngine:
     def _read(self, task: ReadTask, group: FileGroup) -> Iterable[GroupResult]:
         """Read the group; if that ends a worker, find out which files are to blame."""
         try:
-            with self._turns.beside_others():
+            with self._turns.submit_beside_others():
                 return self._group(task, group)
         except WorkerEnded as ended:
-            with self._turns.alone():
+            with self._turns.run_alone():
                 self._check_workers(task)
                 return tuple(self._apart_from_what_ended(task, group, ended))
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def fitted(rows: RowFilter, schema: StructType, timezone: str, source: str) -> RowFilter:
+def fit_to_schema(rows: RowFilter, schema: StructType, timezone: str, source: str) -> RowFilter:
     """``rows`` with the names and types of ``schema``; raises if a bound and its column do not compare."""
     return fit_bounds(rows, kinds_in(schema), timezone, source)
 
@@ -40,7 +40,7 @@ def kinds_in(schema: StructType) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in schema}
 
 
-def named(column: str) -> Column:
+def exact_column(column: str) -> Column:
     """A column by its exact name."""
     from pyspark.sql.functions import col
 
@@ -55,12 +55,12 @@ def condition(rows: RowFilter) -> Column | None:
     return None if text is None else expr(text)
 
 
-def with_nulls(rows: RowFilter) -> RowFilter:
+def include_nulls(rows: RowFilter) -> RowFilter:
     """The same rows plus, for counting, those with null instead of a watermark."""
     return replace(rows, nulls=NullWatermark.INCLUDE)
 
 
-def filtered(frame: DataFrame, rows: RowFilter) -> DataFrame:
+def filter_rows(frame: DataFrame, rows: RowFilter) -> DataFrame:
     """The matching rows of ``frame``."""
     wanted = condition(rows)
     return frame if wanted is None else frame.where(wanted)
@@ -79,7 +79,7 @@ def apply_watermark_filter(
     everything else about a read, including its end.
     """
     if rows is not None:
-        return filtered(frame, rows)
+        return filter_rows(frame, rows)
     if watermark_operator not in (EXCLUSIVE, INCLUSIVE):
         raise ConfigError((f"watermark_operator is {watermark_operator!r}; it is '>' or '>='",))
     known = dict(watermark or {})
@@ -90,7 +90,7 @@ def apply_watermark_filter(
         ColumnRange(column, any_value=True) if value is None else ColumnRange(column, Bound(value, inclusive))
         for column, value in sorted(known.items())
     )
-    return filtered(frame, RowFilter(ranges))
+    return filter_rows(frame, RowFilter(ranges))
 
 
 def greatest_of(frame: DataFrame, columns: Sequence[str], mode: WatermarkMode = WatermarkMode.ANY) -> GreatestValues:
@@ -99,7 +99,7 @@ def greatest_of(frame: DataFrame, columns: Sequence[str], mode: WatermarkMode = 
 
     if not columns:
         return GreatestValues()
-    found_in = [named(column) for column in columns]
+    found_in = [exact_column(column) for column in columns]
     nulls = [each.isNull() for each in found_in]
     is_tuple = mode is WatermarkMode.TUPLE
     unknown = nulls[0]
@@ -112,11 +112,11 @@ def greatest_of(frame: DataFrame, columns: Sequence[str], mode: WatermarkMode = 
     else:
         found = [f.max(each).alias(f"g{index}") for index, each in enumerate(found_in)]
         picked = [f.col(f"g{index}") for index in range(len(columns))]
-    row = collected(frame.agg(*found, f.count_if(unknown).alias("nulls")).select(*picked, "nulls"))[0]
+    row = collect_rows(frame.agg(*found, f.count_if(unknown).alias("nulls")).select(*picked, "nulls"))[0]
     return GreatestValues({column: row[f"g{index}"] for index, column in enumerate(columns)}, count_in(row["nulls"]))
 
 
-def collected(frame: DataFrame) -> list[dict[str, Value | None]]:
+def collect_rows(frame: DataFrame) -> list[dict[str, Value | None]]:
     """A few rows as Python values; times are those of the data, whatever the zones of session and machine."""
     return [{name: _in_utc(value) for name, value in row.items()} for row in frame.toArrow().to_pylist()]
 

@@ -31,7 +31,7 @@ from tidegate.schema.names import MOST_LEVELS, spell
 from tidegate.schema.types import levels
 from tidegate.sources.adbc import AdbcShare, share_rows
 from tidegate.sources.jdbc import is_of_database
-from tidegate.spark.filters import named
+from tidegate.spark.filters import exact_column
 from tidegate.spark.readers.jdbc import AdbcRows, database_refusal
 from tidegate.spark.s3a import check_writing, reach
 from tidegate.spark.session import COLUMNAR_INPUT, VARIABLE, own_session, put, quote, replaced_name
@@ -55,7 +55,7 @@ def write_rows(rows: DataFrame | AdbcRows, task: RowTask) -> RowsWritten:
     if isinstance(rows, AdbcRows):
         slots = slot_frame(rows.frame.sparkSession, len(rows.shares))
         return join_results(task, _collect_results(slots, task, _write_shares, rows.shares))
-    numbered = rows.select(*(named(name).alias(f"c{n}") for n, name in enumerate(task.names)))
+    numbered = rows.select(*(exact_column(name).alias(f"c{n}") for n, name in enumerate(task.names)))
     put(rows.sparkSession, {COLUMNAR_INPUT: "false"})
     return join_results(task, _collect_results(numbered, task, _write_partition))
 
@@ -113,13 +113,13 @@ class SparkFrame:
         self._partitioned_by = rows.partitioned_by
         self._mask = Mask.around(rows.pipeline)
         self._work = rows
-        own = _own(session)
+        own = _own_session(session)
         check_writing(own, rows.pipeline.sink.table)
         self._table = reach(own, rows.pipeline.sink.table)
         read = read_rows(own, rows)
         transform = rows.pipeline.transform
         self._frame = read if transform is None else apply_transform(read, transform, rows.pipeline.name, self._mask)
-        self._columns = rows.columns if transform is None else self._computed()
+        self._columns = rows.columns if transform is None else self._computed_columns()
 
     def columns(self, table: pa.Schema | None) -> pa.Schema:
         """The columns to write; what ``table`` requires counts as present, since Delta checks."""
@@ -137,7 +137,7 @@ class SparkFrame:
 
     def _save(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
         ((app_id, version),) = note.transactions.items()
-        frame = self._frame if table is None else fitted(self._frame, table)
+        frame = self._frame if table is None else fit_types(self._frame, table)
         writer = (
             frame.write.format("delta")
             .mode("append")
@@ -156,7 +156,7 @@ class SparkFrame:
         """How long the values of the partition columns are; evaluates the rows again, for the message alone."""
         from pyspark.sql import functions as f
 
-        lengths = [f.max(f.octet_length(named(name).cast("string"))) for name in self._partitioned_by]
+        lengths = [f.max(f.octet_length(exact_column(name).cast("string"))) for name in self._partitioned_by]
         try:
             (found,) = self._frame.select(*lengths).collect()
         except Exception:
@@ -167,7 +167,7 @@ class SparkFrame:
         )
         return f"a value of a partition column is too long for a folder: {', '.join(told)}"
 
-    def _computed(self) -> pa.Schema:
+    def _computed_columns(self) -> pa.Schema:
         """The columns of the transform's result, which must include the partition columns."""
         columns = columns_of(self._frame, f"{self._pipeline.name}: {self._pipeline.transform}")
         self._partitioned_by = tuple(spell(name, columns.names) for name in self._partitioned_by)
@@ -264,7 +264,7 @@ def apply_transform(read: DataFrame, transform: TransformSpec, pipeline: str, ma
     return result
 
 
-def _own(session: SparkSession) -> SparkSession:
+def _own_session(session: SparkSession) -> SparkSession:
     """A session that shares everything but views and settings."""
     if not hasattr(session, "newSession"):
         raise EnvironmentProblem(
@@ -320,7 +320,7 @@ def check_there(rows: WorkRows) -> None:
             )
 
 
-def fitted(frame: DataFrame, table: pa.Schema) -> DataFrame:
+def fit_types(frame: DataFrame, table: pa.Schema) -> DataFrame:
     """``frame`` with the table's wider types; nested columns are left to Delta."""
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import AtomicType
@@ -329,7 +329,7 @@ def fitted(frame: DataFrame, table: pa.Schema) -> DataFrame:
     columns = []
     for field in frame.schema:
         kind = wanted.get(field.name, field.dataType)
-        column = named(field.name)
+        column = exact_column(field.name)
         differs = kind != field.dataType and isinstance(kind, AtomicType)
         columns.append(column.cast(kind).alias(field.name) if differs else column)
     return frame.select(*columns)

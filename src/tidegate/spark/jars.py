@@ -113,7 +113,7 @@ def spark_home(env: Mapping[str, str] | None = None) -> Path:
         raise EnvironmentProblem("pyspark is not installed", "install tidegate again")
     own = Path(found.origin).parent
     named = (os.environ if env is None else env).get("SPARK_HOME")
-    if named and not _same(Path(named), own):
+    if named and not _is_same_spark(Path(named), own):
         raise EnvironmentProblem(
             f"SPARK_HOME is {named}, which is {_version_text(Path(named))}; pyspark brings {_version_text(own)}",
             "unset SPARK_HOME: Tidegate runs the Spark that comes with pyspark",
@@ -123,7 +123,7 @@ def spark_home(env: Mapping[str, str] | None = None) -> Path:
     return own
 
 
-def _same(one: Path, other: Path) -> bool:
+def _is_same_spark(one: Path, other: Path) -> bool:
     """Whether both are the same version of Spark, complete with its programs."""
     return (one / "bin" / "spark-submit").is_file() and _version_text(one) == _version_text(other)
 
@@ -165,20 +165,20 @@ def _folder(coordinate: str) -> Path:
     return cache_folder() / "jars" / coordinate.replace(":", "_")
 
 
-def fetched(coordinate: str = DELTA) -> tuple[Path, ...]:
+def fetched_jars(coordinate: str = DELTA) -> tuple[Path, ...]:
     """The jars of ``coordinate`` if they were fetched completely, else none."""
     folder = _folder(coordinate)
     return tuple(sorted(folder.glob("jars/*.jar"))) if (folder / "complete").exists() else ()
 
 
-def fetch(coordinate: str = DELTA) -> tuple[Path, ...]:
+def resolve_jars(coordinate: str = DELTA) -> tuple[Path, ...]:
     """The jars of ``coordinate``, resolved through Maven Central the first time; a jar file is itself.
 
     ``EnvironmentProblem`` if they cannot be fetched, or are not the pinned ones.
     """
     if coordinate.endswith(".jar"):
         return (Path(coordinate),)
-    present = fetched(coordinate)
+    present = fetched_jars(coordinate)
     if present:
         return _check_digests(coordinate, present)
     folder = _folder(coordinate)
@@ -218,11 +218,11 @@ def fetch(coordinate: str = DELTA) -> tuple[Path, ...]:
         )
     _check_digests(coordinate, tuple(sorted(folder.glob("jars/*.jar"))))
     (folder / "complete").touch()
-    return fetched(coordinate)
+    return fetched_jars(coordinate)
 
 
 @cache
-def pinned() -> dict[str, dict[str, str]]:
+def pinned_digests() -> dict[str, dict[str, str]]:
     """By coordinate: the names of its jars, and their digests (SHA-256)."""
     found: dict[str, dict[str, str]] = {}
     for line in files("tidegate.spark").joinpath("jars.sha256").read_text().splitlines():
@@ -233,7 +233,7 @@ def pinned() -> dict[str, dict[str, str]]:
 
 def _check_digests(coordinate: str, jars: tuple[Path, ...]) -> tuple[Path, ...]:
     """``jars``, if they are those pinned for ``coordinate``, or none are pinned."""
-    wanted = pinned().get(coordinate)
+    wanted = pinned_digests().get(coordinate)
     if wanted is None:
         return jars
     there = {jar.name: _digest(jar) for jar in jars}
@@ -321,7 +321,7 @@ def packages_of(sources: Iterable[SourceSpec]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for source in sources:
         if isinstance(source.read, JdbcRead):
-            found |= dict.fromkeys(_of_database(source.read))
+            found |= dict.fromkeys(_database_packages(source.read))
     return tuple(found)
 
 
@@ -335,7 +335,7 @@ def packages_for(pipelines: Iterable[PipelineSpec]) -> tuple[str, ...]:
     return (*packages_of(sources), *on_s3)
 
 
-def _of_database(read: JdbcRead) -> tuple[str, ...]:
+def _database_packages(read: JdbcRead) -> tuple[str, ...]:
     known = driver_of(read.url)
     if read.packages or read.jars:
         return (*read.packages, *read.jars)
@@ -357,7 +357,7 @@ def log_store_jar() -> Path:
         jar.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=jar.parent) as folder:
             _compile(source, Path(folder))
-            os.replace(_packed(Path(folder)), jar)
+            os.replace(_pack_classes(Path(folder)), jar)
     return jar
 
 
@@ -366,7 +366,7 @@ def _compile(source: bytes, folder: Path) -> None:
     written = folder / "ConditionalLogStore.java"
     written.write_bytes(source)
     of_spark = spark_home() / "jars"
-    needed = [*of_spark.glob("hadoop-client-api-*.jar"), *fetch(DELTA), *fetch(S3)]
+    needed = [*of_spark.glob("hadoop-client-api-*.jar"), *resolve_jars(DELTA), *resolve_jars(S3)]
     command = [str(find_java() / "bin" / "java"), "-cp", f"{of_spark}/*", _COMPILER]
     command += ["-d", str(folder), "-classpath", os.pathsep.join(map(str, needed)), str(written)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -377,7 +377,7 @@ def _compile(source: bytes, folder: Path) -> None:
         )
 
 
-def _packed(folder: Path) -> Path:
+def _pack_classes(folder: Path) -> Path:
     packed = folder / "packed.jar"
     with zipfile.ZipFile(packed, "w") as archive:
         for each in folder.glob("**/*.class"):
@@ -387,7 +387,7 @@ def _packed(folder: Path) -> Path:
 
 def _main() -> None:
     for each in (DELTA, S3, *TESTED):
-        print(f"{len(fetch(each))} jars in {_folder(each) / 'jars'}")
+        print(f"{len(resolve_jars(each))} jars in {_folder(each) / 'jars'}")
     print(f"the log store for tables on S3 in {log_store_jar()}")
 
 

@@ -40,10 +40,10 @@ from tidegate.spark.jars import (
     SETTING,
     archive_options,
     cache_folder,
-    fetch,
     find_java,
     log_store_jar,
     python_of_workers,
+    resolve_jars,
     spark_home,
 )
 from tidegate.spark.tasks import DAEMON, DAEMON_SETTING, machine_problem, telling_line
@@ -258,7 +258,7 @@ def _all_options(chosen: Mapping[str, str]) -> str:
 
 def _jars(wanted: str) -> tuple[str, ...]:
     """The files of a Maven coordinate; a file is itself."""
-    return (wanted,) if wanted.endswith(".jar") else tuple(str(jar) for jar in fetch(wanted))
+    return (wanted,) if wanted.endswith(".jar") else tuple(str(jar) for jar in resolve_jars(wanted))
 
 
 def active_session() -> SparkSession | None:
@@ -347,7 +347,7 @@ def open_session(
 
 def _not_started(where: str, log: Path, error: Exception, mask: Mask) -> EnvironmentProblem:
     """One sentence and where to read more; the last lines of the log are a note, which tracebacks show."""
-    kept, said = _kept(log, "spark-start.log", mask)
+    kept, said = _keep_settings(log, "spark-start.log", mask)
     of_java = type(error).__module__.startswith("py4j")
     told = telling_line(error) if of_java else next(filter(_CAUSE.search, said), _first_line(error))
     found = machine_problem(error)
@@ -356,7 +356,7 @@ def _not_started(where: str, log: Path, error: Exception, mask: Mask) -> Environ
         f"Spark did not start ({mask(where)}): {shorten(mask(why), 300)}",
         f"{'correct this' if found is None else found.remedy} and run again; Spark's own log is {kept}",
     )
-    problem.add_note(_ending(kept, said))
+    problem.add_note(_last_lines(kept, said))
     return problem
 
 
@@ -364,11 +364,11 @@ def log_excerpt(mask: Mask) -> str:
     """Where the log of this process's Spark is kept, and its last lines; empty if it has none."""
     if not _held:
         return ""
-    kept, said = _kept(next(iter(_held)) / _LOG, "spark-run.log", mask)
-    return _ending(kept, said) if said else ""
+    kept, said = _keep_settings(next(iter(_held)) / _LOG, "spark-run.log", mask)
+    return _last_lines(kept, said) if said else ""
 
 
-def _ending(kept: Path, said: Sequence[str]) -> str:
+def _last_lines(kept: Path, said: Sequence[str]) -> str:
     telling = [line for line in said if not _FRAME.match(line)]
     return "\n".join((f"Spark's log is {kept}; its last lines, without calls:", *telling[-_LAST_LINES:]))
 
@@ -387,7 +387,7 @@ def _check_zone(session: SparkSession) -> None:
         )
 
 
-def _kept(log: Path, name: str, mask: Mask) -> tuple[Path, list[str]]:
+def _keep_settings(log: Path, name: str, mask: Mask) -> tuple[Path, list[str]]:
     """The last lines of ``log``, masked, and where they are kept after this process, replacing earlier ones."""
     try:
         with log.open("rb") as content:

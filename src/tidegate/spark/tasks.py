@@ -239,10 +239,10 @@ def telling_line(error: Exception, mask: Mask | None = None) -> str:
     caused = [line for line in lines if line.startswith("Caused by:")]
     told = next((line for line in lines if re.match(r":?\s*[\w.$]+(Exception|Error): ", line)), "")
     chosen = caused[-1] if caused else told or (lines or [type(error).__name__])[0]
-    return shorten(f"{chosen.lstrip(': ')}{_listed_after(chosen, lines)}")
+    return shorten(f"{chosen.lstrip(': ')}{_list_after(chosen, lines)}")
 
 
-def _listed_after(chosen: str, lines: list[str]) -> str:
+def _list_after(chosen: str, lines: list[str]) -> str:
     """The values that a line announces, such as those of the row that breaks a constraint."""
     if not chosen.endswith(":"):
         return ""
@@ -499,7 +499,7 @@ class Turns:
         self._alone = False
 
     @contextmanager
-    def beside_others(self) -> Iterator[None]:
+    def submit_beside_others(self) -> Iterator[None]:
         """While a job runs that others may run beside."""
         with self._changed:
             self._changed.wait_for(lambda: not self._alone)
@@ -512,7 +512,7 @@ class Turns:
                 self._changed.notify_all()
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def run_alone(self) -> Iterator[None]:
         """While jobs run that no other may run beside; waits until the others are done."""
         with self._changed:
             self._changed.wait_for(lambda: not self._alone)

@@ -33,17 +33,17 @@ from tidegate.sources.units.work import (
     moment_of,
     time_range,
     values_of,
-    widened_range,
+    widen_range,
 )
-from tidegate.spark.filters import filtered, fitted
+from tidegate.spark.filters import filter_rows, fit_to_schema
 from tidegate.spark.frames import columns_of
 from tidegate.spark.readers.jdbc import JdbcConnection
 from tidegate.spark.readers.jdbc_columns import JdbcColumns
 from tidegate.spark.readers.reader import (
     FUNCTION_REMEDY,
     call_function,
-    declared,
-    given,
+    check_given,
+    declare_columns,
     task_count,
     unreadable,
     utc_session,
@@ -91,19 +91,21 @@ class JdbcUnits:
 
     def _rows(self, work: UnitWork, low: int, high: int) -> DataFrame:
         source = self._wave.source
-        asked = JdbcStatements(self._asked(work, low, high))
+        asked = JdbcStatements(self._ask(work, low, high))
         if self._columns is None:
             found = self._connection.frame(asked.rows(RowFilter())).schema
             self._columns = JdbcColumns(found, self._connection.dialect)
-        pushed = fitted(widened_range(source, low, high), self._columns.schema, source.timezone, source.name)
+        pushed = fit_to_schema(widen_range(source, low, high), self._columns.schema, source.timezone, source.name)
         statement = replace(asked, columns=self._columns.selected()).rows(pushed)
-        fetched = self._connection.frame(statement, self._columns.fetched())
-        frame = self._columns.restored(fetched, declared(self._wave.pipeline.schema))
+        fetched = self._connection.frame(statement, self._columns.fetched_schema())
+        frame = self._columns.restore_columns(fetched, declare_columns(self._wave.pipeline.schema))
         timed = with_instants(frame, source.timezone)
-        inside = fitted(time_range(source, moment_of(low), moment_of(high)), timed.schema, source.timezone, source.name)
-        return given(filtered(timed, inside), self._wave.pipeline.schema, source.timezone, source.name)
+        inside = fit_to_schema(
+            time_range(source, moment_of(low), moment_of(high)), timed.schema, source.timezone, source.name
+        )
+        return check_given(filter_rows(timed, inside), self._wave.pipeline.schema, source.timezone, source.name)
 
-    def _asked(self, work: UnitWork, low: int, high: int) -> JdbcRead:
+    def _ask(self, work: UnitWork, low: int, high: int) -> JdbcRead:
         """The read, with its variables filled."""
         if self._read.query is None:
             return self._read
@@ -128,8 +130,8 @@ class FunctionUnits:
         source = self._wave.source
         found = []
         for low, high in work.segments:
-            rows = given(self._returned(work, low, high), self._wave.pipeline.schema, source.timezone, source.name)
-            inside = fitted(
+            rows = check_given(self._call(work, low, high), self._wave.pipeline.schema, source.timezone, source.name)
+            inside = fit_to_schema(
                 time_range(source, moment_of(low), moment_of(high)), rows.schema, source.timezone, source.name
             )
             found.append(FrameSegment(low, rows, predicate(inside, SqlDialect.SPARK)))
@@ -139,7 +141,7 @@ class FunctionUnits:
         """What went wrong while the rows were computed."""
         return unreadable(self._said, error, FUNCTION_REMEDY, self._mask)
 
-    def _returned(self, work: UnitWork, low: int, high: int) -> DataFrame:
+    def _call(self, work: UnitWork, low: int, high: int) -> DataFrame:
         bounds, options = (moment_of(low), moment_of(high)), dict(self._read.options)
         request = UnitRequest(work.unit, dict(work.variables), *bounds, self._wave.now, options, dict(work.secrets))
         return call_function(self._session, self._read, request, self._said, self._mask)
@@ -202,7 +204,9 @@ class _FrameJob:
         try:
             segments = self.frames.segments(work)
             for segment in segments:
-                found = with_own(columns_of(segment.rows, f"{wave.source.name}: unit {work.unit!r}"), wave.source)
+                found = add_own_columns(
+                    columns_of(segment.rows, f"{wave.source.name}: unit {work.unit!r}"), wave.source
+                )
                 row_task(wave.pipeline, wave.source.rows, found, wave.table)
                 own = _merge_schemas(own, found)
             _merge_schemas(others, own)
@@ -310,7 +314,7 @@ def union_all(frames: Sequence[DataFrame]) -> DataFrame:
     return union_all(frames[:half]).union(union_all(frames[half:]))
 
 
-def with_own(columns: pa.Schema, source: UnitSource) -> pa.Schema:
+def add_own_columns(columns: pa.Schema, source: UnitSource) -> pa.Schema:
     """``columns`` after those of the work unit, so that Delta keeps statistics of these."""
     import pyarrow as pa
 
@@ -338,7 +342,7 @@ def _outcome(task: RowTask, parts: Sequence[_UnitPart]) -> UnitWritten | UnitFai
 def _write_units(batches: Iterator[pa.RecordBatch], task: RowTask) -> Iterator[_UnitPart]:
     """The task: rows in, one result per work unit out."""
     for number, group in groupby(_by_unit(batches), key=lambda each: each[0]):
-        yield _written(task, number, (batch for _, batch in group))
+        yield _write_part(task, number, (batch for _, batch in group))
 
 
 def _by_unit(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -353,7 +357,7 @@ def _by_unit(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.Record
             start = end
 
 
-def _written(task: RowTask, number: int, batches: Iterator[pa.RecordBatch]) -> _UnitPart:
+def _write_part(task: RowTask, number: int, batches: Iterator[pa.RecordBatch]) -> _UnitPart:
     left_out = 0
 
     def wanted() -> Iterator[pa.RecordBatch]:

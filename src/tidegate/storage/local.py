@@ -47,11 +47,11 @@ from tidegate.storage.port import (
     Scope,
     Upload,
     Uploads,
-    below,
     check_path,
     check_prefix,
     from_os,
     is_text,
+    join_path,
     may_hold_after,
     object_changed,
     object_missing,
@@ -193,14 +193,16 @@ class LocalStore:
     ) -> Iterator[ObjectInfo]:
         check_prefix(self.location.uri, prefix)
         if scope is None or reaches(scope, self._root, prefix):
-            yield from self._below(prefix, after, known, scope)
+            yield from self._list_below(prefix, after, known, scope)
 
-    def _below(self, prefix: str, after: str | None, known: Known | None, scope: Scope | None) -> Iterator[ObjectInfo]:
+    def _list_below(
+        self, prefix: str, after: str | None, known: Known | None, scope: Scope | None
+    ) -> Iterator[ObjectInfo]:
         directories, names = self._scan(prefix, after, scope)
         keys = [*names, *(f"{directory}/" for directory in directories if may_hold_after(directory, after))]
         for key in sorted(keys):
             if key.endswith("/"):
-                yield from self._below(key[:-1], after, known, scope)
+                yield from self._list_below(key[:-1], after, known, scope)
             elif not (known and known(key)) and (info := self._object_at(key, scope)):
                 yield info
 
@@ -216,7 +218,7 @@ class LocalStore:
 
     def head(self, path: str) -> ObjectInfo:
         self.requests.count("head")
-        with self._mapped(path, "read"):
+        with self._map_errors(path, "read"):
             found = os.stat(self._at(path))
         if not stat.S_ISREG(found.st_mode):
             raise object_missing(self._uri(path))
@@ -224,12 +226,12 @@ class LocalStore:
 
     def get(self, path: str) -> bytes:
         self.requests.count("get")
-        with self._mapped(path, "read"), open(self._at(path), "rb") as file:
+        with self._map_errors(path, "read"), open(self._at(path), "rb") as file:
             return file.read()
 
     def get_range(self, path: str, start: int, length: int, if_match: str | None = None) -> bytes:
         self.requests.count("get")
-        with self._mapped(path, "read"), open(self._at(path), "rb") as file:
+        with self._map_errors(path, "read"), open(self._at(path), "rb") as file:
             file.seek(start)
             data = file.read(length)
             if if_match is not None and etag_of(os.fstat(file.fileno())) != if_match:
@@ -238,31 +240,31 @@ class LocalStore:
 
     def open_input(self, path: str, *, etag: str | None, size: int | None) -> BinaryIO:
         self.requests.count("get")
-        with self._mapped(path, "read"):
+        with self._map_errors(path, "read"):
             raw = LocalInput(self._at(path), self._uri(path), etag, size)
         return cast(BinaryIO, io.BufferedReader(raw, _BUFFER))
 
     def put(self, path: str, data: bytes) -> None:
         self.requests.count("put")
-        with self._mapped(path, "write"), self._temporary(path, data) as temporary:
+        with self._map_errors(path, "write"), self._temporary(path, data) as temporary:
             os.replace(temporary, self._at(path))
             self._sync_name(path)
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         self.requests.count("put")
-        with self._mapped(path, "write"), self._temporary(path, data) as temporary:
+        with self._map_errors(path, "write"), self._temporary(path, data) as temporary:
             os.link(temporary, self._at(path))
             self._sync_name(path)
 
     def open_output(self, path: str, upload: Upload | None = None) -> Output:
         self.requests.count("put")
-        with self._mapped(path, "write"):
+        with self._map_errors(path, "write"):
             self._make_directory(path)
             return LocalOutput(self._at(path), self._uri(path), sync=self.location.sync)
 
     def put_file(self, path: str, local_path: str, upload: Upload | None = None) -> None:
         self.requests.count("put")
-        with self._mapped(path, "write"), self._temporary(path, b"") as temporary:
+        with self._map_errors(path, "write"), self._temporary(path, b"") as temporary:
             shutil.copyfile(local_path, temporary)
             self._sync_content(temporary)
             os.replace(temporary, self._at(path))
@@ -273,16 +275,16 @@ class LocalStore:
             return
         directories: dict[str, str] = {}
         for path in paths:
-            with self._mapped(path, "write"), contextlib.suppress(FileNotFoundError):
+            with self._map_errors(path, "write"), contextlib.suppress(FileNotFoundError):
                 self._sync_content(self._at(path))
                 directories[os.path.dirname(self._at(path))] = path
         for path in directories.values():
-            with self._mapped(path, "write"):
+            with self._map_errors(path, "write"):
                 self._sync_name(path)
 
     def delete(self, path: str) -> None:
         self.requests.count("delete")
-        with self._mapped(path, "delete"), contextlib.suppress(FileNotFoundError):
+        with self._map_errors(path, "delete"), contextlib.suppress(FileNotFoundError):
             os.unlink(self._at(path))
 
     def _scan(self, prefix: str, after: str | None, scope: Scope | None) -> tuple[Paths, Paths]:
@@ -291,7 +293,7 @@ class LocalStore:
         links = None if scope is None else links_in(scope, self._root)
         directories: Paths = []
         names: Paths = []
-        with self._mapped(prefix, "list"), self._entries(prefix) as entries:
+        with self._map_errors(prefix, "list"), self._entries(prefix) as entries:
             for entry in entries:
                 name, is_link = entry.name, entry.is_symlink()
                 is_wanted = bound is not None and name > bound
@@ -299,8 +301,8 @@ class LocalStore:
                     continue
                 if name.startswith(_TEMPORARY[0]) and name.endswith(_TEMPORARY[1]):
                     continue
-                path = below(prefix, name)
-                reason = _why_not(name, path, is_link, links)
+                path = join_path(prefix, name)
+                reason = _reason_against(name, path, is_link, links)
                 if reason is not None and scope is not None:
                     scope.leave_out(reason, path)
                 if reason is not None:
@@ -309,7 +311,7 @@ class LocalStore:
                     directories.append(path)
                 elif is_wanted:
                     names.append(path)
-        self.requests.listed(len(directories) + len(names), pages=1)
+        self.requests.count_listed(len(directories) + len(names), pages=1)
         return directories, names
 
     def _entries(self, prefix: str) -> AbstractContextManager[Iterable[os.DirEntry[str]]]:
@@ -320,7 +322,7 @@ class LocalStore:
 
     def _object_at(self, path: str, scope: Scope | None) -> ObjectInfo | None:
         """The object at a listed name; None if it is gone or not a regular file."""
-        with self._mapped(path, "list"):
+        with self._map_errors(path, "list"):
             try:
                 found = os.stat(os.path.join(self._root, path))
             except FileNotFoundError:
@@ -367,17 +369,17 @@ class LocalStore:
         return os.path.join(self._root, check_path(self.location.uri, path))
 
     def _uri(self, path: str) -> str:
-        return below(self.location.uri, path) if path else self.location.uri
+        return join_path(self.location.uri, path) if path else self.location.uri
 
     @contextlib.contextmanager
-    def _mapped(self, path: str, action: str) -> Iterator[None]:
+    def _map_errors(self, path: str, action: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             raise from_os(error, self._uri(path), action) from error
 
 
-def _why_not(name: str, path: str, is_link: bool, links: Links | None) -> Reason | None:
+def _reason_against(name: str, path: str, is_link: bool, links: Links | None) -> Reason | None:
     """Why an entry of a directory is left out."""
     if not is_text(name):
         return Reason.NAME
@@ -440,7 +442,7 @@ def announce(location: Location) -> None:
 
 
 @contextlib.contextmanager
-def alone(location: Location, *, always: bool) -> Iterator[None]:
+def lock_log(location: Location, *, always: bool) -> Iterator[None]:
     """While inside, no other process of Tidegate writes the log of the table at ``location``.
 
     Waits for those that do. Without ``always`` it locks only if Spark has announced itself: elsewhere every writer
@@ -472,7 +474,7 @@ def _open_lock(location: Location, *, always: bool) -> int | None:
 
 def links_in(scope: Scope, root: str) -> Links:
     """The links below the local directory ``root``; read once per scope."""
-    return scope.once(root, lambda: followed_links(root, scope.apart) if scope.follow_links else Links())
+    return scope.ask_once(root, lambda: follow_links(root, scope.apart) if scope.follow_links else Links())
 
 
 def reaches(scope: Scope, root: str, path: str) -> bool:
@@ -500,7 +502,7 @@ class Links:
         return Reason.LINK if is_link and path not in self.followed else None
 
 
-def followed_links(root: str, apart: tuple[str, ...] = ()) -> Links:
+def follow_links(root: str, apart: tuple[str, ...] = ()) -> Links:
     """Which links below ``root`` name their files: the first by path wins.
 
     Reads every directory, but only the names of files.

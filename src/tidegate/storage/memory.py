@@ -29,10 +29,10 @@ from tidegate.storage.port import (
     Scope,
     Upload,
     Uploads,
-    below,
     check_path,
     check_prefix,
     from_os,
+    join_path,
     object_changed,
     object_exists,
     object_missing,
@@ -108,7 +108,7 @@ class MemoryStore:
         self, prefix: str = "", after: str | None = None, *, known: Known | None = None, scope: Scope | None = None
     ) -> Iterator[ObjectInfo]:
         found = [path for path in self._paths(prefix) if after is None or path > after]
-        self.requests.listed(len(found), pages=max(1, -(-len(found) // PAGE)))
+        self.requests.count_listed(len(found), pages=max(1, -(-len(found) // PAGE)))
         for path in found:
             if not (known and known(path)):
                 with contextlib.suppress(ObjectMissing):
@@ -122,7 +122,7 @@ class MemoryStore:
         own = [path for path, parts in paths if len(parts) == depth + 1]
         directories = sorted({"/".join(parts[: depth + 1]) for _, parts in paths if len(parts) > depth + 1})
         entries = len(own) + len(directories)
-        self.requests.listed(entries, pages=max(1, -(-entries // PAGE)))
+        self.requests.count_listed(entries, pages=max(1, -(-entries // PAGE)))
         wanted = (path for path in own if (after is None or path > after) and not (known and known(path)))
         return Directory(tuple(directories), tuple(self._info(path) for path in wanted))
 
@@ -202,7 +202,7 @@ class MemoryStore:
         return self._inside + check_path(self.location.uri, path)
 
     def _uri(self, path: str) -> str:
-        return below(self.location.uri, path)
+        return join_path(self.location.uri, path)
 
 
 def _entry(data: bytes) -> _Entry:

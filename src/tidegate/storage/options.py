@@ -141,12 +141,12 @@ ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az", "abfs": "az", "
 SCHEMES = ("file", "s3", "gs", "az", "memory")
 
 
-def absolute(uri: str, base: Path) -> str:
+def absolute_uri(uri: str, base: Path) -> str:
     """The absolute URI of what a person wrote in a file in directory ``base``, without trailing slash.
 
-    >>> absolute("data/new files/", Path("/srv"))
+    >>> absolute_uri("data/new files/", Path("/srv"))
     'file:///srv/data/new%20files'
-    >>> absolute("s3a://lake/raw/", Path("/srv"))
+    >>> absolute_uri("s3a://lake/raw/", Path("/srv"))
     's3://lake/raw'
     """
     if "://" not in uri and not uri.startswith("file:"):
@@ -160,10 +160,10 @@ def absolute(uri: str, base: Path) -> str:
     return f"{plain}:{rest}".rstrip("/")
 
 
-def plain_scheme(uri: str) -> str:
+def scheme_of(uri: str) -> str:
     """The scheme of an address, whichever of its names is used.
 
-    >>> plain_scheme("abfss://box@account/x?"), plain_scheme("S3A://lake")
+    >>> scheme_of("abfss://box@account/x?"), scheme_of("S3A://lake")
     ('az', 's3')
     """
     scheme = uri.partition("://")[0].lower()
@@ -172,7 +172,7 @@ def plain_scheme(uri: str) -> str:
 
 def split_uri(uri: str) -> tuple[str, str, str]:
     """Split into scheme, bucket or host, and path as plain text without outer slashes; raises ``StorageError``."""
-    scheme, (_, found, rest) = plain_scheme(uri), uri.partition("://")
+    scheme, (_, found, rest) = scheme_of(uri), uri.partition("://")
     if not found or scheme not in SCHEMES:
         raise StorageError(
             f"{uri!r} is not a location",

@@ -28,7 +28,7 @@ from tidegate.errors import AccessDenied, ObjectChanged, ObjectExists, ObjectMis
 from tidegate.reports.wording import visible
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
-from tidegate.storage.options import FAMILIES, plain_scheme, split_uri
+from tidegate.storage.options import FAMILIES, scheme_of, split_uri
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -108,7 +108,7 @@ def is_text(path: str) -> bool:
     return True
 
 
-def below(prefix: str, name: str) -> str:
+def join_path(prefix: str, name: str) -> str:
     """``name`` inside directory ``prefix``."""
     return f"{prefix}/{name}" if prefix else name
 
@@ -168,7 +168,7 @@ class Requests:
     delete: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
-    def listed(self, keys: int, pages: int = 0) -> None:
+    def count_listed(self, keys: int, pages: int = 0) -> None:
         """Count ``pages`` more pages with ``keys`` entries."""
         with self._lock:
             self.list += pages
@@ -301,7 +301,7 @@ class Scope:
         with self._lock:
             return dict(self._unseen)
 
-    def once(self, key: str, find: Callable[[], T]) -> T:
+    def ask_once(self, key: str, find: Callable[[], T]) -> T:
         """What ``find`` says, which is asked once per key in this scope."""
         with self._lock:
             if key not in self._found:
@@ -480,7 +480,7 @@ class SeekableInput(io.RawIOBase):
         if etag is None or size is None:
             found = store.head(path)
             if size not in (None, found.size) or etag not in (None, found.etag):
-                raise object_changed(below(store.location.uri, path), "its size or etag differs")
+                raise object_changed(join_path(store.location.uri, path), "its size or etag differs")
             etag, size = found.etag, found.size
         self._etag = etag
         self._size = size
@@ -506,7 +506,7 @@ class SeekableInput(io.RawIOBase):
             return 0
         content = self._store.get_range(self._path, self._place, wanted, self._etag)
         if not content:
-            raise object_changed(below(self._store.location.uri, self._path), "it is shorter by now")
+            raise object_changed(join_path(self._store.location.uri, self._path), "it is shorter by now")
         target[: len(content)] = content
         self._place += len(content)
         return len(content)
@@ -546,7 +546,7 @@ def object_changed(uri: str, detail: str) -> ObjectChanged:
     )
 
 
-def cut_short(uri: str, found: int, announced: int) -> StorageUnavailable:
+def truncated_error(uri: str, found: int, announced: int) -> StorageUnavailable:
     """Part of an answer was lost, and the rest looks complete."""
     return StorageUnavailable(
         f"cannot read {uri}: {found} bytes arrived of {announced}", "try again; something on the way cuts answers short"
@@ -608,7 +608,7 @@ def from_client(error: Exception, uri: str, action: str) -> StorageError:
         )
     if action == "read" and (kind == "PreconditionError" or status_of(error) == 412):
         return object_changed(uri, "its etag differs")
-    return _by_answer(error, uri, f"cannot {action} {uri}", status_of(error), code)
+    return _error_by_status(error, uri, f"cannot {action} {uri}", status_of(error), code)
 
 
 def status_of(error: Exception) -> int:
@@ -622,7 +622,7 @@ def is_past_the_end(error: Exception) -> bool:
     return status_of(error) == 416 or "StartTooLarge" in str(error)
 
 
-def _by_answer(error: Exception, uri: str, problem: str, status: int, code: str) -> StorageError:
+def _error_by_status(error: Exception, uri: str, problem: str, status: int, code: str) -> StorageError:
     kind, text = type(error).__name__, str(error)
     answered = f"{problem} (the store answered {' '.join(filter(None, (str(status or ''), code)))})"
     if code in ("NoSuchBucket", "ContainerNotFound"):
@@ -630,7 +630,7 @@ def _by_answer(error: Exception, uri: str, problem: str, status: int, code: str)
     if isinstance(error, FileNotFoundError) or status == 404:
         return object_missing(uri)
     if "BadScheme" in text:
-        prefix = FAMILIES[plain_scheme(uri)][0].upper()
+        prefix = FAMILIES[scheme_of(uri)][0].upper()
         return StorageError(f"{problem}: the endpoint is plain http", f"set {prefix}ALLOW_HTTP: 'true', or use https")
     if "169.254." in text or "metadata" in text.lower():
         return AccessDenied(f"{problem}: no credentials", "set the storage options or the environment variables")

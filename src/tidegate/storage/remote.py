@@ -28,7 +28,7 @@ from tidegate.core.files.discovery import Reason
 from tidegate.errors import ObjectMissing, StorageError
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
-from tidegate.storage.options import of_scheme, plain_scheme, secrets, split_uri
+from tidegate.storage.options import of_scheme, scheme_of, secrets, split_uri
 from tidegate.storage.port import (
     PAGE,
     BufferedOutput,
@@ -40,16 +40,16 @@ from tidegate.storage.port import (
     Scope,
     Upload,
     Uploads,
-    below,
     check_path,
     check_prefix,
-    cut_short,
     from_client,
     from_os,
     is_past_the_end,
+    join_path,
     object_changed,
     path_problem,
     safe_cause,
+    truncated_error,
 )
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class RemoteStore:
         self.uploads = Uploads()
         self._client = client
         self._secrets = secrets(location.options)
-        self._is_azure = plain_scheme(location.uri) == "az"
+        self._is_azure = scheme_of(location.uri) == "az"
 
     def exists(self) -> bool:
         return True
@@ -171,28 +171,28 @@ class RemoteStore:
         check_prefix(self.location.uri, prefix)
         page_open = False
         for chunk in self._chunks(prefix, after, known, scope):
-            self.requests.listed(len(chunk), pages=1)
+            self.requests.count_listed(len(chunk), pages=1)
             page_open = True
             yield from self._select(chunk, prefix, after, known)
         if not page_open:
-            self.requests.listed(0, pages=1)
+            self.requests.count_listed(0, pages=1)
 
     def _chunks(
         self, prefix: str, after: str | None, known: Known | None, scope: Scope | None
     ) -> Iterator[Sequence[ObjectMeta]]:
-        with self._mapped(prefix, "list"):
+        with self._map_errors(prefix, "list"):
             try:
                 yield from self._pages(prefix, after)
             except InvalidPathError as error:
-                _, keys = self._others(error, prefix, scope, deep=True)
-                listed = self._listed_before(prefix, after)
+                _, keys = self._list_others(error, prefix, scope, deep=True)
+                listed = self._keys_before_failure(prefix, after)
                 left = (key for key in keys if key not in listed and (after is None or key > after))
                 yield from self._heads(left, known)
 
     def _pages(self, prefix: str, after: str | None) -> Iterator[Sequence[ObjectMeta]]:
         yield from obstore.list(self._client, prefix or None, offset=after, chunk_size=PAGE)
 
-    def _listed_before(self, prefix: str, after: str | None) -> set[str]:
+    def _keys_before_failure(self, prefix: str, after: str | None) -> set[str]:
         """The keys that the client lists before it fails at one that it cannot represent."""
         listed: set[str] = set()
         with contextlib.suppress(InvalidPathError):
@@ -200,7 +200,9 @@ class RemoteStore:
                 listed.update(meta["path"] for meta in page)
         return listed
 
-    def _others(self, error: InvalidPathError, prefix: str, scope: Scope | None, *, deep: bool) -> tuple[Paths, Paths]:
+    def _list_others(
+        self, error: InvalidPathError, prefix: str, scope: Scope | None, *, deep: bool
+    ) -> tuple[Paths, Paths]:
         """The directories and keys of a listing without those that the client cannot represent."""
         if not self.location.uri.startswith("s3"):
             raise error
@@ -233,16 +235,16 @@ class RemoteStore:
         self, prefix: str = "", after: str | None = None, *, known: Known | None = None, scope: Scope | None = None
     ) -> Directory:
         check_prefix(self.location.uri, prefix)
-        with self._mapped(prefix, "list"):
+        with self._map_errors(prefix, "list"):
             try:
                 found = obstore.list_with_delimiter(self._client, prefix or None)
                 directories, objects = found["common_prefixes"], found["objects"]
             except InvalidPathError as error:
-                directories, keys = self._others(error, prefix, scope, deep=False)
+                directories, keys = self._list_others(error, prefix, scope, deep=False)
                 keys = [key for key in keys if after is None or key > after]
                 objects = [meta for page in self._heads(keys, known) for meta in page]
         entries = len(objects) + len(directories)
-        self.requests.listed(entries, pages=max(1, -(-entries // PAGE)))
+        self.requests.count_listed(entries, pages=max(1, -(-entries // PAGE)))
         wanted = sorted(self._select(objects, prefix, after, known), key=lambda info: info.path)
         return Directory(tuple(sorted(directories)), tuple(wanted))
 
@@ -274,19 +276,19 @@ class RemoteStore:
 
     def head(self, path: str) -> ObjectInfo:
         self.requests.count("head")
-        with self._mapped(path, "read"):
+        with self._map_errors(path, "read"):
             return self._info(obstore.head(self._client, check_path(self.location.uri, path)))
 
     def get(self, path: str) -> bytes:
-        with self._mapped(path, "read"):
-            return self._read_answer(path, self._get(path, {}))
+        with self._map_errors(path, "read"):
+            return self._read_response(path, self._get(path, {}))
 
     def get_range(self, path: str, start: int, length: int, if_match: str | None = None) -> bytes:
         if length <= 0:
             return b""
-        with self._mapped(path, "read"):
+        with self._map_errors(path, "read"):
             try:
-                return self._read_answer(path, self._get_part(path, start, start + length, if_match))
+                return self._read_response(path, self._get_part(path, start, start + length, if_match))
             except BaseError as error:
                 if is_past_the_end(error):
                     return b""
@@ -308,18 +310,18 @@ class RemoteStore:
         return found.etag, found.size
 
     def _read_block(self, path: str, start: int, end: int, etag: str | None, size: int) -> bytes:
-        with self._mapped(path, "read"):
+        with self._map_errors(path, "read"):
             answer = self._get_part(path, start, end, etag)
             if answer.meta["size"] != size:
                 raise object_changed(self._uri(path), f"it has {answer.meta['size']} bytes instead of {size}")
-            return self._read_answer(path, answer)
+            return self._read_response(path, answer)
 
-    def _read_answer(self, path: str, answer: GetResult) -> bytes:
+    def _read_response(self, path: str, answer: GetResult) -> bytes:
         """Read the announced number of bytes; fewer would silently lose records."""
         start, end = answer.range
         content = bytes(answer.bytes())
         if len(content) != end - start:
-            raise cut_short(self._uri(path), len(content), end - start)
+            raise truncated_error(self._uri(path), len(content), end - start)
         return content
 
     def _get_part(self, path: str, start: int, end: int, etag: str | None) -> GetResult:
@@ -339,12 +341,12 @@ class RemoteStore:
 
     def put(self, path: str, data: bytes) -> None:
         self.requests.count("put")
-        with self._mapped(path, "write"):
+        with self._map_errors(path, "write"):
             obstore.put(self._client, check_path(self.location.uri, path), data, use_multipart=False)
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         self.requests.count("put")
-        with self._mapped(path, "create"):
+        with self._map_errors(path, "create"):
             obstore.put(self._client, check_path(self.location.uri, path), data, mode="create")
 
     def open_output(self, path: str, upload: Upload | None = None) -> Output:
@@ -359,7 +361,7 @@ class RemoteStore:
         )
 
     def put_file(self, path: str, local_path: str, upload: Upload | None = None) -> None:
-        with self._mapped(path, "write"):
+        with self._map_errors(path, "write"):
             size = os.stat(local_path).st_size
         self._put_content(path, Path(local_path), size, upload or Upload())
 
@@ -367,7 +369,7 @@ class RemoteStore:
         """Upload in one request, or in parts within the limit of all uploads."""
         self.requests.count("put")
         key = check_path(self.location.uri, path)
-        with self._mapped(path, "write"):
+        with self._map_errors(path, "write"):
             if size < way.multipart_from:
                 obstore.put(self._client, key, content, use_multipart=False)
                 return
@@ -380,14 +382,14 @@ class RemoteStore:
 
     def delete(self, path: str) -> None:
         self.requests.count("delete")
-        with self._mapped(path, "delete"), contextlib.suppress(FileNotFoundError):
+        with self._map_errors(path, "delete"), contextlib.suppress(FileNotFoundError):
             obstore.delete(self._client, check_path(self.location.uri, path))
 
     def _uri(self, path: str) -> str:
-        return below(self.location.uri, path) if path else self.location.uri
+        return join_path(self.location.uri, path) if path else self.location.uri
 
     @contextlib.contextmanager
-    def _mapped(self, path: str, action: str) -> Iterator[None]:
+    def _map_errors(self, path: str, action: str) -> Iterator[None]:
         try:
             yield
         except (BaseError, OSError, ValueError) as error:

@@ -86,10 +86,10 @@ def _client(location: Location, scheme: str, bucket: str, path: str, config: dic
             return AzureStore(container, **settings | {"config": account | config})
 
 
-def comparable(uri: str) -> str:
+def comparable_uri(uri: str) -> str:
     """A normalised address, equal for all spellings of one place; local links are resolved.
 
-    >>> comparable("S3A://lake/raw%20files/"), comparable("s3://lake/raw files")
+    >>> comparable_uri("S3A://lake/raw%20files/"), comparable_uri("s3://lake/raw files")
     ('s3://lake/raw files', 's3://lake/raw files')
     """
     try:
@@ -101,10 +101,10 @@ def comparable(uri: str) -> str:
     return "/".join((f"{scheme}://{authority}", *filter(None, path.split("/"))))
 
 
-def inside(place: str, other: str) -> str | None:
+def path_inside(place: str, other: str) -> str | None:
     """The path from ``place`` to ``other`` (both comparable): ``""`` if they are equal; None if it is not inside.
 
-    >>> inside("s3://lake", "s3://lake/raw/x"), inside("s3://lake", "s3://lake"), inside("s3://lake", "s3://lake2")
+    >>> path_inside("s3://lake", "s3://lake/raw/x"), path_inside("s3://lake", "s3://lake"), path_inside("s3://lake", "s3://lake2")
     ('raw/x', '', None)
     """
     if place == other:
@@ -116,7 +116,7 @@ class TablePlaces:
     """The comparable addresses that the pipelines of a project write: tables and dead letters, resolved once."""
 
     def __init__(self, uris: Iterable[str]) -> None:
-        self._places = sorted(set(map(comparable, uris)))
+        self._places = sorted(set(map(comparable_uri, uris)))
 
     @classmethod
     def of(cls, project: ProjectSpec) -> TablePlaces:
@@ -129,15 +129,15 @@ class TablePlaces:
         _newest[:] = [(project, places)]
         return places
 
-    def inside(self, place: str) -> Iterator[str]:
+    def paths_inside(self, place: str) -> Iterator[str]:
         """The paths from ``place`` to the tables inside it."""
         for at in range(bisect_left(self._places, f"{place}/"), len(self._places)):
-            path = inside(place, self._places[at])
+            path = path_inside(place, self._places[at])
             if path is None:
                 return
             yield path
 
-    def elsewhere(self, place: str) -> Iterator[str]:
+    def local_tables_elsewhere(self, place: str) -> Iterator[str]:
         """The local tables other than ``place``, as paths of the system."""
         return (each.removeprefix("file://") for each in self._places if each.startswith("file://") and each != place)
 
@@ -151,6 +151,10 @@ def keep_apart(source: PathSource, tables: TablePlaces) -> PathSource:
 
     If links are followed, also tables elsewhere on this machine: a link may lead there.
     """
-    place = comparable(source.location.uri)
-    found = [*source.apart, *tables.inside(place), *(tables.elsewhere(place) if source.follow_links else ())]
+    place = comparable_uri(source.location.uri)
+    found = [
+        *source.apart,
+        *tables.paths_inside(place),
+        *(tables.local_tables_elsewhere(place) if source.follow_links else ()),
+    ]
     return replace(source, apart=tuple(dict.fromkeys(found)))

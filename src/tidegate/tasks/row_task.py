@@ -28,7 +28,7 @@ from tidegate.parquet.writer import RollingWriter, WriterSettings
 from tidegate.protocol.change import DataFile
 from tidegate.schema.evolution import require_as, write_schema
 from tidegate.schema.names import spell
-from tidegate.schema.types import plain_schema
+from tidegate.schema.types import simplify_schema
 from tidegate.specs.columns import ColumnSource, Value, WatermarkMode
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
@@ -191,7 +191,7 @@ def row_task(
     ``SchemaMismatch`` if they do not fit. A work area keeps the columns as they are.
     """
     by = None if work is not None and pipeline.transform is not None else partition_by(pipeline)
-    rows = require_as(plain_schema(columns), table)
+    rows = require_as(simplify_schema(columns), table)
     keys = Partitioning(by, rows)
     if work is None:
         made_by = "the declared schema" if pipeline.schema.fields else "the source"

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from tidegate.errors import SourceError, TableError
 from tidegate.formats.avro import AvroFile
-from tidegate.formats.csv import sampled_records
+from tidegate.formats.csv import sample_records
 from tidegate.formats.excel import WorkbookFormat, sheet_lines
 from tidegate.formats.json import LONGEST_LINE, Decoder, LineTooLong, line_blocks
 from tidegate.formats.parquet import open_parquet, own_schema
@@ -30,9 +30,9 @@ from tidegate.formats.strict_lines import RecordRules
 from tidegate.parquet.partitions import Partitioning
 from tidegate.schema.inference import Inference, cell_kind, infer_cells, infer_json, why_unreadable
 from tidegate.schema.names import column_problems
-from tidegate.schema.types import arrow_schema, arrow_type, examples_of, field_specs, infer_types, plain
-from tidegate.sources.http.answers import LineBlock, Shapes
+from tidegate.schema.types import arrow_schema, arrow_type, examples_of, field_specs, infer_types, simplify_type
 from tidegate.sources.http.bounds import Part
+from tidegate.sources.http.responses import LineBlock, Shapes
 from tidegate.sources.units.work import Fetched, FetchedFile, UnitWave
 from tidegate.specs.columns import CsvOptions
 from tidegate.specs.project import FieldSpec, Format, SchemaSpec
@@ -199,7 +199,7 @@ def infer_columns(format: FileFormat | None, schema: SchemaSpec, told: Sequence[
 def _read_names(read: FileRead, file: FetchedFile) -> tuple[str, ...]:
     """The columns of a CSV file; none if it has no record."""
     with closing(open_fetched(file, seeks=False)) as raw:
-        records = sampled_records(chunks(raw, file.slice.path, file.compression), read.csv, file.slice.path)
+        records = sample_records(chunks(raw, file.slice.path, file.compression), read.csv, file.slice.path)
         names = next((sheet.names for sheet, _ in records), ())
     if problems := column_problems(list(names), ()):
         raise SourceError(f"{file.slice.path}: {'; '.join(problems)}", "declare schema.fields, or write the file again")
@@ -333,7 +333,9 @@ def _infer_from_files(
 def keep_types(fields: tuple[FieldSpec, ...], table: pa.Schema | None) -> tuple[FieldSpec, ...]:
     """Give ``fields`` the types of ``table``; new fields of a struct stay."""
     types = {column.name: column.type for column in table or ()}
-    return tuple(_keep_type(field, plain(types[field.name])) if field.name in types else field for field in fields)
+    return tuple(
+        _keep_type(field, simplify_type(types[field.name])) if field.name in types else field for field in fields
+    )
 
 
 def _keep_type(inferred: FieldSpec, table: pa.DataType) -> FieldSpec:
@@ -342,7 +344,7 @@ def _keep_type(inferred: FieldSpec, table: pa.DataType) -> FieldSpec:
     if inferred.type == "struct" and pa.types.is_struct(table):
         return replace(inferred, fields=keep_types(inferred.fields, pa.schema(list(table))))
     if inferred.items is not None and pa.types.is_list(table):
-        return replace(inferred, items=_keep_type(inferred.items, plain(table.value_type)))
+        return replace(inferred, items=_keep_type(inferred.items, simplify_type(table.value_type)))
     return next(iter(_declare(pa.field(inferred.name, table))), inferred)
 
 

@@ -26,12 +26,19 @@ from tidegate.sources.units.work import (
     failure_of,
     fill_query,
     values_of,
-    widened_range,
+    widen_range,
 )
 from tidegate.specs.columns import JdbcRead
 from tidegate.specs.project import SchemaSpec
 from tidegate.tasks.row_task import RowTask, join_results, row_task, write_batches
-from tidegate.tasks.unit_task import WriteTask, check_time_column, filter_within, own_columns, with_own, write_wave
+from tidegate.tasks.unit_task import (
+    WriteTask,
+    add_own_columns,
+    check_time_column,
+    filter_within,
+    own_columns,
+    write_wave,
+)
 
 
 class UnitSegments(Protocol):
@@ -64,7 +71,7 @@ class DatabaseSegments:
         if self._columns is None:
             self._columns = database.columns(read)
         columns = self._columns
-        asked = fit_bounds(widened_range(source, low, high), columns.kinds, source.timezone, source.name)
+        asked = fit_bounds(widen_range(source, low, high), columns.kinds, source.timezone, source.name)
         selected = read_columns(database, columns, self._wave.pipeline.schema)
         if source.time_column is not None and asked.columns[0] not in [column.name for column in selected]:
             selected += [
@@ -129,7 +136,7 @@ class _SegmentJob:
                 kept = filter_within(batch, source.time_column, low, high, source.timezone)
             left_out[name] += batch.num_rows - kept.num_rows
             units, lows = pa.repeat(pa.scalar(name), len(kept)), pa.repeat(pa.scalar(low, pa.int64()), len(kept))
-            yield _fill_missing(with_own(kept, source, units, lows), task.columns)
+            yield _fill_missing(add_own_columns(kept, source, units, lows), task.columns)
 
     def _columns(self, schema: pa.Schema) -> pa.Schema:
         """The columns of the table: the declared ones, or all, after those of the work unit."""

@@ -50,11 +50,11 @@ from tidegate.tasks.row_task import write_batches
 from tidegate.tasks.unit_task import (
     UnitRows,
     WriteTask,
+    add_own_columns,
     are_within,
     fetch,
     fetch_task,
     plan_write,
-    with_own,
     write,
     write_wave,
 )
@@ -395,7 +395,7 @@ class UnitBlock:
         self._units = np.repeat(np.array([place for place, _ in files], np.int64), counts)
         source, low = task.source, pa.array(np.repeat(np.array([low for low, _ in segments], np.int64), counts))
         names = pa.array([unit.unit for unit in units], pa.string()).take(pa.array(self._units))
-        rows = with_own(decoded, source, names, low)
+        rows = add_own_columns(decoded, source, names, low)
         if source.time_column is not None:
             high = pa.array(np.repeat(np.array([high for _, high in segments], np.int64), counts))
             inside = are_within(decoded, source.time_column, low, high, source.timezone).fill_null(False)

@@ -114,7 +114,7 @@ def own_columns(source: UnitSource, others: Sequence[str]) -> list[pa.Field]:
     return own
 
 
-def with_own(rows: pa.RecordBatch, source: UnitSource, units: pa.Array, lows: pa.Array) -> pa.RecordBatch:
+def add_own_columns(rows: pa.RecordBatch, source: UnitSource, units: pa.Array, lows: pa.Array) -> pa.RecordBatch:
     """Add the columns for work unit and segment, first; ``lows`` in milliseconds."""
     own = own_columns(source, rows.schema.names)
     arrays = (units, lows.cast(_MILLISECONDS).cast(TIMESTAMP))[: len(own)]
@@ -164,7 +164,7 @@ class UnitRows:
                     kept = filter_within(rows, source.time_column, low, high, source.timezone)
                 self.left_out += rows.num_rows - kept.num_rows
                 units = pa.repeat(pa.scalar(self._fetched.unit, pa.string()), kept.num_rows)
-                yield with_own(kept, source, units, pa.repeat(pa.scalar(low, pa.int64()), kept.num_rows))
+                yield add_own_columns(kept, source, units, pa.repeat(pa.scalar(low, pa.int64()), kept.num_rows))
 
     def records(self, file: FetchedFile) -> Iterator[pa.RecordBatch]:
         """The records of one file; raises for the first bad one."""

@@ -36,7 +36,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(jars, "_FOLDERS", (str(tmp_path / "jvm" / "*"),))
-    monkeypatch.setattr(jars, "pinned", dict)
+    monkeypatch.setattr(jars, "pinned_digests", dict)
     monkeypatch.setattr(setup, "make_archive", made_archive)
     folder = jars._folder(jars.DELTA)
     (folder / "jars").mkdir(parents=True)

@@ -20,7 +20,7 @@ from tidegate.runs.bind import bind
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
 from tidegate.storage import stores
-from tidegate.storage.stores import TablePlaces, comparable, inside, keep_apart
+from tidegate.storage.stores import TablePlaces, comparable_uri, keep_apart, path_inside
 
 Pipeline = str
 
@@ -173,10 +173,10 @@ def test_two_sources_of_one_table_that_read_the_same_files_are_refused(
 def test_places_compare_whatever_their_spelling(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "door").symlink_to("real")
-    assert comparable(f"file://{tmp_path}/door/x%20y/") == comparable(f"FILE://{tmp_path}/real/x y")
-    assert comparable("s3a://b//k/") == comparable("S3://b/k")
-    assert inside(comparable("s3://b/in"), comparable("s3a://b/in/t")) == "t"
-    assert inside(comparable("s3://b/in"), comparable("s3://b/in2")) is None
+    assert comparable_uri(f"file://{tmp_path}/door/x%20y/") == comparable_uri(f"FILE://{tmp_path}/real/x y")
+    assert comparable_uri("s3a://b//k/") == comparable_uri("S3://b/k")
+    assert path_inside(comparable_uri("s3://b/in"), comparable_uri("s3a://b/in/t")) == "t"
+    assert path_inside(comparable_uri("s3://b/in"), comparable_uri("s3://b/in2")) is None
 
 
 def test_listings_leave_tables_alone_and_links_do_not_lead_to_others(tmp_path: Path) -> None:
@@ -198,14 +198,14 @@ def test_threads_with_projects_of_their_own_each_get_their_own_places(
         return ProjectSpec(name, (PipelineSpec(name, (), SchemaSpec(), sink),))
 
     asked: list[str] = []
-    monkeypatch.setattr(stores, "comparable", lambda uri: asked.append(uri) or comparable(uri))
+    monkeypatch.setattr(stores, "comparable_uri", lambda uri: asked.append(uri) or comparable_uri(uri))
     monkeypatch.setattr(stores, "_newest", [])
     projects, wrong, begin = [project(f"t{number}") for number in range(4)], [], threading.Barrier(4)
 
     def look(own: ProjectSpec) -> None:
         begin.wait()
         for _ in range(200):
-            places = list(TablePlaces.of(own).inside(f"file://{tmp_path}/in"))
+            places = list(TablePlaces.of(own).paths_inside(f"file://{tmp_path}/in"))
             if places[0] != own.origin:
                 wrong.append((own.origin, places))
 

@@ -106,7 +106,7 @@ def test_any_text_is_split_as_the_standard_library_reads_it(text: str, step: int
 def test_at_once_and_one_by_one_agree(text: str) -> None:
     at_once = COMMA.neat_ends(text.encode())
     if at_once is not None:
-        assert at_once.tolist() == COMMA._ends_one_by_one(text.encode()).tolist()
+        assert at_once.tolist() == COMMA._find_ends_one_by_one(text.encode()).tolist()
 
 
 @settings(deadline=None)

@@ -17,7 +17,7 @@ from tidegate.protocol.change import SourceKey
 from tidegate.runs import path_segments
 from tidegate.runs.path_segments import OpenSegment, RememberedPaths, write_segment
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store
 
@@ -26,7 +26,7 @@ KEY = SourceKey("p", "s")
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:
-    return open_store(Location(absolute("table", tmp_path)))
+    return open_store(Location(absolute_uri("table", tmp_path)))
 
 
 @pytest.fixture

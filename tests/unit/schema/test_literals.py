@@ -11,7 +11,7 @@ import pytest
 from support.errors import raises
 from tidegate.commands.doctor import doctor
 from tidegate.schema import literals
-from tidegate.schema.literals import DEEPEST, NotJson, compact, depth, half_pair, parse
+from tidegate.schema.literals import DEEPEST, NotJson, compact, depth, find_half_pair, parse
 
 HALVES = [
     (rb'"\uDFAA"', r"\uDFAA"),
@@ -36,14 +36,14 @@ WHOLE = [
 
 @pytest.mark.parametrize(("text", "escape"), HALVES)
 def test_half_a_surrogate_pair_is_refused_wherever_it_stands(text: bytes, escape: str) -> None:
-    assert half_pair(text) == escape
+    assert find_half_pair(text) == escape
     with raises(NotJson, "Unicode", "surrogate"):
         parse(text)
 
 
 @pytest.mark.parametrize("text", WHOLE)
 def test_whole_pairs_and_escaped_backslashes_are_text(text: bytes) -> None:
-    assert half_pair(text) is None
+    assert find_half_pair(text) is None
     compact(parse(text)).encode()
 
 

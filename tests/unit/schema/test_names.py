@@ -6,7 +6,7 @@ import pytest
 
 from support.errors import raises
 from tidegate.errors import SchemaMismatch, TidegateError
-from tidegate.schema.names import check, merged_fields, name_problem, spell
+from tidegate.schema.names import check, merge_fields, name_problem, spell
 from tidegate.specs.project import FieldSpec
 
 
@@ -74,7 +74,7 @@ def test_what_was_seen_later_comes_behind_what_is_known() -> None:
         FieldSpec("u", "struct", fields=(FieldSpec("b", "int64"), FieldSpec("a", "int64"))),
         FieldSpec("l", "list", items=FieldSpec("element", "struct", fields=(FieldSpec("b", "int64"),))),
     )
-    merged = merged_fields(known, seen)
+    merged = merge_fields(known, seen)
     assert [field.name for field in merged] == ["id", "u", "l", "new"]
     assert merged[0].type == "int64"
     assert [(field.name, field.type) for field in merged[1].fields] == [("a", "string"), ("b", "int64")]

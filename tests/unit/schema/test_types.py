@@ -13,7 +13,7 @@ from support.errors import raises
 from tidegate.errors import TableError, TidegateError
 from tidegate.schema.inference import cell_kind
 from tidegate.schema.names import field_from_json, field_to_json, levels, problems
-from tidegate.schema.types import TIMESTAMP, arrow_schema, arrow_type, examples_of, field_specs, plain_schema
+from tidegate.schema.types import TIMESTAMP, arrow_schema, arrow_type, examples_of, field_specs, simplify_schema
 from tidegate.schema.types import levels as arrow_levels
 from tidegate.specs.project import FieldSpec
 
@@ -129,7 +129,7 @@ def test_physical_variants_of_arrow_are_the_same_columns() -> None:
             ("u", pa.struct([("x", pa.string())])),
         ]
     )
-    assert plain_schema(large) == expected
+    assert simplify_schema(large) == expected
 
 
 def test_a_type_outside_the_list_is_named() -> None:

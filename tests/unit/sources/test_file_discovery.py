@@ -31,7 +31,7 @@ from tidegate.specs.locations import Location
 from tidegate.specs.project import LateFiles, PartitionFilter, PathSource
 from tidegate.storage import memory
 from tidegate.storage.memory import MemoryStore, Space
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 from tidegate.storage.port import ObjectInfo, ObjectStore
 from tidegate.storage.stores import open_store
 
@@ -45,7 +45,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
     match request.param:
         case "local":
             (tmp_path / "in").mkdir()
-            yield open_store(Location(absolute("in", tmp_path)))
+            yield open_store(Location(absolute_uri("in", tmp_path)))
         case "memory":
             yield open_store(Location(f"memory://{name}"))
         case _:
@@ -375,7 +375,7 @@ def test_more_history_costs_no_more(store: ObjectStore) -> None:
 
 
 def test_a_missing_local_directory_is_told_apart_from_an_empty_one(tmp_path: Path) -> None:
-    place = Location(absolute("no such", tmp_path))
+    place = Location(absolute_uri("no such", tmp_path))
     store = open_store(place)
     with pytest.raises(SourceError) as caught:
         discover(store, PathSource("events", place), PathState(), NOW)
@@ -387,7 +387,7 @@ def test_a_missing_local_directory_is_told_apart_from_an_empty_one(tmp_path: Pat
 
 def test_a_file_in_place_of_the_source_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    place = Location(absolute("file", tmp_path))
+    place = Location(absolute_uri("file", tmp_path))
     with raises(SourceError, "'events'", "file", "source_uri"):
         discover(open_store(place), PathSource("events", place), PathState(), NOW)
 
@@ -515,7 +515,7 @@ def test_a_listing_that_fails_half_way_fails_the_poll(tmp_path: Path) -> None:
             yield next(iter(self._inner.list(**scope)))
             raise StorageUnavailable("the second page did not come")
 
-    store = open_store(Location(absolute("in", tmp_path)))
+    store = open_store(Location(absolute_uri("in", tmp_path)))
     fill(store, "a.json", "b.json")
     with pytest.raises(StorageUnavailable):
         poll_set(Failing(store), Set())  # type: ignore[arg-type]
@@ -539,7 +539,7 @@ def test_directories_listed_side_by_side_give_the_same_and_an_error_of_one_fails
             if prefix == self.broken:
                 raise StorageUnavailable(f"{prefix} broke off")
 
-    inner = open_store(Location(absolute("in", tmp_path)))
+    inner = open_store(Location(absolute_uri("in", tmp_path)))
     paths = [f"d={number % 5}/{number:02d}.json" for number in range(40)]
     fill(inner, "top.json", *paths)
     store = SideBySide(inner)
@@ -553,7 +553,7 @@ def test_directories_listed_side_by_side_give_the_same_and_an_error_of_one_fails
 
 def test_a_missing_directory_is_an_error_that_names_it(tmp_path: Path) -> None:
     with raises(SourceError, "'src'", "nowhere", "source_uri"):
-        poll_set(open_store(Location(absolute("nowhere", tmp_path))), Set())
+        poll_set(open_store(Location(absolute_uri("nowhere", tmp_path))), Set())
 
 
 def test_names_that_sort_in_time_are_noticed(store: ObjectStore) -> None:

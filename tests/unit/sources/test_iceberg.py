@@ -33,7 +33,7 @@ from support.errors import raises
 from support.iceberg_tables import add, data_file, delete_rows, new_table
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, matches
 from tidegate.errors import SourceError
-from tidegate.sources.iceberg import IcebergTable, PlannedFile, _as
+from tidegate.sources.iceberg import IcebergTable, PlannedFile, _convert_column
 from tidegate.specs.columns import NullWatermark, Value, WatermarkMode
 from tidegate.specs.locations import Location
 
@@ -266,6 +266,6 @@ def test_lists_and_maps_get_wider_values_and_keep_their_nulls() -> None:
     ]
     for whole, described, kind in ways:
         for array in (whole, whole[1:], whole[3:], whole[:0]):
-            found = _as(array, described, kind)
+            found = _convert_column(array, described, kind)
             found.validate(full=True)
             assert (found.type, found.to_pylist()) == (kind, array.to_pylist())

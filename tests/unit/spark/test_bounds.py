@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 from support.errors import raises
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter
 from tidegate.errors import SourceError
-from tidegate.spark.filters import fitted
+from tidegate.spark.filters import fit_to_schema
 from tidegate.specs.columns import Value
 
 BERLIN = "Europe/Berlin"
@@ -32,18 +32,18 @@ def schema(**kinds: DataType) -> StructType:
 
 
 def fit(kind: DataType, lower: Bound | None = None, upper: Bound | None = None) -> ColumnRange:
-    (found,) = fitted(RowFilter((ColumnRange("c", lower, upper),)), schema(c=kind), BERLIN, "orders").ranges
+    (found,) = fit_to_schema(RowFilter((ColumnRange("c", lower, upper),)), schema(c=kind), BERLIN, "orders").ranges
     return found
 
 
 def test_names_are_those_of_the_source() -> None:
     columns = schema(ID=LongType(), Name=StringType(), name=StringType())
-    (found,) = fitted(RowFilter((ColumnRange("id", Bound(1)),)), columns, "UTC", "orders").ranges
+    (found,) = fit_to_schema(RowFilter((ColumnRange("id", Bound(1)),)), columns, "UTC", "orders").ranges
     assert found.column == "ID"
     with raises(SourceError, "orders", "'NAME'", "'Name'", "'name'"):
-        fitted(RowFilter((ColumnRange("NAME"),)), columns, "UTC", "orders")
+        fit_to_schema(RowFilter((ColumnRange("NAME"),)), columns, "UTC", "orders")
     with raises(SourceError, "orders", "'IDD'", "'ID'"):
-        fitted(RowFilter((ColumnRange("IDD"),)), columns, "UTC", "orders")
+        fit_to_schema(RowFilter((ColumnRange("IDD"),)), columns, "UTC", "orders")
 
 
 NOON = datetime(2026, 7, 1, 12)

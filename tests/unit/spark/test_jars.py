@@ -10,7 +10,7 @@ import pytest
 from support.errors import raises
 from tidegate.errors import EnvironmentProblem
 from tidegate.spark import jars
-from tidegate.spark.jars import DELTA, DRIVERS, S3, fetch, pinned
+from tidegate.spark.jars import DELTA, DRIVERS, S3, pinned_digests, resolve_jars
 
 OTHER = "a.b:c:1"
 
@@ -26,41 +26,41 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, content in contents.items():
         (folder / "jars" / name).write_bytes(content)
     wanted = {name: sha256(content).hexdigest() for name, content in contents.items()}
-    monkeypatch.setattr(jars, "pinned", lambda: {OTHER: wanted})
+    monkeypatch.setattr(jars, "pinned_digests", lambda: {OTHER: wanted})
     return folder / "jars"
 
 
 def test_what_tidegate_names_is_pinned() -> None:
-    assert {DELTA, S3, *(each.package for each in DRIVERS.values())} == set(pinned())
-    for coordinate, found in pinned().items():
+    assert {DELTA, S3, *(each.package for each in DRIVERS.values())} == set(pinned_digests())
+    for coordinate, found in pinned_digests().items():
         group, artifact, version = coordinate.split(":")
         assert f"{group}_{artifact}-{version}.jar" in found
         assert all(len(digest) == 64 for digest in found.values())
 
 
 def test_the_jars_of_delta_are_those() -> None:
-    assert {jar.name for jar in fetch(DELTA)} == set(pinned()[DELTA])
+    assert {jar.name for jar in resolve_jars(DELTA)} == set(pinned_digests()[DELTA])
 
 
 def test_jars_as_they_were_are_taken(there: Path) -> None:
-    assert fetch(OTHER) == (there / "one.jar", there / "two.jar")
+    assert resolve_jars(OTHER) == (there / "one.jar", there / "two.jar")
 
 
 @pytest.mark.parametrize("name", ["one.jar", "more.jar"])
 def test_a_jar_that_differs_or_is_too_many_is_refused(there: Path, name: str) -> None:
     (there / name).write_bytes(b"other")
     with raises(EnvironmentProblem, name, OTHER, sha256(b"other").hexdigest()) as problem:
-        fetch(OTHER)
+        resolve_jars(OTHER)
     assert str(there.parent) in problem.value.remedy
 
 
 def test_a_jar_that_is_missing_is_refused(there: Path) -> None:
     (there / "two.jar").unlink()
     with raises(EnvironmentProblem, "two.jar", "a.b:c:1", "sha256 is missing"):
-        fetch(OTHER)
+        resolve_jars(OTHER)
 
 
 def test_what_a_configuration_names_is_taken_as_it_is(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars, "pinned", dict)
+    monkeypatch.setattr(jars, "pinned_digests", dict)
     (there / "one.jar").write_bytes(b"other")
-    assert len(fetch(OTHER)) == 2
+    assert len(resolve_jars(OTHER)) == 2

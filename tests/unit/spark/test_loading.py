@@ -22,7 +22,7 @@ from tidegate.spark.loading.strategies import (
     Upsert,
     strategy_of,
 )
-from tidegate.spark.loading.target import TableWindow, equal_keys, inserted, updated
+from tidegate.spark.loading.target import TableWindow, equal_keys, insert_values, update_values
 from tidegate.specs.columns import ColumnSource, FunctionRead, Load, LoadType, NullWatermark, Value
 
 MOMENT, NAIVE = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
@@ -123,8 +123,8 @@ def test_bounds_of_a_window_given_by_hand_are_both_inside() -> None:
 def test_names_are_quoted_in_every_part_of_a_merge() -> None:
     assert equal_keys(("a.b", "c`"), nulls=True) == "t.`a.b` <=> s.`a.b` AND t.`c``` <=> s.`c```"
     assert equal_keys(("a",), nulls=False, called={"a": "x"}) == "t.`a` = s.`x`"
-    assert inserted(("a b", "c"), {"c": "x"}) == "(`a b`, `c`) VALUES (s.`a b`, s.`x`)"
-    assert updated(("a b",)) == "`a b` = s.`a b`"
+    assert insert_values(("a b", "c"), {"c": "x"}) == "(`a b`, `c`) VALUES (s.`a b`, s.`x`)"
+    assert update_values(("a b",)) == "`a b` = s.`a b`"
 
 
 def test_versions_have_real_times() -> None:

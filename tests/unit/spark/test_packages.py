@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.spark.jars import DRIVERS, POSTGRESQL, S3, driver_of, fetch, packages_for, packages_of
+from tidegate.spark.jars import DRIVERS, POSTGRESQL, S3, driver_of, packages_for, packages_of, resolve_jars
 from tidegate.specs.columns import ColumnSource, FunctionRead, JdbcRead
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PipelineSpec, SchemaSpec, SinkSpec
@@ -38,7 +38,7 @@ def test_what_is_named_is_taken_and_nothing_else() -> None:
 
 
 def test_a_jar_file_is_not_fetched() -> None:
-    assert fetch("/x/driver.jar") == (Path("/x/driver.jar"),)
+    assert resolve_jars("/x/driver.jar") == (Path("/x/driver.jar"),)
 
 
 @pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)

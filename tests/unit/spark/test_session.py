@@ -11,10 +11,10 @@ import pytest
 
 from support.errors import raises
 from tidegate.errors import ConfigError
-from tidegate.spark.jars import CLASS, DELTA, S3, SETTING, fetch, python_of_workers
+from tidegate.spark.jars import CLASS, DELTA, S3, SETTING, python_of_workers, resolve_jars
 from tidegate.spark.session import (
     _KEPT_BYTES,
-    _kept,
+    _keep_settings,
     _not_started,
     _pythons,
     _without_query_logs,
@@ -104,7 +104,7 @@ def test_tables_on_s3_are_committed_to_by_our_log_store() -> None:
     chosen = settings(SparkSpec(), delta=True, packages=(S3,))
     assert chosen[SETTING] == CLASS
     jars = chosen["spark.jars"].split(",")
-    assert len(jars) == len(set(jars)) == len(fetch(DELTA)) + len(fetch(S3)) + 1
+    assert len(jars) == len(set(jars)) == len(resolve_jars(DELTA)) + len(resolve_jars(S3)) + 1
     with ZipFile(jars[-1]) as log_store:
         assert log_store.namelist() == [CLASS.replace(".", "/") + ".class"]
     assert SETTING not in settings(SparkSpec(), delta=True)
@@ -149,7 +149,7 @@ def test_the_kept_log_has_no_secret_not_even_half_of_one(tmp_path: Path, monkeyp
     for room in range(len(secret) + 1):
         rest = f"\nkey=horse%2Bbattery%2Bstaple%2B42 {secret}\n"
         log.write_text(f"started\npassword={secret}" + "." * (_KEPT_BYTES - room - len(rest)) + rest)
-        kept, said = _kept(log, "spark-run.log", mask)
+        kept, said = _keep_settings(log, "spark-run.log", mask)
         assert kept == tmp_path / "home" / "spark-run.log"
         assert (kept.read_text(), said) == ("key=*** ***\n", ["key=*** ***"])
     assert kept.stat().st_mode & 0o077 == 0
@@ -167,7 +167,7 @@ def test_the_kept_log_has_no_piece_of_a_secret_that_is_broken_over_lines_or_cut_
             (f"key={secret[:at]}\r\n  {secret[at:]}, refused\n", "key=***, refused\n"),
         ):
             log.write_bytes(f"started\n{text}".encode())
-            kept, said = _kept(log, "spark-run.log", Mask.of(secret))
+            kept, said = _keep_settings(log, "spark-run.log", Mask.of(secret))
             assert kept.read_text() == f"started\n{expected}"
             assert said == ["started", expected.rstrip()]
 

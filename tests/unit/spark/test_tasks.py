@@ -186,15 +186,15 @@ def test_who_runs_alone_waits_for_others_and_keeps_others_waiting() -> None:
     turns, inside, order = Turns(), threading.Event(), []
 
     def alone() -> None:
-        with turns.alone():
+        with turns.run_alone():
             order.append("alone")
 
-    with turns.beside_others():
+    with turns.submit_beside_others():
         waiting = threading.Thread(target=alone)
         waiting.start()
         order.append("beside")
     waiting.join(30)
-    with turns.beside_others():
+    with turns.submit_beside_others():
         inside.set()
     assert order == ["beside", "alone"]
     assert inside.is_set()

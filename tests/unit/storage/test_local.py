@@ -26,15 +26,15 @@ from tidegate.errors import ObjectChanged, ObjectMissing, SourceError, StorageEr
 from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.specs.locations import Location
 from tidegate.storage import local
-from tidegate.storage.local import LOCK, alone, announce
-from tidegate.storage.options import absolute
+from tidegate.storage.local import LOCK, announce, lock_log
+from tidegate.storage.options import absolute_uri
 from tidegate.storage.port import ObjectStore, Scope
 from tidegate.storage.stores import open_store
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:
-    return open_store(Location(absolute("in", tmp_path)))
+    return open_store(Location(absolute_uri("in", tmp_path)))
 
 
 def test_a_missing_directory_is_empty_and_does_not_exist(store: ObjectStore, tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ for action in (lambda: list(store.list()), lambda: store.get("closed/a"), lambda
 def test_a_directory_without_permission_is_denied_by_name() -> None:
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o755)
-        store = open_store(Location(absolute("in", Path(place))))
+        store = open_store(Location(absolute_uri("in", Path(place))))
         store.put("closed/a", b"1")
         os.chmod(f"{place}/in/closed", 0o700)
         command = [sys.executable, "-c", AS_NOBODY, store.location.uri]
@@ -264,7 +264,7 @@ def steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 def test_an_object_is_on_disk_before_it_has_its_name_and_its_name_before_put_returns(
     steps: list[str], tmp_path: Path
 ) -> None:
-    store = open_store(Location(absolute("t", tmp_path)))
+    store = open_store(Location(absolute_uri("t", tmp_path)))
     store.put("a/b/doc", b"1")
     assert steps == ["sync .", "sync t", "sync t/a", "sync t/a/b/*", "name t/a/b/doc", "sync t/a/b"]
     steps.clear()
@@ -277,7 +277,7 @@ def test_an_object_is_on_disk_before_it_has_its_name_and_its_name_before_put_ret
 
 
 def test_a_file_written_piece_by_piece_is_on_disk_when_it_is_closed(steps: list[str], tmp_path: Path) -> None:
-    store = open_store(Location(absolute("t", tmp_path)))
+    store = open_store(Location(absolute_uri("t", tmp_path)))
     with store.open_output("d/x.parquet") as output:
         output.write(b"1" * 10)
         before = list(steps)
@@ -285,7 +285,7 @@ def test_a_file_written_piece_by_piece_is_on_disk_when_it_is_closed(steps: list[
 
 
 def test_what_others_wrote_is_forced_with_its_names(steps: list[str], tmp_path: Path) -> None:
-    store = open_store(Location(absolute("t", tmp_path)))
+    store = open_store(Location(absolute_uri("t", tmp_path)))
     for name in ("t/d/1", "t/d/2", "t/e/3"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"1")
@@ -294,7 +294,7 @@ def test_what_others_wrote_is_forced_with_its_names(steps: list[str], tmp_path: 
 
 
 def test_nothing_is_forced_where_the_location_says_so(steps: list[str], tmp_path: Path) -> None:
-    store = open_store(Location(absolute("t", tmp_path), sync=False))
+    store = open_store(Location(absolute_uri("t", tmp_path), sync=False))
     store.put("a/doc", b"1")
     with store.open_output("d/x") as output:
         output.write(b"1")
@@ -308,7 +308,7 @@ def test_a_disk_that_fails_is_an_error_and_leaves_no_object(tmp_path: Path, monk
 
     monkeypatch.setattr(local, "force", broken)
     (tmp_path / "t").mkdir()
-    store = open_store(Location(absolute("t", tmp_path)))
+    store = open_store(Location(absolute_uri("t", tmp_path)))
     with raises(StorageError, "t/doc", "EIO"):
         store.put("doc", b"1")
     output = store.open_output("x")
@@ -324,7 +324,7 @@ def test_a_file_system_that_cannot_force_directories_is_fine(tmp_path: Path, mon
             raise OSError(errno.EINVAL, "no")
 
     monkeypatch.setattr(local, "force", unable)
-    store = open_store(Location(absolute("t", tmp_path)))
+    store = open_store(Location(absolute_uri("t", tmp_path)))
     store.put("d/doc", b"1")
     assert store.get("d/doc") == b"1"
 
@@ -341,15 +341,15 @@ def is_held(table: Path) -> bool:
 
 def test_one_is_inside_at_a_time_and_an_error_gives_the_lock_back(tmp_path: Path) -> None:
     table = Location(f"file://{tmp_path}")
-    with pytest.raises(ZeroDivisionError), alone(table, always=True):
+    with pytest.raises(ZeroDivisionError), lock_log(table, always=True):
         1 // (not is_held(tmp_path))
     assert not is_held(tmp_path)
-    with alone(table, always=False):
+    with lock_log(table, always=False):
         assert is_held(tmp_path)
 
 
 def test_there_is_no_lock_where_spark_never_wrote(tmp_path: Path) -> None:
-    with alone(Location(f"file://{tmp_path}"), always=False):
+    with lock_log(Location(f"file://{tmp_path}"), always=False):
         assert not (tmp_path / LOCK).exists()
 
 
@@ -357,14 +357,14 @@ def test_whoever_commits_after_spark_announced_itself_takes_the_lock(tmp_path: P
     table = Location(f"file://{tmp_path}")
     announce(table)
     assert not is_held(tmp_path)
-    with alone(table, always=False):
+    with lock_log(table, always=False):
         assert is_held(tmp_path)
     announce(Location("s3://lake/t"))
 
 
 def test_object_stores_have_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with alone(Location("s3://lake/t"), always=True):
+    with lock_log(Location("s3://lake/t"), always=True):
         assert not list(tmp_path.iterdir())
 
 
@@ -419,7 +419,7 @@ def test_the_root_itself_may_be_a_link(root: Path, tmp_path: Path) -> None:
     fill(root, "a.json")
     link(tmp_path / "door", root, 1)
     scope = Scope()
-    assert found(open_store(Location(absolute("door", tmp_path))), scope) == ["a.json"]
+    assert found(open_store(Location(absolute_uri("door", tmp_path))), scope) == ["a.json"]
     assert scope.left_out == ()
 
 

@@ -13,7 +13,7 @@ from support.errors import raises
 from tidegate.errors import StorageError, StorageUnavailable
 from tidegate.specs.locations import Location, Options
 from tidegate.storage import memory
-from tidegate.storage.options import absolute, retries, retry_options, split_uri
+from tidegate.storage.options import absolute_uri, retries, retry_options, split_uri
 from tidegate.storage.stores import open_store
 
 
@@ -37,24 +37,24 @@ from tidegate.storage.stores import open_store
     ],
 )
 def test_what_people_write_becomes_an_absolute_uri(written: str, uri: str) -> None:
-    assert absolute(written, Path("/srv/conf")) == uri
+    assert absolute_uri(written, Path("/srv/conf")) == uri
 
 
 def test_a_home_directory_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
-    assert absolute("~/x", Path("/srv")) == "file:///home/ada/x"
+    assert absolute_uri("~/x", Path("/srv")) == "file:///home/ada/x"
 
 
 def test_an_absolute_uri_stays_as_it_is() -> None:
     for uri in ("file:///a%20b/c%25", "s3://lake/a%20b", "memory://m/x"):
-        assert absolute(uri, Path("/srv")) == uri
+        assert absolute_uri(uri, Path("/srv")) == uri
 
 
 def test_a_path_on_disk_is_found_again_through_its_uri(tmp_path: Path) -> None:
     place = tmp_path / "a b%20#?+=:é"
     place.mkdir()
     (place / "x.json").write_bytes(b"1")
-    store = open_store(Location(absolute(str(place), tmp_path)))
+    store = open_store(Location(absolute_uri(str(place), tmp_path)))
     assert store.get("x.json") == b"1"
 
 
@@ -89,7 +89,7 @@ def test_stores_of_one_memory_name_share_their_objects() -> None:
 
 def test_options_of_another_scheme_are_ignored(tmp_path: Path) -> None:
     options = Options({"AWS_REGION": "eu-west-1", "GOOGLE_SERVICE_ACCOUNT": "/no/such.json", "AZURE_X": "y"})
-    open_store(Location(absolute("x", tmp_path), options)).put("a", b"1")
+    open_store(Location(absolute_uri("x", tmp_path), options)).put("a", b"1")
     open_store(Location("s3://lake/x", options))
 
 

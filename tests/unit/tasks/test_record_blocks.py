@@ -11,8 +11,8 @@ import pytest
 
 from support.errors import raises
 from tidegate.errors import SourceError
-from tidegate.sources.http.answers import LineBlock
 from tidegate.sources.http.bounds import Part
+from tidegate.sources.http.responses import LineBlock
 from tidegate.specs.project import FieldSpec, SchemaSpec
 from tidegate.tasks.unit_columns import RecordBlocks
 

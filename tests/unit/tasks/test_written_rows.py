@@ -14,7 +14,7 @@ from support.errors import raises
 from tidegate.errors import SchemaMismatch
 from tidegate.protocol.change import DataFile
 from tidegate.specs.locations import Location
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import open_store
 from tidegate.tasks.row_task import rows_of
@@ -24,7 +24,7 @@ NOON = datetime(2026, 1, 28, 12, 30, 0, 500_000, tzinfo=UTC)
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:
-    return open_store(Location(absolute(str(tmp_path), Path("/"))))
+    return open_store(Location(absolute_uri(str(tmp_path), Path("/"))))
 
 
 def put(store: ObjectStore, name: str, table: pa.Table, **values: str | None) -> DataFile:

@@ -17,7 +17,7 @@ from functools import cached_property
 
 from tidegate.core.calendar import check_zone, jump_around
 from tidegate.core.columns.look_back import lower, moment_like
-from tidegate.core.columns.predicates import INCLUSIVE, Bound, ColumnRange, RowFilter, operator_of, untested_note
+from tidegate.core.columns.predicates import INCLUSIVE, Bound, ColumnRange, RowFilter, note_untested, operator_of
 from tidegate.core.columns.replay import Chunk, chunk_columns
 from tidegate.core.columns.state import (
     TEMPORAL,
@@ -98,7 +98,7 @@ def horizon_of(source: ColumnSource, now: datetime) -> datetime | None:
     return None if source.future_tolerance is None else now.astimezone(UTC) + source.future_tolerance
 
 
-def stored_ahead(source: ColumnSource, stored: Watermark, now: datetime) -> Iterator[str]:
+def find_stored_ahead(source: ColumnSource, stored: Watermark, now: datetime) -> Iterator[str]:
     """Yield a sentence for each column whose stored value lies beyond the horizon."""
     horizon = horizon_of(source, now)
     for column in source.watermark_columns if horizon is not None else ():
@@ -217,7 +217,7 @@ def plan_columns(
 
 def first_notes(read: object, position: int) -> Iterator[str]:
     """Yield a note before the first run on a database that we do not test."""
-    if isinstance(read, JdbcRead) and not position and (note := untested_note(read.url)):
+    if isinstance(read, JdbcRead) and not position and (note := note_untested(read.url)):
         yield note
 
 
@@ -357,7 +357,7 @@ class _Planning:
 
     def check_stored(self) -> None:
         """Refuse a watermark in the future: every run until then would skip new rows."""
-        for problem in stored_ahead(self._source, self.stored, self._now):
+        for problem in find_stored_ahead(self._source, self.stored, self._now):
             raise WatermarkError(f"{self._name}: {problem}", AHEAD_REMEDY)
 
     def lag_caps(self) -> dict[str, Value]:

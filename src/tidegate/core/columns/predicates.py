@@ -157,7 +157,7 @@ def dialect_of(jdbc_url: str) -> SqlDialect:
     )
 
 
-def untested_note(jdbc_url: str) -> str | None:
+def note_untested(jdbc_url: str) -> str | None:
     """Say that we do not test this database; None if we do."""
     scheme = jdbc_url.partition(":")[2].partition(":")[0].lower()
     if scheme in ("postgresql", "mariadb"):

@@ -93,7 +93,7 @@ class Comparing:
         self._out_of_sight_up_to = lru_cache(PARTITIONS_AT_ONCE)(self._bound_above)
         self._moves = [(is_due(source, move.before), is_due(source, move.after)) for move in history.moves]
 
-    def finding(self, file: SourceFile, committed: CommittedFile | None) -> Finding:
+    def decide(self, file: SourceFile, committed: CommittedFile | None) -> Finding:
         """Decide about ``file``, given what is committed of it."""
         if committed is not None and committed.eof:
             same = same_content(committed.size, committed.etag, file)
@@ -108,7 +108,7 @@ class Comparing:
             return Finding.UNFINISHED if begun else Finding.WAITING
         if self._is_due(file.path):
             return Finding.WAITING
-        return self._passed_over(file, committed)
+        return self._decide_passed(file, committed)
 
     def is_out_of_sight(self, file: SourceFile) -> bool:
         """True if only a poll of everything sees a waiting file.
@@ -127,7 +127,7 @@ class Comparing:
                 return None if after is None else join(directory, after)
         return None
 
-    def _passed_over(self, file: SourceFile, committed: CommittedFile | None) -> Finding:
+    def _decide_passed(self, file: SourceFile, committed: CommittedFile | None) -> Finding:
         """Decide about a file that no run will look at."""
         partition, name = split(file.path)
         cold_start = self._history.cold_start

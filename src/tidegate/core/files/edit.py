@@ -180,7 +180,7 @@ class Selection:
             fixed.append(level)
         return "/".join(fixed)
 
-    def takes(self, path: str) -> bool:
+    def selects(self, path: str) -> bool:
         """True if the file at ``path`` is selected."""
         if self.directory is not None:
             return not self.directory or path.startswith(f"{self.directory}/")

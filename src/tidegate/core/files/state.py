@@ -440,10 +440,10 @@ def encode_paths(state: PathState) -> dict[str, object]:
         "sealed_below": state.sealed_below,
         _WINDOW: windows,
     }
-    return embedded(complete) if state.window_lost and not windows else complete
+    return drop_window(complete) if state.window_lost and not windows else complete
 
 
-def embedded(encoded: Mapping[str, object]) -> dict[str, object]:
+def drop_window(encoded: Mapping[str, object]) -> dict[str, object]:
     """Drop the late window from an encoded state: the rest is small enough for the table's log."""
     return {key: value for key, value in encoded.items() if key != _WINDOW}
 

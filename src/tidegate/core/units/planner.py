@@ -103,7 +103,9 @@ class UnitDecisions:
         """``moment`` minus the grace period."""
         return shift(moment, self.zone, earlier=self.source.grace) if self._has_grace else moment
 
-    def decided(self, entry: UnitEntry, failures: Mapping[int, Failure]) -> Iterator[tuple[int, WorkUnit] | Skip]:
+    def decide_partitions(
+        self, entry: UnitEntry, failures: Mapping[int, Failure]
+    ) -> Iterator[tuple[int, WorkUnit] | Skip]:
         """Yield each partition once, oldest first: one that runs, with its number, or several that do not."""
         if entry is NOTHING and not failures:
             yield from enumerate(map(self._new, self.cut.partitions))
@@ -422,7 +424,7 @@ def _decide(
     skips: list[tuple[Skip, tuple[str, ...]]] = []
     for (entry, failed), alike in histories.items():
         units, failures, succeeded = tuple(alike), dict(failed), bool(entry.coverage)
-        for each in deciding.decided(entry, failures):
+        for each in deciding.decide_partitions(entry, failures):
             if isinstance(each, Skip):
                 skips.append((each, units))
             else:
@@ -440,7 +442,7 @@ def _groups(found: Sequence[Found], order: Mapping[str, int]) -> tuple[RunGroup,
     for number, units, pattern, *_ in found:
         decision = pattern._replace(why=WhyRun.FIRST)  # everything but the reason
         alike.setdefault((number, *decision), (pattern, []))[1].append(units)
-    groups = [(pattern.start, _together(units, order), pattern) for pattern, units in alike.values()]
+    groups = [(pattern.start, _join_units(units, order), pattern) for pattern, units in alike.values()]
     groups.sort(key=lambda group: (group[0], order[group[1][0]]))
     return tuple(RunGroup(units, pattern) for _, units, pattern in groups)
 
@@ -462,7 +464,7 @@ def _ranges(
     return tuple(
         SkippedUnits(
             why=skip.why,
-            units=_together(alike[skip], order),
+            units=_join_units(alike[skip], order),
             partitions=skip.last - skip.first + 1,
             first=partitions[skip.first].start,
             last=partitions[skip.last].start,
@@ -476,7 +478,7 @@ def _continues(one: Skip, other: Skip) -> bool:
     return one.why is other.why and one.eligible == other.eligible and one.last + 1 == other.first
 
 
-def _together(parts: list[tuple[str, ...]], order: Mapping[str, int]) -> tuple[str, ...]:
+def _join_units(parts: list[tuple[str, ...]], order: Mapping[str, int]) -> tuple[str, ...]:
     if len(parts) == 1:
         return parts[0]
     return tuple(sorted(chain.from_iterable(parts), key=order.__getitem__))
@@ -550,7 +552,7 @@ def advance_units(
         known = settle(known)
     entries, failures = dict(known.entries), _still_planned(known, plan)
     for work in done:
-        entries[work.unit] = _covered(entries.get(work.unit, UnitEntry()), work)
+        entries[work.unit] = _cover(entries.get(work.unit, UnitEntry()), work)
         failures.pop(_key(work), None)
     for work, reason in failed:
         before = failures.get(_key(work))
@@ -581,7 +583,7 @@ def _key(work: WorkUnit) -> tuple[str, int]:
     return work.unit, failure_start(work.start, work.nominal_end)
 
 
-def _covered(entry: UnitEntry, work: WorkUnit) -> UnitEntry:
+def _cover(entry: UnitEntry, work: WorkUnit) -> UnitEntry:
     """The entry with the range of ``work`` added; starts of partitions are implied and not kept."""
     new = {low for low, _ in work.segments if work.nominal_end is None or low != work.start}
     starts = {start for start in entry.starts if not work.low <= start < work.high} | new

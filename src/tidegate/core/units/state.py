@@ -139,12 +139,12 @@ class UnitState:
         begin, end = EARLIEST if low is None else low, LATEST if high is None else high
         named = None if units is None else frozenset(units)
         entries = {
-            unit: _forgotten(unit, entry, begin, end) if named is None or unit in named else entry
+            unit: _forget(unit, entry, begin, end) if named is None or unit in named else entry
             for unit, entry in self.entries.items()
         }
         return replace(self, entries=entries)
 
-    def retried(self, units: Collection[str] | None) -> UnitState:
+    def forget_failures(self, units: Collection[str] | None) -> UnitState:
         """Forget the failures of ``units`` and retire none of them; None means all."""
         named = None if units is None else frozenset(units)
         if named is None:
@@ -156,7 +156,7 @@ class UnitState:
         )
 
 
-def _forgotten(unit: str, entry: UnitEntry, low: int, high: int) -> UnitEntry:
+def _forget(unit: str, entry: UnitEntry, low: int, high: int) -> UnitEntry:
     forgotten, left = clip(entry.coverage, low, high), entry.left
     if forgotten and entry.settled is not None and forgotten[0][0] < entry.settled:
         raise WatermarkError(
@@ -225,7 +225,7 @@ def encode_units(state: UnitState) -> dict[str, object]:
         "grid": state.grid,
         "runs": state.runs,
         "tick": tick,
-        "entries": sorted(_encoded(sorted(units), entry, tick) for entry, units in alike.items()),
+        "entries": sorted(_encode_entry(sorted(units), entry, tick) for entry, units in alike.items()),
         "failures": [
             [*key, failure.count, failure.run, failure.reason] for key, failure in sorted(state.failures.items())
         ],
@@ -260,7 +260,7 @@ def _moments(entry: UnitEntry) -> Iterable[int]:
     return chain(*entry.coverage, entry.starts, *entry.left, () if entry.settled is None else (entry.settled,))
 
 
-def _encoded(units: list[str], entry: UnitEntry, tick: int) -> list[object]:
+def _encode_entry(units: list[str], entry: UnitEntry, tick: int) -> list[object]:
     parts: list[object] = [
         units,
         _distances(tuple(chain(*entry.coverage)), tick),
@@ -287,9 +287,9 @@ def _entries(node: Node, tick: int) -> dict[str, UnitEntry]:
         units = [unit.text() for unit in parts[0].items()]
         entry = UnitEntry(
             coverage=_intervals(parts[1], tick) if len(parts) > 1 else (),
-            starts=_ascending(parts[2], tick) if len(parts) > 2 else (),
+            starts=_decode_ascending(parts[2], tick) if len(parts) > 2 else (),
             left=_intervals(parts[3], tick) if len(parts) > 3 else (),
-            settled=parts[4].whole() * tick if len(parts) > 4 and not parts[4].is_null else None,
+            settled=parts[4].any_integer() * tick if len(parts) > 4 and not parts[4].is_null else None,
         )
         before = len(entries)
         entries.update(dict.fromkeys(units, entry))
@@ -298,15 +298,15 @@ def _entries(node: Node, tick: int) -> dict[str, UnitEntry]:
     return entries
 
 
-def _ascending(node: Node, tick: int) -> tuple[int, ...]:
-    distances = [item.whole() for item in node.items()]
+def _decode_ascending(node: Node, tick: int) -> tuple[int, ...]:
+    distances = [item.any_integer() for item in node.items()]
     if any(distance <= 0 for distance in distances[1:]):
         raise node.refusal("a moment and distances above 0")
     return tuple(ticks * tick for ticks in accumulate(distances))
 
 
 def _intervals(node: Node, tick: int) -> Coverage:
-    moments = _ascending(node, tick)
+    moments = _decode_ascending(node, tick)
     if len(moments) % 2:
         raise node.refusal("beginnings and ends of intervals")
     return tuple(zip(moments[::2], moments[1::2], strict=True))
@@ -321,7 +321,7 @@ def _failures(node: Node) -> dict[tuple[str, int], Failure]:
         unit, start, count, run, reason = parts
         if not count.integer():
             raise count.refusal("how often it failed, 1 or more")
-        key = unit.text(), start.whole()
+        key = unit.text(), start.any_integer()
         if key in failures:
             raise item.refusal("each work unit once")
         failures[key] = Failure(count.integer(), run.integer(), reason.text())

@@ -28,7 +28,7 @@ _LONGEST_DAYS = 367
 
 
 def format_value(value: Value, format: str, zone: str = "UTC") -> str | int:
-    """``value`` as a request parameter; moments are in ``zone``, and so are times without one.
+    """Format ``value`` as a request parameter; moments are in ``zone``, and so are times without one.
 
     >>> format_value(datetime(2026, 4, 3, 9, 15, tzinfo=UTC), "timestamp")
     1775207700
@@ -41,24 +41,24 @@ def format_value(value: Value, format: str, zone: str = "UTC") -> str | int:
         case float() | Decimal():
             return str(value)
         case str():
-            return value if format == ParamFormat.ISO else _moment_text(_parsed(value), format, zone)
+            return value if format == ParamFormat.ISO else _format_moment(_parse_moment(value), format, zone)
         case time():
             return value.isoformat()
         case _:
-            return _moment_text(value, format, zone)
+            return _format_moment(value, format, zone)
 
 
 def round_up(value: Value, format: str, zone: str = "UTC") -> str | int:
-    """The first text that is not below ``value``."""
+    """Return the first text that is not below ``value``."""
     if not isinstance(value, date):
         return format_value(value, format, zone)
-    moment = instant(value, zone)
+    moment = to_instant(value, zone)
     text = format_value(value, format, zone)
     if _begins(moment, format, zone):
         return text
     days = (timedelta(days=count) for count in range(1, _LONGEST_DAYS))
     later = (format_value(moment + step, format, zone) for step in (*_STEPS, *days))
-    return next((each for each in later if each != text), text)
+    return next((candidate for candidate in later if candidate != text), text)
 
 
 def round_down(now: datetime, format: str, zone: str = "UTC") -> datetime:
@@ -77,7 +77,7 @@ def round_down(now: datetime, format: str, zone: str = "UTC") -> datetime:
     return next(fitting, local).astimezone(UTC)
 
 
-def instant(value: date, zone: str) -> datetime:
+def to_instant(value: date, zone: str) -> datetime:
     """A date or a time, with or without its own zone, as a moment."""
     if not isinstance(value, datetime):
         value = datetime.combine(value, time())
@@ -90,12 +90,12 @@ def _begins(moment: datetime, format: str, zone: str) -> bool:
     return format_value(before, format, zone) != format_value(moment.astimezone(UTC), format, zone)
 
 
-def _moment_text(value: date, format: str, zone: str) -> str | int:
+def _format_moment(value: date, format: str, zone: str) -> str | int:
     if format == ParamFormat.ISO:
         return value.isoformat()
     if format == ParamFormat.DATE and not isinstance(value, datetime):
         return value.isoformat()
-    moment = instant(value, zone).astimezone(ZoneInfo(zone))
+    moment = to_instant(value, zone).astimezone(ZoneInfo(zone))
     if format == ParamFormat.TIMESTAMP:
         return (moment - datetime.fromtimestamp(0, UTC)) // _SECOND
     if format == ParamFormat.TIMESTAMP_MS:
@@ -105,7 +105,7 @@ def _moment_text(value: date, format: str, zone: str) -> str | int:
     return moment.strftime(_PATTERNS.get(format, format))
 
 
-def _parsed(text: str) -> date:
+def _parse_moment(text: str) -> date:
     for parse in (datetime.fromisoformat, date.fromisoformat):
         try:
             return parse(text)
@@ -135,7 +135,7 @@ class Part:
 
 
 def parts(source: ColumnSource, rows: RowFilter, now: datetime) -> tuple[Part, ...]:
-    """The requests of one read, before pagination: one, unless the range is divided; none if nothing can match."""
+    """Plan the requests of one read, before pagination: one, unless the range is divided; none if nothing can match."""
     read = http_read(source)
     params, zone = read.watermark, source.source_timezone
     if _is_void(rows):
@@ -154,15 +154,15 @@ def parts(source: ColumnSource, rows: RowFilter, now: datetime) -> tuple[Part, .
         )
     if params.to_param is None:
         return (Part(lower),)
-    last = _sent_upper(upper, params, zone, now, ranges)
+    last = _choose_upper(upper, params, zone, now, ranges)
     whole = Part((*lower, *(() if last is None else ((params.to_param, last),))))
-    cuts = _cuts(params, ranges, upper, zone, now) if lower else ()
+    cuts = _cut_range(params, ranges, upper, zone, now) if lower else ()
     if not cuts:
         return (whole,)
     column = ranges[0].column
     name, first = lower[0]
     begins = [first, *(format_value(cut, params.format, zone) for cut in cuts)]
-    ends = [*(_above(cut, params, zone) for cut in cuts), last]
+    ends = [*(_round_above(cut, params, zone) for cut in cuts), last]
     inner = [None, *cuts, None]
     return tuple(
         Part(((name, begin), (params.to_param, end)), column, after, upto)
@@ -194,20 +194,20 @@ def upper(source: ColumnSource, schema: SchemaSpec, now: datetime) -> dict[str, 
 def describe(source: ColumnSource, rows: RowFilter) -> str:
     """The request in words, for plans, without secrets."""
     read = http_read(source)
-    known = parts(source, rows, datetime.now(UTC))
+    requests = parts(source, rows, datetime.now(UTC))
     has_cap = any(interval.upper is not None for interval in rows.ranges)
     shown = [
         " ".join(
             f"{name}=<now>"
-            if name == read.watermark.to_param and not has_cap and part is known[-1]
+            if name == read.watermark.to_param and not has_cap and part is requests[-1]
             else f"{name}={value}"
             for name, value in part.values
         )
-        for part in known
+        for part in requests
     ]
-    asked = " | ".join(each for each in shown if each)
+    asked = " | ".join(filter(None, shown))
     if not asked:
-        return f"{read.method} {source.uri}: everything" if known else "no request: nothing can be new"
+        return f"{read.method} {source.uri}: everything" if requests else "no request: nothing can be new"
     return f"{read.method} {source.uri}: {asked} in the {'body' if read.watermark.location == 'body' else 'query'}"
 
 
@@ -219,12 +219,12 @@ def http_read(source: ColumnSource) -> HttpRead:
 
 
 def _is_void(rows: RowFilter) -> bool:
-    """Whether every range is empty, as when two runs follow within the same second."""
+    """True if every range is empty, as when two runs follow within the same second."""
     return rows.mode is WatermarkMode.ANY and bool(rows.ranges) and all(map(_is_crossed, rows.ranges))
 
 
-def _is_crossed(each: ColumnRange) -> bool:
-    low, high = each.lower, each.upper
+def _is_crossed(interval: ColumnRange) -> bool:
+    low, high = interval.lower, interval.upper
     if low is None or high is None or type(low.value) is not type(high.value):
         return False
     if low.value == high.value:
@@ -233,15 +233,15 @@ def _is_crossed(each: ColumnRange) -> bool:
 
 
 def _can_send_lower(rows: RowFilter) -> bool:
-    """Whether lower bounds exclude only unwanted rows: not if another column wants every value."""
+    """True if lower bounds exclude only unwanted rows: not if another column wants every value."""
     return rows.mode is WatermarkMode.TUPLE or all(interval.lower is not None for interval in rows.ranges)
 
 
-def _sent_upper(
+def _choose_upper(
     bound: Bound | None, params: WatermarkParams, zone: str, now: datetime, ranges: list[ColumnRange]
 ) -> str | int | None:
     if bound is not None and bound.inclusive:
-        return _above(bound.value, params, zone)
+        return _round_above(bound.value, params, zone)
     if bound is not None:
         return round_up(bound.value, params.format, zone)
     counted = any(
@@ -252,7 +252,7 @@ def _sent_upper(
     return format_value(round_down(now, params.format, zone), params.format, zone)
 
 
-def _above(value: Value, params: WatermarkParams, zone: str) -> str | int:
+def _round_above(value: Value, params: WatermarkParams, zone: str) -> str | int:
     """A text above ``value``, so that a record exactly there comes even if the server excludes the bound."""
     match value:
         case bool() | str():
@@ -270,7 +270,7 @@ def _above(value: Value, params: WatermarkParams, zone: str) -> str | int:
             return format_value(value, params.format, zone)
 
 
-def _cuts(
+def _cut_range(
     params: WatermarkParams, ranges: list[ColumnRange], upper: Bound | None, zone: str, now: datetime
 ) -> tuple[Value, ...]:
     """The values that divide the range; none if it cannot be divided."""
@@ -286,22 +286,22 @@ def _cuts(
         return ()
     begin, end = low.value, now if upper is None else upper.value
     if isinstance(begin, datetime) and isinstance(end, datetime):
-        return _moments(begin, end, params.split, zone)
+        return _cut_moments(begin, end, params.split, zone)
     if isinstance(begin, date) and isinstance(end, date) and not isinstance(begin, datetime):
         last = end.date() if isinstance(end, datetime) else end
-        return tuple(begin + timedelta(days=days) for days in _steps((last - begin).days, params.split))
+        return tuple(begin + timedelta(days=days) for days in _cut_evenly((last - begin).days, params.split))
     if isinstance(begin, int) and isinstance(end, int):
-        return tuple(begin + step for step in _steps(end - begin, params.split))
+        return tuple(begin + step for step in _cut_evenly(end - begin, params.split))
     return ()
 
 
-def _moments(begin: datetime, end: datetime, count: int, zone: str) -> tuple[Value, ...]:
+def _cut_moments(begin: datetime, end: datetime, count: int, zone: str) -> tuple[Value, ...]:
     """Whole seconds between two moments, with the awareness of the first."""
-    seconds = int((instant(end, zone) - instant(begin, zone)).total_seconds())
+    seconds = int((to_instant(end, zone) - to_instant(begin, zone)).total_seconds())
     first = begin.replace(microsecond=0)
-    return tuple(first + timedelta(seconds=step) for step in _steps(seconds, count))
+    return tuple(first + timedelta(seconds=step) for step in _cut_evenly(seconds, count))
 
 
-def _steps(length: int, count: int) -> tuple[int, ...]:
+def _cut_evenly(length: int, count: int) -> tuple[int, ...]:
     """The cuts of a length into ``count`` pieces of at least one."""
     return tuple(sorted({length * number // count for number in range(1, count)} - {0, length}) if length > 1 else ())

@@ -7,8 +7,8 @@ seconds, by leaving P / k seconds between two of them; N * k <= R. A slot also w
 so that a repeated task or the next read keeps the limit too. Slots share nothing, so it holds on any number of
 executors. The threads of one slot share its pace, its connections and its token.
 
-An answer is processed while it arrives, as part of the try: one that breaks off is requested again as a whole. POST and
-other methods that change something are repeated only if that is declared harmless.
+A response is processed while it arrives, as part of the attempt: a truncated one is requested again as a whole. POST
+and other methods that change something are retried only if that is declared harmless.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ class Request:
     body: Mapping[str, object] | None = None
 
     def with_values(self, values: Mapping[str, str | int], location: str) -> Request:
-        """The same with more parameters, in the query or in the body."""
+        """Add parameters, in the query or in the body."""
         if location == "body":
-            return replace(self, body=body_of(self.body, values))
+            return replace(self, body=merge_body(self.body, values))
         return replace(self, params={**self.params, **values})
 
-    def following(self, link: str) -> Request:
-        """The request of a link in the answer to this one; it has its own parameters."""
+    def follow(self, link: str) -> Request:
+        """Build the request of a link in the response to this one; it has its own parameters."""
         return replace(self, url=resolve_link(self.url, link), params={})
 
 
 def request_of(read: HttpRead, part: Part) -> Request:
-    """The first request of one part of a read."""
+    """Build the first request of one part of a read."""
     home_of(read)
     url = f"{read.url.rstrip('/')}/{read.path.lstrip('/')}" if read.path else read.url
     request = Request(read.method.upper(), url, dict(read.params), read.body)
@@ -69,7 +69,7 @@ def request_of(read: HttpRead, part: Part) -> Request:
 
 
 def home_of(read: HttpRead) -> Origin:
-    """The server of the credentials; raises if the address names none."""
+    """Return the server of the credentials; raises if the address names none."""
     try:
         parsed = urlsplit(read.url)
         if parsed.username or parsed.password:
@@ -84,19 +84,19 @@ def home_of(read: HttpRead) -> Origin:
 
 
 def resolve_link(url: str, link: str) -> str:
-    """The target of a link found at ``url``; raises if it is not the address of an HTTP server."""
+    """Resolve a link found at ``url``; raises if it is not the address of an HTTP server."""
     try:
         target = urljoin(url, link)
         origin_of(target)
     except NotOrigin as error:
-        raise bad_link(url, str(error)) from None
+        raise link_error(url, str(error)) from None
     except ValueError:
-        raise bad_link(url) from None
+        raise link_error(url) from None
     return target
 
 
-def bad_link(url: str, why: str = "it is not the address of an HTTP server") -> SourceError:
-    """The error for a link or redirect that cannot be followed."""
+def link_error(url: str, why: str = "it is not the address of an HTTP server") -> SourceError:
+    """Build the error for a link or redirect that cannot be followed."""
     return SourceError(
         f"{public_url(url)} leads to an address that Tidegate does not follow: {why}",
         "check what the server does",
@@ -104,14 +104,14 @@ def bad_link(url: str, why: str = "it is not the address of an HTTP server") -> 
 
 
 def public_url(url: str) -> str:
-    """An address for messages: without user, password, parameters and fragment."""
+    """Strip an address for messages: no user, password, parameters or fragment."""
     parsed = urlsplit(url)
     port = f":{parsed.port}" if parsed.port else ""
     return urlunsplit((parsed.scheme, f"{parsed.hostname or ''}{port}", parsed.path, "", ""))
 
 
-def body_of(base: Mapping[str, object] | None, values: Mapping[str, object]) -> dict[str, object] | None:
-    """The body with values inserted; a dot in a name goes one level down."""
+def merge_body(base: Mapping[str, object] | None, values: Mapping[str, object]) -> dict[str, object] | None:
+    """Insert values into the body; a dot in a name goes one level down."""
     if base is None and not values:
         return None
     body: dict[str, object] = dict(base or {})
@@ -140,8 +140,8 @@ class Credentials:
     token: str | None = field(default=None, repr=False)
     path: dict[str, str] = field(default_factory=dict, repr=False)
 
-    def in_path(self, url: str) -> str:
-        """The address with every ``{{name}}`` replaced, never by a separator or a step upwards."""
+    def fill_path(self, url: str) -> str:
+        """Replace every ``{{name}}`` in the address, never by a separator or a step upwards."""
         address, mark, query = url.partition("?")
         for name, value in self.path.items():
             if value in (".", ".."):
@@ -168,24 +168,24 @@ class Authentication:
         self._lock = threading.Lock()
 
     def credentials(self, ask: AskToken) -> Credentials:
-        """The credentials to add to a request."""
+        """Return the credentials to add to a request."""
         auth = self._auth
         match auth.kind:
             case AuthKind.NONE:
                 return Credentials()
             case AuthKind.BEARER:
-                return Credentials({"Authorization": f"Bearer {_text(auth.token, 'token')}"})
+                return Credentials({"Authorization": f"Bearer {_reveal(auth.token, 'token')}"})
             case AuthKind.BASIC:
-                return Credentials(_basic(auth.user or "", _text(auth.password, "password")))
+                return Credentials(_basic_header(auth.user or "", _reveal(auth.password, "password")))
             case AuthKind.API_KEY:
-                key = {auth.name: _text(auth.token, "token")}
+                key = {auth.name: _reveal(auth.token, "token")}
                 if auth.path_variable is not None:
                     return Credentials(path=key)
                 return Credentials(params=key) if auth.place == "params" else Credentials(key)
             case AuthKind.OAUTH2:
                 with self._lock:
                     if not self._tokens or self._is_refused:
-                        self._tokens.append(self._new_token(ask))
+                        self._tokens.append(self._request_token(ask))
                         self._is_refused = False
                     token = self._tokens[-1]
                 return Credentials({"Authorization": f"Bearer {token}"}, token=token)
@@ -197,42 +197,41 @@ class Authentication:
         return token is not None
 
     def secrets(self) -> tuple[str, ...]:
-        """Texts to hide in every message."""
+        """Return texts to hide in every message."""
         auth = self._auth
-        known = [each.value for each in (auth.token, auth.password, auth.client_secret) if each is not None]
+        texts = [secret.value for secret in (auth.token, auth.password, auth.client_secret) if secret is not None]
         for user, password in ((auth.user, auth.password), (auth.client_id, auth.client_secret)):
             if password is not None:
-                quoted = (quote_plus(each, errors="surrogatepass") for each in (user or "", password.value))
-                known += [f"{user or ''}:{password.value}", ":".join(quoted)]
-        return tuple(token for token in [*known, *self._tokens] if token)
+                quoted = (quote_plus(text, errors="surrogatepass") for text in (user or "", password.value))
+                texts += [f"{user or ''}:{password.value}", ":".join(quoted)]
+        return tuple(token for token in [*texts, *self._tokens] if token)
 
-    def _new_token(self, ask: AskToken) -> str:
+    def _request_token(self, ask: AskToken) -> str:
         auth = self._auth
         if auth.token_url is None or auth.client_id is None:
             raise ConfigError(("auth: oauth2 needs token_url, client_id and client_secret",))
-        secret = _text(auth.client_secret, "client_secret")
+        secret = _reveal(auth.client_secret, "client_secret")
         form = {"grant_type": "client_credentials"} | ({"scope": auth.scope} if auth.scope else {})
-        return ask(auth.token_url, _basic(quote_plus(auth.client_id), quote_plus(secret)), form)
+        return ask(auth.token_url, _basic_header(quote_plus(auth.client_id), quote_plus(secret)), form)
 
 
-def _basic(user: str, password: str) -> dict[str, str]:
-    """The header of HTTP Basic."""
+def _basic_header(user: str, password: str) -> dict[str, str]:
     return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
 
 
-def _text(secret: Secret | None, name: str) -> str:
+def _reveal(secret: Secret | None, name: str) -> str:
     if secret is None:
         raise ConfigError((f"auth: {name} is missing",))
     return secret.value
 
 
 def slot_count(limit: RateLimit | None, wanted: int) -> int:
-    """How many slots work at once."""
+    """Return how many slots work at once."""
     return max(1, wanted if limit is None else min(wanted, limit.requests))
 
 
 def in_flight(read: HttpRead, requests: int) -> int:
-    """How many of ``requests`` may be under way at once, over all slots."""
+    """Return how many of ``requests`` may be under way at once, over all slots."""
     return max(1, min(requests, read.max_in_flight, read.parallelism or requests))
 
 
@@ -268,7 +267,7 @@ Received = TypeVar("Received")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 10
 _ENCODINGS = ("gzip", "deflate")
-"""Accepted encodings of answers, with bounded expansion: at most a thousand times, some 64 MiB."""
+"""Accepted encodings of responses, with bounded expansion: at most a thousand times, some 64 MiB."""
 
 _TOO_MANY = 429
 _UNAUTHORIZED = 401
@@ -278,8 +277,8 @@ _EXCERPT = 200
 _LONGEST_TOKEN = 1024 * 1024
 
 
-class TryAgain(Exception):
-    """This try failed in a way that another may not; ``after`` seconds, if the server says so."""
+class RetryableFailure(Exception):
+    """This attempt failed in a way that a retry may not; ``after`` seconds, if the server says so."""
 
     def __init__(self, reason: str, after: float | None = None) -> None:
         super().__init__(reason)
@@ -296,13 +295,13 @@ class ConnectionPool:
     """A pool of connections to one API with its cookies and its token; thread-safe."""
 
     def __init__(self, read: HttpRead) -> None:
-        _quiet_logs()
+        _silence_logs()
         self.authentication = Authentication(read.auth)
         self.client = httpx2.Client(
             timeout=read.timeout_secs,
             follow_redirects=False,
             headers={"Accept-Encoding": ", ".join(_ENCODINGS)},
-            event_hooks={"response": [_look_at_redirect]},
+            event_hooks={"response": [_check_redirect]},
             limits=httpx2.Limits(max_keepalive_connections=read.max_in_flight),
             verify=_tls_context(),
         )
@@ -342,13 +341,13 @@ class Sender:
         self._connection.close()
 
     def fetch(self, request: Request, receive: Callable[[httpx2.Response], Received]) -> Received:
-        """The result of ``receive`` for the answer; :class:`SourceError` if every try failed."""
+        """Send a request; return what ``receive`` makes of the response. Raises if every attempt failed."""
         with self.mask_errors():
-            return self._try(request.method, public_url(request.url), lambda: self._once(request, receive))
+            return self._retry(request.method, public_url(request.url), lambda: self._send_once(request, receive))
 
     @contextmanager
     def mask_errors(self) -> Iterator[None]:
-        """Masks secrets in errors raised inside, even if the server repeats them."""
+        """Mask secrets in errors raised inside, even if the server repeats them."""
         try:
             yield
         except TidegateError as error:
@@ -358,19 +357,19 @@ class Sender:
             raise clean from clean.__cause__
 
     def excerpt(self, value: object, longest: int) -> str:
-        """The beginning of what a server sent, for messages; secrets are masked before it is cut."""
+        """Shorten what a server sent, for messages; secrets are masked before it is cut."""
         try:
             text = str(value)
         except RecursionError:
             text = "a value that is nested too deeply"
         return shorten(self._mask()(text), longest)
 
-    def _try(self, method: str, where: str, attempt: Callable[[], Received]) -> Received:
+    def _retry(self, method: str, where: str, attempt: Callable[[], Received]) -> Received:
         retries = self._read.retries
         for number in range(retries.attempts + 1):
             try:
                 return attempt()
-            except TryAgain as failure:
+            except RetryableFailure as failure:
                 if method not in _HARMLESS and not self._read.idempotent:
                     raise SourceError(
                         f"{method} {where} failed: {failure}; Tidegate does not repeat it",
@@ -379,13 +378,13 @@ class Sender:
                 if number == retries.attempts:
                     raise SourceError(
                         f"{method} {where} failed {number + 1} times; the last failure: {failure}",
-                        "see what the server says, or allow more tries with retries.attempts",
+                        "see what the server says, or allow more attempts with retries.attempts",
                     ) from failure
                 self._wait(number, failure, f"{method} {where}")
                 self.repeated += 1
         raise AssertionError("unreachable")
 
-    def _wait(self, number: int, failure: TryAgain, what: str) -> None:
+    def _wait(self, number: int, failure: RetryableFailure, what: str) -> None:
         retries = self._read.retries
         if failure.after is not None and failure.after > retries.max_wait_secs:
             raise SourceError(
@@ -395,21 +394,21 @@ class Sender:
         backed_off = min(retries.base_secs * 2**number, retries.max_wait_secs)
         self._sleep(backed_off * (0.5 + self._chance() / 2) if failure.after is None else failure.after)
 
-    def _once(self, request: Request, receive: Callable[[httpx2.Response], Received]) -> Received:
+    def _send_once(self, request: Request, receive: Callable[[httpx2.Response], Received]) -> Received:
         try:
-            with self._answer(request) as response:
-                self._check(response, request)
+            with self._open_response(request) as response:
+                self._check_status(response, request)
                 return receive(response)
         except httpx2.InvalidURL as error:
-            raise bad_link(request.url) from error
+            raise link_error(request.url) from error
         except httpx2.TimeoutException as error:
-            raise TryAgain(f"no answer within {self._read.timeout_secs:g} s") from error
+            raise RetryableFailure(f"no response within {self._read.timeout_secs:g} s") from error
         except (httpx2.TransportError, httpx2.DecodingError) as error:
-            raise TryAgain(f"the connection failed ({type(error).__name__}: {error})") from error
+            raise RetryableFailure(f"the connection failed ({type(error).__name__}: {error})") from error
 
     @contextmanager
-    def _answer(self, request: Request) -> Iterator[httpx2.Response]:
-        """The answer after redirects, with one new token if the first was refused."""
+    def _open_response(self, request: Request) -> Iterator[httpx2.Response]:
+        """Open the response after redirects, with one new token if the first was refused."""
         url, refreshed = request.url, False
         params = dict(request.params)
         for _ in range(_MOST_REDIRECTS + 1):
@@ -429,7 +428,7 @@ class Sender:
         raise SourceError(f"{public_url(request.url)} redirects in a circle", "check the address")
 
     def _send(self, request: Request, url: str, params: dict[str, str | int]) -> tuple[httpx2.Response, str | None]:
-        """The unread answer, and the token of the request."""
+        """Send a request; return the unread response, and the token it was sent with."""
         address = httpx2.URL(url)
         at_home = self._check_target(request, url, address) == self._home
         try:
@@ -437,7 +436,7 @@ class Sender:
             headers = {"Accept": "application/json"} | (dict(self._read.headers) | own.headers if at_home else {})
             check_headers(headers)
             # After the target was checked: the key goes to its own server only.
-            address = httpx2.URL(own.in_path(url)) if own.path else address
+            address = httpx2.URL(own.fill_path(url)) if own.path else address
             address = address.copy_merge_params({**params, **own.params})
             built = self._client.build_request(request.method, address, headers=headers, json=request.body)
         except UnicodeError:
@@ -446,6 +445,7 @@ class Sender:
                 "holds something that is no text",
                 "make sure that all values, also those of environment variables, are UTF-8",
             ) from None
+        # Cookies of the API belong to its own server, like its other credentials.
         if not at_home:
             built.headers.pop("cookie", None)
         self._pace.wait()
@@ -453,7 +453,7 @@ class Sender:
         return self._client.send(built, stream=True), own.token
 
     def _check_target(self, request: Request, url: str, address: httpx2.URL) -> Origin:
-        """The origin of a request; every request passes here, those that a server asked for too.
+        """Return the origin of a request; every request passes here, those that a server asked for too.
 
         Raises if it may not go there. Elsewhere only a plain GET is sent.
         """
@@ -461,9 +461,9 @@ class Sender:
             target = origin_of(url)
             sent = origin_of(f"{address.scheme}://{address.netloc.decode('ascii')}")
         except NotOrigin as error:
-            raise bad_link(request.url, str(error)) from None
+            raise link_error(request.url, str(error)) from None
         if target != sent or address.username or address.password:
-            raise bad_link(request.url, "its host is ambiguous")
+            raise link_error(request.url, "its host is ambiguous")
         refused = refusal(self._home, target, self._allowed)
         if refused is not None:
             raise SourceError(f"the server at {self._home} leads elsewhere: {refused[0]}; nothing was sent", refused[1])
@@ -484,22 +484,22 @@ class Sender:
             "use the address to which the server redirects",
         )
 
-    def _check(self, response: httpx2.Response, request: Request) -> None:
+    def _check_status(self, response: httpx2.Response, request: Request) -> None:
         status = response.status_code
         self._check_busy(response)
         if status < 200 or status >= 300:
             kind = SourceMissing if status == _NOT_FOUND else SourceError
             raise kind(
-                f"{request.method} {public_url(str(response.url))} answered {status}: {self._beginning(response)}",
+                f"{request.method} {public_url(str(response.url))} answered {status}: {self._read_beginning(response)}",
                 _REMEDIES.get(status, "see what the server says"),
             )
 
     def _check_busy(self, response: httpx2.Response) -> None:
         if response.status_code == _TOO_MANY or response.status_code >= 500:
-            raise TryAgain(f"status {response.status_code}", self._retry_after(response))
+            raise RetryableFailure(f"status {response.status_code}", self._retry_after(response))
 
     def _retry_after(self, response: httpx2.Response) -> float | None:
-        """The seconds that the server asks to wait; None if it asks for nothing understandable."""
+        """Read the seconds that the server asks to wait; None if it asks for nothing understandable."""
         text = response.headers.get("retry-after", "").strip()
         if text.isascii() and text.isdigit():
             return float(text)
@@ -512,15 +512,15 @@ class Sender:
 
     def _check_encoding(self, response: httpx2.Response) -> None:
         """Refuse other encodings, or several over each other, which unpack without limit."""
-        found = response.headers.get("content-encoding", "").strip()
-        if found.lower() not in ("", "identity", *_ENCODINGS):
+        encoding = response.headers.get("content-encoding", "").strip()
+        if encoding.lower() not in ("", "identity", *_ENCODINGS):
             raise SourceError(
-                f"{public_url(str(response.url))}: the answer is encoded with {self.excerpt(found, 100)!r}",
-                f"let the server answer without encoding, or with one of {', '.join(_ENCODINGS)}",
+                f"{public_url(str(response.url))}: the response is encoded with {self.excerpt(encoding, 100)!r}",
+                f"let the server respond without encoding, or with one of {', '.join(_ENCODINGS)}",
             )
 
-    def _beginning(self, response: httpx2.Response) -> str:
-        """The beginning of an answer, for messages; repeated secrets are masked before it is cut."""
+    def _read_beginning(self, response: httpx2.Response) -> str:
+        """Read the beginning of a response, for messages; repeated secrets are masked before it is cut."""
         taken = b""
         for chunk in response.iter_bytes(_EXCERPT * 4):
             taken += chunk
@@ -544,11 +544,11 @@ class Sender:
                 with self._client.stream("POST", url, headers=sent, data=form) as response:
                     self._check_encoding(response)
                     self._check_busy(response)
-                    return response.status_code, _token_answer(response)
+                    return response.status_code, _read_token_response(response)
             except (httpx2.TransportError, httpx2.DecodingError) as error:
-                raise TryAgain(f"the connection failed ({type(error).__name__})") from error
+                raise RetryableFailure(f"the connection failed ({type(error).__name__})") from error
 
-        status, content = self._try("GET", public_url(url), attempt)
+        status, content = self._retry("GET", public_url(url), attempt)
         try:
             token = json.loads(content)["access_token"] if status == 200 else None
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -560,13 +560,13 @@ class Sender:
         return token
 
 
-def _token_answer(response: httpx2.Response) -> bytes:
+def _read_token_response(response: httpx2.Response) -> bytes:
     taken = bytearray()
     for chunk in response.iter_bytes():
         taken += chunk
         if len(taken) > _LONGEST_TOKEN:
             raise SourceError(
-                f"{public_url(str(response.url))}: the answer with the token has more than "
+                f"{public_url(str(response.url))}: the response with the token has more than "
                 f"{_LONGEST_TOKEN // 1024**2} MB",
                 "check token_url",
             )
@@ -576,7 +576,7 @@ def _token_answer(response: httpx2.Response) -> bytes:
 def check_headers(headers: Mapping[str, str]) -> None:
     """Refuse values that no header can have; the library's own error would quote them."""
     for name, value in headers.items():
-        if not all(each.isascii() and each.isprintable() for each in (name, value)):
+        if not all(text.isascii() and text.isprintable() for text in (name, value)):
             raise SourceError(
                 f"the header {name!r} would contain characters that no header may contain",
                 "use printable ASCII characters",
@@ -590,13 +590,13 @@ _REMEDIES = {
 }
 
 
-def _look_at_redirect(response: httpx2.Response) -> None:
+def _check_redirect(response: httpx2.Response) -> None:
     """Report a redirect that cannot be followed; the library would call it a broken connection."""
     if response.status_code in _REDIRECTS and "location" in response.headers:
         resolve_link(str(response.request.url), response.headers["location"])
 
 
-def _quiet_logs() -> None:
+def _silence_logs() -> None:
     """Silence the library, which logs every address with its parameters; those may contain keys."""
     for name in ("httpx2", "httpcore2"):
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -26,56 +26,56 @@ _HEADER = "the header "
 LINK_HEADER = f"{_HEADER}Link"
 
 
-def _names(words: str) -> frozenset[str]:
+def _split_names(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_CONTAINERS = _names(
+_CONTAINERS = _split_names(
     "meta metadata paging pagination pager page pages pageinfo links link cursor cursors responsemetadata info nav "
     "navigation additionaldata listmetadata resultset searchinfo next pagemeta pagemetadata pagecontext pagedata "
     "pagedetails paginationinfo paginationmeta paginationmetadata pagingmeta pagingmetadata paginginfo resultinfo "
     "resultsinfo resultmeta resultmetadata resultsmetadata searchmetadata"
 )
-_NEXT = _names(
+_NEXT = _split_names(
     "next nexturl nextlink nextpageurl nextpagelink nexthref nexturi nextpageuri odatanextlink nextrecordsurl nextpage "
     "nextresults nextcursor nextpagetoken nexttoken nextpagecursor continuation continuationtoken nextcontinuation "
     "nextcontinuationtoken nextmarker nextpagekey nextkey nextoffset nextstart nextid nextpagenumber afterurl "
     "continue lastevaluatedkey moreurl loadmoreurl moretopicsurl moreresultsurl moreitemsurl morerecordsurl"
 )
 """Names of what comes next, a link or a cursor by its value."""
-_CURSOR_OBJECTS = _names("lastevaluatedkey")
+_CURSOR_OBJECTS = _split_names("lastevaluatedkey")
 """Cursors that are an object as a whole, which no parameter can carry."""
-_WEAK_CURSORS = _names("cursor after pagetoken")
+_WEAK_CURSORS = _split_names("cursor after pagetoken")
 """A cursor unless the response says otherwise: some servers repeat the one of the request."""
-_COMPANIONS = _names("cursor after aftercursor endcursor")
+_COMPANIONS = _split_names("cursor after aftercursor endcursor")
 """Cursors that are there at the end too, so that only the flag beside them says whether there is more."""
-_MORE = _names(
+_MORE = _split_names(
     "hasmore hasnext hasnextpage more morepages moreresults hasmoreitems moreitemsincollection istruncated truncated "
     "hasmoreresults hasmorerecords hasmorepages moredata exceededtransferlimit "
     "moreresult morerecords moreitems moreavailable moreresultsavailable continue"
 )
 _MORE_BEGINS = ("hasmore", "hasnext")
-_LEFT_OUT = _names("exceededtransferlimit")
+_LEFT_OUT = _split_names("exceededtransferlimit")
 """Flags that servers leave out where they are false."""
-_OF_JOBS = _names("done truncated istruncated")
+_OF_JOBS = _split_names("done truncated istruncated")
 """Flags that may be about the work of the server, so that a cursor or a link beside them still counts."""
-_SURE = _names(
+_SURE = _split_names(
     "nextcursor nextpagetoken nexttoken nextpagecursor nextpageurl nextpagelink nextrecordsurl odatanextlink "
     "nextmarker continuationtoken nextcontinuationtoken moreitemsincollection morerecords hasmore hasmoreitems "
     "hasmorerecords hasmoreresults hasmorepage hasmorepages hasnext hasnextpage"
 )
 """Names that mean further pages wherever they are."""
-_END = _names("islast last islastpage lastpage done endofrecords endofstream")
-_TOTALS = _names(
+_END = _split_names("islast last islastpage lastpage done endofrecords endofstream")
+_TOTALS = _split_names(
     "total totalcount totalresults totalrecords totalitems totalelements totalhits totalsize totalrows totalentries "
     "numfound odatacount inlinecount nbhits recordstotal recordcount"
 )
 _COUNTS = frozenset({"count"})
 """A total where it is above the number of records: that of a page never is."""
-_PAGE_COUNTS = _names("totalpages pagecount pagescount numpages nbpages lastpage pagetotal totalpagecount pages")
-_PAGE_NUMBERS = _names("page currentpage pagenumber pageindex pageno number")
-_OFFSETS = _names("offset skip start startat startindex from resultoffset")
-_LIMITS = _names(
+_PAGE_COUNTS = _split_names("totalpages pagecount pagescount numpages nbpages lastpage pagetotal totalpagecount pages")
+_PAGE_NUMBERS = _split_names("page currentpage pagenumber pageindex pageno number")
+_OFFSETS = _split_names("offset skip start startat startindex from resultoffset")
+_LIMITS = _split_names(
     "limit perpage pagesize size count maxresults top rows pagelimit maxitems resultsperpage itemsperpage maxrecords "
     "resultrecordcount take first numresults batchsize"
 )
@@ -132,7 +132,7 @@ class _Field:
     @property
     def parent(self) -> str:
         """The name of the object that has the field, in normal form."""
-        return normal(self.place.rpartition(".")[0].rpartition(".")[2])
+        return normalize(self.place.rpartition(".")[0].rpartition(".")[2])
 
 
 @dataclass(frozen=True)
@@ -151,46 +151,56 @@ class Envelope:
     sent: Mapping[str, object] = field(default_factory=dict, repr=False)
     last: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
-    def left_over(self, ignore: Sequence[str] = (), *, is_end: bool = False) -> PageSignal | None:
-        """What says, at the end of a read by a configured rule, that there is more; totals may not know the filter.
+    def find_left_over(self, ignore: Sequence[str] = (), *, is_end: bool = False) -> PageSignal | None:
+        """Find what says, at the end of a read by a configured rule, that there is more. Totals do not count.
 
         With ``is_end`` a flag that can be trusted says that this is the end: only another flag contradicts it.
         """
         kinds = (SignalKind.FLAG,) if is_end else (SignalKind.LINK, SignalKind.CURSOR, SignalKind.FLAG)
-        return next((each for each in self._strong() if each.kind in kinds and each.path not in ignore), None)
+        return next(
+            (signal for signal in self._strong_signals() if signal.kind in kinds and signal.path not in ignore), None
+        )
 
-    def unread(self, count: int) -> PageSignal | None:
-        """What says that there is more than this one response, which has ``count`` records."""
+    def find_unread(self, count: int) -> PageSignal | None:
+        """Find what says that there is more than this one response, which has ``count`` records."""
         return next(iter(self.signals(count)), None)
 
     def signals(self, count: int) -> list[PageSignal]:
-        """Everything that says there is more than ``count`` records, what tells most first."""
-        return [*self._strong(), *self._weak(), *self._page_counts(), *self._totals(count), *self._full_page(count)]
+        """Find everything that says there is more than ``count`` records, what tells most first."""
+        return [
+            *self._strong_signals(),
+            *self._weak_signals(),
+            *self._page_counts(),
+            *self._totals(count),
+            *self._full_page(count),
+        ]
 
     @cached_property
     def says_end(self) -> bool:
-        """Whether a flag says that this is the end."""
+        """True if a flag says that this is the end."""
         return any(self._flag(field) is False for field in self._fields)
 
     def by_number(self) -> Pagination:
         """Pages by number or offset, whichever the response or the request has a field for; by number if neither."""
-        named = [(field.name, _spelled(field.place)) for field in self._fields if _number(field.value) is not None]
-        named += [(normal(name), name) for name, value in self.sent.items() if _number(value) is not None]
+        named = [
+            (field.name, _field_name(field.place)) for field in self._fields if _as_number(field.value) is not None
+        ]
+        named += [(normalize(name), name) for name, value in self.sent.items() if _as_number(value) is not None]
         offset = next((spelled for name, spelled in named if name in _OFFSETS), None)
         page = next((spelled for name, spelled in named if name in _PAGE_NUMBERS - {"number"}), None)
         if offset is not None and page is None:
             return Pagination(PaginationKind.OFFSET, offset)
-        given = next((name for name in self.sent if normal(name) in _PAGE_NUMBERS), None)
+        given = next((name for name in self.sent if normalize(name) in _PAGE_NUMBERS), None)
         start = 0 if self._page_number == 0 else None
         return Pagination(PaginationKind.PAGE, given or _page_param(page), start=start)
 
-    def announced(self) -> tuple[str, int] | None:
-        """The total that the response names, if any, with its place."""
+    def announced_total(self) -> tuple[str, int] | None:
+        """Return the total that the response names, if any, with its place."""
         return next(iter(self._named_totals()), None)
 
     def flags(self) -> list[str]:
         """The places of everything that is true or false."""
-        return [each.place for each in self._everything if as_flag(each.value) is not None]
+        return [entry.place for entry in self._everything if as_flag(entry.value) is not None]
 
     @cached_property
     def _everything(self) -> tuple[_Field, ...]:
@@ -199,19 +209,19 @@ class Envelope:
     @cached_property
     def _fields(self) -> tuple[_Field, ...]:
         """The fields of the response itself."""
-        return tuple(each for each in self._everything if not each.is_aside)
+        return tuple(entry for entry in self._everything if not entry.is_aside)
 
     @cached_property
-    def _telling(self) -> tuple[_Field, ...]:
+    def _paging_fields(self) -> tuple[_Field, ...]:
         """The fields that may say there is more: of other objects, only those whose names mean nothing else."""
-        return tuple(each for each in self._everything if not each.is_aside or each.name in _SURE)
+        return tuple(entry for entry in self._everything if not entry.is_aside or entry.name in _SURE)
 
     def _walk(self, node: Any, place: str, way: list[str], depth: int, *, is_aside: bool = False) -> Iterator[_Field]:
         if not isinstance(node, Mapping) or depth > _DEEPEST:
             return
         for key, value in node.items():
             here = f"{place}.{key}" if place else str(key)
-            name = normal(str(key))
+            name = normalize(str(key))
             if here == self.records:
                 continue
             yield _Field(here, name, value, is_aside)
@@ -224,19 +234,19 @@ class Envelope:
                     is_other = is_aside or not describes_pages
                     yield from self._walk(value, here, [], depth + 1, is_aside=is_other)
             elif isinstance(value, list) and name in ("link", "links"):
-                relations = {each: relation for each in ("next", "prev") if (relation := related(value, each))}
+                relations = {name: link for name in ("next", "prev") if (link := link_with_relation(value, name))}
                 yield from self._walk(relations, here, [], depth + 1, is_aside=is_aside)
 
-    def _strong(self) -> Iterator[PageSignal]:
+    def _strong_signals(self) -> Iterator[PageSignal]:
         if not self._is_ended:
             if self.link and not self._is_here(self.link):
                 yield PageSignal(SignalKind.LINK, LINK_HEADER, self.link, Pagination(PaginationKind.NEXT_LINK))
-            found = [signal for each in self._telling if each.name in _NEXT for signal in self._next(each)]
-            yield from sorted(found, key=lambda each: each.kind is not SignalKind.LINK)
+            signals = [signal for entry in self._paging_fields if entry.name in _NEXT for signal in self._next(entry)]
+            yield from sorted(signals, key=lambda signal: signal.kind is not SignalKind.LINK)
             yield from self._cursor_headers()
-        for each in self._telling:
-            if self._flag(each):
-                yield PageSignal(SignalKind.FLAG, each.place, each.value, self._after_flag(each))
+        for entry in self._paging_fields:
+            if self._flag(entry):
+                yield PageSignal(SignalKind.FLAG, entry.place, entry.value, self._after_flag(entry))
 
     @cached_property
     def _is_ended(self) -> bool:
@@ -250,12 +260,12 @@ class Envelope:
             if cursor := self.headers.get(name, "").strip():
                 yield PageSignal(SignalKind.CURSOR, f"{_HEADER}{name}", cursor)
 
-    def _weak(self) -> Iterator[PageSignal]:
+    def _weak_signals(self) -> Iterator[PageSignal]:
         """A field called ``cursor``, ``after`` or ``pageToken``, and Airtable's ``offset`` that is text."""
         if self._is_ended:
             return
         for entry in self._fields:
-            opaque = entry.name in _OFFSETS and isinstance(entry.value, str) and _number(entry.value) is None
+            opaque = entry.name in _OFFSETS and isinstance(entry.value, str) and _as_number(entry.value) is None
             is_sent = entry.value in self.sent.values()
             if (entry.name in _WEAK_CURSORS or opaque) and not is_sent and not self._is_half_of_range(entry):
                 if self._is_cursor(entry.value):
@@ -263,33 +273,33 @@ class Envelope:
                 elif entry.name == "after" and isinstance(entry.value, Mapping):
                     yield from self._next(entry)
 
-    def _is_half_of_range(self, found: _Field) -> bool:
+    def _is_half_of_range(self, entry: _Field) -> bool:
         """Whether an ``after`` has its ``before``: the two ends of a page, or of a range of dates."""
-        place = f"{found.place.rpartition('.')[0]}.before".removeprefix(".")
+        place = f"{entry.place.rpartition('.')[0]}.before".removeprefix(".")
         before = value_at(self.rest, place)
-        if found.name != "after" or not self._is_cursor(before):
+        if entry.name != "after" or not self._is_cursor(before):
             return False
-        is_range = all(_DATE.match(str(each)) for each in (found.value, before))
-        return is_range or found.parent.startswith("cursor")
+        is_range = all(_DATE.match(str(value)) for value in (entry.value, before))
+        return is_range or entry.parent.startswith("cursor")
 
-    def _next(self, found: _Field) -> Iterator[PageSignal]:
+    def _next(self, entry: _Field) -> Iterator[PageSignal]:
         """A link or a cursor, by its value; an object has it inside."""
-        value = found.value
-        if found.name in _CURSOR_OBJECTS and isinstance(value, Mapping):
+        value = entry.value
+        if entry.name in _CURSOR_OBJECTS and isinstance(value, Mapping):
             if value:
-                yield PageSignal(SignalKind.CURSOR, found.place, value)
+                yield PageSignal(SignalKind.CURSOR, entry.place, value)
         elif isinstance(value, Mapping):
             # Fields with names of their own, such as `next.next_url`, are looked at where they are.
-            inside = {key: each for key, each in value.items() if self._is_cursor(each) and normal(key) not in _NEXT}
-            key = next((each for each in _HREFS if each in inside), next(iter(inside), None))
+            inside = {key: item for key, item in value.items() if self._is_cursor(item) and normalize(key) not in _NEXT}
+            key = next((name for name in _HREFS if name in inside), next(iter(inside), None))
             if key is not None:
-                yield from self._next(_Field(f"{found.place}.{key}", normal(key), inside[key]))
+                yield from self._next(_Field(f"{entry.place}.{key}", normalize(key), inside[key]))
         elif isinstance(value, str) and re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*://|[/?]", value.strip()):
             if not self._is_here(value):
-                fits = Pagination(PaginationKind.NEXT_LINK, next=found.place)
-                yield PageSignal(SignalKind.LINK, found.place, value, fits)
-        elif self._is_cursor(value) and not (normal(found.name) == "nextpage" and value == self._page_number):
-            yield self._cursor(found.place, value)
+                fits = Pagination(PaginationKind.NEXT_LINK, next=entry.place)
+                yield PageSignal(SignalKind.LINK, entry.place, value, fits)
+        elif self._is_cursor(value) and not (normalize(entry.name) == "nextpage" and value == self._page_number):
+            yield self._cursor(entry.place, value)
 
     def _is_cursor(self, value: Any) -> bool:
         """A text or number; servers write null, an empty text, false or 0 where nothing comes next."""
@@ -321,12 +331,12 @@ class Envelope:
             and not ({name for name in mine if _is_of_page(name)} - set(its))
         )
 
-    def _flag(self, found: _Field) -> bool | None:
+    def _flag(self, entry: _Field) -> bool | None:
         """True: there is more. False: this is the end. None: the field is no flag."""
-        value = as_flag(found.value)
-        if value is None or not (says_more(found.name) or found.name in _END):
+        value = as_flag(entry.value)
+        if value is None or not (says_more(entry.name) or entry.name in _END):
             return None
-        return value if says_more(found.name) else not value
+        return value if says_more(entry.name) else not value
 
     def _after_flag(self, flag: _Field) -> Pagination:
         """The pagination of a response whose flag says that there is more, by what else it has."""
@@ -345,14 +355,14 @@ class Envelope:
         named = [(field.place, field.value) for field in self._fields if field.name in _PAGE_COUNTS]
         named += [(f"{_HEADER}{name}", self.headers[name]) for name in _PAGES_HEADERS if name in self.headers]
         for place, value in named:
-            number = _number(value)
+            number = _as_number(value)
             if number is not None and number > current:
                 yield PageSignal(SignalKind.PAGES, place, value, self.by_number())
 
     @cached_property
     def _page_number(self) -> int | None:
         """The number of this page, where the response has it."""
-        numbers = (_number(field.value) for field in self._fields if field.name in _PAGE_NUMBERS)
+        numbers = (_as_number(field.value) for field in self._fields if field.name in _PAGE_NUMBERS)
         return next((number for number in numbers if number is not None), None)
 
     def _totals(self, count: int) -> Iterator[PageSignal]:
@@ -365,20 +375,20 @@ class Envelope:
             place, value = entry.place, entry.value
             if isinstance(value, Mapping) and "value" in value:
                 place, value = f"{place}.value", value["value"]
-            number = _number(value)
+            number = _as_number(value)
             if number is None or (entry.name in _COUNTS and (self.says_end or number in self._limits().values())):
                 continue
             if entry.name in _TOTALS | _COUNTS and not (entry.name == "total" and entry.parent == "pages"):
                 yield place, number
         for name in _TOTAL_HEADERS:
-            if (number := _number(self.headers.get(name))) is not None:
+            if (number := _as_number(self.headers.get(name))) is not None:
                 yield f"{_HEADER}{name}", number
-        if found := re.search(r"/(\d+)$", self.headers.get(_CONTENT_RANGE, "")):
-            yield f"{_HEADER}{_CONTENT_RANGE}", int(found[1])
+        if total := re.search(r"/(\d+)$", self.headers.get(_CONTENT_RANGE, "")):
+            yield f"{_HEADER}{_CONTENT_RANGE}", int(total[1])
 
     def _limits(self) -> dict[str, int]:
         """The parameters of the request that limit the number of records."""
-        numbers = {name: _number(value) for name, value in self.sent.items() if normal(name) in _LIMITS}
+        numbers = {name: _as_number(value) for name, value in self.sent.items() if normalize(name) in _LIMITS}
         return {name: number for name, number in numbers.items() if number}
 
     def _full_page(self, count: int) -> Iterator[PageSignal]:
@@ -392,10 +402,10 @@ class Envelope:
                 yield PageSignal(SignalKind.FULL, f"the parameter {name}", number, self.by_number())
 
 
-def normal(name: str) -> str:
-    """A name without case and punctuation.
+def normalize(name: str) -> str:
+    """Drop case and punctuation from a name.
 
-    >>> normal("@odata.nextLink"), normal("page[size]")
+    >>> normalize("@odata.nextLink"), normalize("page[size]")
     ('odatanextlink', 'pagesize')
     """
     return re.sub(r"[^a-z0-9]", "", name.lower())
@@ -408,17 +418,17 @@ def says_more(name: str) -> bool:
 
 def is_clear_flag(path: str) -> bool:
     """Whether a flag is about pages by its name, and not perhaps about the work of the server."""
-    name = normal(path.rpartition(".")[2])
+    name = normalize(path.rpartition(".")[2])
     return says_more(name) and name not in _OF_JOBS
 
 
 def may_be_left_out(path: str) -> bool:
     """Whether servers leave out this flag where it is false."""
-    return normal(path.rpartition(".")[2]) in _LEFT_OUT
+    return normalize(path.rpartition(".")[2]) in _LEFT_OUT
 
 
 def value_at(data: Any, path: str, default: Any = None) -> Any:
-    """The value at a path of names with dots; ``default`` without one. A name may itself have dots.
+    """Return the value at a path of names with dots; ``default`` without one. A name may itself have dots.
 
     In a list of links a name chooses the one of that relation.
 
@@ -436,13 +446,13 @@ def value_at(data: Any, path: str, default: Any = None) -> Any:
         name, rest = ".".join(names[:length]), ".".join(names[length:])
         if isinstance(data, Mapping) and name in data:
             return value_at(data[name], rest, default)
-        if isinstance(data, list) and (found := related(data, name)):
+        if isinstance(data, list) and (found := link_with_relation(data, name)):
             return value_at(found, rest, default)
     return default
 
 
-def related(links: Sequence[Any], relation: str) -> Mapping[str, Any] | None:
-    """The link of a list that has this ``rel``."""
+def link_with_relation(links: Sequence[Any], relation: str) -> Mapping[str, Any] | None:
+    """Find the link of a list that has this ``rel``."""
     for link in links:
         if isinstance(link, Mapping) and relation in (link.get("rel"), link.get("relation")):
             return link
@@ -450,7 +460,7 @@ def related(links: Sequence[Any], relation: str) -> Mapping[str, Any] | None:
 
 
 def as_flag(value: Any) -> bool | None:
-    """A flag, also as text; None for anything else."""
+    """Read a flag, also as text; None for anything else."""
     if isinstance(value, bool):
         return value
     return {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else None
@@ -467,32 +477,32 @@ def cursor_params(place: str) -> tuple[str, ...]:
     bare = bare[:1].lower() + bare[1:]
     known = {"page": ("page",), "start": ("start",), "id": ("since_id", "after_id")}
     first = known.get(bare, (bare,) if bare else ("cursor",))
-    if normal(name) in ("endcursor", "aftercursor"):
+    if normalize(name) in ("endcursor", "aftercursor"):
         first = ("after", "cursor")
-    if normal(name) == "next" and (outer := place.rpartition(".")[0]):
-        first = ("after", "cursor") if normal(outer).startswith("cursor") else first
+    if normalize(name) == "next" and (outer := place.rpartition(".")[0]):
+        first = ("after", "cursor") if normalize(outer).startswith("cursor") else first
     return tuple(dict.fromkeys((*first, name, "cursor", "after", "page_token", "pageToken", "token", "next")))
 
 
 def keys_of(paging: Pagination) -> dict[str, Any]:
     """The keys of a pagination that are set, as a configuration has them."""
     named = ("param", "size_param", "size", "start", "next", "last_field", "more", "total")
-    found = {name: getattr(paging, name) for name in named}
-    return {"type": paging.kind.value, **{name: value for name, value in found.items() if value is not None}}
+    values = {name: getattr(paging, name) for name in named}
+    return {"type": paging.kind.value, **{name: value for name, value in values.items() if value is not None}}
 
 
-def as_yaml(paging: Pagination) -> str:
-    """A pagination as one line of a configuration.
+def format_pagination(paging: Pagination) -> str:
+    """Format a pagination as one line of a configuration.
 
-    >>> as_yaml(Pagination(PaginationKind.NEXT_LINK, next="@odata.nextLink"))
+    >>> format_pagination(Pagination(PaginationKind.NEXT_LINK, next="@odata.nextLink"))
     'pagination: {type: next_link, next: "@odata.nextLink"}'
     """
-    pairs = ", ".join(f"{name}: {quoted(value)}" for name, value in keys_of(paging).items())
+    pairs = ", ".join(f"{name}: {quote_scalar(value)}" for name, value in keys_of(paging).items())
     return f"pagination: {{{pairs}}}"
 
 
-def shown_value(signal: PageSignal) -> str:
-    """The value of a signal for messages; a link without its parameters, which may contain keys."""
+def show_value(signal: PageSignal) -> str:
+    """Format the value of a signal for messages; a link without its parameters, which may contain keys."""
     text = str(signal.value)
     if signal.kind is not SignalKind.LINK:
         return json.dumps(signal.value) if isinstance(signal.value, bool) else text
@@ -503,45 +513,45 @@ def shown_value(signal: PageSignal) -> str:
         return "an address that cannot be read"
 
 
-def sent_with(request: Request) -> dict[str, object]:
+def params_sent(request: Request) -> dict[str, object]:
     """The parameters of a request, in its address, its query and the top of its body."""
     return {**dict(parse_qsl(urlsplit(request.url).query)), **(request.body or {}), **request.params}
 
 
-def quoted(value: object) -> str:
-    """A scalar of YAML, in quotes where it needs them."""
+def quote_scalar(value: object) -> str:
+    """Format a scalar of YAML, in quotes where it needs them."""
     text = str(value)
     plain = isinstance(value, int) or re.fullmatch(r"[A-Za-z_][\w.-]*", text)
     return text if plain else json.dumps(text, ensure_ascii=False)
 
 
-def _number(value: Any) -> int | None:
+def _as_number(value: Any) -> int | None:
     if isinstance(value, str) and re.fullmatch(r"\d{1,18}", value.strip(), re.ASCII):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _spelled(place: str) -> str:
+def _field_name(place: str) -> str:
     return place.rpartition(".")[2]
 
 
 def _page_param(field_name: str | None) -> str:
     """The parameter for a page number, by the name that it has in the response."""
-    return "page" if field_name is None or normal(field_name) in ("page", "currentpage") else field_name
+    return "page" if field_name is None or normalize(field_name) in ("page", "currentpage") else field_name
 
 
 def _is_of_page(name: str) -> bool:
-    return normal(name) in _PAGE_NUMBERS | _OFFSETS | _WEAK_CURSORS | _COMPANIONS
+    return normalize(name) in _PAGE_NUMBERS | _OFFSETS | _WEAK_CURSORS | _COMPANIONS
 
 
 def _is_small(node: Mapping[str, Any]) -> bool:
     """Whether an object may describe the response: few fields, and no list of objects with pages of its own."""
-    lists = (each for each in node.values() if isinstance(each, list))
-    return len(node) <= _MOST_FIELDS and not any(isinstance(each, Mapping) for found in lists for each in found[:1])
+    lists = (value for value in node.values() if isinstance(value, list))
+    return len(node) <= _MOST_FIELDS and not any(isinstance(items[0], Mapping) for items in lists if items)
 
 
 def _describes_pages(node: Mapping[str, Any]) -> bool:
     """Whether an object has where its page begins, how long it is, and of how much."""
-    names = {normal(str(key)) for key, value in node.items() if _number(value) is not None}
+    names = {normalize(str(key)) for key, value in node.items() if _as_number(value) is not None}
     roles = (_OFFSETS | _PAGE_NUMBERS, _LIMITS, _TOTALS | _PAGE_COUNTS)
     return _is_small(node) and all(names & role for role in roles)

@@ -25,12 +25,12 @@ from tidegate.sources.http.envelope import (
     Envelope,
     PageSignal,
     SignalKind,
-    as_yaml,
     cursor_params,
+    format_pagination,
     keys_of,
-    normal,
-    sent_with,
-    shown_value,
+    normalize,
+    params_sent,
+    show_value,
     value_at,
 )
 from tidegate.specs.columns import HttpRead, Pagination, PaginationKind, Retries
@@ -39,7 +39,7 @@ LARGEST = 64 * 1024 * 1024
 _CHUNK_BYTES = 256 * 1024
 _NO_CONTENT = 204
 _RETRIES = Retries(2, 0.25, 10.0)
-"""Fewer than those of a read: somebody waits for the answer."""
+"""Fewer than those of a read: somebody is waiting at the terminal."""
 _MOST_TRIES = 16
 _USUAL = (
     *("data", "items", "results", "records", "value", "values", "rows", "entries", "objects", "content", "hits"),
@@ -77,14 +77,14 @@ def survey_api(read: HttpRead, records: str | None = None, watermark: tuple[str,
 
     Without a ``watermark`` one is looked for; None is for a table that follows none.
 
-    Raises :class:`SourceError` if it does not answer with JSON, :class:`ConfigError` if the answer is not understood.
+    :class:`SourceError` if it does not respond with JSON, :class:`ConfigError` if the response is not understood.
     """
     read = replace(read, retries=_RETRIES, pagination=None)
     sender = Sender(read, RequestPace(read.rate_limit, 1))
     try:
         with sender.mask_errors():
-            found = _Look(read, sender, records).survey(watermark)
-            return replace(found, facts=tuple((name, sender.excerpt(text, 400)) for name, text in found.facts))
+            result = _Look(read, sender, records).survey(watermark)
+            return replace(result, facts=tuple((name, sender.excerpt(text, 400)) for name, text in result.facts))
     finally:
         sender.close()
 
@@ -101,25 +101,25 @@ class Response:
     kind: str = ""
 
     def records(self, path: str) -> list[Any] | None:
-        """The list at ``path``; None if there is none."""
-        found = value_at(self.body, path)
-        return found if isinstance(found, list) else None
+        """Return the list at ``path``; None if there is none."""
+        items = value_at(self.body, path)
+        return items if isinstance(items, list) else None
 
     def envelope(self, path: str) -> Envelope:
-        """What it says besides its records."""
-        found = self.records(path) or []
-        last = found[-1] if found and isinstance(found[-1], Mapping) else {}
+        """Return what it says besides its records."""
+        items = self.records(path) or []
+        last = items[-1] if items and isinstance(items[-1], Mapping) else {}
         rest = {} if isinstance(self.body, list) else self.body
-        return Envelope(rest, path, self.link, self.headers, self.url, sent_with(self.request), last)
+        return Envelope(rest, path, self.link, self.headers, self.url, params_sent(self.request), last)
 
 
 def locate_records(body: Any, where: str) -> str:
-    """The path of the list of records in a response; raises :class:`ConfigError` where there is none, or several."""
+    """Find the list of records in a response; raises :class:`ConfigError` where there is none, or several."""
     if isinstance(body, list):
         _check_objects(body, "the response", where)
         return ""
     lists = dict(_lists(body, "")) if isinstance(body, Mapping) else {}
-    of_objects = {path: found for path, found in lists.items() if found and isinstance(found[0], Mapping)}
+    of_objects = {path: items for path, items in lists.items() if items and isinstance(items[0], Mapping)}
     usual = [path for path in lists if _rank(path) < len(_USUAL)]
     chosen = list(of_objects) or usual
     if len(chosen) > 1:
@@ -141,22 +141,22 @@ def locate_records(body: Any, where: str) -> str:
 def _lists(node: Mapping[str, Any], place: str) -> Iterator[tuple[str, list[Any]]]:
     for key, value in node.items():
         here = f"{place}.{key}" if place else str(key)
-        if isinstance(value, list) and normal(str(key)) not in _NO_RECORDS:
+        if isinstance(value, list) and normalize(str(key)) not in _NO_RECORDS:
             yield here, value
         elif isinstance(value, Mapping) and here.count(".") < 2:
             yield from _lists(value, here)
 
 
 def _rank(path: str) -> int:
-    name = normal(path.rpartition(".")[2])
+    name = normalize(path.rpartition(".")[2])
     return _USUAL.index(name) if name in _USUAL else len(_USUAL)
 
 
-def _check_objects(found: Sequence[Any], what: str, where: str) -> None:
-    for place, each in enumerate(found, 1):
-        if not isinstance(each, Mapping):
-            found_there = "a list" if isinstance(each, list) else f"{json.dumps(each):.80}"
-            seen = f"{what} is a list, but not of objects: record {place} is {found_there}"
+def _check_objects(records: Sequence[Any], what: str, where: str) -> None:
+    for place, record in enumerate(records, 1):
+        if not isinstance(record, Mapping):
+            shown = "a list" if isinstance(record, list) else f"{json.dumps(record):.80}"
+            seen = f"{what} is a list, but not of objects: record {place} is {shown}"
             raise ConfigError((f"{where}: {seen}; give an address whose records are objects",))
 
 
@@ -175,21 +175,21 @@ class _Look:
         """Ask once, then try what the response suggests."""
         self._first = self._ask(request_of(self._read, Part()))
         self._refuse_error(self._first.body)
-        self._records = self._place()
+        self._records = self._locate()
         self._page: list[Mapping[str, Any]] = self._first.records(self._records) or []
         self._seen = frozenset(map(_identity, self._page))
         keys: dict[str, Any] = {"records": self._records} if self._records else {}
         if self._first.kind:
             keys["response_types"] = [self._first.kind]
-        paging = self._paging()
-        facts = [("records", self._records_words()), ("pages", self._pages_words(paging))]
+        paging = self._find_paging()
+        facts = [("records", self._describe_records()), ("pages", self._describe_pages(paging))]
         unsent = frozenset[str]()
         if paging is not None:
             keys["pagination"] = keys_of(paging)
             sent = self._first.request.params
             unsent = frozenset({paging.param} & set(sent)) if paging.param else unsent
         self._is_paged = paging is not None
-        column, param, words = (None, None, "") if watermark is None else self._growth(watermark)
+        column, param, words = (None, None, "") if watermark is None else self._find_growth(watermark)
         if words:
             facts.append(("grows", words))
         if column is not None and param is not None:
@@ -201,10 +201,10 @@ class _Look:
         """A status of 200 may still be an error."""
         for name in ("error", "errors"):
             if isinstance(body, Mapping) and body.get(name):
-                told = self._sender.excerpt(body[name], 200)
-                raise SourceError(f"{self._where}: the response reports an error in {name!r}: {told}", "act on it")
+                problem = self._sender.excerpt(body[name], 200)
+                raise SourceError(f"{self._where}: the response reports an error in {name!r}: {problem}", "act on it")
 
-    def _place(self) -> str:
+    def _locate(self) -> str:
         if self._given is None:
             return locate_records(self._first.body, self._where)
         if self._first.records(self._given) is None and self._first.body is not None:
@@ -217,26 +217,26 @@ class _Look:
 
     # How it pages
 
-    def _paging(self) -> Pagination | None:
+    def _find_paging(self) -> Pagination | None:
         """The pagination that was tried and works; None where nothing says that there is more."""
         if not self._page:
             return None
         signals = self._first.envelope(self._records).signals(len(self._page))
         tried: set[Pagination] = set()
         for candidate in self._candidates(signals):
-            found = None if candidate in tried else self._confirm(candidate)
+            confirmed = None if candidate in tried else self._confirm(candidate)
             tried.add(candidate)
-            if found is not None:
-                return found
+            if confirmed is not None:
+                return confirmed
         if signals:
             raise ConfigError((self._refusal(signals[0]),))
         return None
 
     def _refusal(self, signal: PageSignal) -> str:
-        block = as_yaml(signal.fits) if signal.fits is not None else "pagination: …"
+        block = format_pagination(signal.fits) if signal.fits is not None else "pagination: …"
         tried = f"tried without success: {', '.join(dict.fromkeys(self._tried))}" if self._tried else "nothing to try"
         return (
-            f"{self._where}: {len(self._page)} records came, and {signal.place} is {shown_value(signal):.80}: there is "
+            f"{self._where}: {len(self._page)} records came, and {signal.place} is {show_value(signal):.80}: there is "
             f"more, and how the API pages was not found ({tried}). Write a configuration (`tidegate init --api`) with "
             f"what the API's documentation says, such as `{block}`"
         )
@@ -252,9 +252,9 @@ class _Look:
                 case Pagination() as fits if signal.kind is SignalKind.FLAG:
                     yield from self._after_flag(fits)
                 case _:
-                    yield from self._numbered()
+                    yield from self._guess_numbered()
         if not signals and len(self._page) in _ROUND:
-            yield from islice(self._numbered(), 2)
+            yield from islice(self._guess_numbered(), 2)
 
     def _after_flag(self, fits: Pagination) -> Iterator[Pagination]:
         by_last = [
@@ -262,15 +262,15 @@ class _Look:
             for param in _LAST_PARAMS
             if "id" in self._page[-1]
         ]
-        by_number = [replace(each, more=fits.more) for each in self._numbered()]
+        by_number = [replace(paging, more=fits.more) for paging in self._guess_numbered()]
         yield from by_last + by_number if fits.last_field else by_number + by_last
 
-    def _numbered(self) -> Iterator[Pagination]:
+    def _guess_numbered(self) -> Iterator[Pagination]:
         """By page and by offset, what the response and the request have names for first."""
         guess = self._first.envelope(self._records).by_number()
         pages = [Pagination(PaginationKind.PAGE, param) for param in _PAGE_PARAMS]
         offsets = [Pagination(PaginationKind.OFFSET, param) for param in _OFFSET_PARAMS]
-        mixed = [each for pair in zip(pages, offsets, strict=False) for each in pair]
+        mixed = [paging for pair in zip(pages, offsets, strict=False) for paging in pair]
         yield from dict.fromkeys([replace(guess, start=None), *mixed])
 
     def _confirm(self, candidate: Pagination) -> Pagination | None:
@@ -284,7 +284,7 @@ class _Look:
                 link = self._first.link if candidate.next is None else value_at(self._first.body, candidate.next)
                 self._tried.append("the link")
                 # What a link leads to is not a guess, so its failure is told as it is.
-                second = self._ask(self._first.request.following(str(link)))
+                second = self._ask(self._first.request.follow(str(link)))
                 return candidate if self._is_other(second, may_be_empty=True) else None
             case _:
                 if candidate.last_field is not None:
@@ -298,7 +298,7 @@ class _Look:
     def _confirm_pages(self, candidate: Pagination) -> Pagination | None:
         """Pages count from 1 or from 0: by which number the first page comes again decides."""
         param = str(candidate.param)
-        given = _whole(self._first.request.params.get(param))
+        given = _as_whole(self._first.request.params.get(param))
         if given is not None:
             start = None if given == 1 else given
             return replace(candidate, start=start) if self._is_other(self._try(param, given + 1)) else None
@@ -313,7 +313,7 @@ class _Look:
 
     def _confirm_offsets(self, candidate: Pagination) -> Pagination | None:
         param = str(candidate.param)
-        given = _whole(self._first.request.params.get(param))
+        given = _as_whole(self._first.request.params.get(param))
         start = given or 0
         second = self._try(param, start + len(self._page))
         if self._is_other(second):
@@ -326,21 +326,21 @@ class _Look:
         return None
 
     def _is_other(self, response: Response | None, *, may_be_empty: bool = False) -> bool:
-        """Whether these are records that the first page does not have."""
-        found = None if response is None else response.records(self._records)
-        if response is None or found is None:
+        """True if these are records that the first page does not have."""
+        records = None if response is None else response.records(self._records)
+        if response is None or records is None:
             return False
-        if not found:
+        if not records:
             return may_be_empty and not response.envelope(self._records).signals(0)
-        return self._seen.isdisjoint(map(_identity, found))
+        return self._seen.isdisjoint(map(_identity, records))
 
     def _is_first(self, response: Response | None) -> bool:
-        found = None if response is None else response.records(self._records)
-        return found is not None and frozenset(map(_identity, found)) == self._seen
+        records = None if response is None else response.records(self._records)
+        return records is not None and frozenset(map(_identity, records)) == self._seen
 
     # Which field grows
 
-    def _growth(self, watermark: tuple[str, ...]) -> tuple[str | None, str | None, str]:
+    def _find_growth(self, watermark: tuple[str, ...]) -> tuple[str | None, str | None, str]:
         """The column and the parameter by which the API filters it, and how that was seen."""
         if len(watermark) > 1:
             return None, None, ""
@@ -354,7 +354,7 @@ class _Look:
                     continue
                 if doubt := self._doubt(response, column, param, bound, is_named=bool(watermark)):
                     return None, None, doubt
-                is_change = normal(column).startswith(_CHANGES)
+                is_change = normalize(column).startswith(_CHANGES)
                 later = "" if is_change else "; records that change later are not read again"
                 return column, param, f"{column}; the API takes it as {param!r} (tried){later}"
         if candidates and not watermark:
@@ -363,7 +363,7 @@ class _Look:
 
     def _middle(self, column: str) -> Any:
         """A value with records below and above it; None where the values show too little."""
-        values: list[Any] = [each.get(column) for each in self._page]
+        values: list[Any] = [record.get(column) for record in self._page]
         if not all(isinstance(value, str) for value in values) and not all(map(_is_whole, values)):
             return None
         distinct = sorted(set(values))
@@ -374,7 +374,7 @@ class _Look:
         if blind := self._blind_total(response):
             why = f"{blind} counts all records: a filtered response would seem to be a part"
             return f"{param!r} filters by {column}, but is not used, since {why}"
-        others = [growing_field for growing_field in growing_fields(self._page) if growing_field != column]
+        others = [other for other in growing_fields(self._page) if other != column]
         alike = [other for other in others if self._is_filtered(response, other, bound)]
         if alike and not is_named:
             return f"{param!r} filters by {column} or by {alike[0]}; name the column with --watermark"
@@ -383,20 +383,20 @@ class _Look:
     def _blind_total(self, response: Response) -> str | None:
         """The place of a total that does not know the filter, where a read would take it for a sign of more."""
         count = len(response.records(self._records) or [])
-        signal = None if self._is_paged else response.envelope(self._records).unread(count)
+        signal = None if self._is_paged else response.envelope(self._records).find_unread(count)
         return signal.place if signal is not None else None
 
     def _is_filtered(self, response: Response, column: str, bound: Any) -> bool:
-        """Whether the records from ``bound`` on came, and none below it."""
-        found = [record for record in response.records(self._records) or [] if isinstance(record, Mapping)]
-        values: list[Any] = [each.get(column) for each in found]
-        if not found or any(type(value) is not type(bound) or value < bound for value in values):
+        """True if the records from ``bound`` on came, and none below it."""
+        records = [record for record in response.records(self._records) or [] if isinstance(record, Mapping)]
+        values: list[Any] = [record.get(column) for record in records]
+        if not records or any(type(value) is not type(bound) or value < bound for value in values):
             return False
-        came = set(map(_identity, found))
+        came = set(map(_identity, records))
         return all(
-            _identity(each) in came
-            for each in self._page
-            if type(each.get(column)) is type(bound) and each[column] > bound
+            _identity(record) in came
+            for record in self._page
+            if type(record.get(column)) is type(bound) and record[column] > bound
         )
 
     # Requests
@@ -418,7 +418,7 @@ class _Look:
             kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
             if response.status_code == _NO_CONTENT:
                 return Response(request, [], url=str(response.url))
-            content = _content(response, where)
+            content = _read_content(response, where)
             try:
                 body = orjson.loads(content.removeprefix(b"\xef\xbb\xbf"))
             except orjson.JSONDecodeError:
@@ -436,11 +436,11 @@ class _Look:
 
     # What was found, in words
 
-    def _records_words(self) -> str:
+    def _describe_records(self) -> str:
         where = f"in {self._records!r}" if self._records else "the response is the list of records"
         return f"{len(self._page)} {where}" if self._records else f"{where} ({len(self._page)})"
 
-    def _pages_words(self, paging: Pagination | None) -> str:
+    def _describe_pages(self, paging: Pagination | None) -> str:
         if paging is None and not self._page:
             return "no record yet, so how it pages is not known; a response that says there is more fails the run"
         if paging is None:
@@ -452,7 +452,7 @@ class _Look:
         }
         source = f"{paging.last_field!r} of the last record" if paging.last_field else repr(paging.next)
         way = ways.get(paging.kind, f"by the cursor {source}, as {paging.param!r}")
-        total = self._first.envelope(self._records).announced()
+        total = self._first.envelope(self._records).announced_total()
         more = f"; {total[0]} says {total[1]:,} records" if total is not None and total[1] > len(self._page) else ""
         return f"{way} (tried){more}"
 
@@ -462,11 +462,11 @@ def growing_fields(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     fields = [name for name in (records[0] if records else {}) if all(name in record for record in records)]
     for word in _TIMES:
         yield from (
-            name for name in fields if word in normal(name) and _is_moment([record[name] for record in records])
+            name for name in fields if word in normalize(name) and _is_moment([record[name] for record in records])
         )
     for word in _NUMBERS:
         yield from (
-            name for name in fields if normal(name) == word and _is_number([record[name] for record in records])
+            name for name in fields if normalize(name) == word and _is_number([record[name] for record in records])
         )
 
 
@@ -476,10 +476,10 @@ def filter_params(column: str) -> tuple[str, ...]:
     >>> filter_params("updated_at")[:3], filter_params("id")[:2]
     (('since', 'updated_since', 'updated_after'), ('since_id', 'after_id'))
     """
-    if normal(column) in _NUMBERS:
+    if normalize(column) in _NUMBERS:
         return ("since_id", "after_id", "min_id", f"{column}_gt", "since")
     stem = re.sub(r"(?:[_-]?(?:at|on|time|date)|At|On|Time|Date)$", "", column) or column
-    is_camel = any(each.isupper() for each in column)
+    is_camel = any(letter.isupper() for letter in column)
     made = (f"{stem}Since", f"{stem}After") if is_camel else (f"{stem}_since", f"{stem}_after")
     return tuple(dict.fromkeys(("since", *made, f"{column}[gte]", f"{column}_min", f"{column}_gte", f"{column}__gte")))
 
@@ -501,18 +501,18 @@ def _is_whole(value: Any) -> bool:
 
 
 def _identity(record: Any) -> bytes:
-    """A record by its content."""
+    """Identify a record by its content."""
     try:
         return orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
         raise SourceError("a record is nested too deeply", "check what the server sends") from None
 
 
-def _whole(value: object) -> int | None:
+def _as_whole(value: object) -> int | None:
     return int(value) if isinstance(value, str | int) and str(value).isdecimal() else None
 
 
-def _content(response: httpx2.Response, where: str) -> bytes:
+def _read_content(response: httpx2.Response, where: str) -> bytes:
     taken = bytearray()
     for chunk in response.iter_bytes(_CHUNK_BYTES):
         taken += chunk

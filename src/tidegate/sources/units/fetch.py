@@ -30,9 +30,9 @@ from tidegate.core.files.plan import FileSlice
 from tidegate.errors import ObjectMissing, SourceError, SourceMissing
 from tidegate.formats.port import compression_by_content
 from tidegate.sources.file_discovery import refuse_left_out
-from tidegate.sources.http.answers import Counts, LineBlock, Shapes, part_blocks
 from tidegate.sources.http.bounds import Part
 from tidegate.sources.http.client import ConnectionPool, RequestPace, Sender, check_headers, public_url, request_of
+from tidegate.sources.http.responses import Counts, LineBlock, Shapes, part_blocks
 from tidegate.sources.units.work import (
     Fetched,
     FetchedFile,
@@ -51,7 +51,7 @@ from tidegate.specs.project import Compression
 from tidegate.specs.units import FileRead, PartitionKind, Replace, UnitSource
 from tidegate.storage.local import reaches
 from tidegate.storage.options import split_uri
-from tidegate.storage.port import ObjectInfo, ObjectStore, Output, Scope, below
+from tidegate.storage.port import ObjectInfo, ObjectStore, Output, Scope, join_path
 from tidegate.storage.stores import open_store
 
 _LEVEL = 1
@@ -80,7 +80,7 @@ def fetch_unit(task: FetchTask, work: UnitWork, index: int, senders: Senders | N
     mask = Variables(secrets=work.secrets).mask
     fetch = _UnitFetch(task, index, senders)
     try:
-        for segment, request in enumerate(_requests(task.source, work)):
+        for segment, request in enumerate(_build_requests(task.source, work)):
             fetch.take(request, segment)
     except Exception as error:
         return failure_of(error, mask, not_found=isinstance(error, SourceMissing) and fetch.is_empty)
@@ -103,7 +103,7 @@ class _UnitFetch:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the work unit has no content so far."""
+        """True if the work unit has no content so far."""
         return not self.files and not self._counts.pages
 
     def take(self, request: SegmentRequest | FileAddress, segment: int) -> None:
@@ -127,21 +127,21 @@ class _UnitFetch:
         ending = _ENDING.search(request.url.rpartition("/")[2].partition("?")[0])
         path = f"{name}{ending[0].lower() if ending else ''}"
         with self._sender(asked.read) as sender:
-            found = sender.fetch(request, partial(self._receive, path=path))
-        if found is None:
+            received = sender.fetch(request, partial(self._receive, path=path))
+        if received is None:
             return
         if compression is Compression.AUTO:
-            compression = compression_by_content(found.first)
-        self.files.append(found.fetched(segment, public_url(request.url), compression))
+            compression = compression_by_content(received.first)
+        self.files.append(received.describe(segment, public_url(request.url), compression))
 
     def _receive(self, response: httpx2.Response, path: str) -> _ScratchFile | None:
-        """The received bytes; httpx2 raises if some are missing."""
+        """Receive the bytes; httpx2 raises if some are missing."""
         if response.status_code == _NO_CONTENT:
             return None
         kind = response.headers.get("content-type", "").split(";")[0].strip().lower()
         if kind == "text/html":
             raise SourceError(
-                f"{public_url(str(response.url))}: the answer is a web page ({kind}), not a file",
+                f"{public_url(str(response.url))}: the response is a web page ({kind}), not a file",
                 "check url and path; a web page often means that a login is needed",
             )
         with _ScratchFile(self._task.scratch, path) as output:
@@ -150,19 +150,19 @@ class _UnitFetch:
         return output
 
     def _take_pages(self, asked: SegmentRequest, segment: int, path: str) -> None:
-        """All pages of one segment as one file; none if they have no record."""
+        """Write all pages of one segment into one file; none if they have no record."""
         with self._sender(asked.read) as sender, _ScratchFile(self._task.scratch, path) as output:
             size, pages = self._write(part_blocks(asked.read, asked.part, sender, self._counts), output)
         if not pages:
             output.delete()
             return
-        file = output.fetched(segment, public_url(request_of(asked.read, asked.part).url), Compression.ZSTD)
+        file = output.describe(segment, public_url(request_of(asked.read, asked.part).url), Compression.ZSTD)
         self.files.append(replace(file, pages=pages, line_bytes=size))
 
     @contextmanager
     def _sender(self, read: HttpRead) -> Iterator[Sender]:
         """The sender for one segment, whose requests are counted."""
-        with self._senders.of(read) as sender:
+        with self._senders.lend(read) as sender:
             try:
                 yield sender
             finally:
@@ -194,12 +194,12 @@ class _ScratchFile:
         self._scratch = scratch
         self._path = path
         self._size = 0
-        self._held = io.BytesIO()
+        self._buffer = io.BytesIO()
         self._output: Output | None = None
 
-    def fetched(self, segment: int, where: str, compression: Compression) -> FetchedFile:
+    def describe(self, segment: int, where: str, compression: Compression) -> FetchedFile:
         """The result as a file of a segment, with its content if that is small."""
-        content = self._held.getvalue() if self._output is None else None
+        content = self._buffer.getvalue() if self._output is None else None
         there = FileSlice(self._path, self._size)
         return FetchedFile(segment, where, self._scratch, there, compression, content=content)
 
@@ -208,9 +208,9 @@ class _ScratchFile:
         self._size += len(data)
         if self._output is None and self._size > _SMALL_BYTES:
             self._output = open_store(self._scratch).open_output(self._path)
-            self._output.write(self._held.getvalue())
-            self._held.close()
-        (self._output or self._held).write(data)
+            self._output.write(self._buffer.getvalue())
+            self._buffer.close()
+        (self._output or self._buffer).write(data)
 
     def delete(self) -> None:
         """Discard what was written."""
@@ -227,17 +227,17 @@ class _ScratchFile:
             self._output.__exit__(kind, error, trace)
 
 
-def _requests(source: UnitSource, work: UnitWork) -> Sequence[SegmentRequest | FileAddress]:
-    """The request of each segment; raises if two segments or partitions would get the same rows."""
-    found = [_request(source, variables_of(source, work, segment)) for segment in work.segments]
+def _build_requests(source: UnitSource, work: UnitWork) -> Sequence[SegmentRequest | FileAddress]:
+    """Build the request of each segment; raises if two segments or partitions would get the same rows."""
+    requests = [_build_request(source, variables_of(source, work, segment)) for segment in work.segments]
     if source.time_column is not None or source.replace in (Replace.MERGE_KEYS, Replace.NONE):
-        return found
-    if any(each in found[:place] for place, each in enumerate(found)):
+        return requests
+    if any(request in requests[:place] for place, request in enumerate(requests)):
         raise SourceError(
-            f"source {source.name!r}: the {len(found)} segments of a work unit would all get the same rows",
+            f"source {source.name!r}: the {len(requests)} segments of a work unit would all get the same rows",
             "use the range in the request or the address (params), or set replace: unit, or time_column",
         )
-    if work.follows is not None and _asks_again(source, work, work.follows, found[0]):
+    if work.follows is not None and _asks_again(source, work, work.follows, requests[0]):
         raise SourceError(
             f"source {source.name!r}: the time in the request is coarser than what is read: it is the request of the "
             "read before, whose rows are in the table and would be appended once more",
@@ -248,26 +248,28 @@ def _requests(source: UnitSource, work: UnitWork) -> Sequence[SegmentRequest | F
     if source.params and length is not None and not source.work.sub_ranges:
         first, second = work.start, work.start + length
         around = [(first, second), (second, second + length)]
-        one, other = (_request(source, variables_of(source, work, each)) for each in around)
+        one, other = (_build_request(source, variables_of(source, work, span)) for span in around)
         if one == other:
             raise SourceError(
                 f"source {source.name!r}: two {source.work.partition} partitions in a row would get the same rows",
                 "write the range in a finer format (params), or set larger partitions, or time_column",
             )
-    return found
+    return requests
 
 
 def _asks_again(source: UnitSource, work: UnitWork, before: tuple[int, int], now: SegmentRequest | FileAddress) -> bool:
-    """Whether the request of a segment is that of the one before it, whose rows stay.
+    """True if the request of a segment is that of the one before it, whose rows stay.
 
     Bounds are rounded down to their formats: of a server that gets both, two equal requests ask for an empty range. An
     address of files is always the same files.
     """
     may_be_empty = isinstance(now, SegmentRequest) and len({param.bound for param in source.params}) > 1
-    return bool(source.params) and not may_be_empty and _request(source, variables_of(source, work, before)) == now
+    return (
+        bool(source.params) and not may_be_empty and _build_request(source, variables_of(source, work, before)) == now
+    )
 
 
-def _request(source: UnitSource, variables: Variables) -> SegmentRequest | FileAddress:
+def _build_request(source: UnitSource, variables: Variables) -> SegmentRequest | FileAddress:
     match source.read:
         case HttpRead() as read:
             return _fill_read(source, read, variables)
@@ -302,18 +304,18 @@ def _fill_read(source: UnitSource, read: HttpRead, variables: Variables) -> Segm
         )
     filled = replace(
         read,
-        path=variables.fill(read.path, _in_path, kept=read.auth.path_variable),
+        path=variables.fill(read.path, _quote_path, kept=read.auth.path_variable),
         params={name: variables.fill(str(value)) for name, value in read.params.items()},
         headers=Options({name: variables.fill(value) for name, value in read.headers.items()}),
         body=None if read.body is None else cast(Mapping[str, object], variables.fill_deep(read.body)),
-        auth=_auth(read.auth, variables),
+        auth=_fill_auth(read.auth, variables),
     )
     check_headers(filled.headers)
     texts = [read.path, dict(read.params), dict(read.headers), read.body, _auth_texts(read.auth)]
     return SegmentRequest(filled, Part(sent_params(source, variables, names_in(texts))))
 
 
-def _in_path(value: str) -> str:
+def _quote_path(value: str) -> str:
     """A value as a part of an address: never a separator or a step upwards."""
     if value in ("", ".", ".."):
         raise SourceError(f"the value {value!r} cannot be part of an address", "leave such units out with a filter")
@@ -325,7 +327,7 @@ def _auth_texts(auth: HttpAuth) -> dict[str, str]:
     return {name: getattr(value, "value", value) for name, value in values.items() if value is not None}
 
 
-def _auth(auth: HttpAuth, variables: Variables) -> HttpAuth:
+def _fill_auth(auth: HttpAuth, variables: Variables) -> HttpAuth:
     """Credentials of the unit itself."""
     changed: dict[str, str | Secret] = {}
     for name, text in _auth_texts(auth).items():
@@ -353,8 +355,8 @@ class Senders:
         self._lock = threading.Lock()
 
     @contextmanager
-    def of(self, read: HttpRead) -> Iterator[Sender]:
-        """A sender for a read, for one thread."""
+    def lend(self, read: HttpRead) -> Iterator[Sender]:
+        """Lend a sender for a read to one thread."""
         key = (read.url, read.headers, read.auth)
         with self._lock:
             self._pace = self._pace or RequestPace(read.rate_limit, self._slots, sleep=self._sleep)
@@ -406,11 +408,11 @@ class FileAddress:
     @property
     def is_literal(self) -> bool:
         """Whether it names exactly one file."""
-        return len(self.levels) == 1 and not _WILD.search(_unclassed(self.levels[0]))
+        return len(self.levels) == 1 and not _WILD.search(_drop_classes(self.levels[0]))
 
 
 def address_of(template: Location, variables: Variables) -> FileAddress:
-    """The address of one segment. Only the template has wildcards: in a value they are literal."""
+    """Build the address of one segment. Only the template has wildcards: in a value they are literal."""
     scheme, authority, path = split_uri(template.uri.replace("?", "%3F").replace("#", "%23"))
     if any(names_in(authority)):
         raise SourceError(
@@ -425,11 +427,11 @@ def address_of(template: Location, variables: Variables) -> FileAddress:
             f"{scheme}://{authority}/{display}: a value makes an empty part, '.' or '..' of the address",
             "leave such units out with a filter",
         )
-    first = next((place for place, level in enumerate(levels) if _WILD.search(_unclassed(level))), len(levels) - 1)
+    first = next((place for place, level in enumerate(levels) if _WILD.search(_drop_classes(level))), len(levels) - 1)
     fixed = re.split(r"\{\{|[*?]", path)[0].rpartition("/")[0]
-    folder = "/".join(_unclassed(level, plain=True) for level in levels[:first])
+    folder = "/".join(_drop_classes(level, plain=True) for level in levels[:first])
     root, place = (
-        Location(f"{scheme}://{authority}/{quote(each)}".rstrip("/"), template.options) for each in (fixed, folder)
+        Location(f"{scheme}://{authority}/{quote(path)}".rstrip("/"), template.options) for path in (fixed, folder)
     )
     return FileAddress(root, place, tuple(levels[first:]), f"{scheme}://{authority}/{display}")
 
@@ -437,7 +439,7 @@ def address_of(template: Location, variables: Variables) -> FileAddress:
 def list_files(
     address: FileAddress, segment: int, compression: str, *, follow_links: bool = False
 ) -> tuple[FetchedFile, ...]:
-    """The files at an address, by name; raises :class:`SourceMissing` if there are none.
+    """List the files at an address, by name; raises :class:`SourceMissing` if there are none.
 
     A missing folder of all work units, such as an unmounted disk, says nothing about any of them. A work unit is read
     as a whole: a link that is not followed, or an unusable name, is an error.
@@ -445,57 +447,61 @@ def list_files(
     scope = Scope()
     store = open_store(address.folder)
     if follow_links:
-        found = _once(address, sorted(_found(store, address, None), key=lambda each: each.path))
+        infos = _drop_links(address, sorted(_match_files(store, address, None), key=lambda info: info.path))
     else:
-        found = sorted(_found(store, address, scope), key=lambda each: each.path) if _is_reached(address, scope) else []
+        infos = (
+            sorted(_match_files(store, address, scope), key=lambda info: info.path)
+            if _is_reached(address, scope)
+            else []
+        )
     refuse_left_out(scope, address.display, "set follow_links: true, or put the files themselves there")
-    if not found and not open_store(address.root).exists():
+    if not infos and not open_store(address.root).exists():
         raise SourceError(f"{address.root.uri} does not exist", "check source_uri, and whether the folder is mounted")
-    if not found:
+    if not infos:
         raise SourceMissing(
             f"{address.display}: there is no such file", "check the address; the file may not have arrived yet"
         )
     return tuple(
         FetchedFile(
             segment,
-            f"{address.folder.uri}/{each.path}",
+            f"{address.folder.uri}/{info.path}",
             address.folder,
-            FileSlice(each.path, each.size, each.etag),
+            FileSlice(info.path, info.size, info.etag),
             Compression(compression),
             is_scratch=False,
         )
-        for each in found
+        for info in infos
     )
 
 
 def _is_reached(address: FileAddress, scope: Scope) -> bool:
-    """Whether no link leads from the shared part of the address to the folder or file."""
+    """True if no link leads from the shared part of the address to the folder or file."""
     (scheme, _, root), (_, _, folder) = split_uri(address.root.uri), split_uri(address.folder.uri)
     path = folder[len(root) :].strip("/")
     if address.is_literal:
-        path = below(path, _unclassed(address.levels[-1], plain=True))
+        path = join_path(path, _drop_classes(address.levels[-1], plain=True))
     return scheme != "file" or reaches(scope, f"/{root}", path)
 
 
-def _once(address: FileAddress, found: list[ObjectInfo]) -> list[ObjectInfo]:
-    """Each real file of a work unit under one name: its own, if listed."""
+def _drop_links(address: FileAddress, infos: list[ObjectInfo]) -> list[ObjectInfo]:
+    """Keep each real file of a work unit under one name: its own, if listed."""
     scheme, _, folder = split_uri(address.folder.uri)
     if scheme != "file":
-        return found
+        return infos
     names: dict[str, ObjectInfo] = {}
-    for each in found:
-        path = f"/{folder}/{each.path}"
+    for info in infos:
+        path = f"/{folder}/{info.path}"
         real = os.path.realpath(path)
         if real == path or real not in names:
-            names[real] = each
+            names[real] = info
     return sorted(names.values(), key=lambda name: name.path)
 
 
-def _found(store: ObjectStore, address: FileAddress, scope: Scope | None) -> Iterator[ObjectInfo]:
+def _match_files(store: ObjectStore, address: FileAddress, scope: Scope | None) -> Iterator[ObjectInfo]:
     *folders, last = address.levels
     if address.is_literal:
         try:
-            yield store.head(_unclassed(last, plain=True))
+            yield store.head(_drop_classes(last, plain=True))
         except ObjectMissing:
             return
         return
@@ -515,6 +521,6 @@ def _fits(pattern: str, path: str) -> bool:
     return compile_glob(pattern).fullmatch(path.rpartition("/")[2]) is not None
 
 
-def _unclassed(pattern: str, *, plain: bool = False) -> str:
-    """A pattern without escapes or, ``plain``, with the literal characters."""
+def _drop_classes(pattern: str, *, plain: bool = False) -> str:
+    """Drop escapes from a pattern or, ``plain``, replace them by the literal characters."""
     return re.sub(r"\[(.)\]", r"\1" if plain else "", pattern)

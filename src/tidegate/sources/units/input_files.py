@@ -42,7 +42,7 @@ class NoText(Exception):
     """A value without a plain text; the argument names it."""
 
 
-def plain_text(value: object) -> str | None:
+def value_text(value: object) -> str | None:
     """The text of one value; None for null. Raises :class:`NoText` for objects, lists and bytes.
 
     >>> plain_text(5), plain_text(True), plain_text(Decimal("1.50")), plain_text(date(2020, 1, 2))
@@ -56,7 +56,7 @@ def plain_text(value: object) -> str | None:
         case bool():
             return "true" if value else "false"
         case Nanoseconds():
-            return plain_text(value.truncate())
+            return value_text(value.truncate())
         case int() | float() | UUID():
             return str(value)
         case Decimal():
@@ -85,10 +85,10 @@ def column_texts(column: pa.Array) -> list[str | None]:
         column = pc.cast(column, pa.timestamp("us", kind.tz), safe=False)
     elif pa.types.is_integer(kind):
         column = pc.cast(column, pa.string())
-    found: list[object] = column.to_pylist()
+    values: list[object] = column.to_pylist()
     if pa.types.is_string(column.type) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return found  # type: ignore[return-value]  # a column of texts holds texts and nulls
-    return [plain_text(value) for value in found]
+        return values  # type: ignore[return-value]  # a column of texts holds texts and nulls
+    return [value_text(value) for value in values]
 
 
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
@@ -101,20 +101,20 @@ def json_records(plain: Iterator[bytes], path: str) -> Iterator[dict[str, Any]]:
     pieces, beginning = strip_byte_order_mark(plain), b""
     while not beginning and (piece := next(pieces, None)) is not None:
         beginning = piece.lstrip(_BLANK)
-    whole = chain([beginning], pieces)
+    content = chain([beginning], pieces)
     is_array = beginning.startswith(b"[")
-    found = blocks(element_lines(whole, path) if is_array else whole)
+    lines = blocks(element_lines(content, path) if is_array else content)
     noun = "element" if is_array else "line"
     try:
-        for number, line in enumerate((line for block in found for line in block.split(b"\n")[:-1]), 1):
+        for number, line in enumerate((line for block in lines for line in block.split(b"\n")[:-1]), 1):
             if stripped := line.strip(_BLANK):
-                yield _object(stripped, f"{path}: {noun} {number}")
+                yield _parse_object(stripped, f"{path}: {noun} {number}")
     except LineTooLong as error:
         problem = f"{path}: a record is larger than {LONGEST_LINE // 2**20} MiB, or not closed"
         raise SourceError(problem, _WRONG_JSON) from error
 
 
-def _object(text: bytes, place: str) -> dict[str, Any]:
+def _parse_object(text: bytes, place: str) -> dict[str, Any]:
     try:
         value = _DECODER.decode(text.decode())
     except UnicodeDecodeError as error:
@@ -292,7 +292,7 @@ def columns_of(batch: pa.RecordBatch, fields: Sequence[str]) -> Columns:
 
 def _text(value: object, field: str) -> str | None:
     try:
-        return plain_text(value)
+        return value_text(value)
     except NoText as error:
         raise NoText(f"field {field!r} holds {error}") from error
 

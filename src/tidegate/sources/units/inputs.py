@@ -32,14 +32,19 @@ def read_units(source: UnitSource) -> Units:
     making = [declared for declared in source.inputs if not declared.for_all]
     read = [(declared, *_open(declared)) for declared in source.inputs]
     version = "; ".join(version for _, version, _ in read) or None
-    shared = {name: secret for each, _, rows in read if each.for_all for name, secret in only_row(each, rows).items()}
+    shared = {
+        name: secret
+        for declared, _, rows in read
+        if declared.for_all
+        for name, secret in only_row(declared, rows).items()
+    }
     if making:
         _check_alike(making)
         variable = making[0].variable or (source.unit.name if source.unit else making[0].fields[0])
         gathered = UnitsBuilder(making[0].fields, making[0].auth_fields)
-        for each, _, rows in read:
-            if not each.for_all:
-                gathered.take(rows, each.filters)
+        for declared, _, rows in read:
+            if not declared.for_all:
+                gathered.take(rows, declared.filters)
         return gathered.units(variable, shared, version)
     values = source.unit.units if source.unit else (ANONYMOUS,)
     if not values:
@@ -73,15 +78,15 @@ class UnitsBuilder:
     def __init__(self, fields: tuple[str, ...], auth_fields: tuple[str, ...]) -> None:
         self._fields = fields
         self._auth_fields = auth_fields
-        self._found: dict[Row, Row] = {}
+        self._secrets_by_row: dict[Row, Row] = {}
         self._repeated = 0
         self._filtered = 0
 
     def take(self, rows: Iterable[Columns], filters: Mapping[str, str]) -> None:
         """Add the rows that pass the filters and have a value in every field."""
-        tests = {field: _test(pattern) for field, pattern in filters.items()}
+        tests = {field: _compile_test(pattern) for field, pattern in filters.items()}
         for columns in rows:
-            passing = _passing(columns, tests)
+            passing = _test_rows(columns, tests)
             chosen = zip(passing, _rows(columns, self._fields), _rows(columns, self._auth_fields), strict=True)
             for passes, row, secrets in chosen:
                 if passes and all(row):
@@ -90,10 +95,10 @@ class UnitsBuilder:
                     self._filtered += 1
 
     def _add(self, row: Row, secrets: Row) -> None:
-        before = len(self._found)
-        known = self._found.setdefault(row, secrets)
-        self._repeated += len(self._found) == before
-        if known != secrets:
+        before = len(self._secrets_by_row)
+        secrets_before = self._secrets_by_row.setdefault(row, secrets)
+        self._repeated += len(self._secrets_by_row) == before
+        if secrets_before != secrets:
             raise SourceError(
                 f"unit {self._value(row)!r} has rows with different values of {', '.join(self._auth_fields)}",
                 "leave one of them, or exclude the other with `filters`",
@@ -105,10 +110,10 @@ class UnitsBuilder:
 
     def units(self, variable: str, shared: Mapping[str, Secret], version: str | None) -> Units:
         """The units, sorted by value; ``variable`` names the value of a single field."""
-        found = {self._value(row): secrets for row, secrets in self._found.items()}
+        units_found = {self._value(row): secrets for row, secrets in self._secrets_by_row.items()}
         names = tuple(dict.fromkeys((variable, *self._fields))) if len(self._fields) == 1 else ()
-        secrets = {value: _secrets(self._auth_fields, row) for value, row in found.items() if row}
-        values = tuple(sorted(found))
+        secrets = {value: _secrets(self._auth_fields, row) for value, row in units_found.items() if row}
+        values = tuple(sorted(units_found))
         return Units(values, Named(frozenset(values), names), secrets, shared, version, self._repeated, self._filtered)
 
 
@@ -124,11 +129,11 @@ def join_fields(names: tuple[str, ...], texts: tuple[str, ...]) -> str:
 def only_row(input: SecondaryInput, rows: Iterable[Columns]) -> dict[str, Secret]:
     """The secret variables of an input with one row for every unit."""
     fields = (*input.fields, *input.auth_fields)
-    tests = {field: _test(pattern) for field, pattern in input.filters.items()}
+    tests = {field: _compile_test(pattern) for field, pattern in input.filters.items()}
     kept = [
         row
         for columns in rows
-        for passes, row in zip(_passing(columns, tests), _rows(columns, fields), strict=True)
+        for passes, row in zip(_test_rows(columns, tests), _rows(columns, fields), strict=True)
         if passes
     ]
     if len(kept) != 1 or not all(kept[0]):
@@ -136,8 +141,8 @@ def only_row(input: SecondaryInput, rows: Iterable[Columns]) -> dict[str, Secret
         raise SourceError(
             f"secondary input {input.location.uri} is for all units, but {wrong}", "give it exactly one complete row"
         )
-    found = _secrets(fields, kept[0])
-    return found | {input.variable: found[input.fields[0]]} if input.variable else found
+    secrets = _secrets(fields, kept[0])
+    return secrets | {input.variable: secrets[input.fields[0]]} if input.variable else secrets
 
 
 def _secrets(fields: Sequence[str], row: Row) -> dict[str, Secret]:
@@ -153,13 +158,13 @@ def _count(columns: Columns) -> int:
     return len(next(iter(columns.values()), ()))
 
 
-def _passing(columns: Columns, tests: Mapping[str, Callable[[str | None], bool]]) -> Iterator[bool]:
+def _test_rows(columns: Columns, tests: Mapping[str, Callable[[str | None], bool]]) -> Iterator[bool]:
     """Row by row, whether every test passes."""
-    verdicts = {field: list(map(test, columns[field])) for field, test in tests.items()}
-    return map(all, zip(*verdicts.values(), strict=True)) if verdicts else repeat(True, _count(columns))
+    results = {field: list(map(test, columns[field])) for field, test in tests.items()}
+    return map(all, zip(*results.values(), strict=True)) if results else repeat(True, _count(columns))
 
 
-def _test(pattern: str) -> Callable[[str | None], bool]:
+def _compile_test(pattern: str) -> Callable[[str | None], bool]:
     """A test whether a whole text matches; null never does."""
     try:
         whole = filter_expression(pattern)
@@ -172,11 +177,8 @@ def _check_alike(inputs: Sequence[SecondaryInput]) -> None:
     """Check that several inputs with units have the same fields."""
     first = inputs[0]
     for declared in inputs[1:]:
-        if (declared.fields, declared.auth_fields, declared.variable) != (
-            first.fields,
-            first.auth_fields,
-            first.variable,
-        ):
+        shape = (declared.fields, declared.auth_fields, declared.variable)
+        if shape != (first.fields, first.auth_fields, first.variable):
             raise SourceError(
                 f"secondary inputs {first.location.uri} and {declared.location.uri} make units of different fields",
                 "give them the same `fields`, `as` and `auth_fields`",
@@ -189,8 +191,8 @@ def _open(input: SecondaryInput) -> tuple[str, Iterator[Columns]]:
 
     fields = tuple(dict.fromkeys((*input.fields, *input.filters, *input.auth_fields)))
     if input.format is not InputFormat.DELTA:
-        found = input_files(input.location)
-        return found.version, rows_of(input, found, fields)
+        files = input_files(input.location)
+        return files.version, rows_of(input, files, fields)
     try:
         table = pin_table(input.location)
     except TableError as error:
@@ -198,10 +200,10 @@ def _open(input: SecondaryInput) -> tuple[str, Iterator[Columns]]:
     if table is None:
         remedy = f"run pipeline {input.pipeline!r} first" if input.pipeline else "check `path` and `format`"
         raise SourceError(f"secondary input {input.location.uri}: there is no Delta table", remedy)
-    return f"version {table.facts.version}", _table_rows(input, table, fields)
+    return f"version {table.facts.version}", _read_table(input, table, fields)
 
 
-def _table_rows(input: SecondaryInput, table: DeltaSnapshot, fields: Sequence[str]) -> Iterator[Columns]:
+def _read_table(input: SecondaryInput, table: DeltaSnapshot, fields: Sequence[str]) -> Iterator[Columns]:
     from tidegate.sources.units.input_files import NoText, check_fields, columns_of
 
     place = f"secondary input {input.location.uri}"

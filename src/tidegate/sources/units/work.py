@@ -68,7 +68,7 @@ class UnitWave:
     failures: int | None = None
 
     def keeps(self, result: UnitWritten | UnitFailure) -> bool:
-        """Whether the rows of a work unit get into the table: it was written, and does not have too few of them."""
+        """True if the rows of a work unit get into the table: it was written, and does not have too few of them."""
         return isinstance(result, UnitWritten) and result.rows >= self.source.work.min_records
 
 
@@ -129,32 +129,32 @@ class Variables:
             return self.values[name]
         if name in self.secrets:
             return self.secrets[name].value
-        known = ", ".join(sorted({*self.values, *self.secrets})) or "none"
+        names = ", ".join(sorted({*self.values, *self.secrets})) or "none"
         raise SourceError(
-            f"the variable {{{{{name}}}}} has no value; known are: {known}",
+            f"the variable {{{{{name}}}}} has no value; known are: {names}",
             "correct its name, give the unit watermark or a field of the secondary input this name, or add it to "
             "params",
         )
 
     def fill(self, text: str, write: Callable[[str], str] = str, *, kept: str | None = None) -> str:
-        """``text`` with every variable but ``kept`` replaced; ``write`` formats a value."""
-        return VARIABLE.sub(lambda found: found[0] if found[1] == kept else write(str(self.value(found[1]))), text)
+        """Replace every variable in ``text`` but ``kept``; ``write`` formats a value."""
+        return VARIABLE.sub(lambda match: match[0] if match[1] == kept else write(str(self.value(match[1]))), text)
 
     def fill_deep(self, value: object) -> object:
-        """A JSON value with every variable in its texts replaced; a text that is one variable may become a number."""
+        """Replace every variable in the texts of a JSON value; a text that is one variable may become a number."""
         match value:
             case str():
                 alone = VARIABLE.fullmatch(value)
                 return self.fill(value) if alone is None else self.value(alone[1])
             case Mapping():
-                return {name: self.fill_deep(each) for name, each in value.items()}
+                return {name: self.fill_deep(item) for name, item in value.items()}
             case list() | tuple():
-                return [self.fill_deep(each) for each in value]
+                return [self.fill_deep(item) for item in value]
             case _:
                 return value
 
     def mask(self, text: str) -> str:
-        """A message without secrets, in any encoding."""
+        """Mask secrets in a message, in any encoding."""
         return Mask.of(*(secret.value for secret in self.secrets.values()))(text)
 
 
@@ -195,8 +195,8 @@ def time_range(source: UnitSource, low: datetime, high: datetime) -> RowFilter:
     return RowFilter((ColumnRange(source.time_column, Bound(low, inclusive=True), Bound(high)),))
 
 
-def widened_range(source: UnitSource, low: int, high: int) -> RowFilter:
-    """The same, wider near a clock change, where local times have no order; the surplus is removed."""
+def widen_range(source: UnitSource, low: int, high: int) -> RowFilter:
+    """Widen the range near a clock change, where local times have no order; the surplus is removed."""
     return time_range(
         source, moment_of(low) - _slack(low, source.timezone), moment_of(high) + _slack(high, source.timezone)
     )
@@ -214,9 +214,9 @@ def names_in(value: object) -> Iterator[str]:
         case str():
             yield from VARIABLE.findall(value)
         case Mapping():
-            yield from (name for each in value.values() for name in names_in(each))
+            yield from (name for item in value.values() for name in names_in(item))
         case list() | tuple():
-            yield from (name for each in value for name in names_in(each))
+            yield from (name for item in value for name in names_in(item))
 
 
 def sent_params(source: UnitSource, variables: Variables, used: Iterable[str]) -> tuple[tuple[str, str | int], ...]:
@@ -287,7 +287,7 @@ class Fetched:
 
 
 def failure_of(error: Exception, mask: Callable[[str], str] = str, *, not_found: bool = False) -> UnitFailure:
-    """The failure of a work unit from an error, without secrets."""
+    """Turn an error into the failure of a work unit, without secrets."""
     if isinstance(error, TidegateError):
         return UnitFailure(mask(error.problem), mask(error.remedy), not_found)
     return UnitFailure(mask(f"{type(error).__name__}: {error}"), "this work unit was discarded; it runs again")
@@ -304,12 +304,12 @@ _ORACLE = r"\b[nN]?[qQ]'.*"
 
 
 def fill_query(query: str, values: Mapping[str, Value], dialect: SqlDialect) -> str:
-    """``query`` with a literal for each of its variables; ``SourceError`` for one without a value or a place."""
+    """Fill ``query`` with a literal for each of its variables; ``SourceError`` for one without a value or a place."""
     parts = []
-    for text, is_variable in _pieces(query, dialect):
+    for text, is_variable in _split_query(query, dialect):
         inside = VARIABLE.search(text)
         if is_variable and inside is not None:
-            parts.append(_literal(inside.group(1), values, dialect))
+            parts.append(_fill_literal(inside.group(1), values, dialect))
         elif inside is not None:
             raise SourceError(
                 f"the query has {inside.group()} inside {text.strip()[:60]!r}, where it would not be a value",
@@ -323,10 +323,10 @@ def fill_query(query: str, values: Mapping[str, Value], dialect: SqlDialect) -> 
 
 def values_of(source: UnitSource, work: UnitWork, segment: Segment) -> dict[str, Value]:
     """The values of the variables of one read: texts of the unit, and the bounds in their formats."""
-    return {**own_values(source, work), **{param.name: bound(source, param, segment) for param in source.params}}
+    return {**own_values(source, work), **{param.name: bound_value(source, param, segment) for param in source.params}}
 
 
-def bound(source: UnitSource, param: RangeParam, segment: Segment) -> Value:
+def bound_value(source: UnitSource, param: RangeParam, segment: Segment) -> Value:
     """One end of a range as a value for SQL: a moment, a day, a local time, a number, or the text of a pattern."""
     moment = moment_of(segment[param.bound is Bounding.HIGH])
     match param.format:
@@ -340,32 +340,32 @@ def bound(source: UnitSource, param: RangeParam, segment: Segment) -> Value:
             return range_text(source, param, segment)
 
 
-def _literal(name: str, values: Mapping[str, Value], dialect: SqlDialect) -> str:
+def _fill_literal(name: str, values: Mapping[str, Value], dialect: SqlDialect) -> str:
     if name not in values:
-        known = ", ".join(sorted(values)) or "none"
-        raise SourceError(f"the query uses {{{{{name}}}}}, which has no value", f"its variables are: {known}")
+        names = ", ".join(sorted(values)) or "none"
+        raise SourceError(f"the query uses {{{{{name}}}}}, which has no value", f"its variables are: {names}")
     return literal(values[name], dialect)
 
 
-def _pieces(query: str, dialect: SqlDialect) -> Iterator[tuple[str, bool]]:
+def _split_query(query: str, dialect: SqlDialect) -> Iterator[tuple[str, bool]]:
     """The query as variables, quoted parts, comments, and what lies between them."""
     end = 0
-    for found in re.finditer(_tokens(dialect), query, re.DOTALL):
-        yield query[end : found.start()], False
-        yield found.group(), found.lastgroup == "variable"
-        end = found.end()
+    for token in re.finditer(_tokens(dialect), query, re.DOTALL):
+        yield query[end : token.start()], False
+        yield token.group(), token.lastgroup == "variable"
+        end = token.end()
     yield query[end:], False
 
 
 def _tokens(dialect: SqlDialect) -> str:
     escapes = _WITH_BACKSLASH if dialect is SqlDialect.MYSQL else _DOUBLED
-    found = [r"(?P<variable>\{\{[^{}]*\}\})", _LINE, _BLOCK]
+    patterns = [r"(?P<variable>\{\{[^{}]*\}\})", _LINE, _BLOCK]
     if dialect is SqlDialect.POSTGRESQL:
-        found += [r"\b[eE]" + _WITH_BACKSLASH.format("'"), _DOLLARS]
+        patterns += [r"\b[eE]" + _WITH_BACKSLASH.format("'"), _DOLLARS]
     if dialect is SqlDialect.MYSQL:
-        found += ["#[^\n]*"]
+        patterns += ["#[^\n]*"]
     if dialect is SqlDialect.ORACLE:
-        found += [_ORACLE]
+        patterns += [_ORACLE]
     if dialect in (SqlDialect.SQLSERVER, SqlDialect.SQLITE):
-        found += [_BRACKETS]
-    return "|".join([*found, escapes.format("'"), escapes.format('"'), _DOUBLED.format("`")])
+        patterns += [_BRACKETS]
+    return "|".join([*patterns, escapes.format("'"), escapes.format('"'), _DOUBLED.format("`")])

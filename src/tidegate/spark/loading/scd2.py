@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidegate.errors import RowsRefused, SchemaMismatch
-from tidegate.spark.filters import named
-from tidegate.spark.loading.target import Keys, Target, equal_keys, inserted, updated
+from tidegate.spark.filters import exact_column
+from tidegate.spark.loading.target import Keys, Target, equal_keys, insert_values, update_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,24 +64,24 @@ class Versions:
         """The versions for a table that this batch creates."""
         from pyspark.sql import functions as f
 
-        timeline = self._timeline(self._arrived(rows))
+        timeline = self._timeline(self._versions_of_batch(rows))
         return timeline.where(~f.col(_KNOWN)).drop(_KNOWN)
 
     def save(self, rows: DataFrame, target: Target) -> None:
         """Add new versions and end those before them, in one MERGE."""
-        arrived = self._arrived(rows, target)
-        known = self._known(rows, target)
+        arrived = self._versions_of_batch(rows, target)
+        known = self._versions_in_table(rows, target)
         timeline = self._timeline(known.unionByName(arrived, allowMissingColumns=True))
         columns = [name for name in timeline.columns if name != _KNOWN]
         names = (*self.keys.names, VALID_FROM)
         target.merge(
             timeline,
             equal_keys(names, nulls=True),
-            f"WHEN MATCHED THEN UPDATE SET {updated([name for name in columns if name not in names])}",
-            f"WHEN NOT MATCHED AND NOT s.{_KNOWN} THEN INSERT {inserted(columns)}",
+            f"WHEN MATCHED THEN UPDATE SET {update_values([name for name in columns if name not in names])}",
+            f"WHEN NOT MATCHED AND NOT s.{_KNOWN} THEN INSERT {insert_values(columns)}",
         )
 
-    def _arrived(self, rows: DataFrame, target: Target | None = None) -> DataFrame:
+    def _versions_of_batch(self, rows: DataFrame, target: Target | None = None) -> DataFrame:
         """The versions of the batch, one per key and time."""
         from pyspark.sql import functions as f
 
@@ -105,7 +105,7 @@ class Versions:
             }
         )
 
-    def _known(self, rows: DataFrame, target: Target) -> DataFrame:
+    def _versions_in_table(self, rows: DataFrame, target: Target) -> DataFrame:
         """All versions in the table of the keys in the batch."""
         from pyspark.sql import functions as f
 
@@ -118,7 +118,7 @@ class Versions:
         names = [name for name in (*rows.columns, VALID_FROM, VALID_TO, IS_CURRENT) if name in table.columns]
         keys = self.keys.distinct(rows).alias("s")
         same = f.expr(equal_keys(self.keys.names, nulls=True))
-        known = table.alias("t").join(keys, same, "left_semi").select(*map(named, names))
+        known = table.alias("t").join(keys, same, "left_semi").select(*map(exact_column, names))
         return known.withColumn(_KNOWN, f.lit(True))
 
     def _timeline(self, versions: DataFrame) -> DataFrame:
@@ -128,7 +128,7 @@ class Versions:
 
         said = f.struct(f.lit(0), *(_comparable(versions, name) for name in self._attributes(versions)))
         line = Window.partitionBy(*self.keys.columns()).orderBy(VALID_FROM)
-        kept = _at_one_moment(versions, said, [*self.keys.columns(), f.col(VALID_FROM)])
+        kept = _merge_simultaneous(versions, said, [*self.keys.columns(), f.col(VALID_FROM)])
         before = kept.withColumn(_BEFORE, f.lag(said).over(line))
         changing = before.where(f.col(_KNOWN) | f.col(_BEFORE).isNull() | ~f.col(_BEFORE).eqNullSafe(said))
         following = changing.withColumns(
@@ -158,7 +158,7 @@ class Versions:
             raise SchemaMismatch(
                 f"{self.keys.owner}: no column says when a version began", "name one: sink.scd2_effective_column"
             )
-        moments = [named(name).cast("timestamp") for name in names]
+        moments = [exact_column(name).cast("timestamp") for name in names]
         return moments[0] if len(moments) == 1 else f.greatest(*moments)
 
     def _attributes(self, versions: DataFrame) -> tuple[str, ...]:
@@ -166,7 +166,7 @@ class Versions:
         return self.attributes or tuple(name for name in versions.columns if name not in others)
 
 
-def _at_one_moment(versions: DataFrame, said: Column, moment: list[Column]) -> DataFrame:
+def _merge_simultaneous(versions: DataFrame, said: Column, moment: list[Column]) -> DataFrame:
     """One version per key and time: drops a repeated one; a corrected one is the table's with new values."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -195,7 +195,7 @@ def _comparable(rows: DataFrame, name: str) -> Column:
     """The column in a form that Spark can compare: maps become text."""
     from pyspark.sql import functions as f
 
-    return f.to_json(f.struct(named(name))) if _has_map(rows.schema[name].dataType) else named(name)
+    return f.to_json(f.struct(exact_column(name))) if _has_map(rows.schema[name].dataType) else exact_column(name)
 
 
 def _has_map(kind: DataType) -> bool:

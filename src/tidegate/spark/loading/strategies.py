@@ -23,9 +23,18 @@ from tidegate.protocol.table import CommitNote
 from tidegate.schema.evolution import require_as
 from tidegate.schema.names import spell
 from tidegate.sources.units.work import moment_of
-from tidegate.spark.frames import SparkFrame, codec_of, fitted, read_rows, write_rows
+from tidegate.spark.frames import SparkFrame, codec_of, fit_types, read_rows, write_rows
 from tidegate.spark.loading.scd2 import Versions
-from tidegate.spark.loading.target import Guard, Keys, KeySurvey, TableWindow, Target, equal_keys, inserted, updated
+from tidegate.spark.loading.target import (
+    Guard,
+    Keys,
+    KeySurvey,
+    TableWindow,
+    Target,
+    equal_keys,
+    insert_values,
+    update_values,
+)
 from tidegate.spark.session import put, quote
 from tidegate.specs.columns import ColumnSource, Load, LoadType
 from tidegate.specs.units import Replace, UnitSource
@@ -147,7 +156,7 @@ class _Keyed(Plain):
     def check(self, rows: DataFrame) -> None:
         self.keys.check(rows)
 
-    def once(self, rows: DataFrame) -> tuple[DataFrame, KeySurvey]:
+    def drop_repeated(self, rows: DataFrame) -> tuple[DataFrame, KeySurvey]:
         """One row per key, and a survey of the keys."""
         survey = self.keys.survey(rows)
         return (self.keys.latest(rows) if survey.most > 1 else rows), survey
@@ -158,7 +167,7 @@ class _KeyMerge(_Keyed):
     """One MERGE by key, with one row per key."""
 
     def first(self, rows: DataFrame) -> DataFrame:
-        return self.once(rows)[0]
+        return self.drop_repeated(rows)[0]
 
     def merge(
         self, rows: DataFrame, target: Target, window: TableWindow | None, *, inside: str = "", update: str = ""
@@ -167,12 +176,12 @@ class _KeyMerge(_Keyed):
 
         The batch gets other names for the columns of a ``window``, so that conditions refer to the table's.
         """
-        rows, survey = self.once(rows)
+        rows, survey = self.drop_repeated(rows)
         target.check_read(survey.rows)
         called = {} if window is None else {name: f"__tidegate_{n}" for n, name in enumerate(window.columns)}
         others = [name for name in rows.columns if name not in self.keys.names]
-        matched = [f"{update} THEN UPDATE SET {updated(others, called)}"] if update and others else []
-        insert = f"WHEN NOT MATCHED THEN INSERT {inserted(rows.columns, called)}"
+        matched = [f"{update} THEN UPDATE SET {update_values(others, called)}"] if update and others else []
+        insert = f"WHEN NOT MATCHED THEN INSERT {insert_values(rows.columns, called)}"
         same = equal_keys(self.keys.names, nulls=survey.has_nulls, called=called)
         target.merge(rows.withColumnsRenamed(called), f"{same}{inside}", *matched, insert)
 
@@ -233,7 +242,7 @@ class KeyOverwrite(_Keyed):
         if self.window is not None:
             self.window.check(tuple(rows.columns))
 
-    def looked_at(self, rows: DataFrame, target: Target) -> tuple[str | None, KeySurvey]:
+    def survey_window(self, rows: DataFrame, target: Target) -> tuple[str | None, KeySurvey]:
         """The window as SQL and a survey of the keys; raises ``RowsRefused`` where too many rows would be deleted."""
         assert target.columns is not None
         condition = None if self.window is None else self.window.condition(target.columns)
@@ -241,14 +250,14 @@ class KeyOverwrite(_Keyed):
         target.check_read(survey.rows)
         if condition is not None:
             assert self.guard is not None
-            self.guard.inside(survey.outside, condition)
+            self.guard.check_inside(survey.outside, condition)
             self.guard.check(rows, survey.rows, self.keys, target, condition)
         return condition, survey
 
     def save(self, rows: DataFrame, target: Target) -> None:
         from pyspark.sql import functions as f
 
-        condition, survey = self.looked_at(rows, target)
+        condition, survey = self.survey_window(rows, target)
         rows = self._current(rows, target) if self.chunk else rows
         gone = [] if condition is None else [f"WHEN NOT MATCHED BY SOURCE AND ({condition}) THEN DELETE"]
         both = rows.withColumn(_IS_ROW, f.lit(True)).unionByName(
@@ -258,7 +267,7 @@ class KeyOverwrite(_Keyed):
             both,
             f"NOT s.{_IS_ROW} AND {equal_keys(self.keys.names, nulls=survey.has_nulls)}",
             "WHEN MATCHED THEN DELETE",
-            f"WHEN NOT MATCHED AND s.{_IS_ROW} THEN INSERT {inserted(rows.columns)}",
+            f"WHEN NOT MATCHED AND s.{_IS_ROW} THEN INSERT {insert_values(rows.columns)}",
             *gone,
         )
 
@@ -307,7 +316,7 @@ class LoadFrame(SparkFrame):
         if table is None:
             target.save(self._strategy.first(rows))
         else:
-            self._strategy.save(fitted(rows, table), target)
+            self._strategy.save(fit_types(rows, table), target)
 
     @property
     def _gathered(self) -> int | None:
@@ -320,7 +329,7 @@ class LoadFrame(SparkFrame):
         if not self._is_stable:
             work = replace(self._batch.work, uri=f"{self._batch.work.uri}/transformed")
             source = replace(self._batch.source, watermark_columns=())
-            task = row_task(self._pipeline, source, self._computed(), work=work)
+            task = row_task(self._pipeline, source, self._computed_columns(), work=work)
             written = write_rows(self._frame, task)
             self._work = Batch.of(self._pipeline, source, task, written)
             self._frame = read_rows(self._frame.sparkSession, self._work)

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from tidegate.core.calendar import jump_around
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, SqlDialect, predicate, rename_columns
 from tidegate.errors import RowsRefused, SchemaMismatch
-from tidegate.spark.filters import named
+from tidegate.spark.filters import exact_column
 from tidegate.spark.session import check_text, quote
 from tidegate.specs.columns import Value, WatermarkMode
 
@@ -102,7 +102,7 @@ class Keys:
 
     def columns(self) -> list[Column]:
         """The keys as Spark columns."""
-        return [named(name) for name in self.names]
+        return [exact_column(name) for name in self.names]
 
     def distinct(self, rows: DataFrame) -> DataFrame:
         """Each key once."""
@@ -128,7 +128,7 @@ class Keys:
 
         by = Window.partitionBy(*self.columns()).orderBy(*self._order(rows))
         best = rows.withColumn(_PLACE, f.rank().over(by)).where(f.col(_PLACE) == 1).drop(_PLACE)
-        whole = f.to_json(f.struct(*map(named, rows.columns)), {"ignoreNullFields": "false"})
+        whole = f.to_json(f.struct(*map(exact_column, rows.columns)), {"ignoreNullFields": "false"})
         unclear = best.groupBy(*self.columns()).agg(f.count_distinct(whole).alias(_PLACE)).where(f.col(_PLACE) > 1)
         found = unclear.drop(_PLACE).head()
         if found is not None:
@@ -143,10 +143,10 @@ class Keys:
     def _order(self, rows: DataFrame) -> list[Column]:
         from pyspark.sql import functions as f
 
-        watermarks = [named(name) for name in self.order if name in rows.columns]
+        watermarks = [exact_column(name) for name in self.order if name in rows.columns]
         if len(watermarks) > 1 and self.mode is WatermarkMode.ANY:
             watermarks = [f.greatest(*watermarks)]
-        order = [watermark.desc_nulls_last() for watermark in (*watermarks, *map(named, self.tie_break))]
+        order = [watermark.desc_nulls_last() for watermark in (*watermarks, *map(exact_column, self.tie_break))]
         return order or [f.lit(0).asc()]
 
     def key_text(self, found: Sequence[object]) -> str:
@@ -177,12 +177,12 @@ def equal_keys(names: Sequence[str], *, nulls: bool, called: Mapping[str, str] |
     return " AND ".join(f"t.{quote(name)} {sign} {_of_batch(name, called)}" for name in names)
 
 
-def inserted(columns: Sequence[str], called: Mapping[str, str] | None = None) -> str:
+def insert_values(columns: Sequence[str], called: Mapping[str, str] | None = None) -> str:
     """The columns and values of an INSERT."""
     return f"({', '.join(map(quote, columns))}) VALUES ({', '.join(_of_batch(name, called) for name in columns)})"
 
 
-def updated(columns: Sequence[str], called: Mapping[str, str] | None = None) -> str:
+def update_values(columns: Sequence[str], called: Mapping[str, str] | None = None) -> str:
     """The assignments of an UPDATE."""
     return ", ".join(f"{quote(name)} = {_of_batch(name, called)}" for name in columns)
 
@@ -232,7 +232,7 @@ class TableWindow:
                     "give its name there in sink.window_columns, or set replace_by_watermark: false",
                 )
         moments = {column.name for column in columns if kinds.is_timestamp(column.type) and column.type.tz is not None}
-        ranges = tuple(self._zoned(interval) if interval.column in moments else interval for interval in rows.ranges)
+        ranges = tuple(self._add_zone(interval) if interval.column in moments else interval for interval in rows.ranges)
         return predicate(replace(rows, ranges=ranges), SqlDialect.SPARK) or "true"
 
     def later(self, columns: pa.Schema) -> str | None:
@@ -254,10 +254,10 @@ class TableWindow:
                     f"select it, or name what it became: sink.window_columns: {{{column}: …}}",
                 )
 
-    def _zoned(self, each: ColumnRange) -> ColumnRange:
-        return replace(each, lower=self._moment(each.lower), upper=self._moment(self._behind_jump(each.upper)))
+    def _add_zone(self, each: ColumnRange) -> ColumnRange:
+        return replace(each, lower=self._moment(each.lower), upper=self._moment(self._move_behind_jump(each.upper)))
 
-    def _behind_jump(self, bound: Bound | None) -> Bound | None:
+    def _move_behind_jump(self, bound: Bound | None) -> Bound | None:
         """An upper bound inside a clock change, moved after it: lower local times may be later instants."""
         is_local = bound is not None and isinstance(bound.value, datetime) and bound.value.tzinfo is None
         jump = jump_around(bound.value, self.zone) if is_local else None  # type: ignore[union-attr, arg-type]  # a time
@@ -284,7 +284,7 @@ class Guard:
     max_delete_fraction: float = 0.5
     allow_empty_window: bool = False
 
-    def inside(self, outside: int, condition: str) -> None:
+    def check_inside(self, outside: int, condition: str) -> None:
         """Raise ``RowsRefused`` if rows to write lie outside the window: the next run would write them again."""
         if outside:
             raise RowsRefused(
@@ -322,10 +322,10 @@ class Guard:
             return
         there = target.read(rows.sparkSession).count()
         if there:
-            raise emptied(self.owner, f"{there:,} rows")
+            raise refuse_emptying(self.owner, f"{there:,} rows")
 
 
-def emptied(owner: str, there: str) -> RowsRefused:
+def refuse_emptying(owner: str, there: str) -> RowsRefused:
     """The refusal to replace the rows of a table by those of an empty source."""
     return RowsRefused(
         f"{owner}: there is no row to write, and the table has {there}, which an overwrite would delete",
@@ -338,8 +338,8 @@ def _fate(window: DataFrame, keys: DataFrame, by: Keys) -> tuple[int, int]:
     from pyspark.sql import functions as f
 
     names = {name: f"__tidegate_{position}" for position, name in enumerate(by.names)}
-    came = keys.select(*(named(name).alias(other) for name, other in names.items()), f.lit(True).alias(_THERE))
-    same = [named(name).eqNullSafe(f.col(other)) for name, other in names.items()]
+    came = keys.select(*(exact_column(name).alias(other) for name, other in names.items()), f.lit(True).alias(_THERE))
+    same = [exact_column(name).eqNullSafe(f.col(other)) for name, other in names.items()]
     found = window.join(came, same, "left").agg(f.count(f.lit(1)), f.count_if(f.col(_THERE).isNull())).head()
     assert found is not None
     return int(found[0]), int(found[1])

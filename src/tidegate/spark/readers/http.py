@@ -17,8 +17,8 @@ from tidegate.core.columns.predicates import Bound, RowFilter
 from tidegate.errors import SourceError, TidegateError
 from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import arrow_schema
-from tidegate.sources.http.answers import Counts, Fetch, LineBlock, Shapes, blocks
 from tidegate.sources.http.bounds import Part, http_read, parts, upper
+from tidegate.sources.http.responses import Counts, Fetch, LineBlock, Shapes, blocks
 from tidegate.spark.readers.reader import FrameReader
 from tidegate.spark.tasks import Packed, cause, machine_problem, slot_frame, slot_numbers
 from tidegate.specs.columns import ColumnSource, Value
@@ -50,7 +50,7 @@ class HttpReader(FrameReader):
 
     def read(self, rows: RowFilter) -> DataFrame:
         """The matching records with declared or inferred columns; they are fetched when this returns."""
-        return self._matching(rows)
+        return self._match(rows)
 
     def _frame_with_nulls(self, rows: RowFilter) -> DataFrame:
         """The same rows as :meth:`read` before the filter; both share one fetch."""
@@ -60,18 +60,18 @@ class HttpReader(FrameReader):
         """Every record that the server returned; no request is repeated."""
         asked = parts(self._source, rows, self._now)
         if self._batch is None or self._batch[0] != asked:
-            self._batch = (asked, self._fetched(asked, rows))
+            self._batch = (asked, self._fetch(asked, rows))
         return self._batch[1]
 
-    def _fetched(self, asked: tuple[Part, ...], rows: RowFilter) -> DataFrame:
+    def _fetch(self, asked: tuple[Part, ...], rows: RowFilter) -> DataFrame:
         fetch = Fetch(http_read(self._source), asked)
         slots = slot_frame(self._session, fetch.slots)
         if self._schema.fields:
-            return self._typed(slots, fetch, asked, self._schema.fields)
+            return self._decode_rows(slots, fetch, asked, self._schema.fields)
         kept = self._evaluate_once(slots.mapInArrow(Packed(_keep, fetch), _BLOCKS))
-        return self._typed(kept, None, asked, self._inferred(kept, rows))
+        return self._decode_rows(kept, None, asked, self._infer_columns(kept, rows))
 
-    def _typed(
+    def _decode_rows(
         self, frame: DataFrame, fetch: Fetch | None, asked: tuple[Part, ...], fields: tuple[FieldSpec, ...]
     ) -> DataFrame:
         """The records as typed rows; raises for a record that does not fit."""
@@ -102,7 +102,7 @@ class HttpReader(FrameReader):
         problem = f"{self._source.uri}: Spark gave up on a task: {cause(error, self._mask)}"
         return machine_problem(error, self._mask) or SourceError(problem, self._remedy)
 
-    def _inferred(self, kept: DataFrame, rows: RowFilter) -> tuple[FieldSpec, ...]:
+    def _infer_columns(self, kept: DataFrame, rows: RowFilter) -> tuple[FieldSpec, ...]:
         """Columns that hold every record; each watermark column is among them, even without a value."""
         try:
             telling = kept.where("lines is not null").mapInArrow(_tell_shapes, "line binary").collect()

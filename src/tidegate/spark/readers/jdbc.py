@@ -23,10 +23,10 @@ from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
 from tidegate.sources.adbc import WITHOUT, AdbcShare, answer, check_share, connection_of
 from tidegate.sources.jdbc import MYSQL_SESSION, JdbcStatements, Refusal, innermost_cause, refusal
 from tidegate.sources.reader import GreatestValues, column_named, kinds_of_times
-from tidegate.spark.filters import collected, count_in, fitted
+from tidegate.spark.filters import collect_rows, count_in, fit_to_schema
 from tidegate.spark.jars import driver_of
 from tidegate.spark.readers.jdbc_columns import JdbcColumns
-from tidegate.spark.readers.reader import declared, given, task_count, utc_session
+from tidegate.spark.readers.reader import check_given, declare_columns, task_count, utc_session
 from tidegate.spark.session import quote
 from tidegate.spark.tasks import telling_line
 from tidegate.specs.columns import ColumnSource, JdbcRead, RowReader, Value, WatermarkMode
@@ -84,7 +84,7 @@ class JdbcConnection:
         """The answer to a ``statement`` that returns a few rows."""
         frame = self.frame(statement, types)
         try:
-            return collected(frame)
+            return collect_rows(frame)
         except Exception as error:
             raise self.problem(error) from None
 
@@ -207,10 +207,10 @@ class JdbcReader:
             return GreatestValues()
         statements = self._statements
         if wanted.mode is WatermarkMode.TUPLE:
-            found = self._asked(statements.greatest_tuple(wanted), wanted)
-            counted = self._answer(statements.nulls(wanted))
+            found = self._ask(statements.greatest_tuple(wanted), wanted)
+            counted = self._query_rows(statements.nulls(wanted))
         else:
-            found = counted = self._asked(statements.greatest(wanted), wanted)
+            found = counted = self._ask(statements.greatest(wanted), wanted)
         row = found[0] if found else {}
         seen = {
             name: self._columns.greatest(name, row.get(f"greatest_{index}"))
@@ -231,12 +231,12 @@ class JdbcReader:
         conditions = self._conditions(wanted)
         divided_by = self._partition_column(wanted) if len(conditions) > 1 else None
         statement = JdbcStatements(self._read, self._columns.selected()).rows(wanted, divided_by=divided_by)
-        frame = self._connection.frame(statement, self._columns.fetched(), conditions)
-        restored = self._columns.restored(frame, declared(self._schema))
-        found = given(restored, self._schema, self._source.source_timezone, self._source.name)
+        frame = self._connection.frame(statement, self._columns.fetched_schema(), conditions)
+        restored = self._columns.restore_columns(frame, declare_columns(self._schema))
+        found = check_given(restored, self._schema, self._source.source_timezone, self._source.name)
         if self._adbc is None:
             return found
-        with self._masking():
+        with self._mask_errors():
             return AdbcRows(found, self._shares(self._adbc, found.schema, wanted, divided_by, conditions))
 
     def problem(self, error: Exception) -> TidegateError:
@@ -250,7 +250,7 @@ class JdbcReader:
         return JdbcColumns(self._connection.frame(everything).schema, self._connection.dialect)
 
     def _fit(self, rows: RowFilter) -> RowFilter:
-        wanted = fitted(rows, self._columns.schema, self._source.source_timezone, self._source.name)
+        wanted = fit_to_schema(rows, self._columns.schema, self._source.source_timezone, self._source.name)
         for column in wanted.columns:
             self._columns.check_followed(column, self._source.name)
         return wanted
@@ -259,30 +259,30 @@ class JdbcReader:
     def _statements(self) -> JdbcStatements:
         return JdbcStatements(self._read, self._columns.selected(by_adbc=self._adbc is not None))
 
-    def _asked(self, statement: str, rows: RowFilter) -> list[dict[str, Value | None]]:
+    def _ask(self, statement: str, rows: RowFilter) -> list[dict[str, Value | None]]:
         types = {f"greatest_{index}": self._columns.greatest_type(name) for index, name in enumerate(rows.columns)}
-        return self._answer(statement, types)
+        return self._query_rows(statement, types)
 
     def _columnar(self) -> Secret | None:
         """ADBC's connection, if rows are to be read through it."""
         if self._read.reader is not RowReader.ADBC:
             return None
-        with self._masking():
+        with self._mask_errors():
             return connection_of(self._read)
 
     @contextmanager
-    def _masking(self) -> Iterator[None]:
+    def _mask_errors(self) -> Iterator[None]:
         """Report errors of ADBC as errors of this source."""
         try:
             yield
         except SourceError as error:
             raise self._connection.of_adbc(error) from None
 
-    def _answer(self, statement: str, types: Mapping[str, str] | None = None) -> list[dict[str, Value | None]]:
+    def _query_rows(self, statement: str, types: Mapping[str, str] | None = None) -> list[dict[str, Value | None]]:
         """The answer to a statement that returns a few rows."""
         if self._adbc is None:
             return self._connection.asked(statement, types)
-        with self._masking():
+        with self._mask_errors():
             return answer(self._adbc, statement)
 
     def _shares(
@@ -312,7 +312,7 @@ class JdbcReader:
             return ()
         found = self._counted.get(rows)
         if found is None:
-            found = count_in(self._answer(statements.count(rows))[0]["found"])
+            found = count_in(self._query_rows(statements.count(rows))[0]["found"])
         parts = min(self._parallelism, found // self._read.fetch_size)
         if parts < 2:
             return ()
@@ -338,6 +338,6 @@ class JdbcReader:
         return self._least(statements.parts(rows, column, parts), column)
 
     def _least(self, statement: str, column: str) -> set[Any]:
-        rows = self._answer(statement, {"bound": self._columns.greatest_type(column)})
+        rows = self._query_rows(statement, {"bound": self._columns.greatest_type(column)})
         values = (self._columns.greatest(column, row["bound"]) for row in rows)
         return {value for value in values if value is not None and is_finite(value)}

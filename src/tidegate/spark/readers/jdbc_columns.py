@@ -9,7 +9,7 @@ from tidegate.sources.adbc import ExactColumn, impossible
 from tidegate.sources.database_columns import TEXT, ColumnTransfer, DatabaseColumns, DatabaseField, is_decimal
 from tidegate.sources.jdbc import REFUSED
 from tidegate.sources.reader import column_named
-from tidegate.spark.filters import named
+from tidegate.spark.filters import exact_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -49,11 +49,11 @@ class JdbcColumns(DatabaseColumns):
             found[field.name] = name, ExactColumn(field.name, kinds.field(field.name).type, called)
         return found
 
-    def fetched(self) -> dict[str, str]:
+    def fetched_schema(self) -> dict[str, str]:
         """Types that override Spark's choice, for columns that the database does not send as text."""
         return {name: TEXT for name, way in self.ways.items() if way.field.is_clock and way.template == "{}"}
 
-    def restored(self, frame: DataFrame, declared: StructType | None = None) -> DataFrame:
+    def restore_columns(self, frame: DataFrame, declared: StructType | None = None) -> DataFrame:
         """``frame``, fetched this way, with the columns' real types.
 
         A column ``declared`` as text keeps the database's text; one declared as a decimal is parsed into it.
@@ -61,7 +61,7 @@ class JdbcColumns(DatabaseColumns):
         wanted = {} if declared is None else {field.name.lower(): field.dataType for field in declared}
         came = {field.name: field.dataType for field in frame.schema}
         columns = [
-            _restored(way, self._type(name, way.kind), came[name], wanted.get(name.lower()))
+            _restore_values(way, self._type(name, way.kind), came[name], wanted.get(name.lower()))
             for name, way in self.ways.items()
         ]
         return frame.select(*columns)
@@ -88,11 +88,11 @@ def _database_field(field: StructField) -> DatabaseField:
     )
 
 
-def _restored(way: ColumnTransfer, kind: DataType, came: DataType, declared: DataType | None) -> Column:
+def _restore_values(way: ColumnTransfer, kind: DataType, came: DataType, declared: DataType | None) -> Column:
     from pyspark.sql.types import DecimalType, StringType
 
     name = way.field.name
-    column = named(name)
+    column = exact_column(name)
     if way.is_text and is_decimal(way.field.kind) and isinstance(declared, DecimalType):
         kind = declared
     if way.is_text and isinstance(declared, StringType):

@@ -16,7 +16,7 @@ from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate
 from tidegate.errors import SourceError, TidegateError
 from tidegate.schema.types import arrow_schema
 from tidegate.sources.reader import FunctionRequest, GreatestValues, UnitRequest, choose_rows, column_named
-from tidegate.spark.filters import apply_watermark_filter, fitted, greatest_of, named, with_nulls
+from tidegate.spark.filters import apply_watermark_filter, exact_column, fit_to_schema, greatest_of, include_nulls
 from tidegate.spark.session import own_session
 from tidegate.spark.tasks import machine_problem, telling_line
 from tidegate.specs.columns import ColumnSource, FunctionRead
@@ -50,35 +50,35 @@ class FrameReader(ABC):
 
     def greatest(self, rows: RowFilter) -> GreatestValues:
         """The greatest values of the matching rows, and how many rows have null in every watermark column."""
-        with reading(self._source.name, self._remedy, self._mask):
-            frame = self._chosen(with_nulls(rows), self._frame_with_nulls)
+        with name_source_in_errors(self._source.name, self._remedy, self._mask):
+            frame = self._chosen(include_nulls(rows), self._frame_with_nulls)
             wanted = self._fit(rows, frame.schema)
             seen = greatest_of(frame, wanted.columns, wanted.mode)
         return GreatestValues(dict(zip(rows.columns, seen.values.values(), strict=True)), seen.nulls)
 
     def read(self, rows: RowFilter) -> DataFrame:
         """The matching rows with the declared columns."""
-        return given(self._matching(rows), self._schema, self._source.source_timezone, self._source.name)
+        return check_given(self._match(rows), self._schema, self._source.source_timezone, self._source.name)
 
     def _frame_with_nulls(self, rows: RowFilter) -> DataFrame:
         """The same rows, and those with a null watermark."""
-        return self._frame(with_nulls(rows))
+        return self._frame(include_nulls(rows))
 
-    def _matching(self, rows: RowFilter) -> DataFrame:
+    def _match(self, rows: RowFilter) -> DataFrame:
         return self._chosen(rows, self._frame)
 
     def _chosen(self, rows: RowFilter, frame_of: Callable[[RowFilter], DataFrame]) -> DataFrame:
         """The rows that match, by our filter or by the user's own."""
         if self._source.watermark_filter is not None:
-            return choose_rows(self._source, rows, frame_of, self._filtered)
-        return self._filtered(frame_of(rows), rows)
+            return choose_rows(self._source, rows, frame_of, self._filter)
+        return self._filter(frame_of(rows), rows)
 
-    def _filtered(self, frame: DataFrame, rows: RowFilter) -> DataFrame:
+    def _filter(self, frame: DataFrame, rows: RowFilter) -> DataFrame:
         wanted = self._fit(rows, frame.schema)
         return apply_watermark_filter(frame, wanted.watermark, wanted.operator, rows=wanted)
 
     def _fit(self, rows: RowFilter, schema: StructType) -> RowFilter:
-        return fitted(rows, schema, self._source.source_timezone, self._source.name)
+        return fit_to_schema(rows, schema, self._source.source_timezone, self._source.name)
 
 
 class FunctionReader(FrameReader):
@@ -117,7 +117,7 @@ def call_function(
     from pyspark.sql import DataFrame
 
     function = load_function(read.function, said)
-    with reading(failed or said, FUNCTION_REMEDY, mask), contained():
+    with name_source_in_errors(failed or said, FUNCTION_REMEDY, mask), contained():
         returned = function(session, request)
     if not isinstance(returned, DataFrame):
         asked = f" for {request.unit!r}" if isinstance(request, UnitRequest) else ""
@@ -135,23 +135,23 @@ def task_count(session: Any) -> int:
     return int(session.sparkContext.defaultParallelism) if hasattr(session, "newSession") else DEFAULT_PARALLELISM
 
 
-def declared(schema: SchemaSpec) -> StructType | None:
+def declare_columns(schema: SchemaSpec) -> StructType | None:
     """The declared columns as a Spark schema; None to use the source's own."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(arrow_schema(schema.fields)) if schema.fields else None
 
 
-def given(frame: DataFrame, schema: SchemaSpec, timezone: str, source: str) -> DataFrame:
+def check_given(frame: DataFrame, schema: SchemaSpec, timezone: str, source: str) -> DataFrame:
     """``frame`` with the declared columns and types, or its own; times without a zone become instants."""
     timed = with_instants(frame, timezone)
-    wanted = declared(schema)
+    wanted = declare_columns(schema)
     if wanted is None:
         return timed
     columns = []
     for field in wanted:
         name = column_named(field.name, timed.columns, source)
-        columns.append(named(name).cast(field.dataType).alias(field.name))
+        columns.append(exact_column(name).cast(field.dataType).alias(field.name))
     return timed.select(*columns)
 
 
@@ -162,10 +162,10 @@ def with_instants(frame: DataFrame, timezone: str) -> DataFrame:
 
     local = [field.name for field in frame.schema if isinstance(field.dataType, TimestampNTZType)]
     instants = {
-        name: f.convert_timezone(f.lit(timezone), f.lit("UTC"), named(name)).cast("timestamp").alias(name)
+        name: f.convert_timezone(f.lit(timezone), f.lit("UTC"), exact_column(name)).cast("timestamp").alias(name)
         for name in local
     }
-    return frame.select(*(instants.get(name, named(name)) for name in frame.columns)) if local else frame
+    return frame.select(*(instants.get(name, exact_column(name)) for name in frame.columns)) if local else frame
 
 
 def unreadable(source: str, error: Exception, remedy: str, mask: Mask | None = None) -> TidegateError:
@@ -178,7 +178,7 @@ def unreadable(source: str, error: Exception, remedy: str, mask: Mask | None = N
 
 
 @contextmanager
-def reading(source: str, remedy: str, mask: Mask | None = None) -> Iterator[None]:
+def name_source_in_errors(source: str, remedy: str, mask: Mask | None = None) -> Iterator[None]:
     """Map errors inside the block by :func:`unreadable`."""
     try:
         yield

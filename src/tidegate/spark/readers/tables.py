@@ -28,8 +28,8 @@ from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.types import arrow_schema
 from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.sources.reader import kinds_of_times
-from tidegate.spark.filters import kinds_in, named
-from tidegate.spark.readers.reader import FrameReader, reading, task_count
+from tidegate.spark.filters import exact_column, kinds_in
+from tidegate.spark.readers.reader import FrameReader, name_source_in_errors, task_count
 from tidegate.spark.s3a import spark_path
 from tidegate.spark.session import put, quote
 from tidegate.spark.tasks import Packed, deal, slot_frame, slot_numbers
@@ -69,7 +69,7 @@ class TableReader(FrameReader):
     def _whole(self) -> DataFrame:
         """The pinned state."""
         path = spark_path(self._session, self._read.location, self._source.name)
-        with reading(self._source.name, self._remedy):
+        with name_source_in_errors(self._source.name, self._remedy):
             if self._read.format is TableFormat.DELTA:
                 return self._delta(path)
             self._check_links()
@@ -114,30 +114,30 @@ def spark_columns(fields: Sequence[Mapping[str, Any]], source: str) -> StructTyp
 def as_written(frame: DataFrame, fields: Sequence[Mapping[str, Any]]) -> DataFrame:
     """``frame`` without Iceberg's field ids, and with UUIDs as text."""
     uuids = {field["name"] for field in fields if field["type"] == "uuid"}
-    return frame.select(*(_plain(field, is_uuid=field.name in uuids) for field in frame.schema))
+    return frame.select(*(_simplify_column(field, is_uuid=field.name in uuids) for field in frame.schema))
 
 
-def _plain(field: StructField, *, is_uuid: bool) -> Column:
+def _simplify_column(field: StructField, *, is_uuid: bool) -> Column:
     from pyspark.sql import functions as f
 
-    column = named(field.name)
+    column = exact_column(field.name)
     if is_uuid:
         return f.regexp_replace(f.lower(f.hex(column)), _HYPHENS, "$1-$2-$3-$4-$5").alias(field.name)
-    bare = _bare(field.dataType)
+    bare = _simplify_type(field.dataType)
     column = column if bare == field.dataType else column.cast(bare)
     return column.alias(field.name, metadata={})
 
 
-def _bare(kind: DataType) -> DataType:
+def _simplify_type(kind: DataType) -> DataType:
     from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
     match kind:
         case StructType():
-            return StructType([StructField(each.name, _bare(each.dataType), each.nullable) for each in kind])
+            return StructType([StructField(each.name, _simplify_type(each.dataType), each.nullable) for each in kind])
         case ArrayType():
-            return ArrayType(_bare(kind.elementType), kind.containsNull)
+            return ArrayType(_simplify_type(kind.elementType), kind.containsNull)
         case MapType():
-            return MapType(_bare(kind.keyType), _bare(kind.valueType), kind.valueContainsNull)
+            return MapType(_simplify_type(kind.keyType), _simplify_type(kind.valueType), kind.valueContainsNull)
         case _:
             return kind
 
@@ -186,9 +186,9 @@ def _simple(described: str, path: str, source: str) -> DataType:
         return t.DecimalType(int(number[1]), int(number[2]))
     if kind := kinds.get(described.partition("[")[0]):
         return kind
-    from tidegate.sources.iceberg import no_type
+    from tidegate.sources.iceberg import type_error
 
-    raise no_type(described, path, source)
+    raise type_error(described, path, source)
 
 
 _BY_NUMBER = "spark.sql.parquet.fieldId.read.enabled"

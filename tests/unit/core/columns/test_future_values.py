@@ -12,10 +12,10 @@ from tidegate.core.columns.planner import (
     ColumnPlan,
     cap_plan,
     caps_ahead,
+    find_stored_ahead,
     fix_bounds,
     plan_columns,
     rows_ahead,
-    stored_ahead,
 )
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, predicate
 from tidegate.core.columns.state import ColumnState
@@ -94,7 +94,7 @@ def test_a_stored_watermark_that_lies_ahead_is_refused_with_the_way_out(value: V
         planned(source("u"), {"u": value})
     assert planned(source("u", future_tolerance=None), {"u": value}).stored == {"u": value}
     assert planned(source("u"), {"u": value}, Load(LoadType.OVERWRITE)).full
-    assert len(list(stored_ahead(source("u"), {"u": value}, NOW))) == 1
+    assert len(list(find_stored_ahead(source("u"), {"u": value}, NOW))) == 1
 
 
 @pytest.mark.parametrize("value", ["9999-12-31", "9999-12-31T23:59:59Z", "2026-03-10 23:00:00"])

@@ -17,11 +17,11 @@ from tidegate.core.columns.predicates import (
     dialect_of,
     literal,
     matches,
+    note_untested,
     null_predicate,
     predicate,
     quote,
     rename_columns,
-    untested_note,
     window_of,
 )
 from tidegate.errors import WatermarkError
@@ -286,7 +286,7 @@ def test_what_a_database_cannot_say_is_refused(value: Value, dialect: SqlDialect
     ],
 )
 def test_a_database_that_no_test_runs_is_told_as_such(url: str, told: str | None) -> None:
-    assert untested_note(url) == (None if told is None else f"no test of Tidegate runs {told}")
+    assert note_untested(url) == (None if told is None else f"no test of Tidegate runs {told}")
 
 
 RUNTIME = SourceRuntime({"u": 10}, {"u": 3}, {"u": 12})

@@ -39,7 +39,7 @@ def finding(
     history: History | None = None,
     etag: str = "e",
 ) -> Finding:
-    return Comparing(source, STATE, history or History()).finding(SourceFile(path, 10, etag), committed)
+    return Comparing(source, STATE, history or History()).decide(SourceFile(path, 10, etag), committed)
 
 
 @pytest.mark.parametrize(

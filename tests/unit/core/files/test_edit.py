@@ -159,7 +159,7 @@ def test_files_that_are_asked_about_are_told_if_something_of_them_is_read_a_seco
     ids=str,
 )
 def test_a_selection_takes_files(selection: Selection, taken: list[str], left: list[str]) -> None:
-    assert [path for path in [*taken, *left] if selection.takes(path)] == taken
+    assert [path for path in [*taken, *left] if selection.selects(path)] == taken
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tidegate.core.files.state import (
     Seal,
     WatermarkState,
     decode_paths,
-    embedded,
+    drop_window,
     encode_paths,
 )
 from tidegate.errors import StateError
@@ -73,8 +73,8 @@ def test_a_state_has_the_documented_names() -> None:
 
 
 def test_the_embedded_state_leaves_out_the_late_window_and_says_so_when_read() -> None:
-    found = decode_paths(embedded(encode_paths(STATE)))
-    assert "late_window" not in embedded(encode_paths(STATE))
+    found = decode_paths(drop_window(encode_paths(STATE)))
+    assert "late_window" not in drop_window(encode_paths(STATE))
     assert (found.late_window, found.window_lost) == ({}, True)
     assert found.partition_watermarks == STATE.partition_watermarks
 

@@ -219,7 +219,7 @@ def test_a_retired_unit_is_not_planned_until_it_is_tried_again() -> None:
     plan = planned(source, "2020-01-04", state, ("A", "B"))
     assert read(plan) == ["B [2020-01-03, 2020-01-04)"]
     assert skipped(plan)[WhySkipped.RETIRED] == 3
-    assert len(read(planned(source, "2020-01-04", state.retried(["A"]), ("A", "B")))) == 4
+    assert len(read(planned(source, "2020-01-04", state.forget_failures(["A"]), ("A", "B")))) == 4
 
 
 def test_an_empty_range_is_told() -> None:

@@ -156,9 +156,9 @@ def test_resetting_forgets_what_was_read_and_remembers_that_rows_may_be_there() 
 
 
 def test_retrying_forgets_failures_and_takes_units_back() -> None:
-    state = STATE.retried(["b", "d"])
+    state = STATE.forget_failures(["b", "d"])
     assert (dict(state.failures), dict(state.retired)) == ({("c", 0): Failure(1, 7, "")}, {})
-    assert (STATE.retried(None).failures, STATE.retried(None).retired) == ({}, {})
+    assert (STATE.forget_failures(None).failures, STATE.forget_failures(None).retired) == ({}, {})
     assert state.entries == STATE.entries
 
 

@@ -15,9 +15,9 @@ from support.errors import raises
 from support.http_reads import fetched, read_of
 from tidegate.core.columns.predicates import Bound, ColumnRange, RowFilter, matches
 from tidegate.errors import SourceError
-from tidegate.sources.http.answers import Counts, Fetch, blocks
 from tidegate.sources.http.bounds import Part, describe, format_value, parts, round_down, round_up, upper
-from tidegate.sources.http.client import body_of, request_of
+from tidegate.sources.http.client import merge_body, request_of
+from tidegate.sources.http.responses import Counts, Fetch, blocks
 from tidegate.specs.columns import ColumnSource, HttpRead, Value, WatermarkMode, WatermarkParams
 from tidegate.specs.project import FieldSpec, SchemaSpec
 
@@ -97,7 +97,7 @@ def test_parameters_go_into_the_query_or_the_body() -> None:
     assert (request.params, request.body) == ({"a": "1"}, {"filter": {"kind": "k", "since": 5}, "until": "x"})
     request = request_of(read, part)
     assert (request.params, request.body) == ({"a": "1", "filter.since": 5, "until": "x"}, {"filter": {"kind": "k"}})
-    assert body_of(None, {}) is None
+    assert merge_body(None, {}) is None
 
 
 DECLARED = SchemaSpec(fields=(FieldSpec("at", "timestamp"), FieldSpec("day", "date"), FieldSpec("text", "string")))

@@ -17,9 +17,9 @@ from servers.api import Answer, Api, Asked, by_link, by_offset, running, whole
 from support.errors import raises
 from support.http_reads import ROWS, fetched, read_of
 from tidegate.errors import ConfigError, SourceError
-from tidegate.sources.http.answers import Counts
 from tidegate.sources.http.bounds import Part
 from tidegate.sources.http.client import RequestPace, Sender, in_flight, request_of, slot_count
+from tidegate.sources.http.responses import Counts
 from tidegate.specs.columns import AuthKind, HttpAuth, HttpRead, Pagination, PaginationKind, RateLimit, Retries
 from tidegate.specs.locations import Options, Secret
 

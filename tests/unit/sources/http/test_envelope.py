@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.sources.http.envelope import Envelope, SignalKind, as_yaml, value_at
+from tidegate.sources.http.envelope import Envelope, SignalKind, format_pagination, value_at
 from tidegate.specs.columns import Pagination, PaginationKind
 
 HERE = "https://api.example.org/v1/items"
@@ -60,14 +60,14 @@ SAYS_MORE: list[tuple[dict[str, Any], SignalKind, str]] = [
 
 @pytest.mark.parametrize(("rest", "kind", "place"), SAYS_MORE, ids=lambda value: str(value)[:60])
 def test_what_says_that_there_is_more(rest: dict[str, Any], kind: SignalKind, place: str) -> None:
-    found = envelope(rest).unread(COUNT)
+    found = envelope(rest).find_unread(COUNT)
     assert found is not None
     assert (found.kind, found.place) == (kind, place or found.place)
     assert found.fits is not None
     if found.fits.next is not None:
         assert value_at(rest, found.fits.next) not in (None, "")
     counts_for_nobody_else = kind in (SignalKind.PAGES, SignalKind.TOTAL) or found.place in ("cursor", "offset")
-    assert (envelope(rest).left_over() is None) is counts_for_nobody_else
+    assert (envelope(rest).find_left_over() is None) is counts_for_nobody_else
 
 
 SAYS_NOTHING: list[dict[str, Any]] = [
@@ -109,8 +109,8 @@ SAYS_NOTHING: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("rest", SAYS_NOTHING, ids=str)
 def test_what_does_not_say_that_there_is_more(rest: dict[str, Any]) -> None:
-    assert envelope(rest).unread(COUNT) is None
-    assert envelope(rest).left_over() is None
+    assert envelope(rest).find_unread(COUNT) is None
+    assert envelope(rest).find_left_over() is None
 
 
 DEEP = {"a": {"b": {"c": {"d": {"e": {"nodes": [], "pageInfo": {"hasNextPage": True, "endCursor": "x"}}}}}}}
@@ -177,7 +177,7 @@ BY_API: dict[str, tuple[str, dict[str, Any], SignalKind, str]] = {
 @pytest.mark.parametrize("name", BY_API)
 def test_what_well_known_apis_say(name: str) -> None:
     records, rest, kind, place = BY_API[name]
-    found = envelope(rest, records=records).unread(COUNT)
+    found = envelope(rest, records=records).find_unread(COUNT)
     assert found is not None
     assert (found.kind, found.place) == (kind, place)
 
@@ -219,14 +219,14 @@ ENDS: dict[str, tuple[str, dict[str, Any]]] = {
 def test_the_end_of_well_known_apis_is_the_end(name: str) -> None:
     records, rest = ENDS[name]
     found = envelope(rest, records=records)
-    assert (found.unread(COUNT), found.left_over()) == (None, None)
+    assert (found.find_unread(COUNT), found.find_left_over()) == (None, None)
 
 
 def test_fields_of_records_do_not_count() -> None:
-    assert envelope({"data": [], "items": {"next": "/b"}}).unread(COUNT) is None
-    assert envelope({"result": {"items": [], "next": "/b"}}, records="result.items").unread(COUNT) is not None
-    assert envelope({"result": {"next": "/b"}}, records="items").unread(COUNT) is None
-    assert Envelope([], "", url=HERE).unread(COUNT) is None
+    assert envelope({"data": [], "items": {"next": "/b"}}).find_unread(COUNT) is None
+    assert envelope({"result": {"items": [], "next": "/b"}}, records="result.items").find_unread(COUNT) is not None
+    assert envelope({"result": {"next": "/b"}}, records="items").find_unread(COUNT) is None
+    assert Envelope([], "", url=HERE).find_unread(COUNT) is None
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_fields_of_records_do_not_count() -> None:
     ],
 )
 def test_headers_count_too(headers: dict[str, str], link: str | None, place: str | None) -> None:
-    found = Envelope([], "", link, headers, HERE).unread(COUNT)
+    found = Envelope([], "", link, headers, HERE).find_unread(COUNT)
     assert (None if found is None else found.place) == place
 
 
@@ -267,34 +267,36 @@ def test_headers_count_too(headers: dict[str, str], link: str | None, place: str
     ],
 )
 def test_a_full_page_says_so_where_nothing_else_does(sent: dict[str, Any], rest: Any, is_full: bool) -> None:
-    found = envelope(rest, sent=sent).unread(COUNT)
+    found = envelope(rest, sent=sent).find_unread(COUNT)
     assert (found is not None and found.kind is SignalKind.FULL) is is_full
 
 
 def test_a_count_that_repeats_the_limit_is_no_total() -> None:
-    assert envelope({"count": 50}, sent={"limit": "50"}).unread(COUNT) is None
+    assert envelope({"count": 50}, sent={"limit": "50"}).find_unread(COUNT) is None
 
 
 def test_a_cursor_that_was_sent_is_not_the_next() -> None:
     for name in ("cursor", "after", "pageToken"):
-        assert envelope({name: "abc"}, sent={name: "abc"}).unread(COUNT) is None
+        assert envelope({name: "abc"}, sent={name: "abc"}).find_unread(COUNT) is None
 
 
 def test_a_link_without_the_key_of_the_request_still_leads_to_the_same_page() -> None:
     url = f"{HERE}?api_key=abc&page=2"
-    assert envelope({"next": f"{HERE}?page=2"}, url=url).unread(COUNT) is None
-    assert envelope({"next": f"{HERE}?page=3"}, url=url).unread(COUNT) is not None
-    assert envelope({"next": HERE}, url=url).unread(COUNT) is not None
+    assert envelope({"next": f"{HERE}?page=2"}, url=url).find_unread(COUNT) is None
+    assert envelope({"next": f"{HERE}?page=3"}, url=url).find_unread(COUNT) is not None
+    assert envelope({"next": HERE}, url=url).find_unread(COUNT) is not None
 
 
 def test_what_is_to_be_ignored_is_ignored() -> None:
     rest = {"next": "/b", "has_more": True}
-    assert envelope(rest).left_over(["next", "has_more"]) is None
-    found = envelope(rest).left_over(["next"])
+    assert envelope(rest).find_left_over(["next", "has_more"]) is None
+    found = envelope(rest).find_left_over(["next"])
     assert found is not None
     assert found.place == "has_more"
 
 
 def test_a_block_is_ready_to_paste() -> None:
     block = Pagination(PaginationKind.CURSOR, "page[after]", next="meta.next", more="meta.more")
-    assert as_yaml(block) == 'pagination: {type: cursor, param: "page[after]", next: meta.next, more: meta.more}'
+    assert (
+        format_pagination(block) == 'pagination: {type: cursor, param: "page[after]", next: meta.next, more: meta.more}'
+    )

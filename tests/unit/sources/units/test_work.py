@@ -13,7 +13,7 @@ from tidegate.errors import SourceError
 from tidegate.sources.units.work import (
     UnitWork,
     Variables,
-    bound,
+    bound_value,
     fill_query,
     names_in,
     range_text,
@@ -180,7 +180,7 @@ def test_a_bound_has_the_type_of_its_format(format: str, zone: str | None, expec
     source = UnitSource(
         "db", JdbcRead("jdbc:postgresql:x"), unit=UnitWatermark("survey"), timezone="Europe/Berlin", params=(param,)
     )
-    assert bound(source, param, (MORNING, MORNING + 1)) == expected
+    assert bound_value(source, param, (MORNING, MORNING + 1)) == expected
     values = values_of(source, UnitWork("a", 0, (), {"id": "b"}), (MORNING, MORNING + 1))
     assert values == {"survey": "a", "id": "b", "low": expected}
     assert fill_query("{{low}}", values, SqlDialect.POSTGRESQL).startswith(literal)

@@ -54,14 +54,14 @@ def test_what_a_driver_would_bend_is_written_as_text_by_the_database() -> None:
         FetchedColumns("price", "CAST({} AS text)"),
         FetchedColumns("name", is_text=True),
     )
-    assert COLUMNS.fetched() == {}
+    assert COLUMNS.fetched_schema() == {}
     assert COLUMNS.schema["clock"].dataType == StringType()
 
 
 def test_a_database_that_no_test_runs_is_asked_for_plain_columns() -> None:
     columns = JdbcColumns(SCHEMA, SqlDialect.ORACLE)
     assert {each.template for each in columns.selected()} == {"{}"}
-    assert columns.fetched() == {"clock": "STRING"}
+    assert columns.fetched_schema() == {"clock": "STRING"}
 
 
 def test_the_greatest_value_is_exact() -> None:

@@ -1,15 +1,15 @@
-"""Answers of a server: records found while the answer arrives, the columns they show, and whole reads of pages.
+"""Responses of a server: records found while the response arrives, the columns they show, and whole reads of pages.
 
 Brackets and commas outside strings show the structure, many bytes at a time; the inside of a record is not parsed. The
-answer without its records is kept for its other fields.
+response without its records is kept for its other fields.
 
-A large page is kept on disk until it is complete: half a page is never passed on.
+A large page is buffered on disk until it is complete: half a page is never passed on.
 
 Null, an empty list and an object without keys show no type: a column without a value is left out until it has one.
 
 A read goes page after page in one process, and never ends silently before the end: that is an empty page, a reached
-total, or an answer without a next cursor or link. A short page is not: a server may return fewer records than
-requested. A loop, a source that changes during the read, or a last answer that says there is more, is an error.
+total, or a response without a next cursor or link. A short page is not: a server may return fewer records than
+requested. A loop, a source that changes during the read, or a last response that says there is more, is an error.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from tidegate.sources.http.bounds import Part
 from tidegate.sources.http.client import (
     Request,
     RequestPace,
+    RetryableFailure,
     Sender,
-    TryAgain,
     in_flight,
     public_url,
     request_of,
@@ -48,12 +48,12 @@ from tidegate.sources.http.envelope import (
     PageSignal,
     SignalKind,
     as_flag,
-    as_yaml,
+    format_pagination,
     is_clear_flag,
     may_be_left_out,
-    quoted,
-    sent_with,
-    shown_value,
+    params_sent,
+    quote_scalar,
+    show_value,
     value_at,
 )
 from tidegate.specs.columns import HttpRead, Pagination, PaginationKind
@@ -71,7 +71,7 @@ _IS_STRUCTURE[[_COMMA, _COLON]] = True
 _FIRST_PRINTABLE = 32
 
 
-class NotAnswer(Exception):
+class InvalidResponse(Exception):
     """The bytes are not JSON with records; the argument says why.
 
     ``found`` is what the server sent there, complete: mask it before cutting it.
@@ -86,14 +86,14 @@ class NotAnswer(Exception):
         return f"{self.why}: {self.found!r}" if self.found else self.why
 
 
-class CutOff(Exception):
-    """The answer ends in the middle."""
+class TruncatedResponse(Exception):
+    """The response was truncated."""
 
 
 class Scanner:
-    """Takes an answer in pieces; passes each element of the list at ``path`` to ``found``, on one line.
+    """Takes a response in pieces; passes each element of the list at ``path`` to ``found``, on one line.
 
-    ``path`` are the names from the outside to the list, none for an answer that is itself the list.
+    ``path`` are the names from the outside to the list, none for a response that is itself the list.
     """
 
     def __init__(self, path: tuple[str, ...], found: Callable[[bytes], None]) -> None:
@@ -112,13 +112,13 @@ class Scanner:
         self._open_string = False
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next piece; raises :class:`NotAnswer`."""
+        """Take the next piece; raises :class:`InvalidResponse`."""
         content = np.frombuffer(chunk, np.uint8)
         quotes, self._escaped = text_quotes(content, self._escaped)
         structure = np.flatnonzero(_IS_STRUCTURE[content])
         structure = structure[~are_inside(structure, quotes, self._in_string)]
         if are_inside(np.flatnonzero(content < _FIRST_PRINTABLE), quotes, self._in_string).any():
-            raise NotAnswer("a control character inside a string")
+            raise InvalidResponse("a control character inside a string")
         changes = _CHANGES[content[structure]]
         after = self._depth + np.cumsum(changes)
         levels = np.minimum(after, after - changes)
@@ -133,16 +133,16 @@ class Scanner:
         self._in_string ^= bool(len(quotes) & 1)
 
     def finish(self) -> Any:
-        """The answer without the records, whose list is empty in it.
+        """Return the response without the records, whose list is empty in it.
 
-        Raises :class:`CutOff` if the answer is incomplete, :class:`NotAnswer` if it is not JSON.
+        Raises :class:`TruncatedResponse` if the response is incomplete, :class:`InvalidResponse` if it is not JSON.
         """
         if self._depth or self._in_string or not bytes(self._rest).strip():
-            raise CutOff
+            raise TruncatedResponse
         try:
             return orjson.loads(self._rest.removeprefix(b"\xef\xbb\xbf"))
         except orjson.JSONDecodeError as error:
-            raise NotAnswer(f"not JSON ({error})") from error
+            raise InvalidResponse(f"not JSON ({error})") from error
 
     def _walk(self, chunk: bytes, places: list[int], level_of: dict[int, int]) -> None:
         begin = 0
@@ -173,7 +173,7 @@ class Scanner:
 
     def _check_size(self) -> None:
         if max(len(self._element), len(self._rest)) > LONGEST_RECORD:
-            raise NotAnswer(f"a record, or what is not records, of more than {LONGEST_RECORD // 1024**2} MB")
+            raise InvalidResponse(f"a record, or what is not records, of more than {LONGEST_RECORD // 1024**2} MB")
 
     def _note_string(self) -> None:
         if not self._open_string:
@@ -181,30 +181,30 @@ class Scanner:
         self._open_string = not self._open_string
 
     def _is_here(self) -> bool:
-        """Whether a list that begins here is that of the records."""
+        """True if a list that begins here is that of the records."""
         try:
             here = tuple(orjson.loads(self._names.get(level, b"null")) for level in range(1, len(self._path) + 1))
         except orjson.JSONDecodeError as error:
-            raise NotAnswer(f"not JSON ({error})") from error
+            raise InvalidResponse(f"not JSON ({error})") from error
         if here == self._path and self.is_found:
-            raise NotAnswer(f"the list {'.'.join(self._path)!r} twice")
+            raise InvalidResponse(f"the list {'.'.join(self._path)!r} twice")
         return here == self._path
 
     def _end_element(self, text: bytes, *, last: bool) -> None:
         self._element += text
         self._check_size()
-        whole = bytes(self._element).translate(_ON_ONE_LINE).strip()
+        record = bytes(self._element).translate(_ON_ONE_LINE).strip()
         self._element.clear()
-        if last and not whole and not self.count:
+        if last and not record and not self.count:
             return
         self.count += 1
-        if not (whole.startswith(b"{") and whole.endswith(b"}")):
-            raise NotAnswer(f"record {self.count} is not an object", whole.decode("utf-8", "replace"))
-        self._found(whole)
+        if not (record.startswith(b"{") and record.endswith(b"}")):
+            raise InvalidResponse(f"record {self.count} is not an object", record.decode("utf-8", "replace"))
+        self._found(record)
 
     def _end_list(self, text: bytes, sign: int) -> None:
         if sign != _CLOSE_LIST:
-            raise NotAnswer("brackets that do not match")
+            raise InvalidResponse("brackets that do not match")
         self._end_element(text, last=True)
         self._in_list = False
 
@@ -222,7 +222,7 @@ _NO_CONTENT = 204
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The records of one answer, one per line, and its other fields."""
+    """The records of one response, one per line, and its other fields."""
 
     count: int
     rest: Any
@@ -235,7 +235,7 @@ class Page:
     last: bytes = field(default=b"", repr=False)
 
     def blocks(self) -> Iterator[bytes]:
-        """The records in blocks of whole lines; the page is gone afterwards."""
+        """Yield the records in blocks of whole lines; the page is gone afterwards."""
         with self._lines as lines:
             lines.seek(0)
             while block := lines.read(_BLOCK_BYTES):
@@ -246,27 +246,27 @@ class Page:
         self._lines.close()
 
     def value(self, path: str) -> Any:
-        """The value at ``path``; None without one."""
+        """Return the value at ``path``; None without one."""
         return value_at(self.rest, path)
 
     def last_record(self) -> Mapping[str, Any]:
-        """The last record; empty without any."""
+        """Parse the last record; empty without any."""
         try:
-            found = orjson.loads(self.last or b"{}")
+            record = orjson.loads(self.last or b"{}")
         except orjson.JSONDecodeError:
-            found = {}
-        return found if isinstance(found, Mapping) else {}
+            record = {}
+        return record if isinstance(record, Mapping) else {}
 
     def envelope(self, request: Request, records: str) -> Envelope:
-        """What the answer to ``request`` says besides its records."""
-        sent = sent_with(request)
+        """Return what the response to ``request`` says besides its records."""
+        sent = params_sent(request)
         return Envelope(self.rest, records, self.link, self.headers, self.url, sent, self.last_record())
 
 
 def page_of(response: httpx2.Response, read: HttpRead, excerpt: Callable[[object, int], str]) -> Page:
-    """The page in an answer with a good status; ``excerpt`` shortens what a server sent, for messages.
+    """Read the page in a response with a good status; ``excerpt`` shortens what a server sent, for messages.
 
-    Raises :class:`TryAgain` for an incomplete answer, :class:`SourceError` for an invalid one.
+    Raises :class:`RetryableFailure` for a truncated response, :class:`SourceError` for an invalid one.
     """
     where = public_url(str(response.url))
     if response.status_code == _NO_CONTENT:
@@ -276,21 +276,21 @@ def page_of(response: httpx2.Response, read: HttpRead, excerpt: Callable[[object
     digest = hashlib.sha256()
     last = b""
 
-    def found(record: bytes) -> None:
+    def keep(record: bytes) -> None:
         nonlocal last
         lines.write(record + b"\n")
         digest.update(record)
         last = record
 
-    scanner = Scanner(tuple(read.records.split(".")) if read.records else (), found)
+    scanner = Scanner(tuple(read.records.split(".")) if read.records else (), keep)
     try:
         size = _scan(response, scanner, read, where)
         rest = scanner.finish()
     except BaseException as error:
         lines.close()
-        if isinstance(error, CutOff):
-            raise TryAgain("the answer ends in the middle") from error
-        if isinstance(error, NotAnswer):
+        if isinstance(error, TruncatedResponse):
+            raise RetryableFailure("the response was truncated") from error
+        if isinstance(error, InvalidResponse):
             found_there = f": {excerpt(error.found, 60)!r}" if error.found else ""
             raise SourceError(f"{where}: {error.why}{found_there}", "check what the server sends") from None
         raise
@@ -312,7 +312,7 @@ def _scan(response: httpx2.Response, scanner: Scanner, read: HttpRead, where: st
         size += len(chunk)
         if size > read.max_response_mb * _MEGABYTE:
             raise SourceError(
-                f"{where}: an answer of more than {read.max_response_mb} MB",
+                f"{where}: a response of more than {read.max_response_mb} MB",
                 "ask for smaller pages (pagination.size), or allow more with max_response_mb",
             )
         scanner.feed(chunk)
@@ -324,7 +324,7 @@ def _check_type(response: httpx2.Response, read: HttpRead, where: str, excerpt: 
     if not kind or kind.lower().endswith(("/json", "+json")) or kind.lower() in read.response_types:
         return
     raise SourceError(
-        f"{where}: the answer is {excerpt(kind, 100)}, not JSON",
+        f"{where}: the response is {excerpt(kind, 100)}, not JSON",
         "check url and path; a web page often means that a login is needed; where it is JSON all the same, name its "
         "content "
         "type in `response_types`",
@@ -334,12 +334,12 @@ def _check_type(response: httpx2.Response, read: HttpRead, where: str, excerpt: 
 def _check_content(
     page: Page, scanner: Scanner, read: HttpRead, where: str, excerpt: Callable[[object, int], str]
 ) -> None:
-    """Refuse an answer that reports an error or has no list of records, whatever its status."""
+    """Refuse a response that reports an error or has no list of records, whatever its status."""
     for path in (read.error,) if read.error else _ERRORS:
         problem = value_at(page.rest, path)
         if problem:
             raise SourceError(
-                f"{where}: the answer reports an error in {path!r}: {excerpt(problem, 200)}", "act on what it says"
+                f"{where}: the response reports an error in {path!r}: {excerpt(problem, 200)}", "act on what it says"
             )
     if scanner.is_found:
         return
@@ -349,15 +349,15 @@ def _check_content(
     if value is None and total and page.value(total) == 0:
         return
     keys = f"; its keys are {excerpt(', '.join(map(str, page.rest)), 300)}" if isinstance(page.rest, Mapping) else ""
-    found = "an object" if isinstance(value, Mapping) else f"the value {excerpt(value, 200)}"
+    what = "an object" if isinstance(value, Mapping) else f"the value {excerpt(value, 200)}"
     raise SourceError(
-        f"{where}: the answer has no list of records {name} but {'nothing' if value is None else found}{keys}",
+        f"{where}: the response has no list of records {name} but {'nothing' if value is None else what}{keys}",
         "name the path of the list in `records`",
     )
 
 
 def _next_link(response: httpx2.Response) -> str | None:
-    """The next page by the ``Link`` header."""
+    """Return the next page by the ``Link`` header."""
     return response.links.get("next", {}).get("url")
 
 
@@ -369,9 +369,9 @@ class Shapes:
         self._members: dict[str, int] = {}
 
     def sample(self, record: bytes) -> bytes | None:
-        """The record without empty values, if the rest shows new columns; of records that are not JSON, the first."""
+        """Return the record without empty values if it shows new columns; of records that are not JSON, the first."""
         try:
-            value = _without_empty(parse(record))
+            value = _drop_empty(parse(record))
         except NotJson:
             return record if self._is_new("", "unreadable") else None
         return compact(value).encode() if self._adds(value, "") else None
@@ -380,8 +380,8 @@ class Shapes:
         new = self._is_new(path, _kind(value))
         if isinstance(value, Pairs):
             for key, item in value:
-                known = self._members.get(path, 0)
-                if known <= MOST_KEYS and self._adds(item, f"{path}\0{key}"):
+                members = self._members.get(path, 0)
+                if members <= MOST_KEYS and self._adds(item, f"{path}\0{key}"):
                     new = True
         elif isinstance(value, list):
             for item in value:
@@ -403,12 +403,12 @@ def _kind(value: Any) -> str:
     return type(value).__name__
 
 
-def _without_empty(value: Any) -> Any:
-    """The value without null or empty members and items."""
+def _drop_empty(value: Any) -> Any:
+    """Drop null or empty members and items."""
     if isinstance(value, Pairs):
-        return Pairs((key, kept) for key, item in value if not _is_empty(kept := _without_empty(item)))
+        return Pairs((key, kept) for key, item in value if not _is_empty(kept := _drop_empty(item)))
     if isinstance(value, list):
-        return [kept for item in value if not _is_empty(kept := _without_empty(item))]
+        return [kept for item in value if not _is_empty(kept := _drop_empty(item))]
     return value
 
 
@@ -440,7 +440,7 @@ class Fetch:
 
     @property
     def slots(self) -> int:
-        """How many tasks work at once."""
+        """Number of tasks that work at once."""
         return slot_count(self.read.rate_limit, in_flight(self.read, len(self.parts)))
 
 
@@ -456,7 +456,7 @@ class LineBlock:
 
 @dataclass(slots=True)
 class Counts:
-    """The counts of a slot; ``largest`` is the longest answer in bytes."""
+    """The counts of a slot; ``largest`` is the longest response in bytes."""
 
     requests: int = 0
     repeated: int = 0
@@ -468,7 +468,7 @@ class Counts:
 def blocks(
     fetch: Fetch, slot: int, counts: Counts, *, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[LineBlock]:
-    """All records of one slot; ``counts`` is complete at the end. Raises :class:`~tidegate.errors.SourceError`."""
+    """Yield all records of one slot; ``counts`` is complete at the end. Raises :class:`SourceError`."""
     sender = Sender(fetch.read, RequestPace(fetch.read.rate_limit, fetch.slots, sleep=sleep), sleep=sleep)
     try:
         for number in range(slot, len(fetch.parts), fetch.slots):
@@ -479,7 +479,7 @@ def blocks(
 
 
 def part_blocks(read: HttpRead, part: Part, sender: Sender, counts: Counts, number: int = 0) -> Iterator[LineBlock]:
-    """All records of one part, page after page; counts pages and records."""
+    """Yield all records of one part, page after page; counts pages and records."""
     with sender.mask_errors():
         for place, page in enumerate(_PageWalk(read, part, sender).pages(), 1):
             counts.pages += 1
@@ -511,7 +511,7 @@ class _PageWalk:
         self._digests: set[bytes] = set()
 
     def pages(self) -> Iterator[Page]:
-        request: Request | None = self._with_page(self._first)
+        request: Request | None = self._add_page(self._first)
         while request is not None:
             if self._pages == self._paging.max_pages:
                 raise SourceError(
@@ -520,9 +520,9 @@ class _PageWalk:
                 )
             page = self._sender.fetch(request, partial(page_of, read=self._read, excerpt=self._sender.excerpt))
             try:
-                self._note(page)
+                self._count_page(page)
                 self._check_flag(request, page)
-                following = self._next(request, page)
+                following = self._next_request(request, page)
                 if following is None:
                     self._check_end(request, page)
                 request = following
@@ -538,28 +538,28 @@ class _PageWalk:
         written = self._read.pagination
         if written is not None and written.kind is PaginationKind.NONE:
             return
-        if written is not None and written.more is not None and self._flag(page, written.more):
+        if written is not None and written.more is not None and self._read_flag(page, written.more):
             raise self._problem(f"{written.more!r} says that there is more, and nothing comes next")
         envelope = page.envelope(request, self._read.records)
-        signal = envelope.unread(page.count) if written is None else self._left_over(envelope, written)
+        signal = envelope.find_unread(page.count) if written is None else self._find_left_over(envelope, written)
         if signal is None:
             return
-        other = "pagination: {type: none}" if written is None else f"ignore: [{quoted(signal.path)}]"
+        other = "pagination: {type: none}" if written is None else f"ignore: [{quote_scalar(signal.path)}]"
         raise UnreadPages(
             f"{public_url(self._first.url)}, page {self._pages}",
             signal.place,
-            self._sender.excerpt(shown_value(signal), 80),
+            self._sender.excerpt(show_value(signal), 80),
             f"{_MEANINGS[signal.kind]}, but {self._records} {'was' if self._records == 1 else 'were'} read",
-            as_yaml(signal.fits) if signal.fits is not None and signal.fits != written else "",
+            format_pagination(signal.fits) if signal.fits is not None and signal.fits != written else "",
             f"`{other}` if these are all records",
         )
 
-    def _left_over(self, envelope: Envelope, written: Pagination) -> PageSignal | None:
+    def _find_left_over(self, envelope: Envelope, written: Pagination) -> PageSignal | None:
         if written.more is None:
-            return envelope.left_over(written.ignore)
+            return envelope.find_left_over(written.ignore)
         # A flag that was never true may be another than the one that was meant.
         is_end = self._was_more or is_clear_flag(written.more)
-        return envelope.left_over((*written.ignore, written.more), is_end=is_end)
+        return envelope.find_left_over((*written.ignore, written.more), is_end=is_end)
 
     def _problem(self, what: str) -> SourceError:
         return SourceError(
@@ -567,7 +567,7 @@ class _PageWalk:
             "this read was discarded; check what the server does",
         )
 
-    def _note(self, page: Page) -> None:
+    def _count_page(self, page: Page) -> None:
         """Count a page; raises if it contradicts those before."""
         self._pages += 1
         self._records += page.count
@@ -579,14 +579,16 @@ class _PageWalk:
 
     def _check_total(self, total: Any) -> None:
         if isinstance(total, bool) or not isinstance(total, int):
-            found = self._sender.excerpt(total, 80)
-            raise self._problem(f"the answer has {found!r} at {self._paging.total!r}, not the total number of records")
+            shown = self._sender.excerpt(total, 80)
+            raise self._problem(
+                f"the response has {shown!r} at {self._paging.total!r}, not the total number of records"
+            )
         if self._total is not None and total != self._total:
             raise self._problem(f"the total number of records changed from {self._total} to {total} during the read")
         self._total = total
 
-    def _with_page(self, request: Request) -> Request:
-        """The request with the parameters of its page; cursors and links have none before the first answer."""
+    def _add_page(self, request: Request) -> Request:
+        """Add the parameters of its page to a request; cursors and links have none before the first response."""
         paging = self._paging
         values: dict[str, str | int] = {}
         if paging.size_param is not None and paging.size is not None:
@@ -597,37 +599,39 @@ class _PageWalk:
             values[paging.param or _PARAMS[paging.kind]] = start + done
         return request.with_values(values, self._read.watermark.location)
 
-    def _next(self, request: Request, page: Page) -> Request | None:
+    def _next_request(self, request: Request, page: Page) -> Request | None:
         paging = self._paging
         match paging.kind:
             case PaginationKind.NONE:
                 return None
-            case _ if paging.more is not None and not self._flag(page, paging.more):
+            case _ if paging.more is not None and not self._read_flag(page, paging.more):
                 return None
             case PaginationKind.OFFSET | PaginationKind.PAGE:
-                return None if self._is_last(page) else self._with_page(request)
+                return None if self._is_last(page) else self._add_page(request)
             case PaginationKind.CURSOR:
-                cursor = self._once(self._cursor(page), "cursor")
+                cursor = self._refuse_repeated(self._cursor(page), "cursor")
                 given = {paging.param or _PARAMS[paging.kind]: cursor or ""}
                 return None if cursor is None else request.with_values(given, self._read.watermark.location)
             case PaginationKind.NEXT_LINK:
-                target = self._once(page.link if paging.next is None else page.value(paging.next), "next link")
-                return None if target is None else request.following(target)
+                target = self._refuse_repeated(
+                    page.link if paging.next is None else page.value(paging.next), "next link"
+                )
+                return None if target is None else request.follow(target)
 
     def _is_last(self, page: Page) -> bool:
-        """Whether a page by number or offset is the last; a flag that is named, and says there is more, decides."""
+        """True if a page by number or offset is the last; a flag that is named, and says there is more, decides."""
         if self._paging.more is not None:
             return page.count == 0 and self._paging.kind is PaginationKind.OFFSET
         return page.count == 0 or (self._total is not None and self._records >= self._total)
 
-    def _flag(self, page: Page, path: str) -> bool:
-        """The flag that says whether there is more; one that is missing after the first page is false."""
+    def _read_flag(self, page: Page, path: str) -> bool:
+        """Read the flag that says whether there is more; one that is missing after the first page is false."""
         value = page.value(path)
         if value is None:
             return False
         flag = as_flag(value)
         if flag is None:
-            raise self._problem(f"the answer has {self._sender.excerpt(value, 80)!r} at {path!r}, not true or false")
+            raise self._problem(f"the response has {self._sender.excerpt(value, 80)!r} at {path!r}, not true or false")
         return flag
 
     def _check_flag(self, request: Request, page: Page) -> None:
@@ -637,7 +641,7 @@ class _PageWalk:
             return
         is_there = value_at(page.rest, path, _MISSING) is not _MISSING
         if is_there or self._was_more or not page.count or self._pages > 1 or may_be_left_out(path):
-            self._was_more = self._was_more or self._flag(page, path)
+            self._was_more = self._was_more or self._read_flag(page, path)
             return
         flags = page.envelope(request, self._read.records).flags()
         keys = list(map(str, page.rest)) if isinstance(page.rest, Mapping) else []
@@ -649,12 +653,12 @@ class _PageWalk:
         )
 
     def _cursor(self, page: Page) -> Any:
-        """The next cursor: from the answer, or from its last record."""
+        """Return the next cursor: from the response, or from its last record."""
         paging = self._paging
         if paging.next is not None:
             return page.value(paging.next)
         if paging.last_field is None:
-            raise ConfigError(("pagination: cursor needs `next`, the path of the cursor in the answer",))
+            raise ConfigError(("pagination: cursor needs `next`, the path of the cursor in the response",))
         if not page.count:
             return None
         value = value_at(page.last_record(), paging.last_field)
@@ -662,8 +666,8 @@ class _PageWalk:
             raise self._problem(f"the last record has nothing in {paging.last_field!r}, the next cursor")
         return value
 
-    def _once(self, value: Any, what: str) -> str | None:
-        """The next cursor or link, None at the end; a repeated one is an error."""
+    def _refuse_repeated(self, value: Any, what: str) -> str | None:
+        """Return the next cursor or link, None at the end; a repeated one is an error."""
         if value is None or value is False or value == "":
             return None
         if isinstance(value, bool) or not isinstance(value, str | int):

@@ -16,8 +16,8 @@ from support.http_reads import ROWS, fetched, read_of
 from support.long_runs import examples
 from tidegate.errors import ConfigError, SourceError
 from tidegate.schema.inference import infer_json
-from tidegate.sources.http.answers import Counts, CutOff, Fetch, NotAnswer, Scanner, Shapes, blocks
 from tidegate.sources.http.bounds import Part
+from tidegate.sources.http.responses import Counts, Fetch, InvalidResponse, Scanner, Shapes, TruncatedResponse, blocks
 from tidegate.specs.columns import Pagination, PaginationKind, WatermarkParams
 
 TEXTS = st.text(alphabet=st.sampled_from('ab"\\{}[],: \n\t\u00e9\u4e2d'), max_size=8)
@@ -64,7 +64,7 @@ def test_an_answer_that_is_the_list(records: list[Any], size: int) -> None:
 @given(st.lists(OBJECTS, min_size=1, max_size=3), st.data())
 def test_an_answer_that_ends_anywhere_is_cut_off(records: list[Any], data: st.DataObject) -> None:
     content = json.dumps({"data": records}).encode()
-    with pytest.raises(CutOff):
+    with pytest.raises(TruncatedResponse):
         scanned(content[: data.draw(st.integers(0, len(content) - 1))], "data", 7)
 
 
@@ -83,7 +83,7 @@ def test_an_answer_that_ends_anywhere_is_cut_off(records: list[Any], data: st.Da
     ],
 )
 def test_what_is_no_answer(content: bytes, reason: str) -> None:
-    with raises(NotAnswer, reason):
+    with raises(InvalidResponse, reason):
         scanned(content, "data", 5)
 
 
@@ -92,7 +92,7 @@ def test_what_is_no_answer(content: bytes, reason: str) -> None:
 def test_a_record_is_too_long_by_its_own_length_in_pieces_of_any_size(
     is_rest: bool, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.sources.http.answers.LONGEST_RECORD", 60)
+    monkeypatch.setattr("tidegate.sources.http.responses.LONGEST_RECORD", 60)
 
     def answer(length: int) -> bytes:
         record = {"a": "x" * (length - 8)}
@@ -100,7 +100,7 @@ def test_a_record_is_too_long_by_its_own_length_in_pieces_of_any_size(
         return json.dumps(other if is_rest else {"data": [{}, record, {}]}, separators=(",", ":")).encode()
 
     scanned(answer(60), "data", size)
-    with raises(NotAnswer, "more than 0 MB"):
+    with raises(InvalidResponse, "more than 0 MB"):
         scanned(answer(61), "data", size)
 
 
