@@ -276,7 +276,7 @@ def test_a_file_that_changed_between_two_rounds_becomes_a_letter_and_is_not_half
     from dataclasses import replace
 
     partly = encode_paths(replace(state, files={f"{DAY}/2.ndjson": RecordsRead(4, target.stat().st_size + 1, "old")}))
-    place.positions.commit(opened, moved(partly, embedded=embedded(partly)))
+    place.positions.commit(opened, moved(partly, embedded=drop_window(partly)))
     lake.expected = lake.expected[:10]
     report = lake.run()
     assert report.sources[0].dead_files == 1

@@ -217,7 +217,7 @@ def test_a_secondary_input_takes_each_file_once_and_refuses_a_broken_link(tmp_pa
     assert [each.path for each in input_files(Location(absolute_uri("in", tmp_path))).files] == ["a.csv"]
     (tmp_path / "in/c.csv").symlink_to("nowhere")
     with raises(SourceError, "symbolic link", "nowhere", "c.csv"):
-        input_files(Location(absolute("in", tmp_path)))
+        input_files(Location(absolute_uri("in", tmp_path)))
 
 
 def test_a_secondary_input_may_be_a_mounted_config_map(tmp_path: Path) -> None:

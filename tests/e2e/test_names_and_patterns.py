@@ -82,7 +82,7 @@ def test_patterns_mean_the_same_for_letters_and_for_files(pattern: str, fits: bo
     assert [
         DeadLetterSelection(file=pattern).takes(letter),
         FilesQuery(pattern).takes(path),
-        Selection(pattern).takes(path),
+        Selection(pattern).selects(path),
     ] == [fits] * 3
 
 

@@ -259,7 +259,7 @@ def _written(lake: Lake, number: int) -> DataFile:
 def _change(opened: Any, file: DataFile) -> Change:
     schema = pa.schema([pa.field("id", pa.int64(), False)])
     state = dict(opened.state)
-    return appended(state, [file], schema, embedded=embedded(state))
+    return appended(state, [file], schema, embedded=drop_window(state))
 
 
 def test_a_process_that_slept_cannot_commit_files_that_were_cleaned(lake: Lake) -> None:

@@ -238,7 +238,7 @@ def test_records_that_come_from_dead_letters_do_not_make_a_finished_file_unfinis
     info = place.tracker.store.head(f"{HOUR}/12.ndjson")
     again = Coverage(f"{HOUR}/12.ndjson", info.size, info.etag, 0, 1, False, 1)
     state = dict(opened.state or {})
-    place.positions.commit(opened, moved(state, embedded=embedded(state), coverage=(again,), action="dlq retry"))
+    place.positions.commit(opened, moved(state, embedded=drop_window(state), coverage=(again,), action="dlq retry"))
     assert ingest(lake.project).sources[0].commits == 0
     assert found(lake).ingested == 10
 
@@ -312,7 +312,7 @@ def test_the_rest_of_a_late_file_is_read_where_its_committed_part_ends(lake: Lak
             dict(opened.state or {}),
             [DataFile(name, file.stat().st_size, 3, {})],
             rows.schema,
-            embedded=embedded(dict(opened.state or {})),
+            embedded=drop_window(dict(opened.state or {})),
             coverage=(covered,),
             action="reconcile",
         ),
@@ -346,7 +346,7 @@ def test_what_a_person_moved_the_watermark_over_is_unexplained_not_late(lake: La
     moved = encode_paths(
         replace(before, watermark=Active(f"{HOUR}/30.ndjson"), partition_watermarks={HOUR: "30.ndjson"}, late_window={})
     )
-    place.positions.commit(opened, Change(NextState(moved, embedded(moved)), action="watermark set"))
+    place.positions.commit(opened, Change(NextState(moved, drop_window(moved)), action="watermark set"))
     report = ingest(lake.project)
     (source,) = report.sources
     assert source.unexplained.names == (f"{HOUR}/25.ndjson",)

@@ -14,7 +14,7 @@ from support.changes import moved
 from support.lake import Lake
 from support.reconciling import places_of
 from tidegate import SourceComparison
-from tidegate.core.files.state import embedded, encode_paths
+from tidegate.core.files.state import drop_window, encode_paths
 from tidegate.protocol.change import Coverage
 from tidegate.runs.file_source import FileSource, watermarks_of
 from tidegate.runs.reconcile import Reconciling
@@ -59,7 +59,7 @@ def place_with(folder: Path, files: int) -> FileSource:
     for number, name in enumerate(names(files), 1):
         group.append(Coverage(name, 100, "e", 0, 10, True, 10))
         if number % PER_COMMIT == 0:
-            opened = place.positions.commit(opened, moved(state, embedded=embedded(state), coverage=tuple(group[1:])))
+            opened = place.positions.commit(opened, moved(state, drop_window=drop_window(state), coverage=tuple(group[1:])))
             group = []
     store = Endless(place.source.location, Space())
     store.files = files

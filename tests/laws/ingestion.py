@@ -72,7 +72,7 @@ class Ingestion(RuleBasedStateMachine):
         self.world.open(plan)
         if plan.given_up:
             return
-        slices = data.draw(st.permutations([each for unit in plan.units for each in unit.slices]))
+        slices = data.draw(st.permutations([each for unit in plan.groups for each in unit.slices]))
         while slices:
             taken = data.draw(st.integers(1, len(slices)))
             wave, slices = slices[:taken], slices[taken:]
@@ -104,7 +104,7 @@ class Ingestion(RuleBasedStateMachine):
         self.world.drain()
         assert self.world.missing() == set()
         assert self.world.doubled() == set()
-        assert not self.world.plan().units
+        assert not self.world.plan().groups
         assert not dict(self.world.state.unfinished())
 
 

@@ -62,7 +62,7 @@ from tidegate.sources.reader import Reader, Typed, explain
 from tidegate.specs.columns import LoadType, Value, Watermark
 from tidegate.specs.locations import Location
 from tidegate.specs.project import EngineKind, PipelineSpec
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 from tidegate.tasks.row_task import Batch, RowsWritten, row_task
 
 if TYPE_CHECKING:

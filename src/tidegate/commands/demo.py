@@ -29,7 +29,7 @@ from tidegate.spark.jars import find_java
 from tidegate.spark.session import active_session
 from tidegate.specs.locations import Location
 from tidegate.specs.project import EngineKind, ProjectSpec
-from tidegate.storage.options import absolute
+from tidegate.storage.options import absolute_uri
 
 
 def demo(

@@ -101,7 +101,7 @@ class SourcePlan(Report):
         yield Heading(f"{source_name(self)} → {self.table_uri}")
         yield from _engine_line(self.engine)
         yield facts(*_file_facts(self, view.verbose))
-        if plan.units:
+        if plan.groups:
             yield Gap()
             yield _partitions(plan)
         if plan.skipped:
@@ -280,7 +280,7 @@ class UnitSourcePlan(Report):
 def _file_facts(source: SourcePlan, verbose: bool) -> Iterator[Fact]:
     plan = source.plan
     first = "" if plan.version else " (first run)"
-    if plan.units:
+    if plan.groups:
         yield "would read", Cell(f"{count(plan.files, 'file')}, {size(plan.bytes)}{first}", Style.STRONG)
     else:
         yield "would read", Cell(f"nothing new{first}", Style.GOOD)
@@ -289,8 +289,8 @@ def _file_facts(source: SourcePlan, verbose: bool) -> Iterator[Fact]:
     if asked or cut:
         yield "listing", "; ".join(filter(None, (asked, cut)))
     if verbose:
-        if plan.units:
-            yield "units", _unit_sizes(plan.units)
+        if plan.groups:
+            yield "units", _unit_sizes(plan.groups)
         yield "position", position(plan.version, "none yet")
         yield "lane", source.lane
 
@@ -302,7 +302,7 @@ def _unit_sizes(units: Sequence[FileGroup]) -> str:
 
 
 def _slices(plan: Plan) -> tuple[FileSlice, ...]:
-    return tuple(piece for unit in plan.units for piece in unit.slices)
+    return tuple(piece for unit in plan.groups for piece in unit.slices)
 
 
 def _partitions(plan: Plan) -> Table:
