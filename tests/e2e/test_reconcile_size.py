@@ -60,7 +60,7 @@ def place_with(folder: Path, files: int) -> FileSource:
         group.append(Coverage(name, 100, "e", 0, 10, True, 10))
         if number % PER_COMMIT == 0:
             opened = place.positions.commit(
-                opened, moved(state, drop_window=drop_window(state), coverage=tuple(group[1:]))
+                opened, moved(state, embedded=drop_window(state), coverage=tuple(group[1:]))
             )
             group = []
     store = Endless(place.source.location, Space())
