@@ -16,7 +16,7 @@ from tidegate.reports.wording import count
 from tidegate.runs.checks import collect_checks, local_driver, space, writable
 from tidegate.runs.tracker import Examinable, TrackedSource
 from tidegate.schema.literals import describe_reader, find_native
-from tidegate.spark.jars import S3, fetched, find_java, java_version
+from tidegate.spark.jars import S3, fetched_jars, find_java, java_version
 from tidegate.specs.columns import JdbcRead
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import EngineKind, ProjectSpec
