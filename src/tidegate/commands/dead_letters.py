@@ -117,7 +117,7 @@ class _Answer:
     report: LettersReport
 
 
-# A run that writes its own files meanwhile may take the place of those that were written here.
+# Files that were written here and are gone or changed before their commit are written again, as after a lost commit.
 _RULES = PassRules(20, (CommitLost, ObjectMissing, ObjectChanged))
 
 

@@ -378,6 +378,7 @@ class FileReplay(Replay[FileSource, ReplayReport]):
 
         The rows stay correct: those of a finished file do not depend on the position.
         """
+        # Other errors are final: rows that were read for other columns have to be read again, by a new replay.
         run = Pass(self._bound, stop=self._stop, rules=PassRules(TRIES_AGAINST_OTHERS, (CommitLost,)))
         return run.run(
             CommitCommand(self._open, lambda opened: run.commit(opened, self._change(opened, write, results)))

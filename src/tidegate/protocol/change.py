@@ -267,6 +267,7 @@ class Requirement(Enum):
 class AppendFiles:
     """Finished files become visible; ``groups`` has them by their columns."""
 
+    # Staged batches of one commit may have been written with different columns; each group is checked by itself.
     groups: tuple[Written, ...]
     requires: ClassVar = (Requirement.PLAIN_APPEND,)
 
@@ -304,6 +305,7 @@ class ReplaceRows:
     requires: ClassVar = (Requirement.TABLE, Requirement.PLAIN_APPEND, Requirement.REMOVABLE_ROWS)
 
     def __post_init__(self) -> None:
+        # An empty text is what a broken join of conditions gives; it must not be read as "every row".
         if self.predicate is not None and not self.predicate.strip():
             raise ValueError("ReplaceRows with an empty predicate: give None to replace every row")
 
@@ -335,6 +337,7 @@ class SparkWrite:
     counts: RowCount = RowCount.LOGGED
     debts: tuple[Mapping[str, Any], ...] = ()
     data_files: ClassVar[tuple[DataFile, ...]] = ()
+    # None: OPEN has chosen the lane by the features of the table, and Spark itself refuses what it cannot write.
     requires: ClassVar[tuple[Requirement, ...]] = ()
 
     @property

@@ -111,10 +111,12 @@ def commit_together(members: Sequence[Member]) -> tuple[Position, ...]:
     check_changes([(member.change, member.opened.data_files) for member in members])
     members = [replace(member, change=replace(member.change, debts=owed_by(member))) for member in members]
     for member in members:
+        # OPEN pays what the newest position owes, and no other: an older debt would be forgotten with this commit.
         if member.opened.unpaid:
             follow_ups.pay(member.site, member.opened)
     lead = members[0].site
     deadline = lead.pace.start()
+    # Before any document is written: a file that is gone or short would make every reader of the table fail.
     adds = tuple(add for member in members for add in measure(member.site, member.change.write.data_files))
     name = lead.attempts()
     attempt = Attempt([_write_document(member, name) for member in members], adds, deadline)
@@ -328,12 +330,13 @@ class Attempt:
             return False
         names = tuple(field.name for field in fields)
         added = False
-        with self._disbelieve():
+        with self._record_failure():
             failpoint("state.columns.before")
             with self._alone():
                 self.site.delta.add_columns(snapshot, fields)
             failpoint("state.columns.after")
             added = True
+        # Added twice and still missing: without this, the attempt would add them again until its deadline.
         if added and names == self._added_columns:
             raise SchemaMismatch(
                 f"columns {', '.join(names)} were added to {self.site.uri}, but the table still lacks them",
@@ -348,7 +351,7 @@ class Attempt:
         if snapshot.active_paths():
             raise costs_rows(error)
         note = CommitNote({}, self.site.pace.now_ms(), "tidegate: columns replaced")
-        with self._disbelieve():
+        with self._record_failure():
             failpoint("state.columns.before")
             with self._alone():
                 self.site.delta.overwrite(snapshot, no_rows(self.new_columns()[0]), note)
@@ -368,7 +371,7 @@ class Attempt:
                 "correct sink.table_properties, or set them with Spark",
             )
         self._settings += 1
-        with self._disbelieve():
+        with self._record_failure():
             failpoint("state.properties.before")
             with self._alone():
                 self.site.delta.set_properties(snapshot, missing)
@@ -376,8 +379,8 @@ class Attempt:
         return True
 
     @contextmanager
-    def _disbelieve(self) -> Iterator[None]:
-        """Keep whatever is raised inside for the message; it decides nothing."""
+    def _record_failure(self) -> Iterator[None]:
+        """Record any exception for the final message. Only the log decides the outcome."""
         try:
             yield
         except Exception as error:
@@ -389,7 +392,7 @@ class Attempt:
             raise self._no_table()
         note = self._note()
         self._sent = True
-        with self._disbelieve():
+        with self._record_failure():
             failpoint("state.commit.before")
             with self._alone():
                 # Inside, since a refusal may come after an earlier attempt that did succeed: the log decides first.
@@ -521,6 +524,8 @@ def resolve(expected: Sequence[tuple[TableContext, int]], attempt: str, first_ba
     ours, _ = _search(site, attempt, first_base)
     if ours is not None:
         return Done(ours)
+    # The position is read after the search, so a commit between the two can only look like a loss; hence the second
+    # search, up to the snapshot, before anything is called lost.
     snapshot = site.delta.snapshot()
     moved = [(each, version) for each, version in expected if each.position_in(snapshot) != version]
     if not moved:
@@ -608,9 +613,11 @@ def _finish(member: WrittenMember, attempt: Attempt, entry: LogEntry) -> Positio
         needs_frames=attempt.needs_frames,
         rows=_count_rows(change.write, entry),
     )
+    # Nothing from here on may fail the commit: it is durable, and what cannot be paid now the next OPEN pays.
     now = replace(now, unpaid=not follow_ups.pay_if_possible(site, now))
     _check_rows(site, change.write, entry)
     site.emit(_event(member, now, attempt, entry))
+    # Spark writes the checkpoints of the tables that it commits to; the library may not know their features.
     if not attempt.by_spark:
         follow_ups.checkpoint(site, now, opened.version)
     follow_ups.compact_ledger(site, now, opened.version)

@@ -135,6 +135,7 @@ class Pass:
                 self.position = chosen.go(chosen.open() if isinstance(chosen, CommandWalk) else self._begin())
                 return self.position
             except self._rules.errors as error:
+                # Nothing of the lost attempt is kept: what it planned may be read by the winner, or be done already.
                 self._losses += 1
                 if self._losses == self._rules.tries or self.stop.is_set():
                     raise
@@ -144,6 +145,7 @@ class Pass:
     def _open(self) -> Position:
         """The position; if the tracker allows it, the one at which the previous pass ended, if still current."""
         before, self.position = self.position, None
+        # One HEAD of the next log entry instead of an OPEN: polls of an idle source are mostly this request.
         if before is not None and self._rules.keeps_position and self.source.positions.is_current(before):
             return replace(before, warnings=())
         return self.source.open()

@@ -138,6 +138,9 @@ class ReplayRecord:
             if handover is None:
                 position = self._put(run, opened, change, after)
             else:
+                # Two commits, since a statement of Spark carries the transaction of one source only. The rows go with
+                # the watermark: a kill in between repeats the chunk, which replaces itself; the other way round, a run
+                # in between would append its rows again.
                 self._move(handover, change)
                 position = self._note(number)
             committed = True
@@ -278,6 +281,7 @@ def fence(writers: Sequence[AnySource]) -> datetime:
 
 
 def _fence(writer: AnySource) -> datetime:
+    # Not ColumnsChanged: a commit without rows has no columns that could differ.
     run = Pass(writer, rules=PassRules(FENCE_TRIES, (CommitLost,)))
     after = run.run(CommitCommand(writer.positions.open, lambda opened: run.commit(opened, _nothing(writer, opened))))
     assert after.parent is not None
