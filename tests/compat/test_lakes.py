@@ -55,6 +55,10 @@ def ground(wanted: Scenario, api: Api | None) -> Iterator[Ground]:
 
 
 REWORDED = (
+    (
+        r"every poll lists the whole source, (\d+ keys?) this time, and every path that was read is remembered",
+        r"each poll lists the whole prefix (\1 now) and remembers every path it has read",
+    ),
     (r"answers; 1 new files", "answers; 1 new file"),
     (r"this source is at position 1\b", "1 commit of this source"),
     (r"this source is at position (\d+)", r"\1 commits of this source"),
@@ -111,7 +115,7 @@ LATER = ("not looked for: late files ", "partition_filter leaves out ")
 """How sentences begin that are said since the fixtures were made."""
 ELSEWHERE = ("a run that began at ",)
 """How sentences begin that are said of a run that died on another machine, or before this one was started."""
-LATER_KEYS = frozenset({"empty", "future_seals", "last_commit_at", "left_out", "requests_by_time"})
+LATER_KEYS = frozenset({"empty", "engine", "future_seals", "last_commit_at", "left_out", "requests_by_time"})
 """Keys that are printed since then."""
 
 
@@ -123,6 +127,8 @@ def plain(value: Any) -> Any:
 def without_later(said: dict[str, Any]) -> dict[str, Any]:
     lists = {key: said[key] for key in ("notes", "remarks") if isinstance(said.get(key), list)}
     known = {key: value for key, value in without_counts(said).items() if key not in LATER_KEYS}
+    if isinstance(said.get("printed"), list):  # checks, of which the engine's came later
+        known["printed"] = [entry for entry in said["printed"] if entry.get("name") != "engine"]
     return known | {
         key: [each for each in texts if not str(each).startswith((*LATER, *ELSEWHERE))] for key, texts in lists.items()
     }
