@@ -30,7 +30,7 @@ from tidegate.core.files.advance import PathSteps
 from tidegate.core.files.planner import plan_paths
 from tidegate.core.files.state import Covered, PathState
 from tidegate.protocol.change import Change, Coverage, DataFile, Identity, SourceKey
-from tidegate.protocol.ledger import record_batches
+from tidegate.protocol.ledger import Ledger
 from tidegate.protocol.ledger_blocks import SIZE, LedgerEntry, block_path, encode
 from tidegate.protocol.position import Pace, TableContext
 from tidegate.protocol.store import PositionStore, open_delta
@@ -163,7 +163,7 @@ def ledger(files: int, steps: Steps) -> None:
     size = sum(found.size for found in store.list(key.directory))
     steps.taken["bytes a file"] = {"cpu": size / (blocks * SIZE * PER_COMMIT), "wall": 0.0}
     with steps.step("read all of it"):
-        rows = sum(batch.num_rows for batch in record_batches(store, key))
+        rows = sum(batch.num_rows for batch in Ledger(store, key).record_batches())
     assert rows == blocks * SIZE * PER_COMMIT, rows
 
 

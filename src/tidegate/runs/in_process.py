@@ -98,7 +98,7 @@ class InProcessEngine:
     def check_write(self, source: str, only_spark: Sequence[str]) -> None:
         """Raise for what the table itself, or a reset of work units, asks for."""
         if only_spark:
-            raise needs_spark(source, f"only Spark writes this: {'; '.join(only_spark)}")
+            raise needs_spark(source, f"only Spark can write this table: {'; '.join(only_spark)}")
 
     def tasks(self, most: int, limits: CommitLimits, hear: Hear) -> SerialTasks:
         """Tasks that run here, one whenever somebody waits for it."""
