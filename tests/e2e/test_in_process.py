@@ -192,7 +192,7 @@ def test_rows_without_a_watermark_are_seen_where_a_lag_has_the_source_asked_firs
 @pytest.mark.parametrize(
     ("source", "sink", "problem"),
     [
-        ({"type": "excel", "source_uri": "in"}, {}, "only Spark reads"),
+        ({"type": "parquet", "source_uri": "in", "pattern": "a*"}, {}, "only Spark reads"),
         (
             {"type": "python", "function": f"{__name__}:numbers"},
             {"load_type": "merge_upsert", "merge_keys": ["id"]},

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from openpyxl import Workbook  # type: ignore[import-untyped]  # it has no types
 
 from servers import api as apis
 from servers import postgres as servers
@@ -116,7 +117,7 @@ def test_without_java_one_sentence_names_the_local_engine(machine: Machine, comm
     assert "`--engine local` appends rows without Java" in machine.tidegate(*command, code=3)
 
 
-@pytest.mark.parametrize("kind", ["csv", "json", "parquet", "delta"])
+@pytest.mark.parametrize("kind", ["csv", "json", "excel", "parquet", "delta"])
 def test_a_table_of_files_is_followed_by_a_column(machine: Machine, kind: str) -> None:
     place = machine.folder / "in"
     place.mkdir()
@@ -128,6 +129,11 @@ def test_a_table_of_files_is_followed_by_a_column(machine: Machine, kind: str) -
                 (place / f"{number}.csv").write_text(f"id\n{number}\n")
             case "json":
                 (place / f"{number}.json").write_text(f'{{"id": {number}}}\n')
+            case "excel":
+                book = Workbook()
+                book.active.append(["id"])
+                book.active.append([number])
+                book.save(place / f"{number}.xlsx")
             case "parquet":
                 pq.write_table(rows, place / f"{number}.parquet")
             case _:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable
 from pyiceberg.types import LongType, StringType
 
@@ -18,6 +19,7 @@ from servers import postgres as postgres_server
 from support.database_types import MARIADB, POSTGRESQL, Typed
 from support.iceberg_tables import ORDERS, add, new_table, row
 from tidegate import ProjectSpec, RunReport, load, run
+from tidegate.cli.main import cli
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 
@@ -115,6 +117,18 @@ def test_mariadb(spark: SparkSession, mariadb: mariadb_server.Server, tmp_path: 
         both(tmp_path, {**source, "source_timezone": "America/New_York"}, {"shop": connection}, arrive)
     finally:
         mariadb.execute("set global sql_select_limit = default")
+
+
+def test_a_table_is_carried_by_either_in_turn_from_the_command_line(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "p.yml").write_text("source: {source_uri: in, format: csv}\nsink: {table_uri: lake}\n")
+    for number, engine in enumerate(("local", "spark", "local", "spark")):
+        (tmp_path / "in" / f"{number}.csv").write_text(f"id,price\n{number},2.5\n")
+        done = CliRunner().invoke(cli, ["run", str(tmp_path / "p.yml"), "--engine", engine, "--json", "-q"])
+        assert done.exit_code == 0, done.output
+        report = json.loads(done.stdout)
+        assert (report["engine"], report["sources"][0]["rows"]) == (engine, 1)
+    assert sorted(row["id"] for row in DeltaTable(tmp_path / "lake").to_pyarrow_table().to_pylist()) == [0, 1, 2, 3]
 
 
 def test_iceberg(spark: SparkSession, tmp_path: Path) -> None:

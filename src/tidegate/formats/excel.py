@@ -33,7 +33,9 @@ from tidegate.core.files.plan import FileSlice
 from tidegate.errors import EnvironmentProblem, SourceError, TidegateError
 from tidegate.formats.json import Decoder
 from tidegate.formats.port import Decoded, Fetcher
+from tidegate.formats.samples import SAMPLED_LINES, spread
 from tidegate.formats.strict_lines import RecordRules
+from tidegate.schema.inference import check_agreement, infer_json
 from tidegate.schema.names import table_names
 from tidegate.specs.columns import TableRead
 from tidegate.specs.project import FieldSpec, PathSource, SchemaSpec
@@ -155,6 +157,14 @@ def first_rows(source: PathSource, file: FileSlice, sheet: str | None, timezone:
     with closing(Fetcher(open_store(source.location)).seekable(file)) as raw:
         lines = sheet_lines(raw, file.path, sheet, timezone)
         return [line for line in islice(lines, count) if line]
+
+
+def infer_workbooks(
+    source: PathSource, slices: Sequence[FileSlice], sheet: str | None, timezone: str, schema: SchemaSpec
+) -> tuple[FieldSpec, ...]:
+    """Columns inferred from the first rows of some workbooks."""
+    samples = (first_rows(source, each, sheet, timezone, SAMPLED_LINES) for each in spread(slices))
+    return check_agreement(infer_json(samples, coerce_conflicts_to_utf8=schema.coerce_conflicts_to_utf8)).fields
 
 
 def _refuse_bad_rows(blocks: Iterator[Decoded], path: str) -> Iterator[pa.RecordBatch]:

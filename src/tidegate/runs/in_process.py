@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from tidegate.core.columns.predicates import RowFilter, SqlDialect, matches, predicate
 from tidegate.core.files.plan import FileGroup
 from tidegate.errors import SourceError
+from tidegate.formats.excel import WorkbookScan, infer_workbooks, workbooks_of
 from tidegate.protocol.delta import pin_table
 from tidegate.protocol.table import arrow_schema
 from tidegate.runs.engine import WaitingFrame
@@ -197,6 +198,8 @@ def open_arrow_reader(source: ColumnSource, schema: SchemaSpec, now: datetime) -
             return HttpArrowReader(source, schema, now)
         case TableRead(format=TableFormat.CSV | TableFormat.JSON) as scan:
             return ArrowReader(source, cache(lambda: _checked(source, _scanned_files(source, scan, schema))))
+        case TableRead(format=TableFormat.EXCEL) as workbooks:
+            return ArrowReader(source, cache(lambda: _checked(source, _scan_workbooks(source, workbooks, schema))))
     if schema.fields:
         raise needs_spark(source.name, "its values must be converted to declared columns")
     match source.read:
@@ -455,6 +458,15 @@ def _scanned_files(source: ColumnSource, read: TableRead, schema: SchemaSpec) ->
     slices = list_files(files)
     fields = schema.fields or infer_files(files, slices, schema)
     return pa.Table.from_batches(scan_files(files, fields, schema, slices), arrow_schema_of(fields))
+
+
+def _scan_workbooks(source: ColumnSource, read: TableRead, schema: SchemaSpec) -> pa.Table:
+    """All rows of Excel workbooks, decoded as in tasks of Spark."""
+    files, zone = workbooks_of(source.name, read), source.source_timezone
+    slices = list_files(files)
+    fields = schema.fields or infer_workbooks(files, slices, read.sheet, zone, schema)
+    scan = WorkbookScan(files, fields, schema, read.sheet, zone, [slices])
+    return pa.Table.from_batches(scan(iter([pa.record_batch({"slot": [0]})])), arrow_schema_of(fields))
 
 
 def _parquet_files(source: ColumnSource, location: Location) -> pa.Table:

@@ -22,9 +22,7 @@ from tidegate.core.columns.predicates import RowFilter
 from tidegate.core.files.discovery import Reason
 from tidegate.core.files.plan import FileSlice
 from tidegate.errors import EnvironmentProblem, SourceError
-from tidegate.formats.excel import WorkbookScan, first_rows, workbooks_of
-from tidegate.formats.samples import SAMPLED_LINES, spread
-from tidegate.schema.inference import check_agreement, infer_json
+from tidegate.formats.excel import WorkbookScan, infer_workbooks, workbooks_of
 from tidegate.schema.types import arrow_schema
 from tidegate.sources.file_discovery import refuse_left_out
 from tidegate.sources.reader import kinds_of_times
@@ -274,11 +272,7 @@ class FilesReader(FrameReader):
         """Columns inferred from the first records of some files."""
         if not self._is_excel:
             return infer_files(self._files, slices, self._schema)
-        sheet, zone = self._read.sheet, self._source.source_timezone
-        samples = (first_rows(self._files, each, sheet, zone, SAMPLED_LINES) for each in spread(slices))
-        return check_agreement(
-            infer_json(samples, coerce_conflicts_to_utf8=self._schema.coerce_conflicts_to_utf8)
-        ).fields
+        return infer_workbooks(self._files, slices, self._read.sheet, self._source.source_timezone, self._schema)
 
 
 def _scan_slots(
