@@ -71,7 +71,7 @@ plans = st.builds(
     source=text,
     version=counts,
     now=moments,
-    units=st.lists(units, max_size=3).map(tuple),
+    groups=st.lists(units, max_size=3).map(tuple),
     skipped=st.lists(skipped, max_size=3).map(tuple),
     listed=st.lists(source_files, max_size=4).map(tuple),
     late=st.lists(paths, max_size=2).map(tuple),
