@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from tidegate.commands.project import Config, load, on_engine, sources_of
 from tidegate.errors import TidegateError
 from tidegate.protocol.documents import Mirror
+from tidegate.reports.plan import PlanReport
 from tidegate.reports.status import SourceStatus, shown_state
 from tidegate.runs.presence import attempts_note, who_is_at_work
-from tidegate.runs.tracker import AnyPlan, Backlog, Summary, TrackedSource
+from tidegate.runs.tracker import Backlog, Summary, TrackedSource
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import OnConflict
 
@@ -24,7 +25,7 @@ def plan(
     now: datetime | None = None,
     accept_new_partitions: bool = False,
     engine: str | None = None,
-) -> tuple[AnyPlan, ...]:
+) -> tuple[PlanReport, ...]:
     """What a run would read at ``now``, per source, and why it would skip the rest. Changes nothing.
 
     ``accept_new_partitions`` plans work units although their partitions differ from those already read. ``engine``
@@ -35,7 +36,7 @@ def plan(
     plans = (
         plan_of(source, moment, accept_new_partitions=accept_new_partitions) for source in sources_of(project, pipeline)
     )
-    return tuple(replace(plan, engine=project.engine.value) for plan in plans)
+    return tuple(plan.replace_fields(engine=project.engine.value) for plan in plans)
 
 
 def status(config: Config, pipeline: str | None = None) -> tuple[SourceStatus, ...]:
@@ -74,10 +75,10 @@ def serve(
         flag.wait()
 
 
-def plan_of(source: TrackedSource, now: datetime, *, accept_new_partitions: bool = False) -> AnyPlan:
+def plan_of(source: TrackedSource, now: datetime, *, accept_new_partitions: bool = False) -> PlanReport:
     """What a run would read, and why it would skip the rest; with failures from before the first position."""
-    plan: AnyPlan = source.tracker.plan(source, now, accept_new_partitions=accept_new_partitions)
-    return plan if plan.position else replace(plan, notes=(*plan.notes, *attempts_note(source)))
+    plan: PlanReport = source.tracker.plan(source, now, accept_new_partitions=accept_new_partitions)
+    return plan if plan.position else plan.replace_fields(notes=(*plan.notes, *attempts_note(source)))
 
 
 def status_of(source: TrackedSource, now: datetime) -> SourceStatus:
@@ -140,6 +141,9 @@ def _status(
         last_commit_at=committed,
         future_seals=backlog.future_seals,
         left_out=backlog.left_out,
+        remembers=backlog.remembers or summary.remembers,
+        watermark_label=summary.watermark_label,
+        backlog_known=backlog.known,
     )
 
 

@@ -85,6 +85,8 @@ def watermark_of(source: TrackedSource) -> WatermarkView:
         failed_units=summary.failed_units,
         retired=summary.retired,
         last_commit_at=source.last_commit_at(recorded),
+        facts=summary.facts,
+        tables=summary.tables(),
     )
 
 

@@ -25,7 +25,7 @@ from tidegate.reports.page import (
 )
 from tidegate.reports.report import Report, View
 from tidegate.reports.status import state_cell
-from tidegate.reports.watermark import entries_table
+from tidegate.reports.watermark import StateTable
 from tidegate.reports.wording import count
 
 Verdict = Literal["ok", "warn", "fail"]
@@ -124,9 +124,9 @@ class Adoption(Report):
                 ("read next", count(self.next_files, "file")),
             )
             newest_first = dict(sorted(self.partitions.items(), reverse=True))
-            yield from after_gap(entries_table("partition", "finished up to", newest_first, "partition"))
+            yield from after_gap(StateTable("partition", "finished up to", newest_first, "partition").blocks())
             read = {path: f"{count(records, 'record')} read" for path, records in self.in_progress.items()}
-            yield from after_gap(entries_table("file", "in progress", read, "file"))
+            yield from after_gap(StateTable("file", "in progress", read, "file").blocks())
         yield from after_gap(map(_finding, self.findings))
         yield Gap()
         if self.error:

@@ -6,10 +6,10 @@ Moments are ISO 8601 in UTC, ranges ``[low, high)``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from datetime import datetime
 from itertools import groupby
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tidegate.core.calendar import iso, milliseconds, zone_named
 from tidegate.reports.page import (
@@ -74,8 +74,29 @@ def _engine_line(engine: str) -> Iterator[Block]:
         yield line(f"engine: {engine}", Style.DIM)
 
 
+class PlanReport(Report):
+    """Base of the plans: what a run would do for one source, in the facts and words of its tracker."""
+
+    __slots__ = ()
+    pipeline: str
+    source: str
+    notes: tuple[str, ...]
+    engine: str
+
+    if TYPE_CHECKING:
+        # Not at run time: a property of a base class would be the default of a dataclass field with that name.
+        @property
+        def position(self) -> int:
+            """The position of the plan; 0 before the first commit."""
+
+    def replace_fields(self, **fields: Any) -> Self:
+        """Return the same plan with other ``fields``."""
+        assert is_dataclass(self)
+        return replace(self, **fields)
+
+
 @dataclass(frozen=True, slots=True)
-class SourcePlan(Report):
+class SourcePlan(PlanReport):
     """What a run would do for one source; ``notes`` concern table and lane, the plan has its own.
 
     ``pending_units`` wait for ``tidegate commit``; the plan is made on top of them.
@@ -116,7 +137,7 @@ class SourcePlan(Report):
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnSourcePlan(Report):
+class ColumnSourcePlan(PlanReport):
     """What a run would read of one column source.
 
     ``stored`` is the watermark by column, as text, ``effective`` where the read begins after look-back; both are empty
@@ -210,7 +231,7 @@ class PartitionLine(Report):
 
 
 @dataclass(frozen=True, slots=True)
-class UnitSourcePlan(Report):
+class UnitSourcePlan(PlanReport):
     """What a run would read of one source of work units.
 
     ``partitions`` times ``units`` are all ``work_units``; each is either in ``runs`` or in ``skipped``, and ``reasons``

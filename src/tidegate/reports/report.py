@@ -7,7 +7,7 @@ plain lines or, in a notebook, as HTML.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import chain
@@ -53,7 +53,12 @@ def to_json(value: object) -> Any:
 
 
 def _fields_to_json(value: Any) -> dict[str, Any]:
-    return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
+    return {each.name: to_json(getattr(value, each.name)) for each in fields(value) if each.metadata.get("json", True)}
+
+
+def hide_from_json(default: Any) -> Any:
+    """Declare a field that only people see: words of a tracker that the JSON form says by other fields."""
+    return field(default=default, metadata={"json": False})
 
 
 class Report:
@@ -68,7 +73,7 @@ class Report:
     def describe(self, view: View) -> Iterator[Block]:
         """Yield what people see; a part of a report that has no view of its own shows its fields."""
         assert is_dataclass(self)
-        yield facts(*((field.name.replace("_", " "), getattr(self, field.name)) for field in fields(self)))
+        yield facts(*((each.name.replace("_", " "), getattr(self, each.name)) for each in fields(self)))
 
     def consequences(self, view: View) -> Iterator[Block]:
         """Yield what people see before they confirm a change: all, unless a report divides it."""

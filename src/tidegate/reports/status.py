@@ -25,7 +25,7 @@ from tidegate.reports.page import (
     source_name,
     table,
 )
-from tidegate.reports.report import Report, View
+from tidegate.reports.report import Report, View, hide_from_json
 from tidegate.reports.wording import count, duration, size
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ class SourceStatus(Report):
     the state names. ``work_units`` is the progress of work units. ``empty``: the location has no file at all, read or
     not. ``updated`` is when the newest state was planned, ``last_commit_at`` when it was committed; ``lag_seconds``
     counts from there. ``future_seals`` are seals that a clock set that was ahead once: backlog and lag are then
-    unknown. ``left_out`` is what ``partition_filter`` leaves out of a first run that is still to come.
+    unknown. ``left_out`` is what ``partition_filter`` leaves out of a first run that is still to come. For people
+    alone, the tracker says what it ``remembers`` and what to call its watermark, and whether the backlog is known.
     """
 
     pipeline: str
@@ -121,6 +122,9 @@ class SourceStatus(Report):
     last_commit_at: datetime | None = None
     future_seals: tuple[FutureSeal, ...] = ()
     left_out: LeftOut | None = None
+    remembers: str = hide_from_json("")
+    watermark_label: str = hide_from_json("watermark")
+    backlog_known: bool = hide_from_json(True)
 
     def describe(self, view: View) -> Iterator[Block]:
         """Yield the table with this source alone."""
@@ -193,7 +197,7 @@ def _lag(status: SourceStatus) -> Cell | str | None:
 
 def _backlog(status: SourceStatus) -> Cell:
     unknown = status.future_seals and not status.backlog_files
-    if status.error or unknown or status.tracking == "columns":
+    if status.error or unknown or not status.backlog_known:
         return Cell("?", Style.WARN if status.error or unknown else Style.DIM)
     if status.work_units is not None:
         waiting = status.work_units.open
@@ -220,12 +224,12 @@ COLUMNS: Columns[SourceStatus] = {
 
 def _details(status: SourceStatus, view: View) -> Iterator[Fact]:
     yield source_name(status), Cell(status.table_uri, Style.DIM)
-    yield "last read" if status.tracking == "set" else "watermark", status.watermark
+    yield status.watermark_label, status.watermark
     yield "last commit", _last_commit(status)
     if status.empty:
         yield "location", Cell("empty: it holds no file at all, read or not", Style.WARN)
-    waiting = f", {count(status.in_progress, 'file')} in progress" if status.in_progress else ""
-    yield "tracking", f"{_tracking(status)}{waiting}"
+    waiting = f"{count(status.in_progress, 'file')} in progress" if status.in_progress else ""
+    yield "tracking", ", ".join(filter(None, (status.remembers, waiting))) or status.tracking
     if status.work_units is not None:
         yield "work units", status.work_units
         if status.work_units.failed:
@@ -242,20 +246,6 @@ def _details(status: SourceStatus, view: View) -> Iterator[Fact]:
     if view.verbose:
         yield "position", position(status.version)
         yield "read from", "no state yet" if status.shown_from == "none" else f"the {status.shown_from}"
-
-
-def _tracking(status: SourceStatus) -> str:
-    match status.tracking:
-        case "columns":
-            return "greatest value per column"
-        case "units":
-            return "time ranges and units"
-        case "set":
-            return f"{count(status.remembered, 'path')} remembered, each poll lists the whole source"
-        case "watermark":
-            return f"{count(status.open_partitions, 'open partition')}, {status.sealed:,} sealed"
-        case other:
-            return other
 
 
 def _last_commit(status: SourceStatus) -> str:

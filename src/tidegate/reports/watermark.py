@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from itertools import islice
+from typing import Any
 
 from tidegate.reports.page import (
     Block,
     Cell,
     Columns,
-    Fact,
     Gap,
     Heading,
     Row,
     Style,
     Table,
+    after_gap,
     cell,
     facts,
     line,
@@ -26,7 +27,7 @@ from tidegate.reports.page import (
     table,
     tabulate,
 )
-from tidegate.reports.report import ChangeReport, Report, View
+from tidegate.reports.report import ChangeReport, Report, View, hide_from_json
 from tidegate.reports.status import FailedUnit, state_cell
 from tidegate.reports.wording import count, size
 
@@ -34,11 +35,32 @@ ROWS_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
+class StateTable:
+    """Entries of a state by name, under two headings; ``unnamed`` stands for an empty name."""
+
+    name: str
+    entry: str
+    entries: Mapping[str, Any]
+    noun: str
+    plural: str = ""
+    unnamed: str = "(top level)"
+
+    def blocks(self) -> Iterator[Table]:
+        """Yield the first entries as a table; nothing without entries."""
+        if self.entries:
+            shown = list(islice(self.entries.items(), ROWS_SHOWN))
+            rows = tuple((name or self.unnamed, _progress(entry)) for name, entry in shown)
+            left = more(len(self.entries) - len(shown), self.noun, self.plural)
+            yield tabulate((f"~{self.name}", f"={self.entry}"), rows, left)
+
+
+@dataclass(frozen=True, slots=True)
 class WatermarkView(Report):
     """The complete recorded state of one source; ``remembered`` is the number of paths in its set, if it has one.
 
     For work units, ``partitions`` has by unit what was read; ``failed_units`` and ``retired`` ones follow. ``updated``
-    is when the state was planned, ``last_commit_at`` when it was committed.
+    is when the state was planned, ``last_commit_at`` when it was committed. For people alone, the tracker gives its own
+    ``facts`` and ``tables``.
     """
 
     pipeline: str
@@ -56,14 +78,20 @@ class WatermarkView(Report):
     failed_units: tuple[FailedUnit, ...] = ()
     retired: Mapping[str, str] = field(default_factory=dict)
     last_commit_at: datetime | None = None
+    facts: tuple[tuple[str, str | None], ...] = hide_from_json(())
+    tables: tuple[StateTable, ...] = hide_from_json(())
 
     def describe(self, view: View) -> Iterator[Block]:
         """Yield the watermark, then what is open, unfinished, failed or sealed."""
         yield Heading(source_name(self))
-        yield facts(*_state_facts(self))
-        for entries in _state_tables(self):
-            yield Gap()
-            yield entries
+        yield facts(
+            ("state", state_cell(self.state)),
+            *((label, cell(text, Style.STRONG if text == self.value else Style.NORMAL)) for label, text in self.facts),
+            ("commits", self.version or "none yet"),
+            ("last commit", self.last_commit_at or self.updated),
+        )
+        for state_table in self.tables:
+            yield from after_gap(state_table.blocks())
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +173,7 @@ class WatermarkMove(MoveReport):
     are finished files that the next run would read again, which doubles their rows unless they were not in the table;
     ``never_read`` are unread files that it would skip. ``letters`` are the open dead letters of files that are read
     from their start again; the move answers them. ``version`` is the position after the commit if ``applied``, else the
-    one looked at. ``tracking`` is ``columns`` for a column source: it has no partition, and the notes say what happens
-    to rows.
+    one looked at. ``tracking`` is ``files``, or that of a source without files: its notes say what happens to rows.
     """
 
     pipeline: str
@@ -162,7 +189,8 @@ class WatermarkMove(MoveReport):
     table_version: int
     applied: bool = False
     letters: int = 0
-    tracking: Literal["files", "columns"] = "files"
+    tracking: str = "files"
+    lists_files: bool = hide_from_json(True)
 
     def consequences(self, view: View) -> Iterator[Block]:
         """Yield the new watermark, and which files it lets runs read again or skip."""
@@ -173,68 +201,13 @@ class WatermarkMove(MoveReport):
             ("watermark", self.before),
             ("becomes", cell(self.after, Style.STRONG)),
         )
-        if self.tracking != "columns":
+        if self.lists_files:
             yield Gap()
             yield fates(
                 ("read again: rows in the table are doubled", self.read_again, Style.BAD),
                 ("skipped: never read", self.never_read, Style.BAD),
             )
         yield from notes(self.notes)
-
-
-def _state_facts(view: WatermarkView) -> Iterator[Fact]:
-    yield "state", state_cell(view.state)
-    if view.tracking in ("columns", "units"):
-        yield "commits", view.version or "none yet"
-    else:
-        is_set = view.tracking == "set"
-        yield "last read" if is_set else "watermark", cell(view.value, Style.STRONG)
-        yield "commits", view.version or "none yet"
-        if is_set:
-            yield "remembered", count(view.remembered, "path")
-        else:
-            yield "finished up to", view.last_committed_file
-    yield "last commit", view.last_commit_at or view.updated
-
-
-def _state_tables(view: WatermarkView) -> Iterator[Table]:
-    match view.tracking:
-        case "columns":
-            yield from entries_table("column", "greatest value", view.partitions, "column")
-        case "units":
-            read = {unit or "(all)": text for unit, text in view.partitions.items()}
-            yield from entries_table("unit", "read", read, "unit")
-        case _:
-            newest_first = dict(sorted(view.partitions.items(), reverse=True))
-            yield from entries_table("partition", "finished up to", newest_first, "partition")
-            yield from entries_table("file", "progress", _by_need(view.files), "file")
-            yield from entries_table("sealed prefix", "below", view.sealed, "prefix", "prefixes")
-            return
-    yield from entries_table("failed work unit", "why", dict(map(_failed, view.failed_units)), "work unit")
-    yield from entries_table("retired unit", "why", view.retired, "unit")
-
-
-def _failed(failed: FailedUnit) -> tuple[str, dict[str, object]]:
-    name = f"{failed.unit or '(all)'} from {failed.start}"
-    return name, {"Failed": {"attempts": failed.failures, "reason": failed.reason}}
-
-
-def _by_need(files: Mapping[str, Any]) -> dict[str, Any]:
-    """Sort files: failed ones first, then those in progress, then those finished above a gap."""
-
-    def rank(item: tuple[str, Any]) -> tuple[int, str]:
-        path, progress = item
-        return (2 if progress == "Finished" else 0 if "Failed" in progress else 1), path
-
-    return dict(sorted(files.items(), key=rank))
-
-
-def entries_table(first: str, second: str, entries: Mapping[str, Any], noun: str, plural: str = "") -> Iterator[Table]:
-    """Yield a table of the first entries by name; nothing without entries."""
-    if entries:
-        shown = list(entries.items())[:ROWS_SHOWN]
-        rows = tuple((name or "(top level)", _progress(entry)) for name, entry in shown)
-        yield tabulate((f"~{first}", f"={second}"), rows, more(len(entries) - len(shown), noun, plural))
 
 
 def _progress(entry: object) -> Cell:

@@ -95,7 +95,7 @@ TRACKERS: dict[type, Callable[[Binding], Tracker]] = {
     ColumnSource: _columns,
     UnitSource: _units,
 }
-"""The maker of the tracker, by type of the source's spec."""
+"""The maker of the tracker, by type of the source's spec. A line here is all that others have to know of a kind."""
 
 
 def _copy(project: ProjectSpec, key: SourceKey, tracker: Tracker) -> StateCopy:

@@ -52,7 +52,7 @@ from tidegate.protocol.position import Position, utc_now
 from tidegate.protocol.table_checks import filled_by_spark
 from tidegate.reports.checks import Check
 from tidegate.reports.plan import ColumnSourcePlan
-from tidegate.reports.watermark import FileSet, WatermarkMove
+from tidegate.reports.watermark import FileSet, StateTable, WatermarkMove
 from tidegate.reports.wording import count
 from tidegate.runs.checks import answers, collect_checks, jdbc_checks
 from tidegate.runs.engine import ColumnRows
@@ -94,6 +94,7 @@ from tidegate.storage.stores import open_store
 NULL = "null"
 _MOVES = re.compile("upd|modif|chang", re.IGNORECASE)
 """Parts of names of columns whose value changes when a row changes."""
+REMEMBERS = "greatest value per column"
 NO_LOOK = "backlog unknown: only a run asks this source"
 
 if TYPE_CHECKING:
@@ -147,15 +148,18 @@ class ColumnTracker(Tracker, Described, Copied, Editable, Replayable, Examinable
 
     def summary(self, state: ColumnState | None) -> Summary:
         if state is None:
-            return Summary("columns", brief="no watermark")
+            return Summary("columns", brief="no watermark", remembers=REMEMBERS)
         text = column_watermark_text(state)
+        values = {name: "null" if value is None else value for name, value in value_texts(state.values).items()}
         return Summary(
             "columns",
             watermark=text,
             brief=text or "no watermark",
+            remembers=REMEMBERS,
+            tables=lambda: (StateTable("column", "greatest value", values, "column"),),
             value=state.text(),
             updated=state.updated,
-            partitions={name: "null" if value is None else value for name, value in value_texts(state.values).items()},
+            partitions=values,
         )
 
     def plan(self, source: ColumnBound, now: datetime, *, accept_new_partitions: bool = False) -> ColumnSourcePlan:
@@ -182,9 +186,9 @@ class ColumnTracker(Tracker, Described, Copied, Editable, Replayable, Examinable
     def backlog(self, source: ColumnBound, state: ColumnState | None, version: int, now: datetime) -> Backlog:
         """Unknown: the source itself is not asked."""
         if state is None or source.pipeline.sink.load.type.reads_everything:
-            return Backlog(notes=(NO_LOOK,))
+            return Backlog(known=False, notes=(NO_LOOK,))
         ahead = (f"{told}; {AHEAD_REMEDY}" for told in find_stored_ahead(self.source, state.values, now))
-        return Backlog(notes=(NO_LOOK, *ahead))
+        return Backlog(known=False, notes=(NO_LOOK, *ahead))
 
     def edit(self, source: ColumnBound, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
         """Set the values of columns, or forget them all; a provider's copy moves with them."""
@@ -224,6 +228,7 @@ class ColumnTracker(Tracker, Described, Copied, Editable, Replayable, Examinable
             version=opened.version,
             table_version=opened.table_version,
             tracking="columns",
+            lists_files=False,
         )
         if same or not confirm(move):
             return move

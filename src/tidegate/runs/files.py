@@ -34,6 +34,7 @@ from tidegate.protocol.staging import Signal, signals_of
 from tidegate.reports.checks import Check
 from tidegate.reports.plan import SourcePlan
 from tidegate.reports.status import FailedFile
+from tidegate.reports.watermark import StateTable
 from tidegate.reports.wording import count
 from tidegate.runs.checks import collect_checks
 from tidegate.runs.file_source import FileSource, FileTracker, SourceState, Steps, discover_files, plan_files
@@ -125,16 +126,21 @@ class FileTrackerBase(FileTracker, Described, HasPassRules, Copied, Editable, Re
             complete=plan.complete and not ahead,
             behind=True if plan.files else None if ahead else False,
             empty=not plan.any_files,
-            sealed=next((each.count for each in plan.skipped if each.reason is Reason.SEALED), 0),
+            sealed=_count_sealed(plan),
             notes=(*known.notes, *plan.findings, *plan.notes),
             left_out=plan.left_out,
             future_seals=ahead,
             remarks=self._not_looked_for(state, plan),
+            remembers=self._remembers(state, plan),
         )
 
     def _not_looked_for(self, state: Any, plan: Plan) -> tuple[str, ...]:
         """What polls do not find, reported each time."""
         return ()
+
+    def _remembers(self, state: Any, plan: Plan) -> str:
+        """What the state remembers, if the plan knows more than the state; else nothing."""
+        return ""
 
     def edit(self, source: FileSource, edit: WatermarkEdit, now: datetime, confirm: ConfirmMove) -> WatermarkMove:
         """Move the watermark, because a person says so."""
@@ -244,6 +250,9 @@ class PathTracker(FileTrackerBase, Abridged):
     def _not_looked_for(self, state: PathState, plan: Plan) -> tuple[str, ...]:
         return describe_unsearched(self.source, state, plan.directories)
 
+    def _remembers(self, state: PathState, plan: Plan) -> str:
+        return _partitions(state, _count_sealed(plan))
+
     def decode(self, recorded: State | None) -> PathState:
         return PathState() if recorded is None else decode_paths(recorded)
 
@@ -315,14 +324,20 @@ class PathTracker(FileTrackerBase, Abridged):
 
     def summary(self, state: PathState) -> Summary:
         encoded: dict[str, Any] = encode_paths(state)
+        sealed = sum(seal.directories or 0 for seal in state.sealed.values())
         return self._summary(
             state,
             encoded,
             tracking="watermark",
+            remembers=_partitions(state, sealed),
+            facts=(("watermark", state.value), ("finished up to", state.last_committed_file)),
+            tables=partial(
+                state_tables, state.partition_watermarks, encoded["source_state"]["files"], encoded["sealed"]
+            ),
             partitions=dict(state.partition_watermarks),
             open_partitions=len(state.partition_watermarks),
             sealed=encoded["sealed"],
-            sealed_directories=sum(seal.directories or 0 for seal in state.sealed.values()),
+            sealed_directories=sealed,
         )
 
 
@@ -427,7 +442,44 @@ class SetTracker(FileTrackerBase, InParts):
         return Check(name, "ok", told)
 
     def summary(self, state: SetState) -> Summary:
-        return self._summary(state, encode_set(state), tracking="set", remembered=state.remembered)
+        paths = count(state.remembered, "path")
+        encoded: dict[str, Any] = encode_set(state)
+        return self._summary(
+            state,
+            encoded,
+            tracking="set",
+            remembered=state.remembered,
+            remembers=f"{paths} remembered, each poll lists the whole source",
+            watermark_label="last read",
+            facts=(("last read", state.value), ("remembered", paths)),
+            tables=partial(state_tables, {}, encoded["source_state"]["files"], {}),
+        )
+
+
+def _count_sealed(plan: Plan) -> int:
+    return next((each.count for each in plan.skipped if each.reason is Reason.SEALED), 0)
+
+
+def _partitions(state: PathState, sealed: int) -> str:
+    return f"{count(len(state.partition_watermarks), 'open partition')}, {sealed:,} sealed"
+
+
+def state_tables(
+    partitions: Mapping[str, str], files: Mapping[str, Any], sealed: Mapping[str, Any]
+) -> tuple[StateTable, ...]:
+    """The newest partitions first, then files by need: failed ones, those in progress, those above a gap."""
+    return (
+        StateTable("partition", "finished up to", dict(sorted(partitions.items(), reverse=True)), "partition"),
+        StateTable("file", "progress", dict(sorted(files.items(), key=_need)), "file"),
+        StateTable("sealed prefix", "below", sealed, "prefix", "prefixes"),
+    )
+
+
+def _need(item: tuple[str, object]) -> tuple[int, str]:
+    path, progress = item
+    if isinstance(progress, Mapping):
+        return (0 if "Failed" in progress else 1), path
+    return 2, path
 
 
 def _pending(read: SourceFile | None, listed: SourceFile) -> Known | None:

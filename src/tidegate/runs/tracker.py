@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, Union, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from tidegate.core.files.discovery import FutureSeal, LeftOut
 from tidegate.core.json_shape import is_newer
@@ -27,7 +27,7 @@ from tidegate.protocol.open import StateUnreadable, way_out
 from tidegate.protocol.position import Attempts, Position, read_attempts
 from tidegate.protocol.store import PositionStore
 from tidegate.reports.checks import Check
-from tidegate.reports.plan import ColumnSourcePlan, SourcePlan
+from tidegate.reports.plan import PlanReport
 from tidegate.reports.status import FailedFile, FailedUnit, WorkProgress
 from tidegate.specs.columns import ColumnSource
 from tidegate.specs.locations import Location
@@ -36,9 +36,8 @@ from tidegate.specs.units import UnitSource
 from tidegate.storage.port import ObjectInfo, ObjectStore
 
 if TYPE_CHECKING:
-    from tidegate.reports.plan import UnitSourcePlan
     from tidegate.reports.reconcile import SourceComparison
-    from tidegate.reports.watermark import WatermarkMove
+    from tidegate.reports.watermark import StateTable, WatermarkMove
     from tidegate.runs.reconcile import ComparisonRun
 
 
@@ -47,8 +46,9 @@ class Summary:
     """A state for people: the basis of status, reports, ``watermark show`` and metrics.
 
     ``state`` is None if only a run's work shows whether a source is active or idle. ``watermark`` is one line,
-    ``value`` the whole, ``brief`` what fits behind a position in a sentence. ``files`` are unfinished; ``state_files``
-    is the number of files in the state.
+    ``value`` the whole, ``brief`` what fits behind a position in a sentence. ``remembers`` says in words what the state
+    is, ``watermark_label`` what its watermark is; ``facts`` and ``tables`` are for ``watermark show``, the latter made
+    only there: a state may be large. ``files`` are unfinished; ``state_files`` is the number of files in the state.
     """
 
     tracking: str
@@ -56,6 +56,10 @@ class Summary:
     watermark: str | None = None
     value: str | None = None
     brief: str = ""
+    remembers: str = ""
+    watermark_label: str = "watermark"
+    facts: tuple[tuple[str, str | None], ...] = ()
+    tables: Callable[[], tuple[StateTable, ...]] = tuple
     updated: datetime | None = None
     partitions: Mapping[str, str] = field(default_factory=dict)
     open_partitions: int = 0
@@ -73,17 +77,19 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What waits above a state; ``behind`` is None if only a run can tell.
+    """What waits above a state; ``behind`` is None if only a run can tell, and so is everything unless ``known``.
 
     Without ``complete`` there may be more. ``sealed`` is the number of old folders or files that were skipped, None if
     unknown. ``notes`` need a person's attention, ``remarks`` say what is not searched. ``pending_units`` are staged and
     wait for their commit. ``empty``: the source has no file at all. ``future_seals`` is what a wrong clock has
-    sealed: nobody knows what waits there. ``left_out`` is what a filtered first run will leave out.
+    sealed: nobody knows what waits there. ``left_out`` is what a filtered first run will leave out. ``remembers``
+    replaces that of the summary, if the listing knows more.
     """
 
     files: int = 0
     bytes: int = 0
     complete: bool = False
+    known: bool = True
     behind: bool | None = None
     notes: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -93,6 +99,7 @@ class Backlog:
     pending_seconds: float | None = None
     empty: bool = False
     sealed: int | None = None
+    remembers: str = ""
     future_seals: tuple[FutureSeal, ...] = ()
     left_out: LeftOut | None = None
 
@@ -112,7 +119,6 @@ class WatermarkEdit:
 
 
 ConfirmMove = Callable[["WatermarkMove"], bool]
-AnyPlan = Union[SourcePlan, ColumnSourcePlan, "UnitSourcePlan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +175,7 @@ class Tracker(StateKind, Protocol):
     def walk(self, run: Any) -> Walk:
         """The walk of a :class:`~tidegate.runs.pass_.Pass` over the source."""
 
-    def plan(self, source: Any, now: datetime, *, accept_new_partitions: bool = False) -> AnyPlan:
+    def plan(self, source: Any, now: datetime, *, accept_new_partitions: bool = False) -> PlanReport:
         """Plan the next pass by the steps that it would take, without writing anything."""
 
     def summary(self, state: Any) -> Summary:

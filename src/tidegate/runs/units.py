@@ -19,6 +19,7 @@ from tidegate.protocol.position import Attempts, Position, utc_now
 from tidegate.reports.checks import Check
 from tidegate.reports.plan import PartitionLine, PlannedUnits, SkippedWork, UnitSourcePlan
 from tidegate.reports.status import FailedUnit, WorkProgress
+from tidegate.reports.watermark import StateTable
 from tidegate.reports.wording import count
 from tidegate.runs.checks import answers, collect_checks, jdbc_checks
 from tidegate.runs.pass_ import Pass
@@ -39,6 +40,10 @@ from tidegate.runs.tracker import (
 from tidegate.sources.units.inputs import read_units
 from tidegate.specs.columns import ColumnSource, HttpRead, JdbcRead
 from tidegate.specs.units import FileRead, Replace, UnitSource
+
+REMEMBERS = "time ranges and units"
+ALL = "(all)"
+"""The unit of a source without units."""
 
 OPEN_REASONS = frozenset({WhySkipped.CAPPED, WhySkipped.WAITING})
 """Reasons of work units that a later run carries out, without anything new."""
@@ -98,19 +103,18 @@ class UnitTracker(Tracker, Described, HasPassRules, KnowsAttempts, Copied, Exami
 
     def summary(self, state: UnitState | None) -> Summary:
         if state is None:
-            return Summary("units", brief="nothing read")
+            return Summary("units", brief="nothing read", remembers=REMEMBERS)
         text = unit_watermark_text(state)
         return Summary(
             "units",
             watermark=text,
             value=text,
             brief=text or "nothing read",
+            remembers=REMEMBERS,
+            tables=lambda: _state_tables(state),
             updated=state.updated,
             partitions=_Coverage(state),
-            failed_units=tuple(
-                FailedUnit(unit, utc(start), failure.reason, failure.count)
-                for (unit, start), failure in state.failures.items()
-            ),
+            failed_units=_failed_units(state),
             retired=dict(state.retired),
         )
 
@@ -220,6 +224,24 @@ class UnitTracker(Tracker, Described, HasPassRules, KnowsAttempts, Copied, Exami
                 return f"{format_.value} files"
             case _:
                 return "python"
+
+
+def _failed_units(state: UnitState) -> tuple[FailedUnit, ...]:
+    return tuple(
+        FailedUnit(unit, utc(start), failure.reason, failure.count) for (unit, start), failure in state.failures.items()
+    )
+
+
+def _state_tables(state: UnitState) -> tuple[StateTable, ...]:
+    failed = {
+        f"{each.unit or ALL} from {each.start}": {"Failed": {"attempts": each.failures, "reason": each.reason}}
+        for each in _failed_units(state)
+    }
+    return (
+        StateTable("unit", "read", _Coverage(state), "unit", unnamed=ALL),
+        StateTable("failed work unit", "why", failed, "work unit"),
+        StateTable("retired unit", "why", state.retired, "unit"),
+    )
 
 
 @dataclass(frozen=True, slots=True)

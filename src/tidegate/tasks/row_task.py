@@ -179,7 +179,7 @@ class RowsWritten:
 
 def row_task(
     pipeline: PipelineSpec,
-    source: ColumnSource,
+    source: ColumnSource | None,
     columns: pa.Schema,
     table: pa.Schema | None = None,
     *,
@@ -187,6 +187,7 @@ def row_task(
 ) -> RowTask:
     """Build the task that writes rows with these ``columns``: into the table, or undivided into a work area.
 
+    ``source`` names the columns whose greatest values the task reports; None for a source that follows none.
     ``table`` has the table's current columns; rows are written with its wider types and must meet its requirements;
     ``SchemaMismatch`` if they do not fit. A work area keeps the columns as they are.
     """
@@ -198,24 +199,32 @@ def row_task(
         files = write_schema(rows, table, pipeline.schema.evolution, keys.columns, made_by)
     else:
         files = with_keys(rows, keys.keys)
-    followed = tuple(spell(name, rows.names) for name in source.watermark_columns)
-    missing = [name for name in followed if name not in rows.names]
-    if missing:
-        raise SchemaMismatch(
-            f"{pipeline.name}/{source.name}: the rows have no watermark column {missing[0]!r}",
-            f"they have: {', '.join(rows.names)}",
-        )
-    return RowTask(
+    task = RowTask(
         place=work or pipeline.sink.table,
         columns=rows,
         files=files,
         partition_by=by,
         divided=work is None,
         writer=writer_settings(pipeline.sink),
+        mask=Mask.around(pipeline),
+    )
+    return task if source is None else _follow(task, pipeline, source)
+
+
+def _follow(task: RowTask, pipeline: PipelineSpec, source: ColumnSource) -> RowTask:
+    """The task with the watermark columns of its source, which its rows must have."""
+    followed = tuple(spell(name, task.columns.names) for name in source.watermark_columns)
+    missing = [name for name in followed if name not in task.columns.names]
+    if missing:
+        raise SchemaMismatch(
+            f"{pipeline.name}/{source.name}: the rows have no watermark column {missing[0]!r}",
+            f"they have: {', '.join(task.columns.names)}",
+        )
+    return replace(
+        task,
         watermark_columns=source.watermark_columns,
         followed=followed,
         mode=source.mode,
-        mask=Mask.around(pipeline),
         timezone=source.source_timezone,
     )
 

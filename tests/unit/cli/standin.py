@@ -57,6 +57,7 @@ from tidegate.reports.table import (
 )
 from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
 from tidegate.reports.watermark import FileSet, PositionView, WatermarkHistory, WatermarkMove, WatermarkView
+from tidegate.runs.files import state_tables
 from tidegate.schema.dead_letter import Letter
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PathSource, PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
@@ -157,6 +158,7 @@ STATUS = (
         sealed=1200,
         shown_from="mirror",
         notes=("late_files is strict: files below a watermark are not looked for",),
+        remembers="48 open partitions, 1,200 sealed",
     ),
     SourceStatus(
         "events",
@@ -175,6 +177,13 @@ STATUS = (
     ),
 )
 
+PARTITIONS = {f"date=2026-01-{day:02d}": f"{day}.ndjson" for day in range(1, 29)}
+FILES = {
+    "date=2026-01-28/b.ndjson": "Finished",
+    "date=2026-01-28/c.ndjson": {"RecordsRead": 4000, "size": 10, "etag": None},
+    "date=2026-01-28/a.ndjson": {"Failed": {"attempts": 2, "reason": "line 3: not JSON"}},
+}
+SEALED = {"": {"below": "2025-12-31", "directories": 365}}
 WATERMARKS = (
     WatermarkView(
         "events",
@@ -182,15 +191,13 @@ WATERMARKS = (
         12,
         "Active",
         MARK,
-        {f"date=2026-01-{day:02d}": f"{day}.ndjson" for day in range(1, 29)},
-        {
-            "date=2026-01-28/b.ndjson": "Finished",
-            "date=2026-01-28/c.ndjson": {"RecordsRead": 4000, "size": 10, "etag": None},
-            "date=2026-01-28/a.ndjson": {"Failed": {"attempts": 2, "reason": "line 3: not JSON"}},
-        },
-        {"": {"below": "2025-12-31", "directories": 365}},
+        PARTITIONS,
+        FILES,
+        SEALED,
         "date=2026-01-27/27.ndjson",
         datetime(2026, 1, 28, 14, 30, 5, tzinfo=UTC),
+        facts=(("watermark", MARK), ("finished up to", "date=2026-01-27/27.ndjson")),
+        tables=state_tables(PARTITIONS, FILES, SEALED),
     ),
 )
 

@@ -144,7 +144,7 @@ def json_blocks(section: str) -> list[Any]:
 
 
 def names(kind: Any) -> set[str]:
-    return {each.name for each in dataclasses.fields(kind)}
+    return {each.name for each in dataclasses.fields(kind) if each.metadata.get("json", True)}
 
 
 @pytest.mark.parametrize(

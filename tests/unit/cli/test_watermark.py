@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tidegate.reports.report import Sections, View
+from tidegate.runs.files import state_tables
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke, text
 
@@ -69,7 +70,7 @@ def test_watermarks_show_what_is_wrong_before_what_is_well() -> None:
 
 
 def test_files_at_the_top_level_have_a_name() -> None:
-    view = replace(standin.WATERMARKS[0], partitions={"": "a.ndjson"})
+    view = replace(standin.WATERMARKS[0], tables=state_tables({"": "a.ndjson"}, {}, {}))
     assert "(top level)" in text(view.page())
 
 

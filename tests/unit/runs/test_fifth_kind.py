@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter as Counts
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,24 +12,27 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable
 
 import tidegate
 from support.errors import check_names, raises
+from tidegate.cli.main import cli
 from tidegate.errors import StateError, TidegateError
 from tidegate.protocol.change import AppendFiles, Change, Identity, NextState, SourceKey, State, Written
 from tidegate.protocol.delta import query
 from tidegate.protocol.position import Position
 from tidegate.reports.checks import Check
-from tidegate.reports.plan import ColumnSourcePlan
+from tidegate.reports.page import Block, Heading, facts
+from tidegate.reports.plan import PlanReport
+from tidegate.reports.report import View
 from tidegate.reports.run import RunReport
-from tidegate.reports.watermark import FileSet, WatermarkMove
+from tidegate.reports.watermark import FileSet, StateTable, WatermarkMove
 from tidegate.runs import bind
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 from tidegate.runs.pass_ import Pass
 from tidegate.runs.tracker import Backlog, Summary, Tracker, WatermarkEdit
-from tidegate.specs.columns import ColumnSource, FunctionRead
 from tidegate.specs.locations import Location
 from tidegate.specs.project import PipelineSpec, ProjectSpec, SchemaSpec, SinkSpec
 from tidegate.tasks.row_task import row_task
@@ -46,6 +51,23 @@ class CounterSource:
     @property
     def uri(self) -> str:
         return self.path.as_uri()
+
+
+@dataclass(frozen=True)
+class CounterPlan(PlanReport):
+    """The numbers that a run would read: ``after < n <= up_to``."""
+
+    pipeline: str
+    source: str
+    position: int
+    after: int
+    up_to: int
+    notes: tuple[str, ...] = ()
+    engine: str = "spark"
+
+    def describe(self, view: View) -> Iterator[Block]:
+        yield Heading(f"{self.pipeline}/{self.source}")
+        yield facts(("would count", f"from {self.after + 1} to {self.up_to}"))
 
 
 @dataclass(frozen=True)
@@ -83,24 +105,20 @@ class CounterTracker(Tracker):
         return CounterWalk(run)
 
     def summary(self, state: int) -> Summary:
-        return Summary("columns", watermark=str(state), value=str(state))
-
-    def plan(self, source: Any, now: datetime, *, accept_new_partitions: bool = False) -> ColumnSourcePlan:
-        opened = source.open(read_only=True)
-        last = source.state_of(opened)
-        return ColumnSourcePlan(
-            *source.names,
-            table_uri=source.table_uri,
-            kind=self.kind,
-            source_uri=self.source.uri,
-            load_type="append",
-            position=opened.version,
-            stored={},
-            effective={"n": str(last)},
-            predicate=f"{last} < n <= {self.newest()}",
-            full=False,
-            cap="the number in the file",
+        return Summary(
+            self.kind,
+            watermark=str(state),
+            value=str(state),
+            brief=f"up to {state}",
+            remembers="the last number",
+            watermark_label="counted to",
+            facts=(("counted to", str(state)),),
+            tables=lambda: (StateTable("digit", "times", dict(Counts(str(state))), "digit"),),
         )
+
+    def plan(self, source: Any, now: datetime, *, accept_new_partitions: bool = False) -> CounterPlan:
+        opened = source.open(read_only=True)
+        return CounterPlan(*source.names, opened.version, source.state_of(opened), self.newest())
 
     def backlog(self, source: Any, state: int, version: int, now: datetime) -> Backlog:
         return Backlog(complete=True, behind=self.newest() > state)
@@ -122,6 +140,8 @@ class CounterTracker(Tracker):
             version=done.version,
             table_version=done.table_version,
             applied=True,
+            tracking=self.kind,
+            lists_files=False,
         )
 
     def source_checks(self, source: Any) -> list[Check]:
@@ -148,7 +168,7 @@ class CounterWalk:
         rows = pa.table({"n": list(range(self.run.state + 1, newest + 1))})
         task = row_task(
             source.pipeline,
-            ColumnSource(source.source.name, FunctionRead("counter:read")),
+            None,
             self.run.engine.columns(rows),
             position.schema(),
         )
@@ -196,16 +216,48 @@ def test_it_is_planned_shown_and_examined(counter: Counter) -> None:
     counter.count_to(2)
     counter.path.write_text("7")
     (plan,) = tidegate.plan(counter.project)
-    assert (plan.position, plan.to_json()["predicate"]) == (1, "2 < n <= 7")
+    assert isinstance(plan, CounterPlan)
+    assert (plan.position, plan.after, plan.up_to) == (1, 2, 7)
     (status,) = tidegate.status(counter.project)
     assert (status.state, status.watermark, status.version, status.error) == ("Active", "2", 1, None)
     (shown,) = tidegate.show_watermarks(counter.project, "numbers")
     assert (shown.value, shown.version) == ("2", 1)
+    assert shown.tracking == status.tracking == "counter"
     (history,) = tidegate.watermark_history(counter.project, "numbers")
+    assert [each.watermark for each in history.positions] == ["2"]
     assert [each.position for each in history.positions] == [1]
     checks = [each for each in tidegate.doctor(counter.project) if "numbers" in each.name]
     assert [(each.verdict, each.detail.partition(";")[0]) for each in checks[:1]] == [("ok", "it counts to 7")]
     assert {each.verdict for each in checks} <= {"ok", "warn"}
+
+
+def shell(counter: Counter, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    """What a command prints for the project, whatever file it names."""
+    monkeypatch.setattr("tidegate.commands.project.load_file", lambda *given, **options: counter.project)
+    command = 2 if arguments[0] == "watermark" else 1
+    given = [*arguments[:command], "pipelines.yml", *arguments[command:]]
+    result = CliRunner().invoke(cli, given, prog_name="tidegate")
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_command_line_prints_it_in_its_own_words(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    counter.count_to(2)
+    counter.path.write_text("7")
+    assert "would count  from 3 to 7" in shell(counter, monkeypatch, "plan")
+    (plan,) = json.loads(shell(counter, monkeypatch, "plan", "--json"))["plans"]
+    assert (plan["after"], plan["up_to"], plan["position"]) == (2, 7, 1)
+    status = shell(counter, monkeypatch, "status")
+    assert "counted to" in status
+    assert "the last number" in status
+    (source,) = json.loads(shell(counter, monkeypatch, "status", "--json"))["sources"]
+    assert (source["tracking"], source["watermark"]) == ("counter", "2")
+    assert "remembers" not in source
+    shown = shell(counter, monkeypatch, "watermark", "show", "-p", "numbers")
+    assert "counted to" in shown
+    assert "digit" in shown
+    (view,) = json.loads(shell(counter, monkeypatch, "watermark", "show", "-p", "numbers", "--json"))["watermarks"]
+    assert (view["tracking"], view["value"]) == ("counter", "2")
 
 
 def test_its_watermark_is_moved_by_hand(counter: Counter) -> None:
