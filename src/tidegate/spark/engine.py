@@ -104,6 +104,8 @@ class SparkEngine:
         if self._session is None:
             self._session = active_session()
             if self._session is None:
+                # Each source of a project asks for the session; without this, every one of them would wait for the same
+                # failing start.
                 if self._refusal is not None and time.monotonic() < self._refusal[0] + AGAIN_SECONDS:
                     raise self._refusal[1]
                 self._starting(self._spec.remote or self._spec.master or "local[*]")
@@ -132,6 +134,7 @@ class SparkEngine:
     def tasks(self, most: int, limits: CommitLimits, hear: Hear) -> TaskPool:
         """Tasks that read groups of files, each a Spark job; at most ``most`` at once."""
         session = self.session()
+        # A Spark Connect session has no context that tells the driver's host and whether the cluster encrypts.
         if self._listener is None and not _is_connect(session):
             self._listen(session)
         tags, is_reached = JobTag(session), lambda: self._is_reached
@@ -146,6 +149,7 @@ class SparkEngine:
         if not is_local and any(settings.get(key, "false") == "true" for key in ENCRYPTED):
             return
         host = "127.0.0.1" if is_local else settings.get("spark.driver.host", "127.0.0.1")
+        # Reports only save jobs: without a socket, tasks read one group each and their results come when the job ends.
         with contextlib.suppress(OSError):
             self._listener = ReportListener(host, host if is_local else "")
             self._is_reached = self._was_tried = is_local
@@ -157,6 +161,7 @@ class SparkEngine:
         """
         listener = self._listener
         may_report = self._is_reached or not self._was_tried
+        # A file that failed before must not end a worker in the middle of the groups of others.
         if listener is None or not may_report or not is_fresh(parts.parts[0]):
             for number, (task, group) in enumerate(parts.parts):
                 parts.take(number, self.read(task, group))
@@ -172,6 +177,7 @@ class SparkEngine:
             with self._turns.submit_beside_others():
                 for number, results in self._job(parts.parts, report_to):
                     parts.take(number, results)
+        # What was reported before the end counts; only the other groups are read again.
         except WorkerEnded:
             for number in parts.left():
                 parts.take(number, self.read(*parts.parts[number]))
@@ -194,6 +200,8 @@ class SparkEngine:
             with self._turns.submit_beside_others():
                 return self._group(task, group)
         except WorkerEnded as ended:
+            # The end of an executor ends the tasks of every job on it. Alone, a file cannot be blamed for its
+            # neighbour.
             with self._turns.run_alone():
                 self._check_workers(task)
                 return tuple(self._apart_from_what_ended(task, group, ended))
@@ -241,6 +249,7 @@ class SparkEngine:
         try:
             found = run_tasks(slot_frame(self.session(), 1), read_in_task, tuple(parts), report_to)
         except Exception as error:
+            # A job that was cancelled fails in many ways; why it failed matters only if nobody asked for it.
             if self._stop.is_set():
                 raise RunStopped("stopped while tasks were reading; their files are read again next time") from error
             ended = worker_ended(error)

@@ -136,6 +136,7 @@ class SparkFrame:
             raise self._failure(error) from self._mask.cause(error)
 
     def _save(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
+        # Delta's writer options hold one transaction.
         ((app_id, version),) = note.transactions.items()
         frame = self._frame if table is None else fit_types(self._frame, table)
         writer = (
@@ -143,6 +144,7 @@ class SparkFrame:
             .mode("append")
             .option("txnAppId", app_id)
             .option("txnVersion", version)
+            # As an option: Spark replaces `${…}` in settings, and leaves options as they are.
             .option("userMetadata", note.user_metadata)
             .option("compression", codec_of(self._pipeline.sink.compression))
         )
@@ -224,11 +226,13 @@ def columns_of(frame: DataFrame, made_by: str) -> pa.Schema:
             "rename it at the source",
         )
     try:
+        # A private function of PySpark; the parameter `timezone` exists from 4.2 on.
         columns = to_arrow_schema(frame.schema, timezone="UTC")
     except Exception as error:
         raise SchemaMismatch(
             f"{made_by} gives a type that no table can hold ({telling_line(error)})", "cast it"
         ) from error
+    # Spark writes a deeper table, and then not every reader opens it again.
     if deep := [(column.name, found) for column in columns if (found := levels(column.type)) > MOST_LEVELS]:
         raise SchemaMismatch(
             f"{made_by} gives the column {deep[0][0]!r} with {deep[0][1]} nested levels; a table has at most "
@@ -336,6 +340,7 @@ def fit_types(frame: DataFrame, table: pa.Schema) -> DataFrame:
 
 
 def codec_of(codec: ParquetCodec) -> str:
+    # Spark's `lz4` is the deprecated codec with Hadoop's framing; `LZ4_RAW` is what our own writer writes.
     return "lz4_raw" if codec is ParquetCodec.LZ4 else codec.value
 
 

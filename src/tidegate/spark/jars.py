@@ -139,10 +139,12 @@ def python_of_workers(spec: SparkSpec, env: Mapping[str, str]) -> str:
 
     PySpark itself reads only the variable.
     """
+    # Left alone, PySpark starts the `python3` of the path, which may be another Python without our packages.
     is_local = (spec.master or "local").startswith("local")
     return spec.config.get("spark.pyspark.python") or (not is_local and env.get("PYSPARK_PYTHON")) or sys.executable
 
 
+# The wheel of 4.4.1 names jars that Maven Central does not have.
 DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 S3 = "org.apache.hadoop:hadoop-aws:3.5.0"
 """Hadoop's S3 client, in the version of Spark's Hadoop."""
@@ -186,6 +188,8 @@ def resolve_jars(coordinate: str = DELTA) -> tuple[Path, ...]:
     script = folder / "resolved.py"
     script.write_text("print('resolved')\n")
     home = spark_home()
+    # `spark.jars.packages` would resolve through Ivy at every start. This does it once; sessions get the files by
+    # `spark.jars`.
     done = subprocess.run(
         [
             str(home / "bin" / "spark-submit"),
@@ -217,6 +221,7 @@ def resolve_jars(coordinate: str = DELTA) -> tuple[Path, ...]:
             " spark.jars.ivySettings)",
         )
     _check_digests(coordinate, tuple(sorted(folder.glob("jars/*.jar"))))
+    # Last: a fetch that was interrupted left jars but not this mark, and is made again.
     (folder / "complete").touch()
     return fetched_jars(coordinate)
 
@@ -351,12 +356,14 @@ _COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"
 def log_store_jar() -> Path:
     """The jar with the log store, compiled the first time."""
     source = files("tidegate.spark").joinpath("ConditionalLogStore.java").read_bytes()
+    # A new source or version gives a new name, so that no session runs the log store of another version.
     digest = hashlib.sha256(source + f"{DELTA} {S3}".encode()).hexdigest()[:12]
     jar = cache_folder() / "jars" / f"conditional-log-store-{digest}.jar"
     if not jar.exists():
         jar.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=jar.parent) as folder:
             _compile(source, Path(folder))
+            # Several processes may compile at the same time; each puts a whole jar into its place.
             os.replace(_pack_classes(Path(folder)), jar)
     return jar
 

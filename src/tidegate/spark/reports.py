@@ -57,12 +57,14 @@ class _ReportConnection:
         if size > (_LONGEST if self._received else _LONGEST_GREETING):
             raise ConnectionError("a message that is too long")
         digest, content = _exactly(self._connection, _DIGEST), _exactly(self._connection, size)
+        # Before unpickling, which would run whatever code a stranger sent.
         if not hmac.compare_digest(digest, self._digest(self._other, self._received, content)):
             raise ConnectionError("a message with a wrong digest")
         self._received += 1
         return pickle.loads(content)
 
     def _digest(self, side: bytes, number: int, content: bytes) -> bytes:
+        # With side, nonce and number, no message can be sent back to its author, repeated or put elsewhere.
         return hmac.digest(self._key, side + self._nonce + _SIZE.pack(number) + content, "sha256")
 
 
@@ -88,6 +90,7 @@ class ReportAddress:
         """The connection of a task; None if the driver cannot be reached."""
         try:
             connection = socket.create_connection(self.address, timeout=CONNECT_SECONDS)
+        # A cluster may not let its workers reach the driver; the results then come with the end of the job.
         except OSError:
             return None
         try:
@@ -124,6 +127,7 @@ class TaskReport:
         with self._sending:
             if self._connection is None:
                 return False
+            # A report that is lost costs nothing: the job brings the same results again.
             try:
                 self._line.send(message)
                 return True
@@ -218,6 +222,7 @@ class ReportListener:
             connection.sendall(nonce)
             line = _ReportConnection(connection, self._key, nonce, of_task=False)
             job = line.receive()
+            # A task that proved who it is may be silent for as long as one file takes.
             connection.settimeout(None)
             while True:
                 message = line.receive()
@@ -228,6 +233,7 @@ class ReportListener:
                     continue
                 if receive is not None:
                     receive(*message)
+                # Also for a job that was forgotten: its task must not wait for an answer until the time-out.
                 line.send(True)
         except OSError:
             pass

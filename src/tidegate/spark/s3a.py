@@ -54,6 +54,7 @@ def settings(location: Location, environment: Mapping[str, str]) -> dict[str, st
     given = {name.lower(): value for name, value in environment.items()} | of_scheme(location.options, "s3")
     meant = {ours: value for ours, names in _NAMES.items() for value in [_first(given, names)] if value}
     in_host = meant.get("in_host", "").lower() in _TRUE
+    # The log store relies on it (decision 0015); a cluster's own settings must not turn it off for this bucket.
     chosen = {"create.conditional.enabled": "true", **_credentials(meant)}
     if "region" in meant:
         chosen["endpoint.region"] = meant["region"]
@@ -73,6 +74,7 @@ def settings(location: Location, environment: Mapping[str, str]) -> dict[str, st
                 f"{location.uri}: {name} holds '{VARIABLE}', and Hadoop replaces '{VARIABLE}…}}' by a variable",
                 "give the server other credentials, or another address",
             )
+    # For this bucket alone: the session may reach other buckets with other credentials.
     return {f"fs.s3a.bucket.{bucket}.{name}": value for name, value in chosen.items()}
 
 
@@ -86,6 +88,7 @@ def reach(session: SparkSession, location: Location) -> str:
         present = hadoop.get(name)
         if present is None:
             hadoop.set(name, value)
+        # A session has one set of credentials per bucket (decision 0015).
         elif present != value:
             raise EnvironmentProblem(
                 f"the Spark session is configured for bucket {bucket!r} otherwise than {location.uri} needs ({name})",

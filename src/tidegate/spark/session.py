@@ -66,10 +66,12 @@ _owner = os.getpid()
 def claim() -> Path:
     """The folder of this process, removed when the process ends; also removes those of dead processes."""
     global _owner
+    # A forked child inherits this table but not the folder, which its parent still uses.
     if _held and os.getpid() == _owner:
         return next(iter(_held))
     sweep()
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    # A process that inherited the lock would keep it after our death, and no sweep could remove the folder.
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     if os.getpid() != _owner or not _held:
@@ -83,7 +85,9 @@ def claim() -> Path:
 def sweep() -> None:
     """Remove the folders of processes that are gone; only those of this user, and no links."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        # A folder that is locked, or that another process is sweeping at the same moment, is not ours to remove.
         with contextlib.suppress(OSError):
+            # Everybody may write to the temporary folder: a link there could lead the removal anywhere.
             if folder.is_symlink() or folder.lstat().st_uid != os.getuid():
                 continue
             lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -107,12 +111,14 @@ def _release() -> None:
 
 def end_jvm(seconds: float = 10.0) -> None:
     """End the JVM that PySpark started in this process, if any, as the end of the process would; and wait for it."""
+    # Runs while the process ends; a JVM that is gone already needs nothing from us.
     with contextlib.suppress(Exception):
         from pyspark import SparkContext
 
         process = getattr(SparkContext._gateway, "proc", None)
         if process is not None:
             silence_py4j()
+            # PySpark's JVM watches its standard input, and ends when that is closed.
             process.stdin.close()
             process.wait(seconds)
 
@@ -168,9 +174,12 @@ _DEFAULTS = {
     "spark.app.name": "tidegate",
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
+    # With the partitions that Spark and Delta choose, a write of ten rows took 30 seconds on one machine; with few,
+    # 1.5.
     "spark.sql.shuffle.partitions": "8",
     "spark.python.worker.reuse": "true",
     DAEMON_SETTING: DAEMON,
+    # Only with these does Spark's message name the signal that ended a worker, which becomes a dead letter's reason.
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
 }
@@ -466,6 +475,7 @@ def _pythons(workers: str) -> Iterator[None]:
 @contextlib.contextmanager
 def _signals_kept() -> Iterator[None]:
     """Keep our Ctrl-C handler; Spark installs its own."""
+    # Python lets no other thread set a signal handler.
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -55,6 +55,8 @@ def slot_numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
 
 def run_tasks(rows: DataFrame, work: Callable[..., Iterator[Any]], *needs: object) -> list[Any]:
     """Everything that ``work`` yields in the tasks, which get the partitions of ``rows`` and ``needs``."""
+    # Collected once: a second evaluation would run the tasks, and write their files, again. No RDD: Spark Connect has
+    # none.
     results = rows.mapInArrow(Packed(_pickle_results, work, *needs), "result binary").collect()
     return [pickle.loads(bytes(row["result"])) for row in results]
 
@@ -251,6 +253,7 @@ def _list_after(chosen: str, lines: list[str]) -> str:
 
 
 POLL_SECONDS = 0.25
+# An empty `mapInArrow` task costs 35 to 70 ms, more than many a small group takes to read.
 TASK_BYTES = 128 * 1024 * 1024
 """The total size of the groups of one task; a larger one is a task of its own."""
 
@@ -373,6 +376,7 @@ class TaskPool:
     def take(self, taken: set[int], number: int) -> bool:
         """Whether these are the first results of a group, and wanted."""
         with self._changed:
+            # Results come twice: by a report, and again when the job ends.
             if self._closed or number in taken:
                 return False
             taken.add(number)
@@ -388,6 +392,7 @@ class TaskPool:
     def wait_for_leave(self) -> None:
         """Wait while enough is finished for several commits."""
         with self._changed:
+            # A crash repeats what is finished and not committed, so a task must not run far ahead of a long commit.
             self._changed.wait_for(lambda: self._closed or not self._enough.are_reached(self._finished))
 
     def __enter__(self) -> TaskPool:
@@ -403,6 +408,8 @@ class TaskPool:
         for thread in self._threads:
             thread.join(POLL_SECONDS)
             while thread.is_alive() and time.monotonic() < until:
+                # Again and again: a thread may submit its job just after a cancellation, which finds only jobs that
+                # exist.
                 self._tags.cancel()
                 thread.join(POLL_SECONDS)
 
@@ -416,6 +423,7 @@ class TaskPool:
         while parts := self._next_parts():
             try:
                 self._read(Parts(parts, self, self._active))
+            # Whatever ends a thread has to reach the driver, or it would wait for that group for ever.
             except BaseException as error:
                 self._done.put(error)
 
@@ -427,6 +435,7 @@ class TaskPool:
             )
             if self._closed:
                 return []
+            # At most an equal share of the backlog, so that one bundle does not keep the other slots idle.
             most = min(TASK_BYTES, self._share)
             parts = [heappop(self._waiting)[2]]
             weight = _weight(parts[0])
@@ -516,6 +525,7 @@ class Turns:
         """While jobs run that no other may run beside; waits until the others are done."""
         with self._changed:
             self._changed.wait_for(lambda: not self._alone)
+            # Before the wait: no new job begins, so the running ones come to an end.
             self._alone = True
             self._changed.wait_for(lambda: not self._running)
         try:

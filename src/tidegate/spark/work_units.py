@@ -207,6 +207,7 @@ class _FrameJob:
                 found = add_own_columns(
                     columns_of(segment.rows, f"{wave.source.name}: unit {work.unit!r}"), wave.source
                 )
+                # Only for its refusals: a unit whose columns do not fit the table fails here, and not the job of all.
                 row_task(wave.pipeline, wave.source.rows, found, wave.table)
                 own = _merge_schemas(own, found)
             _merge_schemas(others, own)
@@ -242,6 +243,7 @@ class _FrameJob:
                 return self._write(task.rows, ready)
             except TidegateError:
                 raise
+            # Which work unit was at fault is unknown; tried one by one, only that one fails.
             except Exception as error:
                 self._raise_if_stopped(error)
         return {number: self._write_alone(task.rows, number, each) for number, each in ready.items()}
@@ -391,6 +393,7 @@ def carry_out_tasks(session: SparkSession, wave: UnitWave, stopped: Callable[[],
     slots = fetch_slots(wave.source, most, cores)
     jobs = Jobs(session, stopped)
     fetching, works = fetch_task(wave, slots, most), list(enumerate(wave.works))
+    # Declared columns need no look at the records first, so one job fetches and writes (decision 0027).
     if wave.pipeline.schema.fields:
         return write_declared_wave(wave, lambda task: jobs.done(fetch_and_write, (fetching, task), works, slots))
     fetched = jobs.done(pack_share, fetching, works, slots)
@@ -437,6 +440,7 @@ class Jobs:
                 problem, ended = _why_given_up(error)
                 found[item[0]] = failure_of(problem)
                 lost += not ended
+        # Not one could be tried, so the machines are at fault and no work unit is.
         if lost == len(found):
             raise problem
         return found

@@ -95,6 +95,7 @@ class Versions:
         each = replace(self.keys, names=(*self.keys.names, VALID_FROM))
         survey = each.survey(dated)
         if target is not None:
+            # The position moves past everything that was gathered, so fewer rows must not pass for all of them.
             target.check_read(survey.rows)
         dated = each.latest(dated) if survey.most > 1 else dated
         return dated.withColumns(
@@ -126,6 +127,7 @@ class Versions:
         from pyspark.sql import Window
         from pyspark.sql import functions as f
 
+        # The constant keeps the struct from being empty where the rows have only keys and watermarks.
         said = f.struct(f.lit(0), *(_comparable(versions, name) for name in self._attributes(versions)))
         line = Window.partitionBy(*self.keys.columns()).orderBy(VALID_FROM)
         kept = _merge_simultaneous(versions, said, [*self.keys.columns(), f.col(VALID_FROM)])
@@ -135,6 +137,7 @@ class Versions:
             {_NEXT: f.lead(VALID_FROM).over(line), _ENDS: f.coalesce(f.lead(~f.col(_KNOWN)).over(line), f.lit(False))}
         )
         is_new, ends = ~f.col(_KNOWN), f.col(_ENDS)
+        # `least` skips nulls, so a version that has no end yet ends where the next begins.
         until = f.when(is_new, f.col(_NEXT)).when(ends, f.least(VALID_TO, _NEXT)).otherwise(f.col(VALID_TO))
         current = f.when(is_new, f.col(_NEXT).isNull()).otherwise(f.col(IS_CURRENT) & ~ends)
         shorter = ~f.col(VALID_TO).eqNullSafe(until) | ~f.col(IS_CURRENT).eqNullSafe(current)

@@ -304,6 +304,7 @@ class LoadFrame(SparkFrame):
     def _save(self, note: CommitNote, table: pa.Schema | None, *, new_columns: bool) -> None:
         rows = self._rows()
         ((app_id, version),) = note.transactions.items()
+        # MERGE takes position and note from settings alone, and they stay set: each statement has its own session.
         settings = {
             _APP_ID: app_id,
             _VERSION: str(version),
@@ -326,6 +327,7 @@ class LoadFrame(SparkFrame):
 
     def _rows(self) -> DataFrame:
         """The rows after the transform, which runs once: its result is kept beside the batch."""
+        # MERGE evaluates its source twice; a transform may give other rows the second time (decision 0017).
         if not self._is_stable:
             work = replace(self._batch.work, uri=f"{self._batch.work.uri}/transformed")
             source = replace(self._batch.source, watermark_columns=())
@@ -380,6 +382,7 @@ def strategy_of(
         return Keys(own(names), owner, order, source.mode, own(load.tie_break))
 
     match load.type:
+        # A chunk that is replayed takes the place of its window; appending it would double the rows.
         case LoadType.APPEND if chunk and part is not None:
             return ReplaceWindow(part, guard, keys(load.deduplicate) if load.deduplicate else None)
         case LoadType.APPEND if load.deduplicate:
@@ -464,6 +467,7 @@ class ReplaceUnits(Plain):
         rows = self.first(rows)
         if not self.replaced:
             return target.save(rows)
+        # Decision 0018: one overwrite with one predicate, since a commit may replace a hundred units.
         return target.save(rows, mode="overwrite", replaced=self.condition(target.columns))
 
     def condition(self, columns: pa.Schema) -> str:

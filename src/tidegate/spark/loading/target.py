@@ -52,6 +52,7 @@ class Target:
 
     def save(self, rows: DataFrame, mode: str = "append", replaced: str | None = None) -> None:
         """Append ``rows``, or replace all rows, or replace those that match ``replaced``."""
+        # With `dynamic`, which a session may set, an overwrite replaces only the partitions that its rows have.
         writer = rows.write.format("delta").mode(mode).option("partitionOverwriteMode", "static")
         if replaced is not None:
             writer = writer.option("replaceWhere", check_text(rows.sparkSession, replaced))
@@ -128,6 +129,7 @@ class Keys:
 
         by = Window.partitionBy(*self.columns()).orderBy(*self._order(rows))
         best = rows.withColumn(_PLACE, f.rank().over(by)).where(f.col(_PLACE) == 1).drop(_PLACE)
+        # As JSON, because Spark cannot compare maps.
         whole = f.to_json(f.struct(*map(exact_column, rows.columns)), {"ignoreNullFields": "false"})
         unclear = best.groupBy(*self.columns()).agg(f.count_distinct(whole).alias(_PLACE)).where(f.col(_PLACE) > 1)
         found = unclear.drop(_PLACE).head()
@@ -138,6 +140,7 @@ class Keys:
                 f"nothing was committed; set sink.tie_break to a column that is greatest in the row to keep"
                 f"{self._given()}",
             )
+        # Rows that are equal in every column remain; which of them is kept makes no difference.
         return rows.withColumn(_PLACE, f.row_number().over(by)).where(f.col(_PLACE) == 1).drop(_PLACE)
 
     def _order(self, rows: DataFrame) -> list[Column]:

@@ -90,6 +90,8 @@ class HttpReader(FrameReader):
         from pyspark import StorageLevel
 
         try:
+            # Cut off from its plan, the frame cannot be computed again, which would repeat the requests; on disk, it
+            # may exceed memory.
             kept = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
             met = kept.where("error is not null").select("error").head()
         except Exception as error:
@@ -146,6 +148,7 @@ def _keep(batches: Iterator[pa.RecordBatch], fetch: Fetch) -> Iterator[pa.Record
         for block in _blocks(batches, fetch):
             row = {"part": block.part, "page": block.page, "first": block.first, "lines": block.lines}
             yield pa.RecordBatch.from_pylist([row], schema)
+    # As a row: an exception would make Spark repeat the task and all its requests.
     except TidegateError as error:
         yield _error(error, schema)
 

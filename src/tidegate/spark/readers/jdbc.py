@@ -78,6 +78,7 @@ class JdbcConnection:
                 return self._session.read.jdbc(self._url, table, predicates=list(conditions), properties=options)
             return self._session.read.format("jdbc").options(**options, url=self._url, dbtable=table).load()
         except Exception as error:
+            # Spark's error contains the address and the credentials.
             raise self.problem(error) from None
 
     def asked(self, statement: str, types: Mapping[str, str] | None = None) -> list[dict[str, Value | None]]:
@@ -92,6 +93,7 @@ class JdbcConnection:
         read = self._read
         known = driver_of(read.url)
         driver = read.driver or (known.name if known else None)
+        # Otherwise times without a zone get their meaning from Java's zone instead of the source's.
         options = {"fetchsize": str(read.fetch_size), "preferTimestampNTZ": "true"}
         options |= {"driver": driver} if driver else {}
         options |= {"user": read.user} if read.user is not None else {}
@@ -116,6 +118,7 @@ class JdbcConnection:
                 "with it",
                 "use another property of the driver, such as sessionVariables",
             )
+        # On a line of its own, since the configured statement may end in a comment.
         return {_START: f"{own.rstrip().rstrip(';')}\n;{zone}"}
 
     def problem(self, error: Exception) -> TidegateError:
@@ -216,6 +219,7 @@ class JdbcReader:
             name: self._columns.greatest(name, row.get(f"greatest_{index}"))
             for index, name in enumerate(wanted.columns)
         }
+        # The count comes with the same answer, so that dividing the read needs no second scan.
         if "found" in row:
             caps = {name: Bound(value, inclusive=True) for name, value in seen.items() if value is not None}
             self._counted = {wanted.capped(caps): count_in(row["found"])}

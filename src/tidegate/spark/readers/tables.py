@@ -90,6 +90,7 @@ class TableReader(FrameReader):
             raise SourceError(f"{location.uri}: {again[0]}", "remove the link: Spark would read these files twice")
 
     def _delta(self, path: str) -> DataFrame:
+        # Pinned: a commit between the question for the greatest values and the read would give rows above them.
         history = self._session.sql(f"DESCRIBE HISTORY delta.{quote(path)} LIMIT 1")
         version = history.select("version").collect()[0][0]
         return self._session.read.format("delta").option("versionAsOf", version).load(path)
