@@ -89,6 +89,7 @@ class KillRound(ScratchRound):
             self._count(self._workers.wait(pid), place)
 
     def _task(self, place: str | None) -> dict[str, Any]:
+        # These failpoints are reached only if the configuration has a column that the table lacks.
         if place in COLUMNS and self._evidence.table_exists:
             self._columns = min(self._columns + 1, 8)
         nth = self._chance.choice((1, 1, 1, 2))
@@ -104,6 +105,7 @@ class KillRound(ScratchRound):
     def _count(self, code: int, place: str | None) -> None:
         killed = code == -signal.SIGKILL
         if place is None:
+            # Longer after a kill, shorter after a finish: on any machine, kills then fall on every part of a pass.
             life = self._life_secs * (1.15 if killed else 0.75)
             self._life_secs = min(max(life, SHORTEST_LIFE), LONGEST_LIFE)
         if killed:
@@ -125,6 +127,7 @@ class KillRound(ScratchRound):
 
 LIFE = (4.0, 16.0)
 LONGEST_RUN = 180.0
+# Kills hit the driver first; and this round never adds a column, so those places are not reached.
 OF_THE_DRIVER = tuple(
     place for place in ANYWHERE if place.startswith(("runs.", "state.")) and not place.startswith("state.columns")
 )
@@ -142,6 +145,7 @@ class SparkRound(ScratchRound):
     def _stage(self) -> Iterator[None]:
         with tempfile.TemporaryDirectory() as folder:
             config = Path(folder) / "chaos.yml"
+            # Before anything is written: the storage options may hold keys.
             config.touch(mode=0o600)
             config.write_text(json.dumps(self._project()))
             self._command = [sys.executable, "-m", "tidegate", "run", str(config), "-q"]
@@ -165,6 +169,7 @@ class SparkRound(ScratchRound):
         life = self._chance.uniform(*LIFE)
         run = self._start(place)
         try:
+            # A run may never reach its failpoint; then it dies at a random moment after all.
             run.wait(life if place is None else 3 * LIFE[1])
         except subprocess.TimeoutExpired:
             place = None
@@ -185,6 +190,7 @@ class SparkRound(ScratchRound):
             stdout=quiet,
             stderr=quiet,
             stdin=quiet,
+            # So that Java and its Python workers can be killed right after the driver.
             start_new_session=True,
         )
 

@@ -122,6 +122,7 @@ class Faults:
             return None
         ways, happenings = self._turns[-1]
         happening = happenings.pop(place, None)
+        # Before the failure at the same place, so that a rival can commit just before this runner dies.
         if happening is not None:
             happening()
         way = ways.pop(place, None)
@@ -150,6 +151,7 @@ HOURS = 36
 BEFORE_EVERYTHING = "date=2026-01-01/hour=00/0000000000.ndjson"
 _SMALL, _LARGE = (1, 6), (2000, 4000)
 _BAD = 0.03
+# The storage under test may fail; files have to arrive all the same, or there is nothing to compare.
 _TRIES = 5
 
 
@@ -224,6 +226,7 @@ class Arrivals:
 
     def _put(self, path: str, text: str) -> None:
         content = text.encode()
+        # gzip would store the time, and one seed would give different bytes each time.
         packed = gzip.compress(content, 1, mtime=0) if path.endswith(".gz") else content
         for left in reversed(range(_TRIES)):
             try:
@@ -286,6 +289,7 @@ class Follower:
             self.version += 1
 
     def _take(self, content: bytes) -> None:
+        # Read by hand: a bug in the Delta library must not hide a row from both readers.
         for action in map(json.loads, content.splitlines()):
             match action:
                 case {"add": {"dataChange": True, "path": path}}:
@@ -329,6 +333,7 @@ class Runner:
 
     def __init__(self, project: ProjectSpec, tally: FaultCounts, ahead: timedelta) -> None:
         self._tally = tally
+        # All runners share one thread (decision 0011), so waiting lets nobody else finish.
         self._pace = Pace(deadline_secs=60.0, now=lambda: utc_now() + ahead, sleep=lambda seconds: time.sleep(0.0005))
         self.restart(project)
 
@@ -343,6 +348,7 @@ class Runner:
         self._tally.passes += 1
         try:
             return self._running.once(self._project.pipelines)
+        # As after a kill: nothing in memory may help the next pass.
         except InjectedFailure:
             self.restart(self._project)
             return None
@@ -387,6 +393,7 @@ class RoundEvidence:
         self._tally.comparisons += 1
         rows = query(self.table, "select id from t") if self._follower.version else []
         expected = Counter(self.arrivals.expected)
+        # The library shows the table as it is now; the follower has every row that was ever added.
         for found in (Counter(row["id"] for row in rows), self._follower.seen):
             if found != expected:
                 self._tell(sorted((expected - found).elements()), sorted((found - expected).elements()))
@@ -494,6 +501,7 @@ class Round(ScratchRound):
         self._checkpoint_every = self._chance.choice((1, 2, 5))
         self._columns = 0
         project = self._project()
+        # The clocks of two machines differ, and no outcome may depend on them.
         self._runners = [Runner(project, tally, timedelta(0)), Runner(project, tally, timedelta(hours=1))]
 
     @contextmanager
@@ -555,6 +563,7 @@ class Round(ScratchRound):
 
     def _append(self) -> None:
         if self._evidence.table_exists:
+            # An empty turn on top: what a stranger does meets none of the failures of this pass.
             with self._faults.turn({}):
                 self._evidence.append(self._chance.randint(1, 3))
 

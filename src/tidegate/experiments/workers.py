@@ -57,6 +57,7 @@ class Workers:
         return self
 
     def __exit__(self, *error: object) -> None:
+        # The process that forks may have ended before us.
         with suppress(BrokenPipeError):
             self._server.communicate()
         self._log.close()
@@ -88,6 +89,7 @@ class Workers:
 def kill_session(session: int) -> None:
     """Send SIGKILL to every process of a session: a worker, or a whole tree with Java and Python workers."""
     for pid in _members(session):
+        # A member may end by itself between the look and the signal.
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
@@ -99,6 +101,7 @@ def _members(session: int) -> list[int]:
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError), open(f"/proc/{name}/stat") as file:
+            # The program's name, in parentheses, may contain blanks and parentheses itself.
             if int(file.read().rpartition(")")[2].split()[3]) == session:
                 found.append(int(name))
     return found
@@ -108,6 +111,7 @@ def _serve(target: str) -> None:
     """Fork a worker for each line on standard input; answer each line with a number."""
     module, _, name = target.partition(":")
     work = getattr(importlib.import_module(module), name)
+    # Imported and not used: in a child of a process that used them, deltalake panics and obstore hangs.
     for heavy in HEAVY:
         importlib.import_module(heavy)
     for line in sys.stdin:
@@ -128,6 +132,7 @@ def _fork(work: Any, task: Mapping[str, Any]) -> int:
         os.close(begun)
         _in_worker(work, task)
     os.close(begun)
+    # Returns once the child has closed its end, as leader of its session; a kill before that would miss it.
     os.read(ready, 1)
     os.close(ready)
     return pid
@@ -137,6 +142,7 @@ def _in_worker(work: Any, task: Mapping[str, Any]) -> NoReturn:
     """Do the task and end."""
     code = 70
     try:
+        # Standard output carries the answers of the forking process: a worker's print would be taken for one.
         quiet = os.open(os.devnull, os.O_RDWR)
         os.dup2(quiet, 0)
         os.dup2(quiet, 1)
@@ -147,6 +153,7 @@ def _in_worker(work: Any, task: Mapping[str, Any]) -> NoReturn:
         traceback.print_exc()
     finally:
         sys.stderr.flush()
+        # Without Python's clean-up: exit handlers and buffered output belong to the parent.
         os._exit(code)
 
 

@@ -168,6 +168,7 @@ def letter_id(pipeline: str, source: str, run: str, file: str, line: int) -> str
 
 def letter_ids(pipeline: str, source: str, run: str, file: str, lines: Iterable[int]) -> list[str]:
     """The same for several lines of a file."""
+    # Joined by a character that no name can have, so that two different sets never give the same text.
     told = "\0".join((pipeline, source, run, file, "")).encode()
     return [hashlib.sha256(b"%b%d" % (told, line)).hexdigest()[:16] for line in lines]
 

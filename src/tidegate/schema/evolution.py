@@ -19,6 +19,7 @@ from tidegate.schema.types import paths_of, simplify_field, simplify_type, type_
 from tidegate.specs.project import Evolution
 
 _INTEGER_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
+# int64 to float64 is missing on purpose: beyond 2^53 a float does not hold every whole number.
 _WIDENINGS = {
     (pa.int32(), pa.float64()),
     (pa.int16(), pa.float64()),
@@ -91,6 +92,7 @@ def _compare(
     table: pa.Schema, file: pa.Schema, mode: Evolution, partition_columns: tuple[str, ...], file_name: str
 ) -> tuple[list[pa.Field], list[Difference]]:
     comparison = _Comparison(mode, file_name)
+    # Values of partitions are in the log and in the folders' names, not in the files.
     ours, theirs = ([field for field in each if field.name not in partition_columns] for each in (table, file))
     merged = comparison.fields(ours, theirs, "")
     return merged, comparison.found
@@ -111,6 +113,7 @@ def write_schema(
     kept = pa.schema([simplify_field(field) for field in declared if field.name not in partition_columns])
     if table is None:
         return kept
+    # Now, since deltalake appends blindly: an int64 in a column of int32 makes the table unreadable.
     evolve(table, kept, mode, partition_columns=partition_columns, file_name=made_by)
     known = {field.name: field for field in table}
     return pa.schema([_widen_field(field, known.get(field.name)) for field in kept])
@@ -267,6 +270,7 @@ class _Comparison:
         self.found.append(Difference(path, kind, ours, theirs, self._error(problem, remedy) if problem else None))
 
     def _error(self, problem: str, remedy: str) -> SchemaMismatch:
+        # Columns of a table without rows are replaced by the run, others only by a person (decision 0013).
         return (ReplacesTable if self._mode is Evolution.OVERWRITE else SchemaMismatch)(problem, remedy)
 
 
@@ -279,6 +283,7 @@ def widen(schema: pa.Schema, path: str, kind: pa.DataType) -> pa.Schema:
 
 
 def _fields(fields: Sequence[pa.Field], rest: str, kind: pa.DataType, path: str, schema: pa.Schema) -> list[pa.Field]:
+    # A name may hold a dot, so the path is matched against existing names instead of being split.
     chosen = next((field for field in fields if rest == field.name or rest.startswith(f"{field.name}.")), None)
     if chosen is None:
         known = ", ".join(found for found, _ in paths_of(schema))

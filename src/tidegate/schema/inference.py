@@ -213,6 +213,7 @@ class _Seen:
             self.nulls += 1
             return
         self.count(kind, value)
+        # What lies deeper becomes `json` text: not every reader could open a table with more levels.
         if not levels:
             return
         if isinstance(value, Pairs):
@@ -232,13 +233,16 @@ def number_kind(text: str) -> str:
     """
     if not text.lstrip("-").isdigit():
         value = float(text)
+        # `1e400` would become infinity and `1e-400` zero, without an error.
         is_bent = not math.isfinite(value) or (value == 0 and re.search("[1-9]", re.split("[eE]", text)[0]) is not None)
         return "inexact number" if is_bent else "number"
+    # Python does not parse thousands of digits, and no column could hold them.
     if _LARGE.fullmatch(text) is None:
         return "inexact number"
     whole = int(text)
     if not -(2**63) <= whole < 2**63:
         return "large integer"
+    # Beyond 2^53, int64 holds it and float64 does not: beside fractions it has to stay text.
     return "integer" if int(float(whole)) == whole else "long integer"
 
 
@@ -252,6 +256,7 @@ def is_moment(text: str) -> bool:
         return False
     try:
         found = datetime.fromisoformat(text)
+        # In the first and the last year, the offset may lead out of the calendar.
         return found.tzinfo is None or found.astimezone(UTC) is not None
     except (ValueError, OverflowError):
         return False
@@ -298,6 +303,7 @@ def infer_json(
     each other go by the kind that most of them have. With ``moments``, texts may be timestamps. ``problems`` names what
     is in the way; such fields are text. Raises :class:`SourceError` when there is no record.
     """
+    # A byte order mark may begin a file, and is part of no record.
     lines = [line.strip().removeprefix(b"\xef\xbb\xbf") for sample in samples for line in sample if line.strip()]
     records, unreadable, root = _look(lines)
     if not records:
@@ -305,6 +311,7 @@ def infer_json(
             f"no record to infer columns from ({unreadable} lines are not JSON objects{why_unreadable(lines)})",
             "declare schema.fields, or wait for data",
         )
+    # A header of five million cells kept inference busy for minutes.
     if len(root.members) > MOST_COLUMNS:
         problem = f"there are {len(root.members):,} fields; at most {MOST_COLUMNS:,} columns are inferred"
         return Inference((), (), records, unreadable, (problem,))
@@ -420,6 +427,7 @@ class _TypeInference:
     def _field(self, name: str, seen: _Seen, path: str, records: int, levels: int) -> FieldSpec:
         seen = seen.settle_moments(moments=self._moments)
         count = sum(seen.kinds.values())
+        # Before the fields inside it are added, so that the report has a column above its fields.
         place = len(self.report)
         found, note = self._shape(name, seen, path, count, levels)
         kinds = dict(seen.kinds.most_common())
@@ -435,6 +443,7 @@ class _TypeInference:
             return FieldSpec(name, "string"), "never had a value; becomes text"
         if kinds <= NUMBERS:
             return self._number(name, seen)
+        # Values that do not fit have a place of their own, so the column need not become text.
         if len(kinds) > 1 and self._rescued and not self._coerce:
             return self._most(name, seen, path, levels)
         if len(kinds) > 1:
@@ -495,6 +504,7 @@ class _TypeInference:
         good = []
         for name in names:
             path = f"{where}{name}"
+            # Delta ignores case: a table cannot have both.
             twin = known.setdefault(name.lower(), name)
             wrong = None
             if twin != name:
@@ -538,6 +548,7 @@ def infer_cells(
             seen = columns.setdefault(name, _Seen())
             if cell is not None:
                 kind = cell_kind(cell)
+                # Only on request: columns that were remembered as text stay text.
                 seen.count("moment" if moments and kind == "string" and is_moment(cell) else kind, cell)
     if not records:
         raise SourceError("no record to infer columns from", "declare schema.fields, or wait for data")

@@ -19,6 +19,7 @@ from itertools import accumulate
 from types import ModuleType
 from typing import Any, NoReturn
 
+# A line nested 110,000 levels deep ended the worker and blocked its source.
 DEEPEST = 200
 """Levels of objects and arrays that a record may have, itself included; native parsers end the process far above."""
 
@@ -49,6 +50,7 @@ def _constant(name: str) -> NoReturn:
     raise NotJson(f"{name} is not JSON")
 
 
+# As text: a float would change `12345678901234567890.1` before anybody could compare it with its column.
 _DECODER = json.JSONDecoder(parse_int=Literal, parse_float=Literal, parse_constant=_constant, object_pairs_hook=Pairs)
 
 
@@ -62,6 +64,7 @@ def parse(line: bytes) -> Any:
         raise NotJson(f"nested too deeply: {levels} levels, at most {DEEPEST} are read")
     try:
         value = _DECODER.decode(line.decode("utf-8"))
+        # Python's decoder accepts half a pair, which can then not be written as UTF-8.
         if (half := find_half_pair(line)) is not None:
             raise NotJson(f"not Unicode: {half} is half a surrogate pair")
         return value
@@ -79,6 +82,7 @@ def depth(line: bytes) -> int:
     >>> depth(b"[" * 300 + b'"]]]"'), depth(b'{"a":[1,2]}')
     (300, 0)
     """
+    # Two counts cost far less than taking the texts out, and nearly every line needs no more.
     if line.count(b"[") + line.count(b"{") <= DEEPEST:
         return 0
     left = _TEXT.sub(b"", line).translate(_ONE_KIND, _NO_BRACKETS)
@@ -186,6 +190,7 @@ SWITCH = "TIDEGATE_NATIVE"
 def find_native() -> ModuleType | None:
     """The native module; None where it is switched off, not installed, or of another version."""
     found = None if os.environ.get(SWITCH) == "0" else _import_native()
+    # It is built and installed apart, and another version may read by other rules.
     return found if found is not None and found.__version__ == NATIVE_VERSION else None
 
 

@@ -58,6 +58,7 @@ def find_majority(files: Sequence[FileColumns], known: Mapping[str, str] | None 
         clearest = counted.clearest({name for found in against.values() for name in found})
         if clearest is None:
             break
+        # One column at a time: a file that is set aside has no vote on the others, and so cannot make a tie there.
         odd |= {path: found[clearest] for path, found in against.items() if clearest in found}
     odd |= {path: next(iter(found.values())) for path, found in against.items()}
     return Majority(frozenset(file.path for file in files if file.path not in odd), odd, tuple(counted.ties()))
@@ -76,6 +77,7 @@ class _Votes:
         for file in files:
             for variant in file.kinds.items() if file.votes else ():
                 votes[variant[0].lower()][variant] += 1
+        # By votes, then by name: the order in which a store lists files must not decide.
         ranked = {name: sorted(found.items(), key=lambda item: (-item[1], item[0])) for name, found in votes.items()}
         return cls(ranked, decided)
 

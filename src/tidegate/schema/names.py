@@ -63,6 +63,7 @@ def decimal_of(type_name: str) -> tuple[int, int] | None:
     if match is None:
         return None
     precision, scale = int(match[1]), int(match[2])
+    # Delta's decimals end at 38 digits.
     return (precision, scale) if 1 <= precision <= 38 and scale <= precision else None
 
 
@@ -219,6 +220,7 @@ def _flow(value: Any) -> str:
             return json.dumps(value, ensure_ascii=False)
 
 
+# YAML 1.1 reads these words as booleans or null.
 _YAML_WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 
 
@@ -300,6 +302,7 @@ def merge_fields(known: tuple[FieldSpec, ...], seen: tuple[FieldSpec, ...]) -> t
     """``known``, each with the new fields inside it, then the new ones; a known type is never changed."""
     found = {field.name: field for field in seen}
     names = {field.name.lower() for field in known}
+    # A remembered type never changes by itself: rows with the old one are in the table.
     grown = tuple(_grow_field(field, found[field.name]) if field.name in found else field for field in known)
     return grown + tuple(field for field in seen if field.name.lower() not in names)
 

@@ -117,6 +117,7 @@ def simplify_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([simplify_field(child) for child in kind])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_list_view(kind):
+        # Writers call it `item`, `array` or `list`; by these names, equal types would differ.
         return pa.list_(simplify_field(kind.value_field).with_name("element"))
     if pa.types.is_map(kind):
         return pa.map_(simplify_field(kind.key_field), simplify_field(kind.item_field).with_name("value"))
@@ -261,6 +262,7 @@ def _join_structs(one: FieldSpec, other: FieldSpec) -> FieldSpec | None:
         if joined is None:
             return None
         fields[field.name] = joined
+    # Delta ignores case: a struct cannot have both.
     is_clear = len({name.lower() for name in fields}) == len(fields)
     return replace(one, fields=tuple(fields.values())) if is_clear else None
 
@@ -298,6 +300,7 @@ def _declare(each: pa.Field) -> FieldSpec:
         (found,) = field_specs(pa.schema([pa.field(each.name, _widest_type(each.type))]))
     except TableError:
         return FieldSpec(each.name, "json")
+    # Names are judged elsewhere; a bad one must not turn a good type into text.
     return FieldSpec(each.name, "json") if any(problems((replace(found, name="column"),))) else found
 
 
@@ -310,8 +313,10 @@ def _widest_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
         return pa.list_(pa.field("element", _widest_type(kind.value_type)))
     if pa.types.is_null(kind):
+        # There was no value to go by; a file that has a type decides (`_TypedColumn.add`).
         return pa.string()
     if pa.types.is_uint64(kind):
+        # Its greatest value has 20 digits, one more than int64 holds.
         return pa.decimal128(20, 0)
     if pa.types.is_integer(kind):
         return pa.int32() if kind.bit_width + pa.types.is_unsigned_integer(kind) <= 32 else pa.int64()

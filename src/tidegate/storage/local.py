@@ -68,6 +68,7 @@ _CANNOT = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 
 def etag_of(found: os.stat_result) -> str:
     """An etag that changes whenever a file is replaced, written or truncated."""
+    # With the inode: a file may be replaced by one of the same size within one tick of the clock.
     return f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
 
 
@@ -103,6 +104,7 @@ class LocalInput(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer) -> int:
         try:
             count = self._file.readinto(buffer)
+            # After the bytes were read, so that none of them can come from a later version.
             self._check()
         except OSError as error:
             raise from_os(error, self._uri, "read") from error
@@ -147,9 +149,11 @@ class LocalOutput(Output):
             if self._sync and not self.closed:
                 self._file.flush()
                 force(self._file.fileno())
+                # The name lies in the directory: without this, a crash may keep the content and lose the file.
                 force_path(os.path.dirname(self._path))
             self._file.close()
         except OSError as error:
+            # The disk that refused the write may refuse the close, too; the first error is the one to report.
             with contextlib.suppress(OSError):
                 self._file.raw.close()
             self._remove()
@@ -200,6 +204,7 @@ class LocalStore:
     ) -> Iterator[ObjectInfo]:
         directories, names = self._scan(prefix, after, scope)
         keys = [*names, *(f"{directory}/" for directory in directories if may_hold_after(directory, after))]
+        # A directory sorts with its slash, as in an object store: `a-b` comes before everything in `a/`.
         for key in sorted(keys):
             if key.endswith("/"):
                 yield from self._list_below(key[:-1], after, known, scope)
@@ -253,6 +258,7 @@ class LocalStore:
     def put_if_absent(self, path: str, data: bytes) -> None:
         self.requests.count("put")
         with self._map_errors(path, "write"), self._temporary(path, data) as temporary:
+            # A link fails if the name exists, so that one of several writers wins; a rename would replace.
             os.link(temporary, self._at(path))
             self._sync_name(path)
 
@@ -275,6 +281,7 @@ class LocalStore:
             return
         directories: dict[str, str] = {}
         for path in paths:
+            # Others wrote these objects; one that is gone by now has nothing left to keep.
             with self._map_errors(path, "write"), contextlib.suppress(FileNotFoundError):
                 self._sync_content(self._at(path))
                 directories[os.path.dirname(self._at(path))] = path
@@ -297,6 +304,7 @@ class LocalStore:
             for entry in entries:
                 name, is_link = entry.name, entry.is_symlink()
                 is_wanted = bound is not None and name > bound
+                # A directory is wanted whatever its name is: what lies in it may be greater than the bound.
                 if not is_wanted and not is_link and not entry.is_dir():
                     continue
                 if name.startswith(_TEMPORARY[0]) and name.endswith(_TEMPORARY[1]):
@@ -325,6 +333,7 @@ class LocalStore:
         with self._map_errors(path, "list"):
             try:
                 found = os.stat(os.path.join(self._root, path))
+            # Removed between the listing and this look.
             except FileNotFoundError:
                 return None
         if stat.S_ISREG(found.st_mode):
@@ -363,6 +372,7 @@ class LocalStore:
         try:
             _make_directories(os.path.dirname(self._at(path)), sync=self.location.sync)
         except FileExistsError as error:
+            # `FileExistsError` would be taken for an object that another writer has made.
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from error
 
     def _at(self, path: str) -> str:
@@ -425,6 +435,7 @@ def _make_directories(path: str, *, sync: bool) -> None:
     while sync and above and not os.path.lexists(above):
         made.append(above)
         above = os.path.dirname(above)
+    # The missing ones were noted before: afterwards nobody can tell which are new and must be forced to disk.
     os.makedirs(path, exist_ok=True)
     for each in reversed(made):
         force_path(os.path.dirname(each))
@@ -467,6 +478,7 @@ def _open_lock(location: Location, *, always: bool) -> int | None:
     if always:
         os.makedirs(os.path.dirname(lock), exist_ok=True)
     try:
+        # A table that Spark has never written has no lock file, and its commits pay for no lock.
         return os.open(lock, os.O_RDWR | (os.O_CREAT if always else 0), 0o644)
     except FileNotFoundError:
         return None
@@ -525,6 +537,7 @@ class _Walk:
     def result(self) -> Links:
         self._enter(self._root, "")
         while self._waiting:
+            # By path, not by the time of discovery: making a link again must not rename files that were read.
             path, real = heapq.heappop(self._waiting)
             self._follow(path, real)
         return Links(frozenset(self._followed), self._refused)
@@ -558,6 +571,7 @@ class _Walk:
             self._refused[path] = Reason.LINK_BROKEN
 
     def _follow(self, path: str, real: str) -> None:
+        # A link into a table of the project would make a run read its own output.
         if any(part == real or real.startswith(f"{part}/") for part in self._apart):
             self._refused[path] = Reason.TABLE
         elif os.path.isdir(real):

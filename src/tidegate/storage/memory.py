@@ -71,6 +71,7 @@ class Space:
             self._ordered = sorted(self.objects)
         if not inside:
             return list(self._ordered)
+        # `0` follows the slash in ASCII, so this is the first key behind everything in the directory.
         return self._ordered[bisect_left(self._ordered, inside) : bisect_left(self._ordered, f"{inside[:-1]}0")]
 
 
@@ -111,6 +112,7 @@ class MemoryStore:
         self.requests.count_listed(len(found), pages=max(1, -(-len(found) // PAGE)))
         for path in found:
             if not (known and known(path)):
+                # Another thread may have removed it since the names were read, as on every other store.
                 with contextlib.suppress(ObjectMissing):
                     yield self._info(path)
 

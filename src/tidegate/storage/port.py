@@ -265,6 +265,7 @@ T = TypeVar("T")
 INTERNAL = ("_", ".")
 """Prefixes of names that no source reads."""
 
+# A begun file below such a path was not removed, only not seen: it must not be given up.
 _UNSEEN = (Reason.LINK, Reason.LINK_BROKEN, Reason.NAME)
 
 
@@ -505,6 +506,7 @@ class SeekableInput(io.RawIOBase):
         if not wanted:
             return 0
         content = self._store.get_range(self._path, self._place, wanted, self._etag)
+        # Without an etag to compare, missing bytes are the only sign of a change.
         if not content:
             raise object_changed(join_path(self._store.location.uri, self._path), "it is shorter by now")
         target[: len(content)] = content
@@ -523,6 +525,7 @@ _RETRY_CODES = {
     "ServerBusy",
     "Throttling",
 }
+# The client repeats a request whose response was lost, and then meets its own write.
 _CONTRADICTIONS = ("AlreadyExistsError", "PreconditionError")
 """Refusals of a condition that nobody set."""
 
@@ -602,6 +605,7 @@ def from_client(error: Exception, uri: str, action: str) -> StorageError:
     if isinstance(error, OSError) and error.errno is not None:
         return from_os(error, uri, action)
     code = found[1] if (found := _CODE.search(text)) else ""
+    # The status is 404, but no object is missing: something removed the unfinished upload.
     if action.startswith(_WRITING) and code == "NoSuchUpload":
         return StorageUnavailable(
             f"cannot {action} {uri} (the store answered {code})", "try again; something removed the unfinished upload"
@@ -632,6 +636,7 @@ def _error_by_status(error: Exception, uri: str, problem: str, status: int, code
     if "BadScheme" in text:
         prefix = FAMILIES[scheme_of(uri)][0].upper()
         return StorageError(f"{problem}: the endpoint is plain http", f"set {prefix}ALLOW_HTTP: 'true', or use https")
+    # Without credentials the client asks the metadata service of the machine, and fails there.
     if "169.254." in text or "metadata" in text.lower():
         return AccessDenied(f"{problem}: no credentials", "set the storage options or the environment variables")
     if status in (401, 403) or kind in ("PermissionDeniedError", "UnauthenticatedError"):

@@ -185,6 +185,7 @@ class RemoteStore:
                 yield from self._pages(prefix, after)
             except InvalidPathError as error:
                 _, keys = self._list_others(error, prefix, scope, deep=True)
+                # The pages before the failure have been handed out and must not come twice.
                 listed = self._keys_before_failure(prefix, after)
                 left = (key for key in keys if key not in listed and (after is None or key > after))
                 yield from self._heads(left, known)
@@ -204,6 +205,7 @@ class RemoteStore:
         self, error: InvalidPathError, prefix: str, scope: Scope | None, *, deep: bool
     ) -> tuple[Paths, Paths]:
         """The directories and keys of a listing without those that the client cannot represent."""
+        # pyarrow's client is made from the options of S3; on other stores the error stays.
         if not self.location.uri.startswith("s3"):
             raise error
         try:
@@ -220,6 +222,7 @@ class RemoteStore:
     def _heads(self, keys: Iterable[str], known: Known | None) -> Iterator[Sequence[ObjectMeta]]:
         """The objects at ``keys``, requested one by one, page by page; missing ones are left out."""
         wanted = (key for key in keys if not (known and known(key)))
+        # pyarrow lists no etags, so each object has to be asked for.
         with ThreadPoolExecutor(self.concurrency, "head") as pool:
             while page := list(islice(wanted, PAGE)):
                 yield [meta for meta in pool.map(self._meta, page) if meta is not None]
@@ -245,6 +248,7 @@ class RemoteStore:
                 objects = [meta for page in self._heads(keys, known) for meta in page]
         entries = len(objects) + len(directories)
         self.requests.count_listed(entries, pages=max(1, -(-entries // PAGE)))
+        # SeaweedFS lists `x-28/` before `x-28-y/`: the order of a store is not relied on.
         wanted = sorted(self._select(objects, prefix, after, known), key=lambda info: info.path)
         return Directory(tuple(sorted(directories)), tuple(wanted))
 
@@ -253,6 +257,7 @@ class RemoteStore:
     ) -> Iterator[ObjectInfo]:
         for meta in chunk:
             path = meta["path"]
+            # S3 lists strictly after the offset; Google Cloud Storage and Azure include it in places.
             if path == prefix or (after is not None and path <= after) or (known and known(path)):
                 continue
             if not (meta["size"] == 0 and self._is_marker(path)):
@@ -266,6 +271,7 @@ class RemoteStore:
 
     def _is_marker(self, path: str) -> bool:
         """Whether an empty object is a directory marker; its key ends in a slash, which the client drops."""
+        # Only an empty object without a dot in its name costs this request: markers are named like folders.
         if "." in path.rpartition("/")[2]:
             return False
         try:
@@ -295,6 +301,7 @@ class RemoteStore:
                 raise
 
     def open_input(self, path: str, *, etag: str | None, size: int | None) -> BinaryIO:
+        # An empty object has no range to read, hence no request that would compare its etag.
         if etag is None or not size:
             etag, size = self._pin(path, etag, size)
         raw = RangedInput(self._read_block, path, etag, size, BLOCK)
@@ -373,6 +380,7 @@ class RemoteStore:
             if size < way.multipart_from:
                 obstore.put(self._client, key, content, use_multipart=False)
                 return
+            # S3 takes no more parts than that.
             part = max(way.part_size, -(-size // _MOST_PARTS))
             with self.uploads.parts(-(-size // part), way.concurrent_parts) as at_once:
                 obstore.put(self._client, key, content, use_multipart=True, chunk_size=part, max_concurrency=at_once)

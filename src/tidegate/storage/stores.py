@@ -43,6 +43,7 @@ def remove_empty_directories(location: Location) -> None:
     if scheme != "file":
         return
     for directory, _, _ in os.walk(f"/{path}", topdown=False):
+        # One that is not empty, or already gone, is as it should be.
         with suppress(OSError):
             os.rmdir(directory)
 
@@ -81,6 +82,7 @@ def _client(location: Location, scheme: str, bucket: str, path: str, config: dic
         case "gs":
             return GCSStore(bucket, **settings)
         case _:
+            # `abfss://container@account.dfs.core.windows.net` names the account; other forms leave it to the options.
             container, _, host = bucket.partition("@")
             account = {"azure_storage_account_name": host.partition(".")[0]} if host else {}
             return AzureStore(container, **settings | {"config": account | config})
@@ -97,6 +99,7 @@ def comparable_uri(uri: str) -> str:
     except StorageError:
         return uri.rstrip("/")
     if scheme == "file":
+        # By another spelling, or through a link, a source could read the table that it writes.
         return f"file://{os.path.realpath(f'/{path}')}".rstrip("/")
     return "/".join((f"{scheme}://{authority}", *filter(None, path.split("/"))))
 
@@ -121,6 +124,7 @@ class TablePlaces:
     @classmethod
     def of(cls, project: ProjectSpec) -> TablePlaces:
         """The table places of a project."""
+        # Copied first: another thread may put its own project there meanwhile.
         for known, places in tuple(_newest):
             if known is project:
                 return places
