@@ -38,7 +38,6 @@ from tidegate.storage.port import ObjectInfo, ObjectStore
 if TYPE_CHECKING:
     from tidegate.reports.reconcile import SourceComparison
     from tidegate.reports.watermark import StateTable, WatermarkMove
-    from tidegate.runs.reconcile import ComparisonRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,8 +289,8 @@ class HasDeadLetters(Protocol):
 class Comparable(Protocol):
     """Can be compared with what was committed."""
 
-    def compare(self, source: Any, run: ComparisonRun) -> SourceComparison:
-        """List the source completely, and read what is late if ``run`` has an engine."""
+    def compare(self, source: Any, run: Any) -> SourceComparison:
+        """List the source completely, and read what is late if ``run``, a ``ComparisonRun``, has an engine."""
 
 
 @runtime_checkable
