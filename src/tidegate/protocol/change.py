@@ -48,6 +48,8 @@ class SourceKey:
     @property
     def app_id(self) -> str:
         """The application id whose ``txn`` version is the position."""
+        # Constant, never one id per commit or file: each distinct id stays in the table's checkpoints for ever
+        # (decision 0001).
         return f"tidegate/{self.pipeline}/{self.source}"
 
     @property
@@ -57,6 +59,7 @@ class SourceKey:
 
     def document(self, version: int, attempt: str) -> str:
         """The document of one attempt to reach ``version``."""
+        # Twenty digits, so that a listing is ascending and OPEN can begin it at the current position.
         return f"{self.directory}/{version:020d}-{attempt}.json"
 
     def won(self, version: int, attempt: str) -> str:
@@ -121,6 +124,7 @@ class Identity:
     kind: str
     source_uri: str
     pattern: str | None = None
+    # Not compared: a database that moves to another host keeps its rows, and so its position.
     notes: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def to_json(self) -> dict[str, object]:
@@ -241,6 +245,7 @@ class Coverage:
             int(data["from"]),
             int(data["to"]),
             bool(data["eof"]),
+            # Documents of the first versions have neither number.
             int(data.get("rows", 0)),
             int(data.get("bad", 0)),
         )

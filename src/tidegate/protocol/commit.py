@@ -74,11 +74,14 @@ from tidegate.storage.local import lock_log
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# Properties that vanish again after each try would otherwise keep the commit busy until its deadline.
 MOST_SETTINGS = 5
 """How often a commit tries to set the properties of its table."""
 
+# Waiting cannot cure these; every other error may be the storage, and is retried until the deadline.
 _FINAL = (StateError, UnsupportedTable, SchemaMismatch)
 _FEW = 16
+# A commit may have 10,000 files: one HEAD after the other would take minutes on object storage.
 _HEADS = 16
 
 
@@ -118,6 +121,7 @@ def commit_together(members: Sequence[Member]) -> tuple[Position, ...]:
     deadline = lead.pace.start()
     # Before any document is written: a file that is gone or short would make every reader of the table fail.
     adds = tuple(add for member in members for add in measure(member.site, member.change.write.data_files))
+    # One name for all members: RESOLVE looks for it in the entry, which is theirs together.
     name = lead.attempts()
     attempt = Attempt([_write_document(member, name) for member in members], adds, deadline)
     try:
@@ -158,6 +162,7 @@ def _measure_file(site: TableContext, file: DataFile) -> Add:
             f"data file {site.uri}/{file.path} disappeared before its commit",
             "plan again; if this repeats, find out who removes files there (VACUUM with a short retention?)",
         ) from error
+    # The library adds a missing or truncated file without a word, and every later read of the table fails.
     if found.size != file.size:
         raise ObjectChanged(
             f"data file {site.uri}/{file.path} has {found.size} bytes and was written with {file.size}",
@@ -268,12 +273,15 @@ class Attempt:
             self._problem = error
             return None
         if self._first_base is None:
+            # Of the first try, and kept: an earlier try may be durable although it raised, so RESOLVE must search from
+            # there.
             self._first_base = -1 if snapshot is None else snapshot.facts.version
         if unmoved:
             if snapshot is not None and (self._add_columns(snapshot) or self._set_properties(snapshot)):
                 return None
             self._send(snapshot)
         found = self._resolve()
+        # Only now: the log has shown that no earlier try took effect, and Spark would refuse the same rows again.
         if found is None and not self._unclear and isinstance(self._problem, RowsRefused):
             raise self._problem
         return found
@@ -293,9 +301,11 @@ class Attempt:
         self.needs_frames = lane_reasons(facts, self.site.uri)
         for requirement in self.write.requires:
             check_requirement(requirement, facts, self.site.uri)
+        # Somebody dropped and recreated the table: its log starts over, and our position would mean nothing in it.
         if self.table_id not in (None, facts.table_id):
             raise self._replaced(f"it is now table {facts.table_id}")
         self.table_id, self.schema_json = facts.table_id, facts.schema_json
+        # A RESTORE that came between OPEN and now has taken rows that the new state still counts as read.
         if self._unmoved(snapshot) and facts.version > self._checked:
             self.warnings += unseen_warning(check_restore(self.site, self._checked, facts.version))
             self._checked = facts.version
@@ -348,6 +358,7 @@ class Attempt:
 
     def _replace_columns(self, snapshot: Snapshot, error: ReplacesTable) -> bool:
         """With ``overwrite`` a table without rows takes the columns of the files. Rows are never dropped here."""
+        # Decision 0013: rows leave a table only when a person has agreed.
         if snapshot.active_paths():
             raise costs_rows(error)
         note = CommitNote({}, self.site.pace.now_ms(), "tidegate: columns replaced")
@@ -383,6 +394,7 @@ class Attempt:
         """Record any exception for the final message. Only the log decides the outcome."""
         try:
             yield
+        # Broad on purpose: the same error may follow a durable commit and a real conflict, so its kind decides nothing.
         except Exception as error:
             self._problem = error
 
@@ -391,6 +403,7 @@ class Attempt:
         if snapshot is None and Requirement.TABLE in self.write.requires:
             raise self._no_table()
         note = self._note()
+        # Before the call: from here on the commit may be durable, whatever comes back.
         self._sent = True
         with self._record_failure():
             failpoint("state.commit.before")
@@ -400,6 +413,7 @@ class Attempt:
                     condition.check()
                 self._write(snapshot, note)
             if isinstance(self.write, SparkWrite) and snapshot is not None:
+                # A MERGE or DELETE that matches nothing returns without a log entry.
                 self._came_back_at = snapshot.facts.version
             failpoint("state.commit.after")
 
@@ -435,6 +449,7 @@ class Attempt:
             case SparkWrite() if snapshot.facts.version != self._came_back_at:
                 table = arrow_schema(snapshot.facts.schema_json)
                 write.frame.write(note, table, new_columns=self._brings_columns)
+            # An entry of our own: the library refuses some of these features, and ignores others without a word.
             case SparkWrite() | NoRows() if self.needs_frames:
                 put_entry(self.site.store, snapshot.facts, note)
             case AppendFiles() | SparkWrite() | NoRows():
@@ -534,6 +549,7 @@ def resolve(expected: Sequence[tuple[TableContext, int]], attempt: str, first_ba
     ours, end = _search(site, attempt, first_base)
     if ours is not None:
         return Done(ours)
+    # The log was cleaned up under the search: an entry that nobody can read may be ours, so this is no loss.
     if end <= last:
         raise StorageUnavailable(
             f"{site.key}: log entry {end} of {site.uri} is gone (the table is at version {last}), so "
@@ -580,6 +596,8 @@ def _force_to_disk(members: Sequence[Member], entry: LogEntry) -> None:
     site = members[0].site
     if not site.store.location.is_forced:
         return
+    # Nobody else forces what the library and Spark write: a power cut would leave a log entry whose files are not
+    # whole.
     if isinstance(members[0].change.write, ReplaceRows | SparkWrite):
         site.store.sync(site.log.added(entry.version, site.key))
     sync_entries(site.store, max(min(each.opened.table_version for each in members), 0))

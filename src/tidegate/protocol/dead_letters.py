@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tidegate.storage.port import ObjectStore
 
 KIND = "dead_letters"
+# These stay as they are until a person acts; all others are retried, since the main commit is already durable.
 _FINAL = (StateError, SchemaMismatch, UnsupportedTable, ObjectMissing)
 
 
@@ -71,6 +72,7 @@ class DeadLetterTable:
 
     def pay(self, opened: Position, owed: Mapping[str, Any]) -> None:
         """Make the letter files of a committed position visible, unless they are; at the promised place."""
+        # The path may have been reconfigured since; letters must go where the commit promised them.
         table = self if owed["uri"] == self.uri else self._elsewhere(str(owed["uri"]))
         table.commit(_app_id(opened), opened.version, [DataFile.from_json(each) for each in owed["files"]], opened.key)
 
@@ -126,6 +128,8 @@ class DeadLetterTable:
     def _send(self, app_id: str, version: int, files: Sequence[DataFile], key: SourceKey) -> None:
         """Send one commit, unless a fresh snapshot shows that we, or another process, made it already."""
         snapshot = self.delta.snapshot()
+        # Also the answer to a lost response: what a failed call did shows in the next snapshot, so errors need no
+        # RESOLVE.
         if snapshot is not None and (snapshot.transaction_version(app_id) or 0) >= version:
             return
         adds = [self._add(file) for file in files]
@@ -138,6 +142,7 @@ class DeadLetterTable:
             check_table(snapshot.facts, self.uri)
             self._check_columns(snapshot.facts.schema_json)
             self.delta.append(snapshot, adds, note)
+        # The debt is noted as paid after this; a power cut must not take letters that count as delivered.
         sync_entries(self.store, 0 if snapshot is None else snapshot.facts.version)
         failpoint("state.letters.after")
         self._checkpoint(0 if snapshot is None else snapshot.facts.version + 1, key)
@@ -149,6 +154,7 @@ class DeadLetterTable:
         try:
             self.delta.checkpoint()
             clean_log(self.store, datetime.fromtimestamp(self._pace.now_ms() / 1000, UTC), of_positions=False)
+        # The letters are committed, and a missing checkpoint only makes the next load slower.
         except Exception as error:
             text = (
                 f"Tidegate could not write a Delta checkpoint of the dead letters {self.uri} ({error}); it tries "
@@ -178,4 +184,6 @@ class DeadLetterTable:
 
 def _app_id(opened: Position) -> str:
     """The owner of the letters: one source of one table; another table with the same names is another owner."""
+    # Without the table's id, a table that was dropped and started over would find its versions taken, and lose its
+    # letters.
     return f"{opened.key.app_id}/{opened.table_id}"

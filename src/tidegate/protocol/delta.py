@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
+# Only for a better message than the library gives, so the search is bounded.
 _PROTOCOL_SEARCH = 100
 _AHEAD = 4
+# A put without a time limit would never notice that its consumer has gone, and join() would hang.
 _LOOK_EVERY_SECS = 0.1
 _STORAGE = re.compile(r"Generic \w+ error|Error performing [A-Za-z]+ ")
 """Marks in errors of the library that the store failed."""
@@ -57,6 +59,7 @@ class DeltaSnapshot:
     _positions: dict[str, int | None] = field(default_factory=dict)
 
     def transaction_version(self, app_id: str) -> int | None:
+        # The library reads storage again for every question.
         if app_id not in self._positions:
             with self.mapped("read a position of"):
                 found = self.table.transaction_version(app_id)
@@ -93,6 +96,7 @@ class DeltaSnapshot:
 
         names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
         with self.mapped("read"):
+            # Not to_pyarrow_table(): after it a short-lived process aborts at exit about every second time (code 134).
             for batch in QueryBuilder().register("t", self.table).execute(f"SELECT {names} FROM t"):
                 yield pyarrow.record_batch(batch)
 
@@ -115,6 +119,7 @@ class DeltaLakeTable:
 
     def snapshot(self) -> Snapshot | None:
         table = self._load()
+        # The table may have been created between the two looks; only if a second load finds none is the log broken.
         if table is None and not DeltaLog(self._store).is_empty():
             table = self._load()
             if table is None:
@@ -139,6 +144,7 @@ class DeltaLakeTable:
     def _explain(self) -> None:
         """Name the feature if a table cannot be loaded because of one that the library does not know."""
         log = DeltaLog(self._store)
+        # The caller raises what the library said; a search for a better message must not hide it.
         with suppress(StorageError):
             for entry in log.backwards(max(log.versions(), default=-1), _PROTOCOL_SEARCH):
                 if entry.protocol is not None:
@@ -161,6 +167,7 @@ class DeltaLakeTable:
                 self._location.uri,
                 Schema.from_arrow(schema),
                 _adds(adds),
+                # Of two creators both would win with the library's retries: rows doubled, table id replaced.
                 mode="error",
                 partition_by=list(partition_columns),
                 configuration=dict(properties or {}),
@@ -192,6 +199,8 @@ class DeltaLakeTable:
                 mode="append",
                 schema=base.table.schema(),
                 partition_by=list(base.facts.partition_columns),
+                # The library's own retries stay on: it rebases over foreign appends, and refuses our app id since the
+                # base.
                 **_settings(note, retries=None),
             )
 
@@ -212,6 +221,8 @@ class DeltaLakeTable:
                 base.table,
                 rows,
                 mode="overwrite",
+                # No retries: removes that are rebased over a concurrent OPTIMIZE are accepted and bring rows back
+                # twice.
                 **_settings(note),
                 **what,
             )
@@ -259,6 +270,7 @@ class DeltaLakeTable:
             yield
         except TidegateError:
             raise
+        # A panic of the native code is a BaseException, not an Exception.
         except BaseException as error:
             problem = f"cannot {action} table {self._location.uri}: {self._message(error)}"
             if isinstance(error, TableNotFoundError):
@@ -335,6 +347,7 @@ def no_hooks() -> Any:
     """No checkpoint and no clean-up after a commit."""
     from deltalake import PostCommitHookProperties
 
+    # A failing hook raises after the commit is durable, and its clean-up removes entries that OPEN still needs.
     return PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
@@ -356,6 +369,7 @@ def put_entry(store: ObjectStore, facts: TableFacts, note: CommitNote) -> None:
     ]
     lines = [{"commitInfo": info}, *transactions]
     content = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines)
+    # Put-if-absent is the Delta protocol's own way to serialise writers; at a taken version RESOLVE decides.
     store.put_if_absent(entry_path(facts.version + 1), content.encode())
 
 

@@ -228,6 +228,7 @@ class Name:
 def parse_name(path: str) -> Name | None:
     """The parts of the name of a document or note; None for any other object."""
     stem, _, ending = path.rpartition("/")[2].rpartition(".")
+    # By place, not by splitting: an attempt is a UUID, which has dashes of its own.
     digits, dash, attempt = stem[:20], stem[20:21], stem[21:]
     if ending not in ("json", "won") or dash != "-" or not attempt:
         return None
@@ -241,6 +242,7 @@ def names(store: ObjectStore, key: SourceKey, from_version: int = 0, to_version:
     """
     after = f"{key.directory}/{from_version:020d}" if from_version else None
     for found in store.list(key.directory, after):
+        # Digits sort before letters, so the folders come after the last document.
         if found.path.startswith(f"{key.ledger}/"):
             return
         name = parse_name(found.path)
@@ -261,8 +263,10 @@ def read(store: ObjectStore, key: SourceKey, version: int, attempt: str) -> Stor
         return None
     try:
         document: Document | None = Document.from_bytes(content)
+    # Not ``StateError``: a document of a newer version is no damaged one.
     except (ValueError, KeyError, TypeError, AttributeError):
         document = None
+    # A document copied under another name must not pass for that attempt's.
     if document is not None and (document.key, document.version, document.attempt) != (key, version, attempt):
         document = None
     if document is not None and (files := _saved_files(store, document)):
@@ -309,6 +313,7 @@ def _saved_files(store: ObjectStore, document: Document) -> tuple[DataFile, ...]
 
 
 FIELD = "tidegate"
+# Every later reader of the log loads this text; a small state stays readable in the table's history.
 COMPRESS_ABOVE = 4096
 
 _BACKUP = "put the document of that position back from a backup, or write into a new table_uri"
@@ -405,11 +410,13 @@ def user_metadata(tags: Sequence[CommitTag]) -> str:
 
 def parse_tags(text: object) -> tuple[CommitTag, ...]:
     """The tags in a commit's ``userMetadata``; none if another program wrote it."""
+    # Every entry of every writer passes here, and most are not ours: a search is cheaper than parsing.
     if not isinstance(text, str) or f'"{FIELD}"' not in text:
         return ()
     try:
         items = load_json(text)[FIELD]
         return tuple(map(CommitTag.from_json, items))
+    # Any program may write a userMetadata; what is not a tag of ours moves nothing.
     except (ValueError, KeyError, TypeError, AttributeError):
         return ()
 
@@ -494,6 +501,7 @@ def is_mirror_of(store: ObjectStore, key: SourceKey) -> bool:
         return False
     try:
         return Mirror.from_bytes(content).key == key
+    # A damaged mirror still proves that there was a commit; taken for a first run, everything would be read again.
     except (ValueError, KeyError, TypeError, AttributeError):
         return True
 

@@ -44,11 +44,13 @@ KEPT = timedelta(hours=24)
 def pay(site: TableContext, opened: Position, *, note: bool = True) -> None:
     """Pay every follow-up of the position, with or without its ``note``; raises at the first that cannot be paid."""
     if note:
+        # First of all: once the log is cleaned up, only the note says which attempt won.
         write_won(site, opened)
     _pay_debts(site, opened)
     shown = read_mirror(site.store, site.key)
     newer = shown is not None and shown.version > opened.version
     same = shown is not None and (shown.version, shown.attempt) == (opened.version, opened.attempt)
+    # A process that slept must not put an older state over a newer one; the same attempt may show later polls.
     if not (newer or same):
         show(site, opened, opened.state or {})
 
@@ -59,6 +61,7 @@ def pay_if_possible(site: TableContext, opened: Position) -> bool:
         write_won(site, opened)
         _pay_debts(site, opened)
         show(site, opened, opened.state or {})
+    # The commit is durable: an error here would make callers repeat what has happened.
     except (TidegateError, InjectedFailure) as error:
         _notify(site, f"position {opened.version} is committed, but a step after it failed: {error}")
         return False
@@ -79,6 +82,7 @@ def write_won(site: TableContext, opened: Position, *, paid: bool = False) -> No
         return
     checked = max(opened.committed_at, opened.table_version)
     attempt = (opened.version, parent.attempt, parent.sha256)
+    # Now, while the entry is there: when the log is cleaned up, nothing else names these files.
     added = () if opened.data_files else _added_files(site, opened)
     note = Won(*attempt, opened.committed_at, table_id, checked, opened.unseen, paid or not opened.debts, added)
     failpoint("state.won.before")
@@ -142,6 +146,7 @@ def checkpoint(site: TableContext, now: Position, before: int) -> None:
     started = time.monotonic()
     names = site.key.pipeline, site.key.source
     try:
+        # Only after the checkpoint: what lies below the newest one may go.
         cleaned = clean_log(site.store, datetime.fromtimestamp(site.pace.now_ms() / 1000, UTC))
     except Exception as error:
         site.emit(TableCareFailed(*names, CLEAN_LOG, str(error)))
@@ -150,6 +155,8 @@ def checkpoint(site: TableContext, now: Position, before: int) -> None:
         site.emit(TableCared(*names, CLEAN_LOG, cleaned.files, cleaned.bytes, time.monotonic() - started))
 
 
+# A block is due every 256 positions; looking eight times as often costs one listing each and catches up after a
+# failure.
 LOOK_EVERY = 32
 """Commits between two looks of a run for a block of the ledger that is due."""
 
@@ -192,6 +199,7 @@ class WorkArea:
 
 def new_work_area(key: SourceKey, table: Location) -> WorkArea:
     """A new work area; nothing is written yet."""
+    # Never shared: of two processes at work on one source, the first to finish must not remove the other's rows.
     directory = f"{key.work}/{uuid4()}"
     return WorkArea(directory, _below(table, directory))
 
@@ -202,6 +210,7 @@ def work_areas(key: SourceKey, table: Location) -> Location:
 
 
 def _below(table: Location, directory: str) -> Location:
+    # Not forced to disk: a power cut loses the area together with the commit that would have needed it.
     return Location(f"{table.uri}/{quote(directory)}", table.options, sync=False)
 
 
@@ -229,6 +238,7 @@ class WorkRemover:
     def pay(self, opened: Position, owed: Mapping[str, Any]) -> None:
         """Note the files that the commit added, unless its entry is gone, and remove the areas."""
         if opened.parent is not None and opened.committed_at >= 0:
+            # The entry may have been cleaned up since; the debt has to be paid all the same.
             with suppress(ObjectMissing):
                 entry = self.store.get(entry_path(opened.committed_at))
                 save_files(self.store, opened.key, opened.version, opened.parent.attempt, entry)

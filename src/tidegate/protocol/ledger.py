@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from tidegate.storage.port import ObjectStore
 
+# `tidegate files` mostly wants the last few commits; windows double up to a block for those who want more.
 _FIRST_WINDOW = 32
 
 Segment = LedgerBlock | range
@@ -146,6 +147,7 @@ class Ledger:
             yield from (gap(version, error.problem) for version in range(at, block.last + 1))
 
     def _again(self, entry: LedgerEntry) -> LedgerEntry:
+        # A document that was put back from a backup closes its gap, as long as the block knows which one it was.
         if entry.gap is None or not entry.attempt:
             return entry
         found = self._entry(ChainLink(entry.version, entry.attempt, entry.sha256, noted=True))
@@ -180,6 +182,7 @@ class Ledger:
         if self.store.concurrency <= 1:
             yield from (self._entry(link) for link in links)
             return
+        # In order and only a few ahead: a ledger has as many documents as the source had commits.
         with ThreadPoolExecutor(self.store.concurrency, "ledger") as pool:
             ahead: deque[Future[LedgerEntry]] = deque()
             for link in links:
@@ -233,6 +236,7 @@ class Ledger:
         last = max(0, newest.version - KEPT) // SIZE * SIZE
         there = {block.first: block for block in blocks(self.store, self.key)}
         for block in there.values():
+            # An older copy of the table was put in place of this one: its blocks tell of commits that it never had.
             if block.last > newest.version:
                 raise _another_history(self.store, block, f"the newest position is {newest.version}")
         due = [first for first in range(1, last + 1, SIZE) if first not in there][:most]
@@ -256,6 +260,8 @@ class Ledger:
         content = encode(self.key, self._from_documents(range(first, first + SIZE), newest))
         path = block_path(self.key, first)
         failpoint("state.block.before")
+        # Decision 0006: a plain PUT by a process that sees holes, while another removes, would replace a good block by
+        # one with holes.
         with contextlib.suppress(ObjectExists):
             self.store.put_if_absent(path, content)
         failpoint("state.block.after")
@@ -274,6 +280,7 @@ class Ledger:
         kept = {entry.version for entry in everything if entry.gap is not None or entry.moves}
         held = {entry.version: entry.attempt for entry in known}
         for name in names:
+            # The last check before anything is removed: two winners of one position mean two histories of this table.
             if name.ending == "won" and held.get(name.version, name.attempt) != name.attempt:
                 raise _another_history(
                     self.store, block, f"{name.attempt} won position {name.version}, but the block names another"
@@ -422,6 +429,7 @@ def _another_history(store: ObjectStore, block: LedgerBlock, why: str) -> StateE
 
 
 def _remove(store: ObjectStore, paths: Sequence[str]) -> None:
+    # In parts, so that a kill in between leaves few objects for the next look.
     width = 4 * store.concurrency
     with ThreadPoolExecutor(store.concurrency, "remove") as pool:
         for begin in range(0, len(paths), width):

@@ -116,8 +116,11 @@ def gap(version: int, reason: str, attempt: str = "", sha256: str | None = None)
     return LedgerEntry(version, attempt, "unknown", "", None, 0, (), (), gap=reason, sha256=sha256)
 
 
+# Decision 0006: some ten thousand rows, read by one request, and at most 511 documents wait.
 SIZE = 256
 ROWS_PER_GROUP = 65_536
+# One request for all of a usual block; a source with very many files per commit has blocks that should not be in memory
+# whole.
 WHOLE_UP_TO = 32 * 1024 * 1024
 _ROWS_PER_BATCH = 16_384
 _NAME = re.compile(r"(\d{20})-(\d{20})\.parquet")

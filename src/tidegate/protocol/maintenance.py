@@ -65,6 +65,7 @@ class MaintainedTable:
             assert isinstance(found, DeltaSnapshot)
             check_table(found.facts, self.uri)
             features = {*found.facts.protocol.reader_features, *found.facts.protocol.writer_features}
+            # It is not proven that the library honours every vector; a rewrite could bring deleted rows back.
             if "deletionVectors" in features:
                 raise UnsupportedTable(f"table {self.uri} has the feature 'deletionVectors'")
         return found
@@ -96,6 +97,7 @@ class MaintainedTable:
                 dry_run=dry_run,
                 enforce_retention_duration=False,
                 post_commithook_properties=no_hooks(),
+                # A full vacuum takes uncommitted files, too: those that a run has written and not yet committed.
                 full=False,
             )
         return sorted({str(path) for path in found})
@@ -196,6 +198,7 @@ def commit_rewrite(store: ObjectStore, base: int, rewrite: Rewrite, pace: Pace |
             failpoint("state.rewrite.after")
             return version
         except ObjectExists:
+            # A put-if-absent whose response was lost meets its own entry when the client repeats it.
             if _is_ours(store, version, name, touched):
                 return version
             version += 1
@@ -215,12 +218,14 @@ def _is_ours(store: ObjectStore, version: int, name: str, touched: Collection[st
     if any((each.get("commitInfo") or {}).get("txnId") == name for each in actions):
         return True
     for action in actions:
+        # The rewritten files have the old columns, or lack what a new feature requires.
         if "metaData" in action or "protocol" in action:
             raise RewriteOvertaken(f"the table itself was changed at version {version}", "try again")
         if (action.get("remove") or {}).get("path") in touched:
             raise RewriteOvertaken(
                 f"the same files were replaced or removed at version {version}", "nothing is left to do"
             )
+    # Our files were written before that commit and are in none: `reconcile --clean` may be removing them right now.
     if _may_fence(actions):
         raise RewriteOvertaken(f"version {version} may fence off files that nobody had committed by then", "try again")
     return False
@@ -250,6 +255,7 @@ RETENTION = timedelta(days=30)
 SHORTEST = timedelta(days=1)
 """The least retention, whatever the property says: a process that slept so long still finds what it needs."""
 
+# Runs clean up between their commits, and a log that was never cleaned must not hold one up.
 MOST = 1000
 """Files removed at once; the next time continues."""
 
@@ -273,6 +279,7 @@ def clean_log(store: ObjectStore, now: datetime, *, of_positions: bool = True) -
     if not any(info.modified < now - SHORTEST for info in entries):
         return Cleaned()
     newest, parts = newest_checkpoint(store)
+    # Only the form that the library writes; a log with any other kind of checkpoint is left to Spark's own clean-up.
     if len(parts) != 1 or not parts[0].endswith(".checkpoint.parquet"):
         return Cleaned()
     kept = retention(_properties(store, parts[0]))
@@ -316,6 +323,7 @@ def _first_needed(store: ObjectStore, checkpoint: str) -> int | None:
         named = [each for each in documents.names(store, key, version) if each.ending == "json"]
         read = [documents.read(store, key, each.version, each.attempt) for each in named]
         opened_at = [each.document.delta_version for each in read if each is not None and each.document is not None]
+        # OPEN would need the log entry for this position, and only the document says how far back that is.
         if not opened_at or not any(each.version == version for each in named):
             return None
         first.append(min(opened_at) + 1)
@@ -331,6 +339,7 @@ def _removable(store: ObjectStore, before: datetime, needed: int) -> Iterator[tu
             files.setdefault(int(match[1]), []).append(info)
     old = -1
     for version in sorted(files):
+        # Stops at the first young entry, so that no hole is left: a log with a hole is unreadable.
         if version >= needed or any(info.modified >= before for info in files[version] if info.path.endswith(".json")):
             break
         old = version
@@ -339,6 +348,7 @@ def _removable(store: ObjectStore, before: datetime, needed: int) -> Iterator[tu
         for version in files
         if version <= old + 1 and any(info.path.endswith(".parquet") for info in files[version])
     ]
+    # Read, not believed: after the removal this checkpoint is all that is left of the older versions.
     base = next((each for each in sorted(checkpoints, reverse=True) if _is_readable(store, each)), -1)
     for version in sorted(files):
         if version < base:

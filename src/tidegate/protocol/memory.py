@@ -114,6 +114,7 @@ def in_the_way(ours: Sequence[Action], theirs: Sequence[Action]) -> str | None:
                 return "the metadata changed"
             case {"protocol": _}:
                 return "the protocol changed"
+            # An OPTIMIZE removes with dataChange false, and appends go past it, as in the library.
             case {"remove": {"dataChange": True}}:
                 return "data was deleted"
     return None

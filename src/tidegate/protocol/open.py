@@ -34,6 +34,7 @@ from tidegate.protocol.table import Snapshot
 from tidegate.protocol.table_checks import lane_reasons
 from tidegate.reports.wording import count
 
+# Without it, a quiet source at a busy table reads every entry since its last commit again at each start.
 _RECHECK_FROM = 50
 """A note is renewed if that saves the next OPEN this many log entries."""
 
@@ -62,11 +63,13 @@ def open_position(
 
     ``snapshot`` is the newest one, if the caller has it already.
     """
+    # Before the snapshot: a committer that finishes in between then shows in the position, not as a unit that waits.
     pending = () if read_only or Accept.PENDING in accept else signals_of(site.store, site.key)
     snapshot = check_snapshot(site, snapshot)
     version = site.position_in(snapshot)
     _check_nothing_pending(site, [signal.seq for signal in pending if signal.seq > version])
     if version == 0 and (trace := log.find_trace(site.store, site.key, snapshot)):
+        # The trace may belong to a first commit that became durable after our snapshot; a second look settles it.
         snapshot = check_snapshot(site)
         version = site.position_in(snapshot)
         if version == 0:
@@ -212,6 +215,7 @@ def _winning_entry(site: TableContext, version: int, table_version: int, evidenc
         if found is not None and holds(site, found, version):
             return found
         if found is not None:
+            # The log is right: an entry that does not move the source to this version disproves its note.
             del evidence.notes[attempt]
     if any(note is not None for note in evidence.notes.values()) and _from_note(site, version, evidence):
         return None
@@ -220,6 +224,7 @@ def _winning_entry(site: TableContext, version: int, table_version: int, evidenc
     forward = next((found for found in entries if holds(site, found, version)), None)
     if forward is not None:
         return forward
+    # No document is left to say where to begin, so from the end, and bounded: a log may have millions of entries.
     backward = site.log.backwards(table_version, site.search_commits)
     return next((found for found in backward if holds(site, found, version)), None)
 
@@ -234,6 +239,7 @@ def holds(site: TableContext, entry: LogEntry, version: int) -> bool:
 def _from_tag(site: TableContext, entry: LogEntry, tag: CommitTag, evidence: WinnerEvidence) -> Winner:
     stored = evidence.stored.get(tag.attempt)
     if stored is not None and stored.sha256 != tag.sha256:
+        # A response may have been cut short; the log's hash decides, and only a second look calls a document damaged.
         stored = documents.read(site.store, site.key, tag.version, tag.attempt)
     document = stored.document if stored is not None and stored.sha256 == tag.sha256 else None
     note = evidence.notes.get(tag.attempt)
@@ -340,11 +346,13 @@ def open_winner(site: TableContext, snapshot: Snapshot, winner: Winner, accept: 
     """OPEN 4: the position of ``winner``, if it still belongs to this source and this table."""
     facts, document = snapshot.facts, winner.document
     _check_table_unchanged(site, snapshot, winner)
+    # Taken for a first run, an empty state would read everything again.
     if not winner.state:
         raise StateUnreadable(
             f"{site.key}: position {winner.parent.version} has an empty state, which no run of Tidegate writes",
             way_out(site.key),
         )
+    # The watermark is a name or value in one place: applied to another, it passes over whatever sorts below it.
     if Accept.IDENTITY not in accept:
         _check_identity(site, winner)
     unseen = winner.unseen
@@ -380,6 +388,7 @@ def _check_table_unchanged(site: TableContext, snapshot: Snapshot, winner: Winne
             f"{winner.table_id}, and {site.uri} is now table {facts.table_id}",
             "put the former table back, or write into a new table_uri",
         )
+    # A log whose newest entries are gone (a copy, a backup) would number the next commits as the lost ones.
     newest = max(winner.committed_at, winner.delta_version)
     if newest > facts.version:
         raise StateError(

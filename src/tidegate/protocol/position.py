@@ -95,6 +95,7 @@ class Deadline:
         """Wait a little, longer each time."""
         longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._pauses)
         self._pauses += 1
+        # Half of it random: processes that lost the same race would otherwise meet again at every try.
         self._pace.sleep(longest * (0.5 + self._pace.random() / 2))
 
 
@@ -248,6 +249,8 @@ def put_cold_start(site: TableContext, state: State) -> State:
     )
     failpoint("state.cold_start.before")
     try:
+        # The bound depends on the clock: a second plan that computed its own would seal other files than the first one
+        # read.
         site.store.put_if_absent(site.key.cold_start, content)
     except ObjectExists:
         holding = read_cold_start(site)
@@ -328,6 +331,7 @@ class InferredSchema:
 
 def schema_debt(found: Inference) -> dict[str, Any]:
     """The debt of the first commit with newly inferred columns: the columns, without the values they came from."""
+    # Debts stand in the log for everybody to read; sampled values do not belong there.
     return {"kind": INFERRED_SCHEMA, "schema": replace(found, report=()).to_json()}
 
 
@@ -378,6 +382,7 @@ def note_attempt(
     store: ObjectStore, key: SourceKey, identity: Identity, now: datetime, problem: str, failures: State | None = None
 ) -> None:
     """Count one more failed run; a failure to note it is ignored."""
+    # The run has failed already, often because of this very storage; its own error is the one to show.
     with suppress(StorageError):
         before = read_attempts(store, key, identity)
         moment = now.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     pass
 
 
+# Each loss means that another process has saved, so this ends; the bound is for a store that always says so.
 MOST_TRIES = 1000
 """How often an unconditional save starts over because another process saved meanwhile."""
 
@@ -241,8 +242,11 @@ class FileMetadataProvider(NumberedMetadataProvider):
         try:
             self._store.put_if_absent(entry, content)
         except ObjectExists:
+            # The client may have repeated a write whose response was lost; the token inside tells ours from another's.
             if self._store.get(entry) != content:
                 raise saved_by_another(dataflow_id) from None
+        # After the numbered file, which decides; a kill in between leaves current.json one behind, and reads look
+        # further.
         self._store.put(_current_path(dataflow_id), content)
 
     def history(self, dataflow_id: str) -> tuple[Saved, ...]:
@@ -343,6 +347,7 @@ class CustomMetadataProvider(BaseMetadataProvider):
 
     def compare_and_set(self, dataflow_id: str, expected: str | None, watermark_value: str, **by: Any) -> None:
         inherited = BaseMetadataProvider.compare_and_set
+        # Its two steps go through this class, so that errors of each are named.
         if getattr(type(self._provider), "compare_and_set", inherited) is inherited:
             super().compare_and_set(dataflow_id, expected, watermark_value, **by)
             return

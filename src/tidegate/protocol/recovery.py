@@ -114,6 +114,7 @@ class _Search:
         self._site, self._snapshot, self._usable = site, snapshot, usable
         self._entries: dict[int, LogEntry] = {}
         self._active: frozenset[str] | None = None
+        # All of it, unlike OPEN: a person waits for this answer, and everything else has failed.
         for entry in site.log.between(0, snapshot.facts.version + 1):
             tag = entry.tag_of(site.key)
             if tag is not None and holds(site, entry, tag.version):
@@ -145,6 +146,8 @@ class _Search:
         """The winner whose data files are in the table."""
         for attempt, stored in evidence.stored.items():
             document = stored.document
+            # With a readable note ``weigh`` would have taken it, unless the hash differs or several are noted: then it
+            # proves nothing.
             contradicted = evidence.notes.get(attempt) is not None
             if document is not None and not contradicted and self._is_visible(document):
                 return winner_of_document(document, stored.sha256)
@@ -174,6 +177,7 @@ class _Search:
         return Winner(
             parent=Parent(shown.version, shown.attempt, "" if note is None else note.sha256),
             state=shown.state,
+            # The mirror does not say where the source was, so a person's word has to do.
             identity=None,
             document=None,
             table_id=None if note is None else note.table_id,

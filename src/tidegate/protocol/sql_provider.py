@@ -69,7 +69,9 @@ class SqlMetadataProvider(NumberedMetadataProvider):
         try:
             self._engine = sa.create_engine(
                 self._address,
+                # A continuous run would keep a connection open for hours, to use it for moments.
                 poolclass=sa.NullPool,
+                # SQLAlchemy prints the values of a failed statement, and a watermark may be anybody's data.
                 hide_parameters=True,
                 connect_args=waiting.get(self._address.get_backend_name(), {}),
             )
@@ -93,6 +95,7 @@ class SqlMetadataProvider(NumberedMetadataProvider):
         return tuple(self._rows(wanted.order_by(_history.c.number)))
 
     def save(self, dataflow_id: str, saved: Saved) -> None:
+        # Only a first save can meet a database without them; later ones need no right to create tables.
         if saved.number == 1:
             self._make_tables()
         values = saved.facts(check_id(dataflow_id))
@@ -102,6 +105,7 @@ class SqlMetadataProvider(NumberedMetadataProvider):
                     if not _replace_row(connection, values):
                         raise saved_by_another(dataflow_id)
                     connection.execute(sa.insert(_history), values)
+            # Two first saves, or two of one number: the primary key lets one of them through.
             except IntegrityError:
                 raise saved_by_another(dataflow_id) from None
 
@@ -144,6 +148,7 @@ class SqlMetadataProvider(NumberedMetadataProvider):
     def _create(self) -> None:
         """Create the missing tables, all or none; SQLite needs an explicit transaction."""
         with self._engine.begin() as connection:
+            # Python's driver begins no transaction before DDL, so that another process could see one table of the two.
             if self._engine.name == "sqlite":
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             _tables.create_all(connection)
@@ -153,6 +158,7 @@ class SqlMetadataProvider(NumberedMetadataProvider):
         try:
             yield
         except SQLAlchemyError as error:
+            # Without the cause: a driver's text may show the password.
             raise self._failure(error) from None
 
     def _failure(self, error: SQLAlchemyError) -> TidegateError:

@@ -119,6 +119,7 @@ class StagedUnit:
         key = SourceKey(str(data["pipeline"]), str(data["source"]))
         check_schema_version(data, f"unit {data.get('seq')} of {key}")
         schema = data["schema"]
+        # Units always carry it, if only as null; an object without it is not one.
         if any("stats" not in file for file in (*data["data_files"], *data["letter_files"])):
             raise KeyError("stats")
         return cls(

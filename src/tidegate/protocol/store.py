@@ -176,6 +176,7 @@ def provider_of(spec: StateSpec) -> BaseMetadataProvider | None:
         case str(name):
             return make_provider(name, spec.arguments)
         case own:
+            # Ours name their errors themselves; anybody else's get the wrapper that does.
             is_ours = isinstance(own, BaseMetadataProvider) and type(own).__module__.startswith("tidegate.")
             return own if is_ours else CustomMetadataProvider(own)  # type: ignore[return-value]  # checked just before
 
@@ -210,6 +211,7 @@ def _sql(url: Secret) -> BaseMetadataProvider:
     try:
         from tidegate.protocol.sql_provider import SqlMetadataProvider
     except ModuleNotFoundError as error:
+        # A broken installation of something else must not be reported as a missing SQLAlchemy.
         if error.name is None or not error.name.startswith("sqlalchemy"):
             raise
         raise EnvironmentProblem(
@@ -336,9 +338,11 @@ class ProviderCopy:
             if kept.found == text or (not by_hand and kept.is_same(text)):
                 return None
             if kept.found is not None and not by_hand and not kept.is_previous(owed):
+                # Whoever committed after us has paid our debt first, so a newer text is no contradiction.
                 if self.position() > opened.version:
                     return None
                 raise _differ(dataflow_id, kept.found, text, self.remedy)
+            # Another run saved between our look and our save: look again, since it may have saved the same.
             with suppress(CommitLost):
                 return kept.save(text, _run_id(opened))
 
@@ -419,6 +423,7 @@ def check_copy(
     if kept.is_same(text):
         return
     if kept.found is not None or text is None:
+        # The provider was read after the log; a run that committed in between explains the difference.
         if moved():
             raise CommitLost(f"{dataflow_id}: another run committed first", "plan again")
         raise _differ(dataflow_id, kept.found, text, remedy)
