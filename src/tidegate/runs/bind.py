@@ -38,6 +38,7 @@ from tidegate.specs.units import UnitSource
 from tidegate.storage.port import ObjectStore
 from tidegate.storage.stores import TablePlaces, keep_apart, open_store
 
+# Twice the cores, so that Spark always has the next task at hand while a finished one is received.
 SLOTS_PER_CORE = 2
 
 
@@ -118,6 +119,7 @@ def _describe(tracker: Tracker, recorded: State) -> tuple[str | None, str | None
         return name, watermark
     try:
         summary = tracker.summary(tracker.decode(recorded))
+    # The ledger describes states of every position, also of kinds that the source had before; that must not stop it.
     except StateError:
         return None, None
     return summary.state or "Active", summary.watermark

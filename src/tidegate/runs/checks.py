@@ -21,6 +21,7 @@ from tidegate.specs.units import UnitSource
 from tidegate.storage.options import split_uri
 
 FREE_BYTES = 2 * 1024**3
+# A firewall that drops packets would otherwise hold `doctor` for the system's two minutes per source.
 ANSWER_SECS = 3.0
 
 
@@ -97,6 +98,7 @@ def collect_checks(name: str, look: Callable[[], Iterator[Check]]) -> list[Check
     """The checks of a look; an error becomes a failed check."""
     try:
         return list(look())
+    # One broken source must not hide what is wrong with the others.
     except TidegateError as error:
         return [Check(name, "fail", error.problem, error.remedy)]
 

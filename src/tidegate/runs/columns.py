@@ -342,6 +342,8 @@ class ColumnWalk:
             bounds = fix_bounds(plan, self._run.state, seen.values)
             if bounds.nothing:
                 return self._nothing_new(position)
+            # The bounds are fixed before the read: rows that arrive in between lie above them and wait for the next
+            # run.
             return self._write(position, plan, self._read(reader, bounds.rows), bounds)
         return self._write(position, plan, self._read(reader, _uncapped(plan, reader)), None)
 
@@ -362,6 +364,7 @@ class ColumnWalk:
 
         The user's own filter may also select rows below the watermark.
         """
+        # Code of the user's own may look back below the watermark, so that "nothing above it" proves nothing.
         chooses = self._source.source.watermark_filter is not None and not plan.reads.strict
         if self._engine.is_ready or plan.full or chooses or not fix_bounds(plan, self._run.state, {}).nothing:
             return False
@@ -369,6 +372,7 @@ class ColumnWalk:
 
         try:
             nulls = nulls_if_idle(self._source.source, plan.reads)
+        # Every doubt is Spark's to settle (decision 0025): only "no row" from a driver of Python ends the pass.
         except NoAnswer as told:
             self._why_started = told.reason
             return False
@@ -379,6 +383,7 @@ class ColumnWalk:
     def _ask_greatest(self, plan: ColumnPlan, reader: Reader) -> tuple[ColumnPlan, GreatestValues]:
         """The greatest values; if one lies too far ahead, those of the rows up to there, and the plan for them."""
         seen = reader.greatest(plan.reads)
+        # Decision 0020: one row dated years ahead would carry the watermark past everything that comes until then.
         caps = caps_ahead(plan, seen.values)
         if not caps:
             return plan, seen
@@ -460,11 +465,15 @@ class ColumnWalk:
         task = self._limit(task, plan, bounds)
         written = self._write_rows(frame, task)
         bounds = bounds or self._bounds_of(plan, written)
+        # Without rows, a window or a full load still replaces: what the source has dropped has to leave the table.
         if not written.rows and bounds.window is None and not plan.full:
             return self._nothing_new(position)
+        # Decision 0017: a batch is read once; a source that is asked again, by a retried statement, may answer
+        # differently.
         batch = Batch.of(source.pipeline, source.source, task, written)
         loaded = self._engine.load(batch, self._window(plan, bounds), chunk=plan.chunk is not None)
         keys = batch.partitioned_by if position.table_id is None else position.partition_columns
+        # A merge rewrites rows that it did not bring, so the log's number says nothing about the batch.
         counts = RowCount.EXACT if self._writes_each(plan) else RowCount.GATHERED
         write = lane.write(loaded, position, keys, written.rows, counts)
         self._tell_columns(position, write.schema.names, written.rows)
@@ -519,6 +528,7 @@ class ColumnWalk:
     def _limit(self, task: RowTask, plan: ColumnPlan, bounds: ReadBounds | None) -> RowTask:
         """The task without rows that a read could not exclude, if its end is not fixed yet."""
         source = self._source.source
+        # A source whose end is unknown is read with its nulls, so that they can be counted and reported.
         unwanted = source.null_watermark is not NullWatermark.INCLUDE and bool(source.watermark_columns)
         full = self._source.pipeline.sink.load.type.reads_everything
         drop_nulls = bounds is None and unwanted and not full

@@ -69,13 +69,16 @@ KIND = "staging"
 REASON = ".reason.json"
 Settle = Callable[[SourceKey], None]
 """Pays what a source itself owes, if it is known here."""
+# Every loss means that another committer of the table made progress.
 TRIES_AGAINST_OTHERS = 20
 YOUNG = timedelta(minutes=10)
 """Units that have waited for less need no attention."""
 
+# Names live in the state, which every commit writes; the table's active files catch older repetitions.
 REMEMBERED = 1000
 """Names of recent foreign files that are refused a second time, visible or not."""
 
+# A file that a VACUUM took and a column that changed are found by another look, which rejects only what is to blame.
 _AGAIN = (CommitLost, ObjectMissing, ObjectChanged, SchemaMismatch)
 
 
@@ -140,6 +143,7 @@ class TableCommitter:
                 tries = 0
             except _AGAIN as error:
                 tries += 1
+                # The commit itself checks all files; only after it refused one is it worth asking unit by unit which.
                 self._opened, self._careful = None, not isinstance(error, CommitLost)
                 self._sources.clear()
                 if tries == TRIES_AGAINST_OTHERS:
@@ -151,11 +155,13 @@ class TableCommitter:
             return False
         self._snapshot = None
         opened = self.open()
+        # After OPEN, which removes what the last commit took: listed before it, units would come a second time.
         pending = list_pending(self._store)
         failpoint("staging.commit.listed")
         self._look_at_age(pending)
         folds = self._folds(pending, recorded_positions(opened))
         self._snapshot = None
+        # A unit that names files of the last commit once more must not double their rows.
         before = set(opened.data_files).union(*(fold.opened.data_files for fold in folds.values()))
         gathering = PendingBatch(self._store, folds, TableColumns(opened), self._max_files, self._careful, paths=before)
         gathering.units(pending)
@@ -210,6 +216,8 @@ class TableCommitter:
             if bound is None:
                 continue
             try:
+                # OPEN stops at waiting units so that nobody commits beside them; the committer is the one they wait
+                # for.
                 opened = self._open(bound.positions, self._sources.get(key), (Accept.PENDING,))
                 folds[key] = SourceSteps(bound, opened, since_version(opened, recorded))
             except TidegateError as error:
@@ -249,6 +257,7 @@ class TableCommitter:
         """Make one Delta commit of everything gathered."""
         change = self._change(opened, taken)
         self._clearing.metas_of.update(taken.gathering.metas_of)
+        # A source whose members owe nothing need not be opened again just to pay its debts.
         self._settled = frozenset(fold.opened.key for fold, member in taken.sources if not owed_by(member))
         try:
             after = self.send(opened, change, [member for _, member in taken.sources])
@@ -268,6 +277,8 @@ class TableCommitter:
         recorded = {name: list(entry) for name, entry in recorded_positions(opened).items()}
         units = {key: (position + 1, position) for key, (position, _) in taken.stale.items()}
         for fold, _ in taken.sources:
+            # Without an entry the next committer takes this commit as the first valid base, and rejects what was
+            # planned before.
             recorded.pop(str(fold.opened.key), None)
             if not fold.replan:
                 recorded[str(fold.opened.key)] = [fold.seq, fold.since]
@@ -298,12 +309,14 @@ class TableCommitter:
             return
         try:
             bound.positions.open((Accept.PENDING,))
+        # The commit stands; whatever cannot be paid stays owed, and the source's next OPEN reports it.
         except (StateError, TableError) as error:
             self.tally.tell(f"its commit stands, but a step after it failed: {error}", key)
 
     def _look_at_age(self, pending: Pending) -> None:
         """Report units that have waited so long that a VACUUM could soon remove their files."""
         now = self._clock()
+        # The retention is in the table's properties; a snapshot for each look would cost more than the look.
         old = any(now - signal.since > YOUNG for signals in pending.units.values() for signal in signals)
         if old and self._kept_for is None:
             snapshot = self._first.positions.site.delta.snapshot()
@@ -319,6 +332,7 @@ class TableCommitter:
 def next_state(opened: Position, recorded: Mapping[str, Sequence[int]], files: Sequence[DataFile]) -> NextState:
     """The committer's state once foreign ``files`` are committed: the last of them are remembered by name."""
     names = [*(opened.state or {}).get("foreign", ()), *(file.path for file in files)]
+    # Foreign writers may leave a meta twice, and OPTIMIZE may have taken the first file out of sight since.
     kept = names[-max(REMEMBERED, len(files)) :]
     embedded = {"schema_version": SCHEMA_VERSION, "positions": dict(recorded)}
     return NextState({**embedded, "foreign": kept}, embedded)
@@ -389,6 +403,7 @@ class CommitterFollowUps:
         metas = [meta for path in units for meta in self._metas(path)]
         self._each(lambda path: self._put_away(path, target), metas)
         if units:
+            # The signal goes last: a kill between the two leaves something that names the metas still to be removed.
             failpoint("staging.clear.metas")
         self._each(lambda path: self._put_away(path, target), units)
 
@@ -397,6 +412,7 @@ class CommitterFollowUps:
         metas = self._metas(path) if not path.endswith(".meta.json") else ()
         at = {"position": opened.version, "table_version": opened.committed_at}
         target = f"{REJECTED}{path.removeprefix(PENDING)}"
+        # The reason first: a rejected unit without one would be a riddle.
         self._store.put(f"{target.removesuffix('.json')}{REASON}", encode({"reason": reason, "path": path, **at}))
         for meta in metas:
             self._put_away(meta, REJECTED)
@@ -409,6 +425,7 @@ class CommitterFollowUps:
             return self.metas_of.pop(unit)
         try:
             found = StagedUnit.from_bytes(self._store.get(unit))
+        # A unit may be rejected because it cannot be read: then nobody knows its metas, and they stay.
         except (ObjectMissing, StateError, ValueError, KeyError, TypeError, AttributeError):
             return ()
         return metas_of(found)
@@ -527,6 +544,7 @@ class CommitterCounts:
         """Count units that have waited so long that a VACUUM could soon remove their files."""
         for signals in pending.units.values():
             for signal in signals:
+                # Half of the time, so that a person still has the other half to act.
                 if now - signal.since > kept_for / 2:
                     self.aging += self.tell_once(
                         f"unit {signal.path} waits since {signal.since:%Y-%m-%d %H:%M} UTC, longer than half of the "

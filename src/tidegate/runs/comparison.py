@@ -36,6 +36,7 @@ from tidegate.specs.project import PathSource
 
 BATCH = 10_000
 
+# The database dies with the block, so neither a journal nor durability is worth its time.
 _SETTINGS = "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA locking_mode=EXCLUSIVE; PRAGMA cache_size=-32768;"
 
 
@@ -217,6 +218,7 @@ class Comparison:
 
         def rows() -> Iterator[tuple[object, ...]]:
             nonlocal size
+            # The same scope as in runs: what no poll would list must not be found missing here.
             for info in store.list(scope=self._scope):
                 if accepts(source, info.path) is None:
                     size += info.size
@@ -235,6 +237,7 @@ class Comparison:
         self._catch_up(opened)
         now = self._clock()
         watermarks = self._bound.tracker.watermarks(self._bound.state_of(opened))
+        # A start fixed by a clock that was ahead excluded nothing: what it skipped is late, not left out.
         if self._bound.source.partition_filter is not None and starts_cold(watermarks, now):
             watermarks = PathState()
         history = self._ledger.history(now)
@@ -294,6 +297,7 @@ class _Ledger:
             yield each.file, each.size, each.etag, each.end, each.eof, each.given_up
 
     def _see(self, entry: LedgerEntry) -> None:
+        # A gap means that coverage is unknown, not empty: files below the watermark may be in the table already.
         if entry.gap is not None:
             self._miss(f"position {entry.version}: {entry.gap}")
         elif entry.version != self.next:
@@ -311,6 +315,7 @@ class _Ledger:
 
     def _see_move(self, entry: LedgerEntry) -> None:
         """Record a command that moved the position: what it skipped is decided, not late."""
+        # Such documents are never compacted: only their state says what a person passed over (decision 0006).
         after = self._state_of(entry)
         if after is None:
             self._miss(f"the record of what {entry.action} passed over at position {entry.version} is gone")

@@ -69,6 +69,7 @@ def _target_of(bound: FileSource, edit: WatermarkEdit) -> EditTarget:
     if edit.to is None:
         return EditTarget(None if edit.partition is None else edit.partition.strip("/"))
     uri = bound.source.location.uri
+    # People paste what `files` and the object store show them, which is the whole address.
     relative = edit.to.removeprefix(f"{uri}/")
     levels = relative.split("/")
     if "://" in relative or not all(levels) or {".", ".."} & set(levels):
@@ -87,6 +88,7 @@ def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: C
     changed.
     """
     target = _target_of(bound, edit)
+    # A person decides: a provider that contradicts the log is overwritten, which no run may do.
     bound = bound.for_edit()
     opened = bound.positions.open()
     is_first = opened.first_run
@@ -102,6 +104,7 @@ def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: C
     scope = scope_of(bound.source)
     listed = _listed(bound, EditTarget() if is_first else target, scope)
     found = consequences(bound.source, before, after, listed, now, files)
+    # A file that is continued in the middle does not meet its old bad lines again, so their letters stay open.
     letters = [letter for letter in letters if letter.file in found.from_start]
     remarks = _remarks(bound, target, found, len(letters), moves=after != before)
     move = WatermarkMove(
@@ -121,6 +124,7 @@ def edit_files(bound: FileSource, edit: WatermarkEdit, now: datetime, confirm: C
         return move
     answers = write_answers(bound, letters, READ_AGAIN, uuid7()) if letters else LetterFiles()
     state = encode_paths(after)
+    # Nothing can be committed without a table; the start is fixed beside it, by the same put-if-absent as a cold start.
     if opened.table_version < 0:
         return _begin(bound, move, state)
     done = bound.record_edit(opened, state, target.action, answers, letter_debts(answers, bound, opened))

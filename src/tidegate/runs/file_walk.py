@@ -57,10 +57,12 @@ from tidegate.tasks.read_task import (
     TaskActivity,
 )
 
+# A file that somebody keeps writing would otherwise hold the pass for ever; the next poll finds it again.
 ROUNDS_FOR_CHANGED_FILES = 3
 FRACTION_FROM = 100
 """Lines from which the share of bad ones is meaningful."""
 
+# What ``check_changes`` allows; a larger batch becomes two commits instead of an error.
 ADDS_PER_COMMIT = 10_000
 
 Progress = Callable[[int, int, int], None]
@@ -123,6 +125,7 @@ class FileWalk:
         """Without anything to read, fix the cold start, or show in the mirror that a run looked."""
         run, tracker = self.run, self.tracker
         if plan.opens is not None:
+            # Nothing can be committed yet, and the bound must not move with the clock from run to run.
             if position.first_run and position.table_version < 0:
                 fixed = self.source.positions.put_cold_start(tracker.encode(plan.opens))
                 run.state = tracker.decode(fixed)
@@ -156,6 +159,7 @@ class FileWalk:
         letters: LetterFiles | None = None,
     ) -> Position:
         """Commit results with the state that follows from them."""
+        # Before the document: a state must never refer to a segment that is not there.
         written = self.tracker.write_state(step)
         state = self.tracker.encode(written)
         letters = letters or letters_of(results)
@@ -218,6 +222,7 @@ class FileWalk:
         after = self.commit(position, step, plan, (GroupResult(0, outcomes),), None, letters)
         totals = self.run.totals
         totals.dead_files += letters.opened
+        # ``count`` took them for read files, since their coverage ends with eof.
         totals.files -= letters.opened
         totals.bytes -= sum(each.slice.size for each in plan.given_up)
         return after
@@ -225,6 +230,7 @@ class FileWalk:
     def _carry_out(self, position: Position, plan: Plan) -> tuple[Position, bool, bool]:
         """Read and commit the plan's groups; returns the position, whether to plan again, whether files changed."""
         run, source = self.run, self.source
+        # Before the engine starts: a schema that does not fit costs no JVM.
         columns = resolve_columns(source, as_read(source, position), plan, run.emit, may_grow=True)
         self._inferred = columns.inferred
         self._frames = FrameLane.of(source, run.engine, position, run.clock())
@@ -234,12 +240,15 @@ class FileWalk:
         progressed = changed = False
         started = time.monotonic()
         try:
+            # Closed even when a commit is lost: tasks still under way would write files that nobody takes.
             with closing(queue.batches(run.engine)) as batches:
                 for results in batches:
                     run.emit(_wave_finished(*self.names, results, time.monotonic() - started))
                     failpoint("runs.read")
                     outcomes = outcomes_of(results)
                     self._tell_outcomes(outcomes, plan.groups)
+                    # Before the commit: what exceeds the limit must not become visible, and what was committed before
+                    # stays.
                     self._limits.check(outcomes)
                     changed = changed or any(isinstance(outcome, Changed) for outcome in outcomes)
                     progressed = progressed or any(isinstance(outcome, Covered) for outcome in outcomes)
@@ -522,6 +531,8 @@ class GroupQueue:
                 try:
                     for done in tasks.finished(self._patience()):
                         self._receive(done)
+                # Kept until everything finished is handed over: one task's failure must not cost the work of the
+                # others.
                 except TidegateError as error:
                     problem = error
                 if self._is_due():
@@ -564,11 +575,13 @@ class GroupQueue:
         self._failures.extend(failures)
         if not failures:
             rest = left_of((done.group,), outcomes_of(results))
+            # Handing the same group out again and again would look like work and never end.
             if rest == (done.group,):
                 raise TidegateError(
                     f"a task read nothing of {done.group.files} files, the first is {done.group.slices[0].path}",
                     "look at the log of the tasks; nothing was committed",
                 )
+            # At the front: the watermark waits for the smallest name.
             self.left[:0] = rest
         rows = sum(result.rows for result in self._finished.results)
         self._progress(self._done, self._finished.source_bytes, rows)
@@ -611,6 +624,7 @@ def in_commits(results: Iterable[GroupResult]) -> Iterator[list[GroupResult]]:
     """Whole results in the order of their groups, combined as long as a commit does not grow too large."""
     group: list[GroupResult] = []
     adds = 0
+    # By number, not by finish: then a commit that is split passes the watermark over the smaller names first.
     for result in sorted(results, key=lambda result: result.number):
         if group and adds + len(result.data_files) > ADDS_PER_COMMIT:
             yield group

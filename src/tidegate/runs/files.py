@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from tidegate.storage.port import ObjectInfo
 
 EXAMPLES = 10
+# `status` answers for many sources at once; "at least 10,000" says as much to a person as the exact number.
 BACKLOG_LIMIT = 10_000
 ARROW, DATAFRAME = "arrow", "dataframe"
 
@@ -103,6 +104,7 @@ class FileTrackerBase(FileTracker, Described, HasPassRules, Copied, Editable, Re
             from tidegate.runs.staged import stage
 
             source = stage(source)
+        # A plan may be asked for by somebody who may not write, and pays no debts.
         opened = source.open(read_only=True)
         state = source.state_of(opened)
         plan = plan_files(source, state, opened.version, now)
@@ -416,6 +418,7 @@ class SetTracker(FileTrackerBase, InParts):
     def rebuild(self, source: FileSource, position: Position, state: SetState) -> SetState:
         covered = (each for document in source.ledger.chain(position.parent) for each in document.coverage)
         files = {each.file: SourceFile(each.file, each.size, each.etag) for each in covered if each.eof}
+        # A set with one path missing would read that file again, without a word; so all of them, or none.
         if len(files) != state.remembered:
             raise StateError(
                 f"{self.key}: the documents name {len(files):,} finished files, and the set had"
@@ -486,6 +489,7 @@ def _pending(read: SourceFile | None, listed: SourceFile) -> Known | None:
     """What is known of a listed file that may wait for its commit as ``read``."""
     if read is None:
         return None
+    # A local disk has no etags, and a writer may not have known one.
     same = read.size == listed.size and (None in (read.etag, listed.etag) or read.etag == listed.etag)
     return Known.PENDING if same else Known.REWRITTEN
 
@@ -494,6 +498,7 @@ def _moment(seconds: int) -> datetime | None:
     """When a state changed last; None without a valid time."""
     try:
         return datetime.fromtimestamp(seconds, UTC) if seconds else None
+    # The time comes from a document that somebody may have edited; it is only shown.
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -168,6 +168,7 @@ class SerialTasks:
         return len(self._waiting)
 
     def submit(self, task: ReadTask, group: FileGroup) -> None:
+        # Rests of groups come back while others wait, and the smallest name holds the watermark.
         insort(self._waiting, (task, group), key=lambda each: each[1].number)
 
     def finished(self, seconds: float | None = None) -> list[FinishedGroup]:
@@ -225,6 +226,7 @@ class _BatchReader(ABC):
     def greatest(self, rows: RowFilter) -> GreatestValues:
         """The greatest values among the matching rows; counts rows without any."""
         seen = Greatest(self.source.watermark_columns, self.source.mode)
+        # With nulls, whatever the setting: rows without a watermark have to be counted to be reported.
         for batch in self.read(replace(rows, nulls=NullWatermark.INCLUDE)).to_batches():
             seen.see(batch)
         return GreatestValues(seen.values, seen.nulls)
@@ -404,6 +406,7 @@ class FunctionSegments:
         mask = Mask.around(self._function, dict(work.secrets))
         found = _called(self._wave.source.rows, self._function, request, mask)
         path = str(self._folder / f"{uuid4()}.arrow")
+        # On disk: a unit counts only when all of its segments have come, and they may be larger than memory.
         with pa.OSFile(path, "wb") as output, pa.ipc.new_file(output, found.schema) as writer:
             writer.write_table(found, max_chunksize=8192)
 
@@ -422,6 +425,7 @@ def _called(source: ColumnSource, function: FunctionRead, request: object, mask:
     remedy = "correct the function, or set engine: spark"
     with named_errors(f"{said} without a Spark session", remedy, SourceError, mask):
         returned: Any = call(None, request)
+        # By its shape: importing pandas only to ask would slow down every function that has nothing to do with it.
         if hasattr(returned, "to_dict") and hasattr(returned, "columns"):
             returned = pa.Table.from_pandas(returned, preserve_index=False)
         is_table = isinstance(returned, pa.Table)
@@ -436,6 +440,7 @@ def _checked(source: ColumnSource, rows: pa.Table) -> pa.Table:
     if missing:
         raise SourceError(f"{source.uri} has no column {missing[0]!r}", "correct watermark_columns")
     for column in rows.schema:
+        # Spark would read such times in its session's zone and cut nanoseconds; another result than Spark's is refused.
         if "timestamp" in str(column.type) and "timestamp[us, tz=" not in str(column.type):
             raise needs_spark(
                 source.name, f"{column.name!r} ({column.type}) has no zone, or is finer than microseconds"
@@ -449,6 +454,7 @@ def _delta_table(location: Location) -> pa.Table:
     if found is None:
         raise SourceError(f"{location.uri} is not a Delta table", "correct source_uri")
     schema = arrow_schema(found.facts.schema_json)
+    # The query engine gives view types for texts, which writers downstream do not expect.
     return pa.Table.from_batches([each.cast(schema) for each in found.rows(found.columns)], schema)
 
 
@@ -475,6 +481,7 @@ def _parquet_files(source: ColumnSource, location: Location) -> pa.Table:
     names = sorted(info.path for info in store.list(scope=Scope()) if not _is_hidden(info.path))
     if not names:
         raise SourceError(f"{location.uri} has no file", "correct source_uri")
+    # Spark infers types of such columns from all folders at once, by rules of its own.
     if any("=" in name.rpartition("/")[0] for name in names):
         raise needs_spark(source.name, "its folders are columns (key=value)")
     try:

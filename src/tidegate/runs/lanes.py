@@ -94,6 +94,7 @@ def resolve_columns(
     for each in found.set_aside[:SHOWN]:
         emit(Notice(bound.pipeline.name, bound.source.name, f"columns were inferred without {each}"))
     if bound.positions.staged:
+        # A staged writer has no commit to owe this to, and two writers must not infer different columns.
         agreed = InferredSchema(bound.table_store, bound.pipeline.name).remember(found)
         return columns_of(bound, opened, agreed.fields)
     return replace(columns, inferred=found)
@@ -112,6 +113,7 @@ def _grown(
     Fields without a possible column are left out, and named at the end of the run. New fields are remembered before
     they are read: other sources of the pipeline use them even if this run dies before its follow-ups are done.
     """
+    # New columns are a convenience: if a sample fails or does not fit, the run reads on with the columns it knows.
     with suppress(SourceError, TableError, ConfigError, AccessDenied):
         found = sample(bound, spread(_slices(plan)), SAMPLED_LINES, known)
         sure = tuple(each for each in found.sure() if each.name != bound.pipeline.schema.rescued)
@@ -160,6 +162,7 @@ def columns_of(bound: FileSource, opened: Position, fields: tuple[FieldSpec, ...
     try:
         task = read_task(pipeline, bound.source, fields, existing)
     except ReplacesTable as error:
+        # Decision 0013: columns may replace each other only while no row would go with them.
         if bound.positions.has_rows():
             raise costs_rows(error) from None
         existing = None
@@ -298,6 +301,7 @@ class FrameLane(Lane):
     def of(cls, source: FileSource, engine: FileTasks, opened: Position, now: datetime) -> FrameLane | None:
         """The lane on top of ``opened``; None for the Arrow lane."""
         reasons = frame_reasons(source, opened)
+        # The committer appends finished files and has no session.
         if reasons and source.positions.staged:
             raise UnsupportedTable(
                 f"table {source.pipeline.sink.table.uri} cannot be written by staged delivery: {'; '.join(reasons)}",
@@ -322,6 +326,7 @@ class FrameLane(Lane):
         self, files: Sequence[DataFile], opened: Position, columns: TableColumnsPlan
     ) -> SparkWrite | NoRows:
         """The decoded files as rows for Spark."""
+        # With no rows Spark would only make an empty commit; creating the table still needs it.
         if not files and opened.table_id is not None:
             return NoRows()
         paths = tuple(file.path for file in files)

@@ -113,7 +113,9 @@ class Loop:
             began = time.monotonic()
             latest = self._pass(pipeline, source)
             total[name] = _add_pass(total.get(name), latest)
+            # Random, so that processes with the same interval do not ask the same storage at the same moment for ever.
             pause = source.poll_interval_secs + jitter() * self.project.jitter_of(source.poll_interval_secs)
+            # A source that takes minutes to fail would otherwise be due again at once, and keep the others waiting.
             due[name] = (began if latest.error is None else time.monotonic()) + pause
         return _report(list(total.values()), started, complete=True)
 
@@ -133,6 +135,7 @@ class Loop:
         name = (pipeline.name, source.name)
         done: Pass | None = None
         error: TidegateError | None = None
+        # Taken out first: after a failure the next pass must open the position anew.
         before = self._passes.pop(name, None)
         try:
             bound = self._bound(pipeline, source)
@@ -158,10 +161,12 @@ class Loop:
         except RunStopped as stopped:
             self.emit(events.Notice(*name, str(stopped)))
         except TidegateError as failure:
+            # Errors quote servers and drivers, and these quote what they were sent.
             mask = Mask.around(self.project)
             error = mask.error(failure)
             told = without_name(name, failure)
             self.emit(events.SourceFailed(*name, told))
+            # The same failure at every poll would fill the log with traces.
             if told != self._traced:
                 self._traced = told
                 trace = "".join(traceback.format_exception(failure))
@@ -288,6 +293,7 @@ def stops_on_signals(stop: threading.Event) -> Iterator[None]:
     """While inside, the first signal sets ``stop``; outside the main thread this does nothing."""
 
     def handle() -> None:
+        # The first signal lets the commit under way finish; a person who insists gets out.
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()

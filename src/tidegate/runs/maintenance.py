@@ -42,6 +42,7 @@ def merge_files(
     columns = pa.schema(
         [field for field in arrow_schema(facts.schema_json) if field.name not in facts.partition_columns]
     )
+    # One file per group, or the commit would have to say which of several replaces which.
     settings = replace(writer_settings(sink), file_size=NEVER_ROLL, rollover_secs=None, inactivity_secs=None)
     added: list[Add] = []
     with closing(RollingWriter(store, settings)) as writer:
@@ -60,6 +61,7 @@ def _rows(store: ObjectStore, file: ActiveFile, columns: pa.Schema) -> Iterator[
     content = store.get(file.path)
     if len(content) != file.size:
         raise TableError(f"data file {file.path} has {len(content)} bytes, but the log says {file.size}", "restore it")
+    # Spark may write times as INT96; read as nanoseconds, years beyond 2262 would wrap around.
     with pq.ParquetFile(pa.BufferReader(content), coerce_int96_timestamp_unit="us") as parquet:
         unknown = set(parquet.schema_arrow.names) - set(columns.names)
         if unknown:
@@ -83,6 +85,7 @@ def _fit(batch: pa.RecordBatch, columns: pa.Schema, file: ActiveFile) -> pa.Reco
 
 
 def _measured(store: ObjectStore, file: FinishedFile, read: int) -> Add:
+    # The last look before old files are given up: a rewrite must not lose a row.
     if file.record_count != read:
         raise TableError(f"{read} rows were read and {file.record_count} written to {file.path}", "nothing was changed")
     found = store.head(file.path)
@@ -91,8 +94,11 @@ def _measured(store: ObjectStore, file: FinishedFile, read: int) -> Add:
     return Add(file.path, file.size, file.partition_values, int(found.modified.timestamp() * 1000), file.stats or "{}")
 
 
+# Queries and runs may have opened a version whose files have left the table since.
 SHORTEST_RETENTION_HOURS = 24
+# A rewrite that is overtaken is lost as a whole; a gibibyte is what may be lost at once.
 COMMIT_BYTES = 1 << 30
+# Files end a little below the wanted size; without a margin, each OPTIMIZE would rewrite the result of the last.
 SMALL = 0.75
 """Files below this share of the wanted size are combined."""
 
@@ -220,8 +226,10 @@ def maintain_after(pipeline: PipelineSpec, source: str, before: int, now: int, e
             continue
         try:
             report = care.optimize() if operation == "optimize" else care.vacuum()
+        # Somebody else did the same work, or changed the files; neither is a failure, and the next time is soon.
         except RewriteOvertaken:
             continue
+        # Maintenance never fails the commits before it, whatever the library raises.
         except Exception as error:
             said = str(error) if isinstance(error, TidegateError) else f"{type(error).__name__}: {error}"
             emit(TableCareFailed(pipeline.name, source, operation, said))

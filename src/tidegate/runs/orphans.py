@@ -44,6 +44,7 @@ def referred_parts(bound: TrackedSource, tracker: InParts) -> Iterator[str]:
             unexplained -= referred
             if not unexplained:
                 return
+    # A state that cannot be read may refer to any part, so all of them stay.
     except StateError:
         yield from unexplained
 
@@ -67,6 +68,7 @@ def _states(bound: TrackedSource) -> Iterator[Mapping[str, Any]]:
             yield mark.state()
 
 
+# Our own form of name alone: what other writers left is VACUUM's.
 _OURS = re.compile(
     r"(.*/)?[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\.parquet"
     r"|_tidegate/[^/]+_set/[0-9a-f]{64}\.parquet"
@@ -155,6 +157,7 @@ class TableScan:
         """
         self._database.executescript(_TABLES)
         for uri in self._letters:
+            # A dead-letter table may lie inside the table's folder; its files are named by its own log.
             if uri.startswith(f"{self._uri}/"):
                 self._keep_out(uri.removeprefix(f"{self._uri}/"))
         self.data_files = fill(
@@ -242,6 +245,7 @@ class TableScan:
 
     def _delete(self, file: FoundDataFile, metas: Container[str]) -> FoundDataFile:
         failpoint("runs.orphan.before")
+        # The meta first: a committer must never find one whose file is gone.
         if (meta := meta_path(file.path)) in metas:
             self._store.delete(meta)
         self._store.delete(file.path)

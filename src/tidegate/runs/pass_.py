@@ -128,6 +128,7 @@ class Pass:
 
     def run(self, walk: Walk | None = None) -> Position:
         """Make the pass; raises what stopped it, and committed work stays. ``walk`` replaces the tracker's."""
+        # One walk for all attempts: it remembers what this pass has tried already.
         chosen: Walk = walk or self.source.tracker.walk(self)
         while True:
             self._began = time.monotonic()
@@ -147,6 +148,7 @@ class Pass:
         before, self.position = self.position, None
         # One HEAD of the next log entry instead of an OPEN: polls of an idle source are mostly this request.
         if before is not None and self._rules.keeps_position and self.source.positions.is_current(before):
+            # They were shown when the position was opened; an idle poll must not repeat them.
             return replace(before, warnings=())
         return self.source.open()
 
@@ -156,6 +158,7 @@ class Pass:
         for warning in position.warnings:
             self.notice(warning)
         self.emit(events.PollStarted(*self.names, position.version, position.table_version))
+        # Before anything of the source is read: only now the features of the table are known.
         self.engine.check_write(str(self.source.key), position.needs_frames)
         self.begin_at(position)
         return position
@@ -177,6 +180,7 @@ class Pass:
         self.totals.staged += change.staged is not None
         self.totals.rows += after.rows if change.staged is None else change.write.rows
         self._note_version(after)
+        # Progress was made, so the count of losses starts over.
         if self._rules.in_a_row:
             self._losses, self._began = 0, time.monotonic()
         return after
@@ -201,6 +205,7 @@ class Pass:
 
     def _back_off(self) -> None:
         """Leave the source to the winner, longer after each loss in a row, by the work that this pass lost."""
+        # By the lost work, not by a fixed time: a pass of an hour that lost would lose again if it began at once.
         wasted = max(SHORTEST_PAUSE, time.monotonic() - self._began)
         self.stop.wait(min(LONGEST_PAUSE, wasted * 2.0 ** (self._losses - 1)) * (0.5 + random.random() / 2))
 
@@ -247,6 +252,7 @@ class Lane:
     def drop(self) -> None:
         """Remove the areas that no commit took, if possible now."""
         for area in self._areas.values():
+            # Only space is lost: ``clean_work`` of a later run removes what is left after a day.
             with suppress(StorageError):
                 remove_work(self._source.table_store, area.directory)
         self._areas.clear()

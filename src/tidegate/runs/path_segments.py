@@ -99,9 +99,12 @@ def _write(local: IO[bytes], files: Iterable[SourceFile]) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    # The mark gives equal content another name: a clean-up can then never remove a segment that just came back
+    # (decision 0009).
     schema = pa.schema([("path", pa.string()), ("size", pa.int64()), ("etag", pa.string())], {"mark": uuid4().hex})
     rows = _once_each(files)
     count = 0
+    # Every path is different, so a dictionary would gain nothing.
     with pq.ParquetWriter(local, schema, compression="zstd", use_dictionary=False) as writer:
         while group := list(islice(rows, ROWS_PER_GROUP)):
             writer.write_table(_table(group).cast(schema), row_group_size=ROWS_PER_GROUP)
@@ -136,9 +139,11 @@ def _fetch(store: ObjectStore, key: SourceKey, segment: Segment) -> pa.NativeFil
                     local.write(chunk)
         except ObjectMissing as error:
             raise _lost(store, key, segment, "is missing") from error
+        # A path that is missing from the set is read a second time, so a damaged segment must stop the run.
         if found.hexdigest() != segment.sha256:
             raise _lost(store, key, segment, "is damaged: its content is not what was written")
         local.flush()
+        # Opened before the name goes: the copy lives as long as it is open and leaves nothing behind after a kill.
         return pa.OSFile(local.name, "rb")
 
 
@@ -250,12 +255,14 @@ def _matches(listed: pa.Table, part: pa.Table) -> Iterator[tuple[int, bool]]:
     """The listed files in ``part``, by number, and whether size and etag are the recorded ones."""
     import pyarrow.compute as pc
 
+    # Whole paths, no hashes: a collision would one day skip a file without a word (decision 0009).
     where = pc.index_in(listed["path"], value_set=part["path"].combine_chunks())
     found = pc.is_valid(where)
     numbers = pc.indices_nonzero(found)
     if not len(numbers):
         return
     recorded, seen = part.take(where.filter(found)), listed.take(numbers)
+    # Null where the store has no etags: then the size alone decides.
     same_etag = pc.fill_null(pc.equal(recorded["etag"], seen["etag"]), True)
     same = pc.and_(pc.equal(recorded["size"], seen["size"]), same_etag)
     yield from zip(numbers.to_pylist(), same.to_pylist(), strict=True)

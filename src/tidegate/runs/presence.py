@@ -42,6 +42,7 @@ class Courtesy:
 
     renew_secs: float = 5.0
     look_secs: float = 1.0
+    # Twelve renewals: a slow store may delay one or two, and a crashed run locks nobody out for longer than a minute.
     worthless_secs: float = 60.0
     waits: bool = True
 
@@ -67,6 +68,7 @@ class Note:
             data = load_json(content)
             process = data["process"]
             return cls(str(data["run"]), str(data["since"]), None if process is None else str(process), data["beat"])
+        # It still shows that somebody is there; its age decides, as for any other.
         except (ValueError, KeyError, TypeError):
             return cls("", "an unknown time")
 
@@ -93,6 +95,7 @@ def claim_source(
     claim = _AtWorkNote(store, key, emit, stop, courtesy, Note(str(uuid4()), since, _this_process()))
     try:
         is_free = claim.take(policy)
+    # A note saves work and decides nothing; a store that refuses it must not stop the run.
     except StorageError as error:
         claim.warn(error)
         yield True
@@ -174,6 +177,7 @@ class _AtWorkNote:
             other = self._content()
             if other is None:
                 continue
+            # The clocks of two machines may differ by more than a minute, so the age begins with the store's own clock.
             watched = watched or _ObservedNote(other, self._age())
             note = Note.from_bytes(other)
             if _is_gone(note.process) or watched.age_of(other) >= self._courtesy.worthless_secs:
@@ -184,6 +188,7 @@ class _AtWorkNote:
                 told = True
             if policy is OnConflict.SKIP or not self._courtesy.waits:
                 return False
+            # Jitter: of several runs that wait, each sees the note go at another moment.
             if self._stop.wait(self._courtesy.look_secs * (0.5 + random.random())):
                 raise RunStopped("stopped while waiting for another run of the source")
         return True
@@ -202,6 +207,7 @@ class _AtWorkNote:
             yield
         finally:
             self._over.set()
+            # Bounded: a store that does not answer must not hold the end of a run; the note then ages away.
             thread.join(self._courtesy.renew_secs)
             with suppress(StorageError):
                 self._remove()
@@ -213,6 +219,7 @@ class _AtWorkNote:
         try:
             self._store.put_if_absent(self._key.at_work, self._note.to_bytes())
         except ObjectExists:
+            # The client may have repeated a put whose response was lost, and meets its own note.
             return self._content() == self._note.to_bytes()
         return True
 
@@ -237,6 +244,7 @@ class _AtWorkNote:
 
     def _take_away(self, content: bytes, note: Note) -> None:
         """Remove a void note, unless it was renewed or replaced just now."""
+        # Two waiting runs may find the same note void: the second must not remove what the first has put in its place.
         if self._content() == content:
             self._store.delete(self._key.at_work)
             silent = duration(self._courtesy.worthless_secs)
@@ -249,6 +257,7 @@ class _AtWorkNote:
         while not self._over.wait(self._courtesy.renew_secs):
             try:
                 held = self._content()
+                # Putting ours back would make two runs fight over one object; the commits decide between them.
                 if held is not None and Note.from_bytes(held).run != self._note.run:
                     return
                 self._note = replace(self._note, beat=self._note.beat + 1)
@@ -279,6 +288,8 @@ def _is_gone(process: str | None) -> bool:
 def _process(number: int, began: Callable[[int], str]) -> str | None:
     """A process as ``machine number start``; the machine is this boot of it, and this space of process numbers."""
     try:
+        # A process number means something only within one boot and one container; and it is reused, hence the start
+        # time.
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{boot}/{os.readlink('/proc/self/ns/pid')} {number} {began(number)}"
     except (OSError, ValueError, IndexError):
@@ -287,6 +298,7 @@ def _process(number: int, began: Callable[[int], str]) -> str | None:
 
 def _began(number: int) -> str:
     state, *facts = Path(f"/proc/{number}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    # A zombie keeps its number and start time until its parent asks for it.
     return facts[18] if state not in "ZX" else "over"
 
 

@@ -64,6 +64,8 @@ class LateWalk(FileWalk):
     def go(self, position: Position) -> Position:
         """Compare at ``position``, then read the late files."""
         if not self._comparison.is_listed:
+            # Before the full listing: a directory that comes in between is not counted as known, and the next poll
+            # reports it.
             self._polled = discover_files(self.source, self.run.state, self.run.clock())
             self._comparison.list_source()
             position = self.source.open()
@@ -197,6 +199,7 @@ def _future_seals(bound: FileSource, state: SourceState, now: datetime) -> tuple
     return future_seals(bound.source, state, now) if isinstance(state, PathState) else ()
 
 
+# Another source may still be writing younger ones, and has not committed them yet.
 SAFE_AGE = timedelta(hours=24)
 
 
@@ -284,6 +287,7 @@ class Reconciling:
     def _table(self, uri: str, database: sqlite3.Connection, kind: type[TableScan]) -> TableComparison:
         """One table, with every configured source that writes into it."""
         blank = TableComparison(uri)
+        # All that write there, not only those asked for: an uncommitted file of any of them looks like an orphan.
         sources = [each for each in self.neighbours if kind.uri_of(each) == uri]
         try:
             scan = kind(sources, database, self.emit, self.stop)
@@ -315,6 +319,7 @@ class Reconciling:
     def _clean(self, found: TableComparison, scan: TableScan, writers: Sequence[TrackedSource]) -> TableComparison:
         scan.check_writers(writers)
         fenced = fence(writers)
+        # The fences are up: whatever was committed before them is in the log by now, and nothing older can follow.
         scan.look_again()
         removed = scan.remove(fenced, self.clock(), self.wanted.older_than)
         left = self._sort_out(found, scan)
@@ -373,8 +378,10 @@ class ScheduledReconciling:
             return
         try:
             self._compare()
+        # A comparison is a service of the continuous run, whose loading must go on.
         except (TidegateError, OSError, sqlite3.Error) as error:
             self.emit(events.Notice("", "", f"the scheduled comparison could not be made: {error}"))
+        # After a failure too: a listing of hours that fails must not begin again at once.
         self._last = time.monotonic()
 
     def _compare(self) -> None:

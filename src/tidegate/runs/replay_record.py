@@ -78,6 +78,7 @@ class ReplayRecord:
 
     def has_production_moved(self, since: int) -> bool:
         """Whether production committed after that position; this replay's own moves do not count."""
+        # Production may be moved by this very replay, which must not take itself for a rival.
         return not self._moves.issuperset(range(since + 1, self._bound.positions.position() + 1))
 
     def resume(self, production: ColumnState | None, *, fresh: bool, again: bool) -> tuple[bool, str | None]:
@@ -178,6 +179,7 @@ class ReplayRecord:
         if opened.version == self.state.begun or opened.state is None:
             return self.state
         found = decode(opened.state)
+        # The record of an earlier replay: this one has begun since, and replaces it with its first commit.
         if found.begun < self.state.begun:
             return self.state
         if not found.is_same(self.state):
@@ -201,6 +203,7 @@ class ReplayRecord:
 
     def _move(self, handover: _Handover, change: ChunkChange) -> Position:
         state = NextState.whole(self._bound.tracker.encode(handover.after))
+        # Not retried here: the outer pass opens both positions again and recomputes where production stands.
         after = Pass(self._bound).commit(handover.opened, change(handover.opened, state))
         self._moves.add(after.version)
         self.saved = column_watermark_text(handover.after)
@@ -249,6 +252,7 @@ def replay_source(bound: ColumnBound, pipeline: PipelineSpec) -> BoundSource[Col
     states = ReplayStates(bound.source)
     replays = replace(
         site,
+        # A position of its own: a long replay must not block, or be lost to, the runs of its source.
         key=SourceKey(site.key.pipeline, f"{site.key.source}~{KIND}"),
         identity=states.identity,
         store=store,
@@ -256,6 +260,7 @@ def replay_source(bound: ColumnBound, pipeline: PipelineSpec) -> BoundSource[Col
         second_mirror=None,
         polls=0,
         payers={WORK: WorkRemover(store).pay},
+        # Providers keep the production watermark; a replay's record would overwrite it.
         owed=lambda before, after: (),
         describe=describe_state,
     )
@@ -286,6 +291,7 @@ def _fence(writer: AnySource) -> datetime:
     after = run.run(CommitCommand(writer.positions.open, lambda opened: run.commit(opened, _nothing(writer, opened))))
     assert after.parent is not None
     failpoint("runs.fence.after")
+    # The store's clock, as for the files that are compared with it: this machine's may be off by hours.
     return writer.table_store.head(writer.key.document(after.version, after.parent.attempt)).modified
 
 
@@ -293,6 +299,7 @@ def _nothing(writer: AnySource, opened: Position) -> Change:
     """A change that changes nothing."""
     tracker = writer.tracker
     if opened.state is not None:
+        # Decoded only to check: a fence must not carry a state on that no run could read.
         writer.state_of(opened)
         return Change(NextState(opened.state, writer.embedded(opened.state)), action="reconcile")
     state = tracker.encode(tracker.fresh())

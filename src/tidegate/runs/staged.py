@@ -49,6 +49,7 @@ def retention(properties: Mapping[str, str]) -> timedelta:
     return total if parts else DEFAULT
 
 
+# The unit carries the listing, so that the committer need not list the source; a long one would outweigh the rest.
 LISTED_IN_FULL = 10_000
 
 
@@ -66,6 +67,7 @@ def step_json(state: SourceState, plan: Plan, outcomes: Sequence[FileOutcome]) -
         future_seals=(),
         left_out=None,
         listed=plan.listed if whole else _up_to(plan.listed, outcomes),
+        # A cut listing proves nothing about what lies beyond it, so the step must not seal.
         complete=plan.complete and whole,
     )
     return {
@@ -172,6 +174,7 @@ def fold_units(bound: FileSource, state: SourceState, units: Iterable[StagedUnit
     return state
 
 
+# A committer that removes units while they are listed leaves holes that the next listing does not have.
 LISTINGS = 5
 
 
@@ -193,6 +196,8 @@ class StagedPositions(PositionStore):
         """The committed position plus everything pending. Writes nothing: follow-ups are the committer's."""
         deadline = self.site.pace.start()
         for _ in range(LISTINGS):
+            # Listed before OPEN: a unit that is committed in between is then below the position, instead of missing
+            # above it.
             listed = [signal.seq for signal in signals_of(self.site.store, self.site.key)]
             committed = super().open(accept, read_only=True)
             above = [seq for seq in listed if seq > committed.version]
@@ -224,12 +229,14 @@ class StagedPositions(PositionStore):
         deadline = self.site.pace.start()
         unit = self._unit(opened, change, change.staged)
         measure(self.site, unit.data_files)
+        # Metas before the signal: whoever sees the signal finds everything that it names.
         for file in unit.data_files:
             failpoint("staging.meta.before")
             meta = _meta(unit, file, change.staged.ranges.get(file.path, ()))
             self.site.store.put(meta_path(file.path), meta.to_bytes())
             failpoint("staging.meta.after")
         self._signal(unit, deadline)
+        # Put-if-absent cannot see a unit that was committed and removed before; then ours would wait for ever.
         self._check_not_overtaken(opened, unit)
         self.site.emit(_event(unit, deadline))
         return replace(opened, version=unit.seq, state=change.next.complete, letters=opened.letters + unit.letters)
@@ -273,6 +280,7 @@ class StagedPositions(PositionStore):
                 self.site.store.put_if_absent(path, content)
                 failpoint("staging.unit.after")
                 return
+            # Whatever it says: a lost response raises, too, and only reading the object back shows whose it is.
             except Exception as error:
                 problem = error
             try:

@@ -48,6 +48,7 @@ from tidegate.tasks.read_task import outcome_from_json
 
 FOOTERS_AT_ONCE = 16
 READ_AT_ONCE = 64
+# Not every foreign writer renames when done: on a local disk a meta is visible while it is being written.
 SETTLED_AFTER = timedelta(minutes=1)
 """An unreadable object younger than this may still be growing."""
 
@@ -90,7 +91,9 @@ def examine(
     if rows is not None and footer.num_rows != rows:
         raise StateError(f"{path} has {footer.num_rows} rows, and its meta says {rows}", "write the meta last")
     columns = pa.schema([simplify_field(field) for field in columns])
+    # Readers skip files by these bounds; one that ignores a NaN would hide rows.
     stats = delta_statistics(footer, columns, frozenset(float_columns(columns)))
+    # Delta reads an empty text as null in every type.
     given = {name: value or None for name, value in values.items()}
     return ParquetFooter(DataFile(path, size, footer.num_rows, given, stats), columns)
 
@@ -289,6 +292,7 @@ class SourceSteps:
             raise _Unknown(f"the unit says that it is number {unit.seq} of {unit.key}")
         if changes := self.bound.positions.site.identity.differences(unit.identity):
             raise _Unknown(f"the unit belongs to another source than this configuration's: {'; '.join(changes)}")
+        # A replay, a reset or a direct run moved the source meanwhile: the unit may cover what that has read.
         if unit.base < self.since:
             raise _Unknown(
                 f"the unit was planned at table version {unit.base}, but something else moved the source at "
@@ -352,6 +356,7 @@ class SourceSteps:
             letters=letters,
             debts=letter_debts(letters, self.bound, self.opened),
         )
+        # Each unit was checked by its own rules already; and the committer's own position writes the checkpoints.
         site = replace(self.bound.positions.site, evolution=Evolution.MERGE, checkpoint_every=0)
         return Member(site, self.opened, change, self.seq - self.opened.version)
 
@@ -491,6 +496,7 @@ class PendingBatch:
             fold = self.folds[signal.key]
             if not fold.open:
                 continue
+            # Another committer has taken it; what follows waits for the next look.
             if content is None:
                 fold.open = False
                 continue
@@ -510,6 +516,7 @@ class PendingBatch:
             for key, fold in self.folds.items()
             for signal in fold.waiting(pending.units.get(key, ()))
         ]
+        # First units of all sources first: one with a long queue must not starve the others.
         return [signal for *_, signal in sorted(waiting, key=lambda item: item[:2])]
 
     def _take(self, fold: SourceSteps, signal: Signal, unit: StagedUnit) -> bool:
@@ -561,6 +568,7 @@ class PendingBatch:
                 known.add(path)
                 continue
             except (ValueError, KeyError, TypeError, AttributeError) as error:
+                # Absolute: the store's clock may be ahead of ours.
                 if abs(now - metas[path]) > SETTLED_AFTER:
                     found.unreadable.append(Rejection(path, f"the meta cannot be read ({error!r})"))
                 else:

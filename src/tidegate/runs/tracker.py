@@ -380,6 +380,7 @@ class BoundSource(Generic[SourceT_co, TrackerT_co]):
 
     def clean_work(self, now: datetime) -> None:
         """Remove old work areas of this source, if possible now."""
+        # Old areas cost only space; a run must not fail over them.
         with suppress(StorageError):
             remove_old_work(self.table_store, self.key, now)
 
@@ -469,6 +470,7 @@ def named_position(position: Position) -> Iterator[None]:
     try:
         yield
     except StateError as error:
+        # "Damaged" would send people to a backup when all they need is a newer program.
         if position.state is None or is_newer(position.state):
             raise
         raise StateUnreadable(

@@ -48,7 +48,9 @@ from tidegate.tasks.unit_task import ReplacedUnit, own_columns
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# Nothing is known of the server yet: a few, whose duration sizes the next wave.
 FIRST = 8
+# A wave that was quick by luck must not be followed by one that takes an hour.
 GROWTH = 8
 MOST_NAMED = 5
 MOST_COMMITS = 1000
@@ -116,11 +118,13 @@ class UnitWalk:
         works = self._works(plan)
         self._failing |= {unit for unit, _ in run.state.failures} if run.state else set()
         most = 1 if work.pacing_seconds else max(work.group_units, len(plan.units) // MOST_COMMITS)
+        # Their tasks stop by the clock and hand back the rest (decision 0027); a statement of Spark cannot.
         is_timed = isinstance(self._source.source.read, HttpRead | FileRead)
         waves = Waves(works, most, None if is_timed else work.group_seconds, failing=self._failing)
         started = -work.pacing_seconds
         while not self._breaker.is_open:
             if run.stop.wait(max(0.0, started + work.pacing_seconds - time.monotonic())):
+                # A stopped run must not forget its failures: they decide how often a unit is tried.
                 self._save_failures(position, plan)
                 raise RunStopped("stopped; the next run reads the work units that are not committed")
             wave = waves.next(self._breaker.left)
@@ -143,6 +147,7 @@ class UnitWalk:
             return plan.works()
         before = {_identity(work): work.before for work in self._first.works()}
         left = [work for work in plan.works() if _identity(work) not in self._tried]
+        # Another run has read it since our first plan: within the grace period both would read it again and again.
         works = [work for work in left if work.before in (None, before.get(_identity(work), work.before))]
         if len(works) < len(left):
             self._run.totals.skipped.pop(ANOTHER_RUN, None)
@@ -174,6 +179,8 @@ class UnitWalk:
         self, position: Position, plan: UnitPlan, change: UnitChange, group: UnitGroup, outcomes: Outcomes
     ) -> Position:
         self._failed += outcomes.failed
+        # A commit for failures alone would make a table version per wave while a server is down; they are saved at the
+        # end.
         if not outcomes.done and not outcomes.retired:
             return position
         done = [work for work, _ in outcomes.done]
@@ -271,6 +278,7 @@ class UnitWalk:
 def breaker_of(source: UnitSource, shared: dict[str, object]) -> Breaker:
     """The breaker of a connection, shared by its sources within a run; a source without one has its own."""
     named = source.request.connection if source.request else ""
+    # By connection: what one source found out about a server holds for the next source of the same run.
     breaker = shared.setdefault(f"breaker of {named or source.uri}", Breaker(source.work.breaker_failures))
     assert isinstance(breaker, Breaker)
     breaker.begin()
@@ -391,6 +399,7 @@ class Breaker:
     def begin(self) -> None:
         """Begin another source: if the breaker is open, one more failure is enough, and a success closes it."""
         if self.is_open:
+            # One try, not none: the server may have come back since.
             self._streak = self._limit - 1
 
     def note(self, *, failed: bool) -> None:
@@ -505,6 +514,7 @@ class UnitChange:
     def prepared(self, group: UnitGroup, done: Sequence[tuple[WorkUnit, UnitWritten]], state: State) -> Change | None:
         """The change that makes ``done`` visible; None without a table and columns to create one."""
         opened = self._opened
+        # Small work units share files (decision 0027): each file counts once.
         files = tuple({file.path: file for _, written in done for file in written.data_files}.values())
         columns = group.columns or opened.schema() or self._bare()
         if columns is None:

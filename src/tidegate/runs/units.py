@@ -164,8 +164,10 @@ class UnitTracker(Tracker, Described, HasPassRules, KnowsAttempts, Copied, Exami
             return None
         try:
             found = decode_units(attempts.failures)
+        # The file is a courtesy beside the table; damaged, it only means that earlier failures are forgotten.
         except (TidegateError, ValueError, KeyError, TypeError, AttributeError):
             return None
+        # Never the entries: without a table nothing can have been read.
         return UnitState(zone=self.source.timezone, runs=found.runs, failures=found.failures)
 
     def backlog(self, source: UnitBound, state: UnitState | None, version: int, now: datetime) -> Backlog:
@@ -301,6 +303,7 @@ def _partition_lines(plan: UnitPlan) -> Iterator[PartitionLine]:
     """Each partition with its work units by reason; ranges are counted where they begin and end."""
     numbers = {each.start: number for number, each in enumerate(plan.partitions)}
     running = [Counter[str]() for _ in plan.partitions]
+    # Differences at both ends: a skipped range may span a year of partitions and thousands of units.
     changes = [Counter[str]() for _ in range(len(plan.partitions) + 1)]
     for group in plan.runs:
         running[numbers[group.pattern.start]][group.pattern.why.value] += len(group.units)
