@@ -94,6 +94,7 @@ class PlainAvro:
         while (records := self._read_long(at_end=True)) is not None:
             plain = self._decompress(self._read_sized("an Avro block"))
             self._check_size("an Avro block unpacks to", len(plain))
+            # Records of nulls alone take no byte, so the content does not bound their number.
             if not 0 <= records <= max(len(plain), _MOST_EMPTY):
                 raise ValueError(f"{records} records in a block of {len(plain)} bytes")
             if self._read_exactly(16) != self.sync:
@@ -194,6 +195,7 @@ def _unpack_snappy(data: bytes) -> bytes:
     import cramjam
 
     size = _read_varint(data)
+    # Too large by its own account: the check that follows refuses this, and nothing is unpacked.
     return bytes(LARGEST_BLOCK + 1) if size > LARGEST_BLOCK else bytes(cramjam.snappy.decompress_raw(data[:-4]))
 
 
@@ -272,6 +274,7 @@ class AvroFile:
                     if skipped < batch.num_rows:
                         yield Decoded.of_good(batch.slice(skipped))
             if not good:
+                # From the first odd record on, the library reads the block (decision 0029).
                 with self._name_file_in_errors():
                     alone = io.BytesIO(self._plain.head + _encode_block(records, plain, self._plain.sync))
                     block = next(load_library().block_reader(alone))
@@ -339,6 +342,7 @@ class AvroFile:
         """Report any error of the library as a damaged file."""
         try:
             yield
+        # When memory runs out, the task decides what to do; the file is not damaged.
         except (TidegateError, MemoryError):
             raise
         except Exception as error:

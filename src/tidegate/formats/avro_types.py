@@ -222,6 +222,7 @@ def _decimal_type(schema: dict[str, Any]) -> LogicalType | None:
     precision, scale, size = schema.get("precision"), schema.get("scale", 0), schema.get("size")
     if not (_is_whole(precision) and _is_whole(scale) and 0 <= scale <= precision and 0 < precision <= _MOST_DIGITS):
         return None
+    # The bound of the specification: the digits that surely fit into so many bytes.
     if schema["type"] == "fixed" and not (_is_whole(size) and precision <= math.log10(2) * (8 * size - 1)):
         return None
     if precision > 38:
@@ -272,6 +273,7 @@ def load_library() -> Any:
     library = avro_library()
     readers = {(base, name): logical.read for (base, name), logical in _LOGICAL.items()}
     readers |= {(base, _DECIMAL): _decimal for base in ("bytes", "fixed")}
+    # Under names of our own: other users of the library in this process keep their logical types.
     library.read.LOGICAL_READERS.update({f"{base}-{_OWN}{name}": read for (base, name), read in readers.items()})
     return library
 
@@ -342,7 +344,9 @@ class AvroTypes:
             return self.of(values[0])
         if all(branch in _WIDTHS for branch in values):
             widest = max(values, key=_WIDTHS.index)
+            # A float has no room for most values of a long.
             return _PRIMITIVES["double" if "long" in values and widest == "float" else widest], None
+        # For the names that they define, which may be used further down.
         for branch in values:
             self.of(branch)
         return MIXED, self._keep_as_text

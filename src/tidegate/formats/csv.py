@@ -178,6 +178,7 @@ def _number_columns(block: RecordBlock, dialect: CsvDialect, path: str) -> tuple
 
 def _split_heading(dialect: CsvDialect, record: bytes, path: str) -> list[tuple[bytes, bool]]:
     """Split the record that tells how many columns a file has; :class:`SourceError` for absurdly many."""
+    # Bounded: a heading of five million cells ran for minutes.
     cells = dialect.cells(record, WIDEST)
     if len(cells) > WIDEST:
         raise SourceError(
@@ -236,6 +237,7 @@ class CsvRows:
             raise Suspicious("a quote at an unusual place")
         wanted = [index for index, name in enumerate(self._sheet.names) if name in self._fields]
         table = _parse(pa.py_buffer(text).slice(first, last - first), self._sheet, wanted, is_ascii=self._is_ascii)
+        # A record that Arrow divides in another way would shift every row after it.
         if table.num_rows != end - start:
             raise Suspicious(f"{table.num_rows} rows in {end - start} records")
         arrays = {}
@@ -277,6 +279,7 @@ def _parse(piece: pa.Buffer, sheet: Sheet, wanted: list[int], *, is_ascii: bool)
     try:
         return pv.read_csv(
             pa.BufferReader(piece),
+            # In one block, because Arrow fails at a record that lies across two.
             pv.ReadOptions(use_threads=False, block_size=piece.size + 1, column_names=names),
             pv.ParseOptions(
                 delimiter=dialect.delimiter,
@@ -553,6 +556,7 @@ def record_blocks(
     if text:
         block = dialect.records(text if text.endswith(b"\n") else text + b"\n")
         if block.rest():
+            # A file that was cut off inside quotes must give a bad record here, not a row.
             block = replace(block, ends=np.append(block.ends, len(block.text)), is_neat=False)
         yield from _check_record_lengths(block)
 

@@ -196,6 +196,7 @@ def _read_rows(raw: BinaryIO, path: str, sheet: str | None) -> Iterator[list[Any
     for number, row in enumerate(rows):
         cells: list[Any] = [""] * column + row
         for place, value in kept.get(number, {}).items():
+            # The library turns long numbers into floats, and errors into nothing.
             if place < len(cells) and (cells[place] == "" or isinstance(cells[place], float)):
                 cells[place] = value
         yield cells
@@ -214,6 +215,7 @@ def excel_library() -> Any:
 
 def _damage_error(error: BaseException, path: str) -> BaseException:
     """Build the error for a damaged workbook, from any error or panic (no ``Exception``) of the library."""
+    # None of these says that the file is damaged.
     if isinstance(error, MemoryError | KeyboardInterrupt | SystemExit | GeneratorExit):
         return error
     return SourceError(f"{path}: a sheet is damaged ({error})", "write the file again")
@@ -256,6 +258,7 @@ class _Workbook:
         if sheet is not None and sheet not in ids:
             raise SourceError(f"{self._path} has no sheet {sheet!r}", f"its sheets are {', '.join(ids)}")
         for name, id_ in ids.items():
+            # Targets may be relative to the folder of the workbook, or absolute.
             part = posixpath.normpath(posixpath.join("/xl", targets.get(id_, ""))).lstrip("/")
             if name == (sheet or name) and part.lower() in self._found:
                 return name, part
@@ -298,6 +301,7 @@ class _Part:
     def __init__(self) -> None:
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
+        # A document type can define entities that expand without end.
         self._parser.StartDoctypeDeclHandler = self._refuse
         self._local: dict[str, str] = {}
 
@@ -408,6 +412,7 @@ class _CellPart(_Part):
             self._characters += self._shared[int(value)] if value.isdecimal() and int(value) < len(self._shared) else 0
         elif self._kind == "e":
             self._keep(value)
+        # A float holds every whole number of 15 digits.
         elif len(value) > 15 and self._kind in (None, "n") and _LONG_NUMBER.fullmatch(value):
             self._keep(int(value))
         if self._characters > LARGEST_TEXT:

@@ -189,6 +189,7 @@ class _JsonChunk:
 
     @classmethod
     def of(cls, chunk: bytes, *, inside: bool, escaped: bool, depth: int) -> _JsonChunk:
+        # `bytes` cannot be written to, and line ends are written into this.
         content = np.frombuffer(chunk, np.uint8).copy()
         quotes, ends_escaped = text_quotes(content, escaped)
         folded = content | 32  # folds both kinds of brackets into one
@@ -273,6 +274,7 @@ class ChunkSplitter:
             return lines
         if self.element_is_empty and lines.startswith(b"\n"):
             lines = _NOTHING + lines
+        # More than once, because replacements do not overlap: three line ends leave two.
         while b"\n\n" in lines:
             lines = lines.replace(b"\n\n", b"\n" + _NOTHING + b"\n")
         self.elements += lines.count(b"\n")
@@ -552,6 +554,7 @@ class LineFormat:
         return self._decoder.decode(block)
 
     def read(self, raw: BinaryIO, file: FileSlice) -> Iterator[Decoded]:
+        # A file that was begun is continued by lines: its committed records are skipped by their number.
         if self._is_array and not file.start_record and self._decoder.reads_elements and not self._keeps_text:
             return self._read_elements(chunks(raw, file.path, self._compression), file.path)
         return map(self._decoder.decode, self.blocks(raw, file))

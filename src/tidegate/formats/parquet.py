@@ -74,7 +74,9 @@ def _open(raw: BinaryIO, metadata: pq.FileMetaData, dictionaries: Sequence[str] 
         raw,
         metadata=metadata,
         buffer_size=buffer,
+        # Buffering ahead would hold the columns of a whole row group.
         pre_buffer=False,
+        # As nanoseconds, which is the default, INT96 ends in the year 2262.
         coerce_int96_timestamp_unit="us",
         read_dictionary=list(dictionaries) or None,
     )
@@ -122,6 +124,7 @@ class _Groups:
         chunks = [group.column(place) for place in places]
         written = sum(chunk.total_uncompressed_size for chunk in chunks)
         items = sum(max(chunk.num_values - group.num_rows, 0) for chunk in chunks)
+        # In a dictionary, one long value of fixed length may stand for every row.
         fixed = sum(_fixed_length(self._file.schema.column(place)) for place in places)
         row: int = max(max(written, items * _ITEM_BYTES) // max(group.num_rows, 1), fixed, 1)
         if row > LARGEST_ROW:
@@ -234,6 +237,7 @@ def _simplify_type(kind: pa.DataType) -> pa.DataType:
         return pa.string() if kind == pa.uuid() else _simplify_type(kind.storage_type)
     if pa.types.is_dictionary(kind):
         return _simplify_type(kind.value_type)
+    # No table has times of day.
     if pa.types.is_time(kind):
         return pa.string()
     if pa.types.is_fixed_size_list(kind):

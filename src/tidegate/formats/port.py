@@ -56,6 +56,7 @@ _ENDINGS = {
     ".zstd": Compression.ZSTD,
 }
 _DECOMPRESSORS: dict[Compression, Callable[[], Any]] = {
+    # 31 asks for a gzip header, and for its checksum to be verified.
     Compression.GZIP: lambda: isal_zlib.decompressobj(31),
     Compression.ZSTD: lambda: zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW).decompressobj(),
 }
@@ -118,6 +119,7 @@ def _decompress(pieces: Iterator[bytes], path: str, compression: Compression) ->
         raise SourceError(
             f"{path}: {_describe_damage(compression, members, str(error))}", "write the file again"
         ) from error
+    # A stream that was cut off raises no error: only its end is missing.
     if not member.eof:
         raise SourceError(f"{path}: the {compression} data ends too early", "write the whole file again")
 
@@ -383,6 +385,7 @@ class RowDecoder:
             columns[field.name] if field.name in columns else pa.nulls(end - start, field.type) for field in self.schema
         ]
         for column, array in zip(self.schema, arrays, strict=True):
+            # Arrow itself accepts nulls in a column that must have none.
             if not column.nullable and array.null_count:
                 raise Suspicious(f"a null in {column.name}")
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)

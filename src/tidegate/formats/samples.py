@@ -153,6 +153,7 @@ class Sampler:
     ) -> tuple[FieldSpec, ...]:
         """Add the fields that only other samples have."""
         for sample in sorted(samples, key=lambda sample: sample.path):
+            # A sample that shows no columns has nothing to add to a draft.
             with contextlib.suppress(SourceError):
                 fields = merge_fields(fields, join([sample]).fields)
         return fields
@@ -270,6 +271,7 @@ class Sampler:
             parquet = open_parquet(raw)
             return own_schema(parquet), parquet.metadata.num_rows
         with closing(self._open(file)) as stream:
+            # The header has no number of records, and counting them would read the whole file.
             return AvroFile(stream, file.path).schema, 1
 
     def _open(self, file: FileSlice) -> BinaryIO:

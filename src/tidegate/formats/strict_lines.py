@@ -95,6 +95,7 @@ def moments(texts: pa.Array) -> pa.Array:
     >>> str(moments(pa.array(["2024-01-28T14:00:00+02:00"]))[0])
     '2024-01-28 12:00:00+00:00'
     """
+    # Arrow parses a column only if all its texts have an offset, or none has.
     for kind in (TIMESTAMP, pa.timestamp("us")):
         try:
             return in_calendar(pc.cast(pc.cast(texts, kind), TIMESTAMP))
@@ -316,6 +317,7 @@ class StrictLineReader:
         return None
 
     def _convert_string(self, value: Any, path: str) -> str:
+        # A number is a text for Python, too: it keeps its digits that way.
         if isinstance(value, str) and not isinstance(value, Literal):
             return value
         if self._rules.coerce:

@@ -25,6 +25,7 @@ from tidegate.specs.columns import JdbcRead
 from tidegate.specs.locations import Secret
 
 CONNECT_SECONDS = 30
+# A time limit that somebody set has to hold; this driver has none, so the setting is refused.
 _IGNORED = SETTINGS_WITHOUT_MEANING - {"sockettimeout", "querytimeout"}
 SESSION = {
     "TimeZone": "UTC",
@@ -87,6 +88,7 @@ def connection_of(read: JdbcRead) -> Secret:
         "client_encoding": "utf-8",
         "gssencmode": "disable",
         "options": LIKE_JDBC,
+        # What the JDBC driver does without a setting; libpq would also take it from the environment.
         "sslmode": "prefer",
         **address.settings,
     }
@@ -280,6 +282,7 @@ def _moments(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 _NUMBER = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?")
 _DAY = re.compile(r"([0-9]{4,6})-([0-9]{2})-([0-9]{2})")
 _TIME = re.compile(r"(\S+) ([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?")
+# Python's own context would round to 28 digits.
 _WIDE = Context(prec=60)
 _CYCLE, _CYCLE_DAYS = 400, 146_097
 """The calendar repeats: so many years have so many days."""

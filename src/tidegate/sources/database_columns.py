@@ -201,6 +201,7 @@ def _way(field: DatabaseField, dialect: SqlDialect) -> ColumnTransfer:
     if called in ("bit", "varbit") and kind != "boolean":
         return ColumnTransfer(field, _BITS, "bigint", is_text=True) if dialect is SqlDialect.MYSQL else in_words
     if called == "year":
+        # A driver would make a date of it.
         return ColumnTransfer(field, "CAST({} AS SIGNED)", "int")
     if called in _NUMBERS[dialect]:
         return ColumnTransfer(field, _NUMBERS[dialect][called], kind)
@@ -214,6 +215,7 @@ def _way(field: DatabaseField, dialect: SqlDialect) -> ColumnTransfer:
 def _fits(field: DatabaseField, dialect: SqlDialect) -> bool:
     """Whether Delta has a decimal that wide; otherwise the rows have its text."""
     unbounded = dialect is SqlDialect.POSTGRESQL and field.scale == 0 and field.kind == _UNBOUNDED
+    # Beyond 38 digits Spark gives up decimal places, which shows by another scale than the database's.
     return unbounded or field.scale is None or f",{field.scale})" in field.kind
 
 

@@ -213,6 +213,7 @@ class Database(ABC):
     def arrays(self, statement: str, columns: Sequence[ExactColumn]) -> Iterator[list[pa.Array]]:
         """The rows of a statement by columns, a block at a time."""
         for block in self.blocks(statement):
+            # Not around the `yield`: an error of whoever takes the batch is none of this source.
             with self._named():
                 pairs = zip(zip(*block, strict=True), columns, strict=True)
                 found = [self.array(values, each) for values, each in pairs]
@@ -301,6 +302,7 @@ class _Postgres(Database):
 
     def _field(self, name: str, modifier: int, called: str, category: str, type_: str) -> DatabaseField:
         if called == "numeric":
+            # PostgreSQL packs digits and scale into the modifier, plus 4; the scale has 11 bits and may be negative.
             digits, scale = (modifier - 4) >> 16 & 0xFFFF, ((modifier - 4 & 0x7FF) ^ 0x400) - 0x400
             if modifier >= 0 and scale > digits:
                 raise self.no_type(name, f"numeric({digits},{scale})")
@@ -316,6 +318,7 @@ class _Postgres(Database):
 
     def blocks(self, statement: str) -> Iterator[Block]:
         with self._session() as cursor:
+            # Without a cursor the driver receives all rows at once.
             cursor.execute(f"DECLARE tidegate NO SCROLL CURSOR FOR {statement}")
             wanted = _FIRST_ROWS
             while True:
@@ -400,6 +403,7 @@ class _Mysql(Database):
     def _field(self, told: Any) -> DatabaseField:
         number, unsigned = told.type_code, bool(told.flags & _UNSIGNED)
         if number in (0, 246):
+            # The length includes a sign and the point.
             digits = told.length - (not unsigned) - bool(told.scale)
             return DatabaseField(told.name, _decimal(digits, told.scale), "decimal", told.scale)
         if number in _MYSQL_KINDS:
@@ -493,6 +497,7 @@ class DatabaseReader:
     def read(self, rows: RowFilter) -> StreamedRows:
         """The matching rows."""
         wanted, database = self._fit(rows), self._database
+        # One connection reads all rows; a wrong name is the same error as with Spark.
         if database.read.partition_column is not None:
             column_named(database.read.partition_column, list(self._columns.ways), self._source.name)
         statements = database.selected(self._columns)

@@ -91,6 +91,7 @@ def refuse_left_out(scope: Scope, uri: str, remedy: str) -> None:
 
 def _pages(store: ObjectStore, directories: Sequence[str], scope: Scope) -> Generator[list[ObjectInfo], None, None]:
     width = min(store.concurrency, len(directories))
+    # Bounded: a listing of millions of names must not wait in memory for its reader.
     pages: Queue[list[ObjectInfo] | Exception | None] = Queue(maxsize=PAGES_AHEAD * width)
     stopped = threading.Event()
     left = iter(directories)
@@ -126,6 +127,7 @@ def _pages(store: ObjectStore, directories: Sequence[str], scope: Scope) -> Gene
                     yield page
         finally:
             stopped.set()
+            # A thread may be waiting for room in the queue; unless it is emptied, the pool never closes.
             while working:
                 working -= pages.get() is None
 
@@ -179,6 +181,7 @@ def _index_remembered(source: PathSource, state: PathState, partition: str) -> f
     window = state.late_window.get(partition) if source.late_files is LateFiles.WINDOW else None
     if window is None:
         return frozenset()
+    # A file that was begun is remembered, too, and has to be listed: the rest of it is still to be read.
     return frozenset(name for name in window.names if join(partition, name) not in state.files)
 
 
@@ -410,6 +413,7 @@ class _WatermarkPoll(_Poll):
         for info in listed:
             found.append(info)
             new += self._is_new(info.path)
+            # One more than may be taken shows that the poll was cut off.
             if self.limit is not None and new > self.limit:
                 break
         return found, known
@@ -429,6 +433,7 @@ class _WatermarkPoll(_Poll):
                 continue
             if self.state.is_fresh and len(self.sample) < SAMPLE:
                 self.sample.append(info)
+            # By the store's clock: a folder that is dated far after this seals nothing, since our clock was ahead then.
             self.newest = info.modified if self.newest is None else max(info.modified, self.newest)
             self.take(SourceFile(info.path, info.size, info.etag), is_new=self._is_new(info.path))
 

@@ -227,9 +227,11 @@ def _read(file: PlannedFile, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]
     raw = BufferedReader(SeekableInput(open_store(file.root), file.path), 1024 * 1024)
     with pq.ParquetFile(raw) as parquet:
         there = {_number(each): each.name for each in parquet.schema_arrow}
+        # By name alone, a column could be one that had this name before.
         if set(there) == {None}:
             raise pa.ArrowInvalid("its columns have no numbers")
         names = [there[number] for number in numbers if number in there]
+        # pyarrow takes a dot in a name for a step into a struct.
         plain = all(map(_PLAIN.fullmatch, names))
         yield from parquet.iter_batches(columns=names if plain and names else None)
 
@@ -259,6 +261,7 @@ def _convert_column(array: pa.Array, described: Any, kind: pa.DataType) -> pa.Ar
             values = _convert_column(array.flatten(), element, kind.value_type)
             return pa.ListArray.from_arrays(_offsets(array), values, kind, mask=array.is_null())
         case {"type": "map", "key": key, "value": value}:
+            # `keys` and `items` of a slice have the values of the whole array; lists made from the offsets do not.
             keys, items = (pa.ListArray.from_arrays(array.offsets, each) for each in (array.keys, array.items))
             parts = (
                 _convert_column(keys.flatten(), key, kind.key_type),
@@ -336,6 +339,7 @@ def _metadata(location: Location, source: str) -> str:
         hint = store.get("metadata/version-hint.text").decode().strip()
     except ObjectMissing:
         hint = ""
+    # A number is not trusted: it is written after the commit, and may be behind or missing.
     if hint and not hint.isnumeric():
         return f"{address}/metadata/{hint.removesuffix('.metadata.json')}.metadata.json"
     versions: dict[int, list[str]] = {}
@@ -390,6 +394,7 @@ def _expression(rows: RowFilter, kinds: Mapping[str, IcebergType]) -> BooleanExp
     includes = rows.nulls is NullWatermark.INCLUDE
     if rows.mode is WatermarkMode.TUPLE:
         first = rows.ranges[0]
+        # Equal in the first column, a row may be greater in the next.
         wanted = [_compare(first, first.lower, kinds, is_upper=False, or_equal=True)]
         caps = [_compare(first, first.upper, kinds, is_upper=True, or_equal=True)]
         if includes:
@@ -420,6 +425,7 @@ def _new_rows(each: ColumnRange, kinds: Mapping[str, IcebergType]) -> BooleanExp
 def _covered_rows(each: ColumnRange, kinds: Mapping[str, IcebergType]) -> BooleanExpression:
     if each.only_null:
         return IsNull(term=Reference(each.column))
+    # A null in one column excludes no row: another column may make it new.
     return Or(_compare(each, each.upper, kinds, is_upper=True), IsNull(term=Reference(each.column)))
 
 

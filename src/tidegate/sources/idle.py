@@ -112,6 +112,7 @@ def _ask_delta(read: TableRead, rows: RowFilter) -> int | None:
     if snapshot is None:
         raise NoAnswer
     protocol = snapshot.facts.protocol
+    # Version 2 brings column mapping: files and statistics name columns differently.
     if protocol.min_reader == 2 or not _READ_BY_ALL.issuperset(protocol.reader_features):
         raise NoAnswer("its table has features that only Spark can read")
     schema = arrow_schema(snapshot.facts.schema_json)
@@ -121,6 +122,7 @@ def _ask_delta(read: TableRead, rows: RowFilter) -> int | None:
     store, adds = open_store(read.location), snapshot.file_statistics()
     files = [_delta_file(add, rows.columns, keys, store) for add in adds]
     held = [each for each in files if _may_hold(each, rows)]
+    # Values of partition columns are not in the files, so there is nothing to look at.
     if held and (len(held) > MOST_FILES or any(name in keys for name in rows.columns)):
         raise NoAnswer
     if _any_matches(held, wanted, rows):
@@ -182,6 +184,7 @@ def _any_matches(files: Iterable[_DataFile], fields: Sequence[pa.Field], rows: R
 def _rows_near(file: _DataFile, fields: Sequence[pa.Field], rows: RowFilter) -> Iterable[Mapping[str, Any]]:
     """The rows of a file that reach the lower bound of a column, or of the first of a cursor."""
     raw = io.BufferedReader(SeekableInput(file.store, file.path), 1024 * 1024)
+    # As nanoseconds, which is the default, INT96 ends in the year 2262.
     with pq.ParquetFile(raw, coerce_int96_timestamp_unit="us") as parquet:
         names = [each.name for each in fields if each.name in parquet.schema_arrow.names]
         for batch in parquet.iter_batches(columns=names):

@@ -204,6 +204,7 @@ class JdbcStatements:
         """
         greatest = [self._brought(each, f"MAX({self._key(each)})", index) for index, each in enumerate(rows.columns)]
         nulls = " AND ".join(f"{name} IS NULL" for name in self._quoted(rows))
+        # Not every database has `COUNT(*) FILTER`.
         counted = f"SUM(CASE WHEN {nulls} THEN 1 ELSE 0 END) AS nulls, COUNT(*) AS found"
         with_nulls = self._select(["*"], replace(rows, nulls=NullWatermark.INCLUDE))
         return f"SELECT {', '.join([*greatest, counted])} FROM ({with_nulls}) tidegate_rows"
@@ -236,6 +237,7 @@ class JdbcStatements:
         With ``percent`` the rows are those on that share of the table's pages, taken at random.
         """
         name, key = quote(column, self.dialect), self._key(column)
+        # By rank, not by value: a skewed key still gives equal shares.
         numbered = f"SELECT {key} AS bound, NTILE({parts}) OVER (ORDER BY {key}) AS part"
         shares = f"{numbered} FROM ({self._select(['*'], rows, percent)}) tidegate_rows WHERE {name} IS NOT NULL"
         least = self._select_by_key(column, "MIN(bound)")
@@ -285,8 +287,10 @@ class JdbcStatements:
 
     def _origin(self, percent: float | None = None) -> str:
         """The table or the query, as something to select from."""
+        # With a seed, so that the same read is divided in the same way.
         sampled = "" if percent is None else f" TABLESAMPLE SYSTEM ({percent:.4f}) REPEATABLE (1)"
         query = (self.read.query or "").strip().rstrip(";")
+        # The query may end in a comment, which must not swallow the parenthesis.
         return f"{self.read.table}{sampled}" if self.read.table else f"({query}\n) tidegate_source"
 
 

@@ -315,4 +315,5 @@ def _check(value: Value, column: str, kind: str, source: str) -> None:
 
 
 def _name(value: Value) -> str:
+    # By name: for `isinstance` a `bool` is an `int`, and a `datetime` a `date`.
     return type(value).__name__

@@ -24,6 +24,7 @@ TINY = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)
 _PATTERNS: dict[str, str] = {ParamFormat.DATE: "%Y-%m-%d", ParamFormat.DATETIME: "%Y-%m-%d %H:%M:%S"}
 _STEPS = (timedelta(milliseconds=1), _SECOND, timedelta(minutes=1), timedelta(hours=1))
+# A format may have nothing but the year, whose text changes after at most 366 days.
 _LONGEST_DAYS = 367
 
 

@@ -193,6 +193,7 @@ class Authentication:
     def refuse(self, token: str | None) -> bool:
         """Discard ``token``, which the server refused; False if there is no other."""
         with self._lock:
+            # Another thread may have requested a new token meanwhile, which nobody refused.
             self._is_refused = self._is_refused or token in self._tokens[-1:]
         return token is not None
 
@@ -212,6 +213,7 @@ class Authentication:
             raise ConfigError(("auth: oauth2 needs token_url, client_id and client_secret",))
         secret = _reveal(auth.client_secret, "client_secret")
         form = {"grant_type": "client_credentials"} | ({"scope": auth.scope} if auth.scope else {})
+        # RFC 6749 wants both encoded like a form before they are joined.
         return ask(auth.token_url, _basic_header(quote_plus(auth.client_id), quote_plus(secret)), form)
 
 
@@ -299,6 +301,7 @@ class ConnectionPool:
         self.authentication = Authentication(read.auth)
         self.client = httpx2.Client(
             timeout=read.timeout_secs,
+            # Followed by hand: each target is checked before anything is sent there.
             follow_redirects=False,
             headers={"Accept-Encoding": ", ".join(_ENCODINGS)},
             event_hooks={"response": [_check_redirect]},
@@ -392,6 +395,7 @@ class Sender:
                 f"run again later, or raise retries.max_wait_secs (now {retries.max_wait_secs:g})",
             ) from failure
         backed_off = min(retries.base_secs * 2**number, retries.max_wait_secs)
+        # Half of it at random: requests that failed together must not come back together.
         self._sleep(backed_off * (0.5 + self._chance() / 2) if failure.after is None else failure.after)
 
     def _send_once(self, request: Request, receive: Callable[[httpx2.Response], Received]) -> Received:
@@ -416,6 +420,7 @@ class Sender:
             try:
                 self._check_encoding(response)
                 if response.status_code in _REDIRECTS and "location" in response.headers:
+                    # The new address has its own parameters.
                     url, params = self._redirect(request, response, url), {}
                     continue
                 if response.status_code == _UNAUTHORIZED and not refreshed and self._authentication.refuse(token):
@@ -458,6 +463,7 @@ class Sender:
         Raises if it may not go there. Elsewhere only a plain GET is sent.
         """
         try:
+            # By both parsers: an address that they read differently could pass the check and lead elsewhere.
             target = origin_of(url)
             sent = origin_of(f"{address.scheme}://{address.netloc.decode('ascii')}")
         except NotOrigin as error:
@@ -501,6 +507,7 @@ class Sender:
     def _retry_after(self, response: httpx2.Response) -> float | None:
         """Read the seconds that the server asks to wait; None if it asks for nothing understandable."""
         text = response.headers.get("retry-after", "").strip()
+        # `²` is a digit for `isdigit`, and no number.
         if text.isascii() and text.isdigit():
             return float(text)
         try:
@@ -548,6 +555,7 @@ class Sender:
             except (httpx2.TransportError, httpx2.DecodingError) as error:
                 raise RetryableFailure(f"the connection failed ({type(error).__name__})") from error
 
+        # As if it were a GET: requesting a token changes nothing, so it may be repeated.
         status, content = self._retry("GET", public_url(url), attempt)
         try:
             token = json.loads(content)["access_token"] if status == 200 else None

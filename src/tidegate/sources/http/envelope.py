@@ -242,6 +242,7 @@ class Envelope:
             if self.link and not self._is_here(self.link):
                 yield PageSignal(SignalKind.LINK, LINK_HEADER, self.link, Pagination(PaginationKind.NEXT_LINK))
             signals = [signal for entry in self._paging_fields if entry.name in _NEXT for signal in self._next(entry)]
+            # A link is followed as it is; the parameter of a cursor is a guess.
             yield from sorted(signals, key=lambda signal: signal.kind is not SignalKind.LINK)
             yield from self._cursor_headers()
         for entry in self._paging_fields:
@@ -346,6 +347,7 @@ class Envelope:
                 return Pagination(PaginationKind.CURSOR, cursor_params(entry.place)[0], next=entry.place, more=more)
         by_number = self.by_number()
         has_field = any(field.name in _OFFSETS | _PAGE_NUMBERS | _PAGE_COUNTS for field in self._fields)
+        # Nothing names a page: such APIs go on after the id of the last record.
         if not has_field and "id" in self.last and not any(_is_of_page(name) for name in self.sent):
             return Pagination(PaginationKind.CURSOR, "starting_after", last_field="id", more=more)
         return replace(by_number, more=more)
@@ -376,8 +378,10 @@ class Envelope:
             if isinstance(value, Mapping) and "value" in value:
                 place, value = f"{place}.value", value["value"]
             number = _as_number(value)
+            # A `count` that repeats the limit of the request says nothing about a total.
             if number is None or (entry.name in _COUNTS and (self.says_end or number in self._limits().values())):
                 continue
+            # `pages.total` is a number of pages.
             if entry.name in _TOTALS | _COUNTS and not (entry.name == "total" and entry.parent == "pages"):
                 yield place, number
         for name in _TOTAL_HEADERS:
@@ -526,6 +530,7 @@ def quote_scalar(value: object) -> str:
 
 
 def _as_number(value: Any) -> int | None:
+    # Python does not convert thousands of digits, and a server may send them.
     if isinstance(value, str) and re.fullmatch(r"\d{1,18}", value.strip(), re.ASCII):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

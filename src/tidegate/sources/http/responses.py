@@ -117,6 +117,7 @@ class Scanner:
         quotes, self._escaped = text_quotes(content, self._escaped)
         structure = np.flatnonzero(_IS_STRUCTURE[content])
         structure = structure[~are_inside(structure, quotes, self._in_string)]
+        # Now, because line ends become blanks later: inside a string that would change a value.
         if are_inside(np.flatnonzero(content < _FIRST_PRINTABLE), quotes, self._in_string).any():
             raise InvalidResponse("a control character inside a string")
         changes = _CHANGES[content[structure]]
@@ -212,6 +213,7 @@ class Scanner:
 _ON_ONE_LINE = bytes.maketrans(b"\r\n\t", b"   ")
 
 
+# As many pages as requests are under way lie in memory at once (decision 0027).
 _IN_MEMORY = 8 * 1024 * 1024
 _BLOCK_BYTES = 1024 * 1024
 _CHUNK_BYTES = 256 * 1024
@@ -286,6 +288,7 @@ def page_of(response: httpx2.Response, read: HttpRead, excerpt: Callable[[object
     try:
         size = _scan(response, scanner, read, where)
         rest = scanner.finish()
+    # Whatever ends the read, a stop included: the temporary file must not stay.
     except BaseException as error:
         lines.close()
         if isinstance(error, TruncatedResponse):
@@ -346,6 +349,7 @@ def _check_content(
     name = f"at {read.records!r}" if read.records else "at the top"
     value = value_at(page.rest, read.records)
     total = read.pagination.total if read.pagination is not None else None
+    # Where nothing matches, some servers leave the list out.
     if value is None and total and page.value(total) == 0:
         return
     keys = f"; its keys are {excerpt(', '.join(map(str, page.rest)), 300)}" if isinstance(page.rest, Mapping) else ""
@@ -573,6 +577,7 @@ class _PageWalk:
         self._records += page.count
         if self._paging.total is not None:
             self._check_total(page.value(self._paging.total))
+        # A server that ignores the parameters sends its first page for ever.
         if page.count and page.digest in self._digests:
             raise self._problem("its records are those of an earlier page")
         self._digests.add(page.digest)
@@ -583,6 +588,7 @@ class _PageWalk:
             raise self._problem(
                 f"the response has {shown!r} at {self._paging.total!r}, not the total number of records"
             )
+        # Records came or went, so that pages have shifted: some would be missed, or come twice.
         if self._total is not None and total != self._total:
             raise self._problem(f"the total number of records changed from {self._total} to {total} during the read")
         self._total = total
@@ -621,6 +627,7 @@ class _PageWalk:
     def _is_last(self, page: Page) -> bool:
         """True if a page by number or offset is the last; a flag that is named, and says there is more, decides."""
         if self._paging.more is not None:
+            # The next offset would be the same, whatever the flag says.
             return page.count == 0 and self._paging.kind is PaginationKind.OFFSET
         return page.count == 0 or (self._total is not None and self._records >= self._total)
 

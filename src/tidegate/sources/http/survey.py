@@ -40,6 +40,7 @@ _CHUNK_BYTES = 256 * 1024
 _NO_CONTENT = 204
 _RETRIES = Retries(2, 0.25, 10.0)
 """Fewer than those of a read: somebody is waiting at the terminal."""
+# Each try is a request to a server of somebody else.
 _MOST_TRIES = 16
 _USUAL = (
     *("data", "items", "results", "records", "value", "values", "rows", "entries", "objects", "content", "hits"),
@@ -285,6 +286,7 @@ class _Look:
                 self._tried.append("the link")
                 # What a link leads to is not a guess, so its failure is told as it is.
                 second = self._ask(self._first.request.follow(str(link)))
+                # The page behind a link may be an empty last one.
                 return candidate if self._is_other(second, may_be_empty=True) else None
             case _:
                 if candidate.last_field is not None:
@@ -487,8 +489,10 @@ def filter_params(column: str) -> tuple[str, ...]:
 def _is_moment(values: Sequence[Any]) -> bool:
     """Texts that sort in time, or whole numbers: moments in UTC, all written alike, with a time of day."""
     if all(map(_is_whole, values)):
+        # Seconds since 1970 have had nine digits since 1973; smaller numbers are rather counts.
         return all(value > 10**8 for value in values)
     texts = [value for value in values if isinstance(value, str) and _MOMENT.fullmatch(value)]
+    # Texts of different lengths or zones do not sort in time.
     return len(texts) == len(values) and len({(len(text), text[-1]) for text in texts}) == 1
 
 

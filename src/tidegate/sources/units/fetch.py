@@ -82,7 +82,9 @@ def fetch_unit(task: FetchTask, work: UnitWork, index: int, senders: Senders | N
     try:
         for segment, request in enumerate(_build_requests(task.source, work)):
             fetch.take(request, segment)
+    # A work unit fails alone, for whatever reason.
     except Exception as error:
+        # A 404 after some content is a read that broke off, not a unit that the server does not know.
         return failure_of(error, mask, not_found=isinstance(error, SourceMissing) and fetch.is_empty)
     files = tuple(replace(file, where=mask(file.where)) for file in fetch.files)
     return Fetched(index, work.unit, work.segments, files, fetch.requests, tuple(fetch.samples))
@@ -109,6 +111,7 @@ class _UnitFetch:
     def take(self, request: SegmentRequest | FileAddress, segment: int) -> None:
         """Fetch one segment; raises, and leaves no file of it, if that fails."""
         read = self._task.source.read
+        # A task that Spark repeats must not write into a file of its first attempt.
         name = f"{self._index:06d}-{segment:03d}-{uuid4()}"
         match request, read:
             case FileAddress(), FileRead():
@@ -237,6 +240,7 @@ def _build_requests(source: UnitSource, work: UnitWork) -> Sequence[SegmentReque
             f"source {source.name!r}: the {len(requests)} segments of a work unit would all get the same rows",
             "use the range in the request or the address (params), or set replace: unit, or time_column",
         )
+    # The rows of the earlier read stay in the table: the same request would double them (decision 0034).
     if work.follows is not None and _asks_again(source, work, work.follows, requests[0]):
         raise SourceError(
             f"source {source.name!r}: the time in the request is coarser than what is read: it is the request of the "
@@ -274,6 +278,7 @@ def _build_request(source: UnitSource, variables: Variables) -> SegmentRequest |
         case HttpRead() as read:
             return _fill_read(source, read, variables)
         case FileRead(http=HttpRead() as read):
+            # The client asks for JSON by default, as which a server may refuse to send a file.
             if "accept" not in map(str.lower, read.headers):
                 read = replace(read, headers=Options({**read.headers, "Accept": "*/*"}))
             return _fill_read(source, read, variables)
@@ -337,6 +342,7 @@ def _fill_auth(auth: HttpAuth, variables: Variables) -> HttpAuth:
     return replace(auth, **changed)  # type: ignore[arg-type]  # each has the type it had
 
 
+# Units may each have credentials, and so connections, of their own: most of these are needed once.
 _MOST_IDLE = 4
 
 
@@ -357,6 +363,7 @@ class Senders:
     @contextmanager
     def lend(self, read: HttpRead) -> Iterator[Sender]:
         """Lend a sender for a read to one thread."""
+        # Cookies and tokens belong to a pool, so only reads with equal credentials may share one.
         key = (read.url, read.headers, read.auth)
         with self._lock:
             self._pace = self._pace or RequestPace(read.rate_limit, self._slots, sleep=self._sleep)
@@ -413,6 +420,7 @@ class FileAddress:
 
 def address_of(template: Location, variables: Variables) -> FileAddress:
     """Build the address of one segment. Only the template has wildcards: in a value they are literal."""
+    # A `?` is a wildcard in this address, and would begin a query in a URI.
     scheme, authority, path = split_uri(template.uri.replace("?", "%3F").replace("#", "%23"))
     if any(names_in(authority)):
         raise SourceError(

@@ -91,6 +91,7 @@ def column_texts(column: pa.Array) -> list[str | None]:
     return [value_text(value) for value in values]
 
 
+# Numbers as they are written: a float would give another text than the same value in CSV.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 _BLANK = b" \t\r\n"
 _WRONG_JSON = "write the file again, or correct `format`"
@@ -239,6 +240,7 @@ def _csv(raw: BinaryIO, name: str, path: str, input: SecondaryInput, fields: Seq
             column_types={field: pa.string() for field in fields},
             null_values=list(how.null_values),
             strings_can_be_null=True,
+            # Quotes are how a writer tells an empty text from null.
             quoted_strings_can_be_null=False,
         ),
     )

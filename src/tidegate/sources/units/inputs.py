@@ -113,6 +113,7 @@ class UnitsBuilder:
         units_found = {self._value(row): secrets for row, secrets in self._secrets_by_row.items()}
         names = tuple(dict.fromkeys((variable, *self._fields))) if len(self._fields) == 1 else ()
         secrets = {value: _secrets(self._auth_fields, row) for value, row in units_found.items() if row}
+        # The order of rows in an input means nothing; a plan must not change with it.
         values = tuple(sorted(units_found))
         return Units(values, Named(frozenset(values), names), secrets, shared, version, self._repeated, self._filtered)
 
@@ -123,6 +124,7 @@ def join_fields(names: tuple[str, ...], texts: tuple[str, ...]) -> str:
     >>> join_fields(("region", "id"), ("eu", "5"))
     '{"id":"5","region":"eu"}'
     """
+    # In one order: this text is the unit's name in the state.
     return json.dumps(dict(zip(names, texts, strict=True)), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -361,6 +361,7 @@ def _tokens(dialect: SqlDialect) -> str:
     escapes = _WITH_BACKSLASH if dialect is SqlDialect.MYSQL else _DOUBLED
     patterns = [r"(?P<variable>\{\{[^{}]*\}\})", _LINE, _BLOCK]
     if dialect is SqlDialect.POSTGRESQL:
+        # Only in E'…' does a backslash escape a quote there.
         patterns += [r"\b[eE]" + _WITH_BACKSLASH.format("'"), _DOLLARS]
     if dialect is SqlDialect.MYSQL:
         patterns += ["#[^\n]*"]
