@@ -39,6 +39,7 @@ def milliseconds(moment: datetime) -> int:
 
 def moment_at(local: datetime, zone: ZoneInfo) -> int:
     """The moment at which clocks of ``zone`` show ``local``."""
+    # fold=0: a repeated hour means its first occurrence, whatever the caller's datetime carries.
     return milliseconds(local.replace(tzinfo=zone, fold=0))
 
 
@@ -192,7 +193,9 @@ def subtract(moment: datetime, duration: timedelta) -> datetime:
         return EARLIEST if duration > timedelta() else LATEST
 
 
+# No zone changes its clocks twice within half a day.
 _STEP = timedelta(hours=12)
+# Outside of it, a step of half a day or an offset would leave the calendar.
 _YEARS = range(2, 9998)
 
 
@@ -206,6 +209,7 @@ class Jump:
     @property
     def until(self) -> datetime:
         """The first local time after the jump that is a moment of its own."""
+        # A time in the jump is taken as much later, so that it shares its moment with one after the jump.
         return self.high + (self.high - self.low)
 
 
@@ -218,6 +222,7 @@ def jump_around(value: datetime, zone: str) -> Jump | None:
     return None
 
 
+# A year takes 730 offsets to search, and every edge of a replay asks.
 @lru_cache(maxsize=1024)
 def jumps(zone: str, year: int) -> tuple[Jump, ...]:
     """Return the jumps of a year, in order; none for a zone without clock changes."""

@@ -63,8 +63,10 @@ class DatabaseAddress:
         settings |= {name.lower(): unquote_plus(value) for name, value in given.items()}
         carried = {name: value for name, value in settings.items() if name not in ignored}
         unknown = sorted(carried.keys() - (_TLS if scheme == "postgresql" else set()))
+        # A setting that only one driver knows may decide about the answer or the connection's protection.
         if unknown or carried.get("sslmode", "prefer") not in _TLS_MODES:
             raise Unsupported(f"the setting {(unknown or ['sslmode'])[0]!r} works only with its JDBC driver")
+        # Without a user, each driver takes another default: the operating system's, or one from its own files.
         if read.user is None or read.driver is not None:
             raise Unsupported("its connection has no user" if read.user is None else "it has a driver of its own")
         return cls(scheme, host.strip("[]"), None if port is None else int(port), unquote(database), carried)

@@ -18,6 +18,7 @@ from tidegate.specs.units import Replace, UnitSource
 ITS_DATABASES = ("postgresql", "mysql", "mariadb")
 """Databases with a driver for Python that the local engine uses, as they are called in a JDBC address."""
 
+# Harmless for "is there a row?"; for reading rows they are not.
 _MEANT = frozenset(("sockettimeout", "querytimeout", "tinyint1isbit"))
 """Settings of JDBC drivers that change which rows come, or how."""
 
@@ -78,6 +79,8 @@ def _column_problems(pipeline: PipelineSpec, source: ColumnSource, key: str) -> 
 
 def _unit_problems(pipeline: PipelineSpec, source: UnitSource, key: str) -> Iterator[EngineProblem]:
     history = "set replace: none, which keeps what every read has brought"
+    # Decided by what could happen, not by what the first run would do: a run that works must not fail next month
+    # (decision 0037).
     if source.replace is Replace.UNIT:
         yield EngineProblem(pipeline.name, f"{key}.replace", "unit", history)
     elif source.replace in (Replace.SEGMENTS, Replace.TIME_COLUMN):

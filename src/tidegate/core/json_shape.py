@@ -51,6 +51,7 @@ class Node:
         """This object, if it has no other keys; else an error."""
         for key in self.mapping():
             if key not in keys:
+                # An unknown key may be what a newer program relies on; ignoring it would write a state without it.
                 raise self.get(key).refusal("no such key")
         return self
 

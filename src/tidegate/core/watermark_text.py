@@ -25,6 +25,7 @@ _SENTINELS: dict[str, Callable[[str], object]] = {
     "__time__": time.fromisoformat,
     "__decimal__": Decimal,
 }
+# What other programs save for "no watermark yet"; anything else that cannot be read is an error, never a first run.
 _EMPTY = ("", "null", "None", "{}")
 _SAVE_REMEDY = "nothing was saved; use numbers, text, dates, times or decimals"
 _LOAD_REMEDY = (
@@ -80,6 +81,7 @@ def _check_inclusive(watermark: Mapping[str, Any], remedy: str) -> None:
 
 def _encoded(value: object, path: str) -> object:
     """The value in JSON types; exact types only, so that it decodes to the same value."""
+    # Exact types: a subclass such as pandas.Timestamp would come back as a plain datetime, with other digits.
     kind = type(value)
     if value is None or kind in (bool, int, str):
         return value
@@ -106,6 +108,7 @@ def _key(key: object, path: str) -> str:
 
 def _restored(pairs: list[tuple[str, Any]]) -> object:
     found = dict(pairs)
+    # JSON keeps the last of two equal keys, and which one was meant nobody knows.
     if len(found) < len(pairs):
         raise WatermarkError(f"the watermark holds a key twice: {[key for key, _ in pairs]}", _LOAD_REMEDY)
     sentinel = next((key for key in found if key in _SENTINELS), None)

@@ -15,6 +15,7 @@ from tidegate.core.columns.state import NUMBERS, TEMPORAL, describe, kind_of
 from tidegate.errors import WatermarkError
 from tidegate.specs.columns import LookBack, Value
 
+# The default context rounds to 28 digits: a rounded bound could lie above rows that were never read.
 EXACT = Context(prec=1000)
 """Decimal arithmetic without rounding."""
 
@@ -109,6 +110,7 @@ def _check_whole(key: str, value: object, least: int, most: float, expected: str
 def _check_number(value: object) -> int | Decimal:
     if value is None:
         return 0
+    # By its text: 0.1 in YAML means a tenth, not the binary fraction next to it.
     number = Decimal(str(value)) if isinstance(value, float) and math.isfinite(value) else value
     if not isinstance(number, int | Decimal) or isinstance(number, bool) or not number >= 0:
         raise ValueError(f"backward value must be a number, 0 or more, not {value!r}")
@@ -122,6 +124,7 @@ def _subtract(stored: int | float | Decimal, value: int | Decimal) -> Value:
     exact = Fraction(stored) - Fraction(value)
     if isinstance(stored, int):
         return math.floor(exact)
+    # Rounded to nearest, a float may lie above the exact difference, and rows between the two would be missed.
     lower = near if (near := float(exact)) <= exact else math.nextafter(near, -math.inf)
     return max(lower, -sys.float_info.max)
 
@@ -148,6 +151,7 @@ def _first_open_day(stored: date, look_back: LookBack, now: datetime, source_tim
     opened = months_later(first, -months) or datetime.min
     if not isinstance(stored, datetime):
         return min(stored, opened.date())
+    # Converting the first moment of the calendar to another zone overflows.
     if opened == datetime.min:
         return opened.replace(tzinfo=stored.tzinfo)
     moment = opened.replace(tzinfo=zone)

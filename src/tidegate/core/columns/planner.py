@@ -209,6 +209,7 @@ def plan_columns(
         effective=planning.effective(),
         reads=planning.reads().capped({column: Bound(value, inclusive=True) for column, value in caps.items()}),
         lag_until=planning.lag_until,
+        # The lag ends the read before any time that lies ahead.
         horizon=planning.horizon if planning.lag_until is None else None,
         window=planning.is_window,
         notes=notes,
@@ -233,6 +234,7 @@ def fix_bounds(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> 
     if plan.chunk is not None:
         return ReadBounds(plan.reads, before, replace(plan.reads, extra=None))
     columns = plan.reads.columns
+    # Values of columns that are no longer followed would come back to life if somebody listed them again.
     before = before.spelled(columns).only(columns)
     is_cursor = plan.reads.mode is WatermarkMode.TUPLE and bool(columns)
     reached = {column: _check_seen(plan, column, seen.get(column)) for column in columns}
@@ -249,6 +251,8 @@ def fix_bounds(plan: ColumnPlan, state: ColumnState | None, seen: Watermark) -> 
         rows,
         after,
         replace(rows, extra=None) if plan.window else None,
+        # A window without rows still removes those that the source has dropped, and rows with nulls have no value to be
+        # seen.
         nothing=is_empty and not plan.window and plan.reads.nulls is not NullWatermark.INCLUDE,
     )
 
@@ -309,6 +313,7 @@ class _Planning:
         """Every row, as in the first read."""
         source = self._source
         nulls = source.null_watermark
+        # The table is replaced by what is read: a row without a watermark would vanish from it.
         if self.is_full and nulls is NullWatermark.EXCLUDE:
             nulls = NullWatermark.INCLUDE
         ranges = tuple(map(ColumnRange, self._columns))
@@ -369,6 +374,7 @@ class _Planning:
             value = self.stored.get(column)
             cap = None if value is None else moment_like(value, self.lag_until, self._source.source_timezone)
             if value is not None and cap is not None:
+                # A longer safety_lag must not let the next read end below the watermark.
                 caps[column] = cap if is_above(cap, value) else value
         return caps
 
@@ -413,6 +419,7 @@ class _Planning:
         first = self._columns[0]
         if not self._source.look_back.is_off and cursor:
             low = self._look_back_from(first, cursor[0])
+            # The other columns only order rows that share the first value; below that value they say nothing.
             ranges[first] = ColumnRange(first, None if low is None else Bound(low, inclusive=True))
             return tuple(ranges.values())
         for number, (column, value) in enumerate(zip(self._columns, cursor, strict=False), start=1):
@@ -424,6 +431,7 @@ class _Planning:
         low = self._look_back_from(column, self.stored.get(column))
         if low is None:
             return ColumnRange(column, any_value=True)
+        # With look-back the bound is computed, and no row at it is known to have been read.
         inclusive = column in self._state.inclusive or not self._source.look_back.is_off or self._is_inclusive
         return ColumnRange(column, Bound(low, inclusive))
 
@@ -440,6 +448,7 @@ class _Planning:
 
     def _check_later_columns(self) -> None:
         later = self._later_columns()
+        # Merges may read rows again; an append would double every row that has a value in the new column.
         if later and self._load.type is LoadType.APPEND:
             raise WatermarkError(
                 f"{self._name}: {', '.join(later)} was added to watermark_columns after rows had been read by"
@@ -490,6 +499,7 @@ def _check_seen(plan: ColumnPlan, column: str, value: Value | None) -> Value | N
         )
     if isinstance(value, str):
         check_text(plan, column, value)
+    # As text 9 sorts above 10: the watermark would stay at 9 while rows go on.
     if isinstance(value, str) and not plan.full and value.strip().lstrip("+-").replace(".", "", 1).isdigit():
         raise WatermarkError(
             f"{plan.pipeline}/{plan.source}: watermark column {column!r} holds numbers as text, such as {value!r},"

@@ -85,6 +85,7 @@ class RowFilter:
     mode: WatermarkMode = WatermarkMode.ANY
     nulls: NullWatermark = NullWatermark.EXCLUDE
     extra: str | None = None
+    # Not compared: it says how a filter of the user's own is treated, not which rows these are.
     strict: bool = field(default=False, compare=False, repr=False)
 
     @property
@@ -225,10 +226,12 @@ def literal(value: Value, dialect: SqlDialect) -> str:
             return str(value)
         case Decimal() | float() if not is_finite(value):
             raise _refuse_value(value, dialect)
+        # Never with an exponent: 1E+2 is a floating-point literal in SQL, and would be compared as one.
         case Decimal():
             return format(value, "f")
         case float():
             text = repr(value).upper()
+            # Without an exponent the literal is a decimal, and a float column would be compared after a cast.
             return text if "E" in text else f"{text}E0"
         case str():
             return _text_literal(value, dialect)
@@ -243,6 +246,7 @@ def literal(value: Value, dialect: SqlDialect) -> str:
 def _text_literal(value: str, dialect: SqlDialect) -> str:
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
         raise _refuse_value(value, dialect)
+    # Where it is unknown whether a backslash escapes, neither spelling is safe.
     if ("\0" in value and dialect is not SqlDialect.SPARK) or ("\\" in value and dialect is SqlDialect.ANSI):
         raise _refuse_value(value, dialect)
     if dialect is SqlDialect.SPARK:
@@ -253,8 +257,10 @@ def _text_literal(value: str, dialect: SqlDialect) -> str:
     if dialect is SqlDialect.SQLSERVER:
         return f"N'{doubled}'"
     if "\\" in value and dialect is SqlDialect.POSTGRESQL:
+        # E'…' means the same whatever standard_conforming_strings says.
         escaped = doubled.replace("\\", "\\\\")
         return f"E'{escaped}'"
+    # Whether a backslash escapes depends on sql_mode, and the meaning of other bytes on the connection's character set.
     if dialect is SqlDialect.MYSQL and ("\\" in value or not value.isascii()):
         return f"_utf8mb4 X'{value.encode().hex().upper()}'"
     return f"'{doubled}'"
@@ -288,6 +294,7 @@ def _typed_literal(kind: str, text: str, dialect: SqlDialect) -> str:
     if dialect is SqlDialect.SQLITE:
         return f"'{text}'"
     if dialect is SqlDialect.SQLSERVER:
+        # The form with T is the one that no session setting of SQL Server reads differently.
         iso = text.replace(" ", "T")
         return f"CAST('{iso}' AS {kind})"
     return f"{kind} '{text}'"
@@ -420,6 +427,7 @@ class _Tuple:
         name, value = order_key(column, bound.value, self._dialect), literal(bound.value, self._dialect)
         rest = self._cursor(sign, bounds, place + 1)
         exact = f"({name} {sign} {value} OR ({name} = {value} AND {rest}))"
+        # The redundant first condition lets a database use an index on the first column, in spite of the OR.
         return exact if place else f"({name} {sign}= {value} AND {exact})"
 
 
@@ -539,6 +547,7 @@ def _narrow_range(read: ColumnRange, given: tuple[Value, Value], key: str) -> Co
             " be deleted and not come back",
             "return bounds inside watermark_effective and watermark_after",
         )
+    # The same value keeps the bound of the read, exclusive or not: rows at it may not have been read.
     lower = read.lower if read.lower is not None and read.lower.value == low else Bound(low, inclusive=True)
     upper = read.upper if read.upper is not None and read.upper.value == high else Bound(high, inclusive=True)
     return replace(read, lower=lower, upper=upper)

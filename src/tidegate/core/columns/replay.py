@@ -124,6 +124,7 @@ def chunks(start: Value, end: Value, interval: ChunkInterval | None, timezone: s
         edge = _move_behind_jump(planned, timezone)
         if not is_above(end, edge):
             break
+        # Edges inside a clock jump all move to its end and would make empty chunks.
         if is_above(edge, edges[-1]):
             edges.append(edge)
         if len(edges) > MAX_CHUNKS:
@@ -135,6 +136,7 @@ def _reduce_to_offset(value: Value) -> Value:
     """Reduce a time with a zone to its offset, as a replay records it."""
     if not isinstance(value, datetime) or (offset := value.utcoffset()) is None:
         return value
+    # A record in another process must cut the same chunks, and only the offset survives in its text.
     return value.replace(tzinfo=UTC if not offset else timezone_of(offset), fold=0)
 
 
@@ -284,6 +286,7 @@ def decode(data: Mapping[str, object]) -> ReplayState:
     check_version(root)
     try:
         return _decode_root(root)
+    # A damaged record only costs the progress of a replay, which may always start anew.
     except (StateError, ConfigError, WatermarkError, KeyError, ValueError, InvalidOperation) as error:
         problem = getattr(error, "problem", repr(error))
         raise StateError(
@@ -430,6 +433,7 @@ def check_reached(name: str, replay: ReplayConfig, seen: Watermark) -> None:
     """Refuse to save a number that the source has not reached: later rows below it would never be read."""
     end = replay.end
     for column, value in seen.items():
+        # "Up to and including the greatest" in whole numbers: nothing can come between the two.
         if isinstance(end, int) and isinstance(value, int) and end == value + 1:
             continue
         if value is None or is_above(end, value):
@@ -480,7 +484,9 @@ def hand_over(
     if not all(_is_passed(before.values.get(bound_column), end) for bound_column in columns):
         return before
     cursor = source.watermark_columns if source.mode is WatermarkMode.TUPLE else ()
+    # The rest of the cursor is unknown at the new value, so that all rows at it count as unread.
     values = {**before.values, **dict.fromkeys(cursor), **dict.fromkeys(columns, end)}
+    # The end of a chunk is exclusive: rows at that very value are production's.
     return replace(before, values=values, inclusive=before.inclusive | set(columns), updated=now)
 
 

@@ -42,6 +42,7 @@ _WORDS = {
 def kind_of(value: Value) -> str:
     """``int``, ``float``, ``decimal``, ``text``, ``datetime``, ``datetime_naive``, ``date``, ``time`` or ``bool``."""
     match value:
+        # Before int, which bool is a subclass of; the same for datetime and date below.
         case bool():
             return "bool"
         case int():
@@ -94,6 +95,7 @@ def is_above(one: Value, other: Value) -> bool:
             " set` to a value of the new one",
         )
     for value in (one, other):
+        # NaN compares false with everything, so that "not above" would pass for "below".
         if not is_finite(value):
             raise WatermarkError(f"{value} cannot be compared with other numbers", "leave such rows out by a filter")
     left: Any = one

@@ -67,6 +67,7 @@ class ListedPartitions:
             partition, _, name = file.path.rpartition("/")
             self._names.setdefault(partition, []).append(name)
         for names in self._names.values():
+            # Not every store lists in order.
             names.sort()
 
     def partitions(self) -> Iterator[str]:
@@ -103,6 +104,7 @@ class FirstUnread:
         self._at: dict[str, int] = {}
         for partition in shown.partitions():
             self._find(partition, 0, status_of)
+        # Reversed, so that the least is popped from the end as partitions finish.
         self._order = sorted(self._at, reverse=True)
         self._starts: dict[str, list[tuple[datetime, str]]] = {}
         for partition in self._at:
@@ -183,6 +185,7 @@ class StepBuilder:
             if partition not in statuses:
                 statuses[partition] = status_of(partition)
             before = self.files.get(outcome.path)
+            # Repeating a step must change nothing: recovery applies commits that the state may have already.
             if isinstance(before, Finished) or (before is None and statuses[partition].is_finished(name)):
                 continue
             after = progress_after(before, outcome)
@@ -195,6 +198,7 @@ class StepBuilder:
             if isinstance(progress, Finished) or progress.records:
                 continue
             partition, name = split(path)
+            # Only a listing that would have shown it proves that a file is gone.
             if self.shown.covers(partition, name) and not self.shown.has(partition, name):
                 del self.files[path]
 
@@ -217,6 +221,7 @@ class StepBuilder:
         for name in done:
             del self.files[join(partition, name)]
         if done and self.looks_back:
+            # A window begins where the watermark stood: what finished before it is unknown by name.
             window = self.windows.get(partition, LateWindow((), before))
             self.windows[partition] = window.including(done)
 
@@ -234,6 +239,7 @@ class StepBuilder:
         self.windows = {
             partition: window
             for partition, window in fitting.items()
+            # An empty window at the watermark says what a missing one says.
             if window.names or window.above != self.watermarks.get(partition)
         }
 
@@ -380,6 +386,7 @@ class PathSteps:
         seals = seals_after(self._source, layout, state, finished, unread.oldest(), self._seals_by)
         moved = replace(state, sealed=seals)
         partitions = {*finished, *state.first_unfinished, *state.late_window}
+        # A file that is still unread keeps its partition open, however old.
         dropped = {
             partition for partition in partitions if partition not in unread and is_sealed(layout, moved, partition)
         }

@@ -171,6 +171,7 @@ def reopen_partitions(
     names: dict[str, deque[str]] = {}
     for partition, name in map(split, known):
         if partition not in state.partition_watermarks and opens(partition):
+            # One more than the window holds: the oldest becomes the name above which it begins.
             names.setdefault(partition, deque(maxlen=source.late_window + 1)).append(name)
     watermarks = {**state.partition_watermarks, **{partition: kept[-1] for partition, kept in names.items()}}
     windows = dict(state.late_window)

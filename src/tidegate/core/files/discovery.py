@@ -175,7 +175,7 @@ class LeftOut:
     """The files that a filtered first run leaves out for good: in ``folders`` whose time is over at ``before``.
 
     ``by_folder`` has the number of files in each folder, the largest first. Without ``complete`` not all files were
-    update_counts, and there may be more.
+    counted, and there may be more.
     """
 
     before: datetime
@@ -229,6 +229,7 @@ def seal_cold_start(source: PathSource, state: PathState, now: datetime, listed:
     prefix = layout.template.prefix
     times = (layout.time_of(partition) for partition in listed)
     starts = [time.start for time in times if time and time.prefix == prefix]
+    # Midnight may pass between listing and commit, and what was planned must not be sealed by its own commit.
     bound = min([cold_start_bound(source.partition_filter, now), *starts])
     return replace(state, sealed={prefix: Seal(bound)})
 
@@ -338,6 +339,7 @@ def lower_future_seals(
     right = seals_after(source, layout, PathState(sealed=begun), finished, oldest, now)
     seals = {prefix: seal for prefix, seal in state.sealed.items() if prefix not in ahead}
     for prefix in ahead & right.keys():
+        # A repair only opens: it must not seal what a run would still read.
         seals[prefix] = Seal(min(right[prefix].below, state.sealed[prefix].below))
     return seals
 
@@ -484,6 +486,7 @@ def list_after(source: PathSource, state: PathState, partition: str) -> str | No
         bounds.append(window.above)
     unfinished = state.first_unfinished.get(partition, watermark)
     if unfinished < watermark:
+        # Listing starts after a name, exclusively, and the unfinished file itself must appear.
         bounds.append(just_below(unfinished))
     return min(bound or "" for bound in bounds) or None
 
@@ -533,6 +536,7 @@ def accepts(source: PathSource, path: str) -> Reason | None:
         return Reason.MARKER
     if is_apart(source, path):
         return Reason.TABLE
+    # As Spark and Hadoop do: logs, staging folders and files that are still being written have such names.
     if path.startswith(("_", ".")) or "/_" in path or "/." in path:
         return Reason.INTERNAL
     if source.pattern is None:

@@ -58,6 +58,7 @@ def begin_behind(partition: str, name: str, now: datetime) -> PathState:
         watermark=Active(path),
         partition_watermarks={partition: name},
         last_committed_file=path,
+        # What lies before belongs to whoever filled the table; nothing is known of it by name.
         sealed_below=partition,
         last_update_ts=int(now.timestamp()),
     )

@@ -54,6 +54,7 @@ def join(partition: str, name: str) -> str:
 def sort_key(path: str) -> tuple[bytes, bytes]:
     """The order of paths: by partition, then by name, in UTF-8 byte order."""
     partition, name = split(path)
+    # UTF-8 byte order is what object stores list in; Java and SQL collations differ from it.
     return partition.encode(), name.encode()
 
 
@@ -63,6 +64,7 @@ def just_below(name: str) -> str | None:
     >>> just_below("1706450400-a.json")
     '1706450400-a.jso'
     """
+    # Dropping a character is enough: between the two no other listed name would be missed, only a few listed again.
     return name[:-1] or None
 
 
@@ -328,6 +330,7 @@ def _translate_token(token: str) -> str:
     if token in _WILD:
         return _WILD[token]
     if token.startswith("[") and len(token) > 1:
+        # A regular expression gives both a meaning inside brackets that a glob does not.
         inside = token[1:-1].replace("\\", "\\\\").replace("[", "\\[")
         return f"(?!/)[^{inside[1:]}]" if inside.startswith("!") else f"(?!/)[{inside}]"
     return re.escape(token)

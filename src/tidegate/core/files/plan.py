@@ -211,6 +211,7 @@ class Plan:
             listed_keys=root.get("listed_keys").integer(),
             opens=_decode_opens(root.get("opens"), kind),
             given_up=tuple(_decode_given_up(node) for node in root.get("given_up").items()),
+            # Plans of earlier versions lack this key and the two below.
             future_seals=tuple(_decode_future_seal(node) for node in root.get("future_seals", []).items()),
             left_out=_decode_left_out(root.get("left_out", None)),
             seals_by=None if root.get("seals_by", None).is_null else root.get("seals_by").moment(),

@@ -71,6 +71,7 @@ class Sizing:
 def group_files(slices: Sequence[FileSlice], sizing: Sizing) -> tuple[FileGroup, ...]:
     """Put the slices, which are in order, into groups numbered from 1."""
     share = sum(map(_weight, slices)) // sizing.parallelism
+    # A share per task keeps all of them busy; below a mebibyte, starting a task costs more than reading.
     target = min(sizing.target_bytes, max(share, SMALLEST))
     groups = _fill_groups(slices, target, sizing.max_files)
     return tuple(FileGroup(number, tuple(files)) for number, files in enumerate(groups, 1))
@@ -335,6 +336,7 @@ class _PathChoice(_Choice):
                 self.tally.add(Reason.SEALED, file.path)
             return
         status = self._status_of(partition)
+        # The usual case of a new partition, a hundred thousand files at once: none of the checks below can apply.
         if status.is_blank:
             self.listed.extend(file for _, file in files)
             for _, file in files:
@@ -376,6 +378,7 @@ class _PathChoice(_Choice):
         if not status.is_above(name):
             if reason is None:
                 self.late.append(file.path)
+        # Names that finish above a gap stay in the state until the gap closes, and the state goes into every commit.
         elif gap.is_open_at(name) and progress is None:
             reason = Reason.ISLANDS_FULL if self._room <= 0 else None
             self._room -= 1

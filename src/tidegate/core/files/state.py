@@ -143,6 +143,7 @@ def progress_after(before: Unfinished | None, outcome: FileOutcome) -> FileProgr
 
 def _after_covered(before: Unfinished | None, outcome: Covered) -> FileProgress:
     expected = before.records if before else 0
+    # The last line of defence against doubled rows: a task that began elsewhere has read on top of another state.
     if outcome.start != expected:
         raise StateError(
             f"{outcome.path}: lines {outcome.start} to {outcome.end} were read, but {expected} lines are committed",
@@ -158,6 +159,7 @@ def _after_refused(before: Unfinished | None, outcome: Refused) -> Failed:
     reason = outcome.reason[:REASON_LIMIT]
     records = before.records if before else 0
     is_same = isinstance(before, Failed) and (before.size, before.etag) == (outcome.size, outcome.etag)
+    # A repaired file gets all its attempts again.
     attempts = before.attempts if is_same and isinstance(before, Failed) else 0
     return Failed(attempts + outcome.counts, reason, outcome.size, outcome.etag, records)
 
@@ -440,6 +442,7 @@ def encode_paths(state: PathState) -> dict[str, object]:
         "sealed_below": state.sealed_below,
         _WINDOW: windows,
     }
+    # Without the key a reader knows that the window was lost, and not merely empty.
     return drop_window(complete) if state.window_lost and not windows else complete
 
 
@@ -509,6 +512,7 @@ def _migrate(state: PathState) -> PathState:
         files=state.files,
         last_committed_file=state.last_committed_file,
         window_lost=True,
+        # The old watermark was one path for everything: what sorts before it was read, partition by partition.
         sealed_below=partition,
         last_update_ts=state.last_update_ts,
     )
@@ -623,6 +627,7 @@ def decode_set(data: Mapping[str, object]) -> SetState:
         files={path: _decode_unfinished(node) for path, node in source_state.get("files").entries()},
         last_update_ts=root.get("last_update_ts").integer(),
     )
+    # A segment that was cut out of the list by hand would make its files new.
     if remembered.get("files").integer() != state.remembered:
         raise remembered.get("files").refusal(f"{state.remembered}, the sum of the segments")
     return state

@@ -107,6 +107,7 @@ class UnitDecisions:
         self, entry: UnitEntry, failures: Mapping[int, Failure]
     ) -> Iterator[tuple[int, WorkUnit] | Skip]:
         """Yield each partition once, oldest first: one that runs, with its number, or several that do not."""
+        # A first plan may have a hundred thousand work units, all of them alike.
         if entry is NOTHING and not failures:
             yield from enumerate(map(self._new, self.cut.partitions))
             return
@@ -291,6 +292,7 @@ class UnitDecisions:
     def _segments(self, low: int, high: int) -> tuple[Range, ...]:
         """The range, divided where the next read will begin."""
         if self._has_segments and self._has_grace:
+            # Rows are replaced by segments, so that a border must lie exactly where the next read begins.
             middle = self.before_grace(high)
             if low < middle < high:
                 return ((low, middle), (middle, high))
@@ -410,6 +412,8 @@ def _histories(state: UnitState, units: Units) -> dict[History, list[str]]:
         if unit in failures:
             histories.setdefault((entry, tuple(failures[unit])), []).append(unit)
         else:
+            # By identity first: decoded units with equal reads share one entry, and hashing it for each unit would cost
+            # more than planning.
             same.setdefault(id(entry), (entry, []))[1].append(unit)
     for entry, alike in same.values():
         histories.setdefault((entry, ()), []).extend(alike)
@@ -493,6 +497,7 @@ def _check_accepted(state: UnitState, source: UnitSource, pieces: Cut, accept: b
             "give watermark, partition, from and timezone their former values; or run with --accept-new-partitions: "
             "then what was read counts as read, also in the new partitions, and the rest is read in them",
         )
+    # Their old rows can only be found by the partitions that they were read in.
     left = [unit for unit, entry in state.entries.items() if entry.left and not source.replaces_all]
     if left:
         raise WatermarkError(
@@ -556,6 +561,7 @@ def advance_units(
         failures.pop(_key(work), None)
     for work, reason in failed:
         before = failures.get(_key(work))
+        # Several commits of one run report the same failure, which must count once.
         if before is None or before.run != plan.run:
             failures[_key(work)] = Failure(before.count + 1 if before else 1, plan.run, reason)
     return replace(

@@ -217,6 +217,7 @@ def encode_units(state: UnitState) -> dict[str, object]:
     alike: dict[UnitEntry, list[str]] = {}
     for unit, entry in state.entries.items():
         alike.setdefault(entry, []).append(unit)
+    # Daily ranges become small numbers; the state of a hundred thousand units goes into every commit.
     tick = gcd(*chain.from_iterable(_moments(entry) for entry in alike)) or 1
     return {
         "schema_version": SCHEMA_VERSION,

@@ -155,6 +155,7 @@ def resolve(
     where, moment = zone_named(zone), milliseconds(now)
     first, last = parse_bound(time_range.start, is_end=False), parse_bound(time_range.end, is_end=True)
     start = first.at(moment, where, rounding_of(first, kind, time_range.start_round, abstinent=abstinent))
+    # A start that moves with the clock would give every run other partitions, and read everything again.
     if first.is_relative:
         start = floor_to(start, kind, where)
     end = last.at(moment, where, rounding_of(last, kind, time_range.end_round, abstinent=abstinent))
@@ -185,6 +186,7 @@ def _parse_absolute(text: str) -> TimeBound:
         offset = _parse_offset(match["offset"])
     except ValueError as error:
         _refuse(text, f"is no time ({error})", "correct it")
+    # Cut, not rounded: a bound must not lie above the moment that was written.
     local += timedelta(milliseconds=int((match["fraction"] or "0")[:3].ljust(3, "0")))
     if match["utc"]:
         return TimeBound(local=local, zone="UTC")
@@ -207,6 +209,7 @@ def _check_zone(name: str, text: str) -> None:
     if name in _IDS:
         _refuse(text, f"has the zone {name!r}, which is no unambiguous name", f"write {_IDS[name]}")
     try:
+        # Without a slash zoneinfo knows EST or Cuba, too; only names of an area and a city are unambiguous.
         exists = "/" in name and bool(check_zone(name))
     except ValueError:
         exists = False
