@@ -409,6 +409,7 @@ _OURS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 def json_text(value: Any) -> bytes:
     """Encode a decoded value as JSON; NaN and infinities, which JSON does not have, become text."""
+    # orjson would write null for them.
     return orjson.dumps(_replace_infinite(value), default=_encode_other, option=_OURS)
 
 
@@ -498,6 +499,7 @@ class NativePlan:
         return name, -1, contents
 
     def _union(self, branches: list[Any], depth: int) -> Plan:
+        # Values of several types are kept as JSON text, which only the library's way makes.
         if len(branches) != 2 or branches.count("null") != 1:
             raise UnknownType
         null = branches.index("null")

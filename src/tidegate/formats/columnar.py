@@ -277,13 +277,13 @@ def _convert_scalar(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
 
 def _convert_number(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(kind):
-        # Its text may be an exact decimal all the same: the slower check compares digits.
+        # Written out, it may still be an exact decimal: the slower check compares digits.
         if pa.types.is_floating(array.type):
             raise Suspicious("a binary fraction as a decimal one")
         if pa.types.is_integer(array.type):
             # Through the widest type: Arrow wants room for every value of the integer type, not only for these.
             return pc.cast(pc.cast(array, pa.decimal128(_WIDEST, kind.scale)), kind)
-        # Arrow's cast would wrap around to another number.
+        # Arrow's cast would wrap around, without an error, to another number.
         if array.type.precision - array.type.scale + kind.scale > 2 * _WIDEST:
             raise Suspicious(f"{array.type} may have more digits than there is room for")
         return rescale(array, kind) if kind.scale > array.type.scale else pc.cast(array, kind)

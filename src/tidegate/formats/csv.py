@@ -178,7 +178,7 @@ def _number_columns(block: RecordBlock, dialect: CsvDialect, path: str) -> tuple
 
 def _split_heading(dialect: CsvDialect, record: bytes, path: str) -> list[tuple[bytes, bool]]:
     """Split the record that tells how many columns a file has; :class:`SourceError` for absurdly many."""
-    # Bounded: a heading of five million cells ran for minutes.
+    # Bounded: a heading of five million cells took minutes.
     cells = dialect.cells(record, WIDEST)
     if len(cells) > WIDEST:
         raise SourceError(

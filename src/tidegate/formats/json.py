@@ -554,7 +554,7 @@ class LineFormat:
         return self._decoder.decode(block)
 
     def read(self, raw: BinaryIO, file: FileSlice) -> Iterator[Decoded]:
-        # A file that was begun is continued by lines: its committed records are skipped by their number.
+        # A half-read file is continued line by line: its committed records are skipped by number.
         if self._is_array and not file.start_record and self._decoder.reads_elements and not self._keeps_text:
             return self._read_elements(chunks(raw, file.path, self._compression), file.path)
         return map(self._decoder.decode, self.blocks(raw, file))

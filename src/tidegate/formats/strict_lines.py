@@ -278,6 +278,7 @@ class StrictLineReader:
             except RepeatedKey:
                 raise
             except BadLine:
+                # The whole value is rescued, so nothing from inside it may be rescued as well.
                 self._left[before:] = [(path, value)]
                 self._names.append(_INDEX.sub("[]", path))
                 return None
@@ -317,7 +318,7 @@ class StrictLineReader:
         return None
 
     def _convert_string(self, value: Any, path: str) -> str:
-        # A number is a text for Python, too: it keeps its digits that way.
+        # A `Literal` is a `str`, too: numbers keep their digits that way.
         if isinstance(value, str) and not isinstance(value, Literal):
             return value
         if self._rules.coerce:
@@ -364,6 +365,7 @@ class StrictLineReader:
 
         def convert(value: Any, path: str) -> float:
             number = self._number(value, path, column, quoted=False)
+            # The result is checked below; numpy would print a warning for each number out of range.
             with np.errstate(over="ignore", under="ignore"):
                 result = _nearest(number, kind)
             if self._lenient:

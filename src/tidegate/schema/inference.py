@@ -311,7 +311,7 @@ def infer_json(
             f"no record to infer columns from ({unreadable} lines are not JSON objects{why_unreadable(lines)})",
             "declare schema.fields, or wait for data",
         )
-    # A header of five million cells kept inference busy for minutes.
+    # So many different keys are data, not columns.
     if len(root.members) > MOST_COLUMNS:
         problem = f"there are {len(root.members):,} fields; at most {MOST_COLUMNS:,} columns are inferred"
         return Inference((), (), records, unreadable, (problem,))

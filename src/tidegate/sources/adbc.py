@@ -25,7 +25,7 @@ from tidegate.specs.columns import JdbcRead
 from tidegate.specs.locations import Secret
 
 CONNECT_SECONDS = 30
-# A time limit that somebody set has to hold; this driver has none, so the setting is refused.
+# A time limit that somebody set must hold, and this driver would not keep it: refused instead of ignored.
 _IGNORED = SETTINGS_WITHOUT_MEANING - {"sockettimeout", "querytimeout"}
 SESSION = {
     "TimeZone": "UTC",

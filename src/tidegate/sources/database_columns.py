@@ -201,7 +201,7 @@ def _way(field: DatabaseField, dialect: SqlDialect) -> ColumnTransfer:
     if called in ("bit", "varbit") and kind != "boolean":
         return ColumnTransfer(field, _BITS, "bigint", is_text=True) if dialect is SqlDialect.MYSQL else in_words
     if called == "year":
-        # A driver would make a date of it.
+        # MySQL's driver would make a date of it.
         return ColumnTransfer(field, "CAST({} AS SIGNED)", "int")
     if called in _NUMBERS[dialect]:
         return ColumnTransfer(field, _NUMBERS[dialect][called], kind)

@@ -213,7 +213,7 @@ class Database(ABC):
     def arrays(self, statement: str, columns: Sequence[ExactColumn]) -> Iterator[list[pa.Array]]:
         """The rows of a statement by columns, a block at a time."""
         for block in self.blocks(statement):
-            # Not around the `yield`: an error of whoever takes the batch is none of this source.
+            # Not around the `yield`: an error of whoever takes the batch is not one of this source.
             with self._named():
                 pairs = zip(zip(*block, strict=True), columns, strict=True)
                 found = [self.array(values, each) for values, each in pairs]

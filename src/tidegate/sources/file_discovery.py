@@ -433,7 +433,8 @@ class _WatermarkPoll(_Poll):
                 continue
             if self.state.is_fresh and len(self.sample) < SAMPLE:
                 self.sample.append(info)
-            # By the store's clock: a folder that is dated far after this seals nothing, since our clock was ahead then.
+            # By the store's clock: a folder dated far ahead of this seals nothing, because our own clock must have been
+            # wrong.
             self.newest = info.modified if self.newest is None else max(info.modified, self.newest)
             self.take(SourceFile(info.path, info.size, info.etag), is_new=self._is_new(info.path))
 

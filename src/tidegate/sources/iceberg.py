@@ -231,7 +231,7 @@ def _read(file: PlannedFile, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]
         if set(there) == {None}:
             raise pa.ArrowInvalid("its columns have no numbers")
         names = [there[number] for number in numbers if number in there]
-        # pyarrow takes a dot in a name for a step into a struct.
+        # For pyarrow `a.b` is also the field `b` of a struct `a`.
         plain = all(map(_PLAIN.fullmatch, names))
         yield from parquet.iter_batches(columns=names if plain and names else None)
 
@@ -339,7 +339,7 @@ def _metadata(location: Location, source: str) -> str:
         hint = store.get("metadata/version-hint.text").decode().strip()
     except ObjectMissing:
         hint = ""
-    # A number is not trusted: it is written after the commit, and may be behind or missing.
+    # A numeric hint is not trusted: it is written after the commit, so it may be behind or missing.
     if hint and not hint.isnumeric():
         return f"{address}/metadata/{hint.removesuffix('.metadata.json')}.metadata.json"
     versions: dict[int, list[str]] = {}

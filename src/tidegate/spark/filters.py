@@ -106,6 +106,7 @@ def greatest_of(frame: DataFrame, columns: Sequence[str], mode: WatermarkMode = 
     for null in nulls[1:]:
         unknown = unknown | null if is_tuple else unknown & null
     if is_tuple:
+        # Spark compares structs field by field, as a tuple is compared.
         whole = f.struct(*(each.alias(f"g{index}") for index, each in enumerate(found_in)))
         found = [f.max(f.when(~unknown, whole)).alias("greatest")]
         picked = [f.col(f"greatest.g{index}").alias(f"g{index}") for index in range(len(columns))]
@@ -118,6 +119,7 @@ def greatest_of(frame: DataFrame, columns: Sequence[str], mode: WatermarkMode = 
 
 def collect_rows(frame: DataFrame) -> list[dict[str, Value | None]]:
     """A few rows as Python values; times are those of the data, whatever the zones of session and machine."""
+    # Through Arrow: `collect` would shift times to the zone of this machine.
     return [{name: _in_utc(value) for name, value in row.items()} for row in frame.toArrow().to_pylist()]
 
 

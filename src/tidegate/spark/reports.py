@@ -64,7 +64,7 @@ class _ReportConnection:
         return pickle.loads(content)
 
     def _digest(self, side: bytes, number: int, content: bytes) -> bytes:
-        # With side, nonce and number, no message can be sent back to its author, repeated or put elsewhere.
+        # With side, nonce and number, no message can be sent back to its author, repeated or reordered.
         return hmac.digest(self._key, side + self._nonce + _SIZE.pack(number) + content, "sha256")
 
 

@@ -174,8 +174,7 @@ _DEFAULTS = {
     "spark.app.name": "tidegate",
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
-    # With the partitions that Spark and Delta choose, a write of ten rows took 30 seconds on one machine; with few,
-    # 1.5.
+    # The defaults are for clusters: on one machine a Delta write of ten rows took 30 seconds, with few partitions 1.5.
     "spark.sql.shuffle.partitions": "8",
     "spark.python.worker.reuse": "true",
     DAEMON_SETTING: DAEMON,

@@ -55,8 +55,7 @@ def slot_numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
 
 def run_tasks(rows: DataFrame, work: Callable[..., Iterator[Any]], *needs: object) -> list[Any]:
     """Everything that ``work`` yields in the tasks, which get the partitions of ``rows`` and ``needs``."""
-    # Collected once: a second evaluation would run the tasks, and write their files, again. No RDD: Spark Connect has
-    # none.
+    # Collected once: a second evaluation would run the tasks, and write their files, again.
     results = rows.mapInArrow(Packed(_pickle_results, work, *needs), "result binary").collect()
     return [pickle.loads(bytes(row["result"])) for row in results]
 
@@ -408,8 +407,7 @@ class TaskPool:
         for thread in self._threads:
             thread.join(POLL_SECONDS)
             while thread.is_alive() and time.monotonic() < until:
-                # Again and again: a thread may submit its job just after a cancellation, which finds only jobs that
-                # exist.
+                # Repeatedly: a thread may submit its job just after a cancellation, which finds only existing jobs.
                 self._tags.cancel()
                 thread.join(POLL_SECONDS)
 

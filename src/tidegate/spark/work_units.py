@@ -95,6 +95,7 @@ class JdbcUnits:
         if self._columns is None:
             found = self._connection.frame(asked.rows(RowFilter())).schema
             self._columns = JdbcColumns(found, self._connection.dialect)
+        # Wider than the range near a clock change, where local times have no order; `inside` removes the surplus.
         pushed = fit_to_schema(widen_range(source, low, high), self._columns.schema, source.timezone, source.name)
         statement = replace(asked, columns=self._columns.selected()).rows(pushed)
         fetched = self._connection.frame(statement, self._columns.fetched_schema())

@@ -61,6 +61,7 @@ _KNOWN = {
     "gs": ("google_service_account", "google_service_account_key", "google_application_credentials"),
     "az": ("azure_storage_account_name", "azure_storage_account_key", "azure_storage_sas_token"),
 }
+# `use_fabric_endpoint` is a switch, not an address.
 _ENDPOINT = re.compile(r"(?<!use_fabric_)endpoint(_url)?(_s3)?$")
 # Bounded: a store that does not answer must end a pass with an error, not hold it up for ever.
 _RETRIES = {"max_retries": "7", "retry_timeout": "90s"}
@@ -114,7 +115,6 @@ def of_scheme(options: Options, scheme: str) -> dict[str, str]:
 def check_endpoints(config: Mapping[str, str]) -> None:
     """:class:`ConfigError` for the address of a server that is none: the client would end with a panic of its own."""
     for name, value in config.items():
-        # The client panics at an address such as `minio:9000`, so it never gets to see one.
         if not _ENDPOINT.search(name):
             continue
         parts = split_address(value, f"storage option {name.upper()}")

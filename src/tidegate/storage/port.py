@@ -171,6 +171,7 @@ class Requests:
     def count_listed(self, keys: int, pages: int = 0) -> None:
         """Count ``pages`` more pages with ``keys`` entries."""
         with self._lock:
+            # Threads list and fetch at the same time, and `+=` is not atomic.
             self.list += pages
             self.keys += keys
 

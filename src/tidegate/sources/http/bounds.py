@@ -87,6 +87,7 @@ def to_instant(value: date, zone: str) -> datetime:
 
 def _begins(moment: datetime, format: str, zone: str) -> bool:
     """Whether ``moment`` is the first moment with its text."""
+    # In UTC: in a local zone, Python subtracts from the time on the clock, which jumps.
     before = moment.astimezone(UTC) - TINY
     return format_value(before, format, zone) != format_value(moment.astimezone(UTC), format, zone)
 
@@ -248,6 +249,7 @@ def _choose_upper(
     counted = any(
         interval.lower is not None and isinstance(interval.lower.value, int | float | Decimal) for interval in ranges
     )
+    # A column of numbers has no "now" to end at.
     if counted and not params.format.startswith("timestamp"):
         return None
     return format_value(round_down(now, params.format, zone), params.format, zone)

@@ -507,7 +507,7 @@ class Sender:
     def _retry_after(self, response: httpx2.Response) -> float | None:
         """Read the seconds that the server asks to wait; None if it asks for nothing understandable."""
         text = response.headers.get("retry-after", "").strip()
-        # `²` is a digit for `isdigit`, and no number.
+        # `isdigit` also accepts `²`, which `float` does not.
         if text.isascii() and text.isdigit():
             return float(text)
         try:

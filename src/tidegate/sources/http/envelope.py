@@ -347,7 +347,7 @@ class Envelope:
                 return Pagination(PaginationKind.CURSOR, cursor_params(entry.place)[0], next=entry.place, more=more)
         by_number = self.by_number()
         has_field = any(field.name in _OFFSETS | _PAGE_NUMBERS | _PAGE_COUNTS for field in self._fields)
-        # Nothing names a page: such APIs go on after the id of the last record.
+        # Nothing names a page: such APIs continue after the id of the last record.
         if not has_field and "id" in self.last and not any(_is_of_page(name) for name in self.sent):
             return Pagination(PaginationKind.CURSOR, "starting_after", last_field="id", more=more)
         return replace(by_number, more=more)

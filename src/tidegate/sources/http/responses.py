@@ -213,7 +213,7 @@ class Scanner:
 _ON_ONE_LINE = bytes.maketrans(b"\r\n\t", b"   ")
 
 
-# As many pages as requests are under way lie in memory at once (decision 0027).
+# Every request under way may hold a page of this size in memory (decision 0027).
 _IN_MEMORY = 8 * 1024 * 1024
 _BLOCK_BYTES = 1024 * 1024
 _CHUNK_BYTES = 256 * 1024

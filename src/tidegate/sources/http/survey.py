@@ -40,7 +40,7 @@ _CHUNK_BYTES = 256 * 1024
 _NO_CONTENT = 204
 _RETRIES = Retries(2, 0.25, 10.0)
 """Fewer than those of a read: somebody is waiting at the terminal."""
-# Each try is a request to a server of somebody else.
+# Each try is a request to somebody else's server.
 _MOST_TRIES = 16
 _USUAL = (
     *("data", "items", "results", "records", "value", "values", "rows", "entries", "objects", "content", "hits"),
@@ -489,7 +489,7 @@ def filter_params(column: str) -> tuple[str, ...]:
 def _is_moment(values: Sequence[Any]) -> bool:
     """Texts that sort in time, or whole numbers: moments in UTC, all written alike, with a time of day."""
     if all(map(_is_whole, values)):
-        # Seconds since 1970 have had nine digits since 1973; smaller numbers are rather counts.
+        # Seconds since 1970 have had nine digits since 1973; smaller numbers are more likely counters.
         return all(value > 10**8 for value in values)
     texts = [value for value in values if isinstance(value, str) and _MOMENT.fullmatch(value)]
     # Texts of different lengths or zones do not sort in time.

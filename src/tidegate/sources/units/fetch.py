@@ -278,7 +278,7 @@ def _build_request(source: UnitSource, variables: Variables) -> SegmentRequest |
         case HttpRead() as read:
             return _fill_read(source, read, variables)
         case FileRead(http=HttpRead() as read):
-            # The client asks for JSON by default, as which a server may refuse to send a file.
+            # The client asks for JSON by default, and a server may refuse to send a file as that.
             if "accept" not in map(str.lower, read.headers):
                 read = replace(read, headers=Options({**read.headers, "Accept": "*/*"}))
             return _fill_read(source, read, variables)
@@ -342,7 +342,7 @@ def _fill_auth(auth: HttpAuth, variables: Variables) -> HttpAuth:
     return replace(auth, **changed)  # type: ignore[arg-type]  # each has the type it had
 
 
-# Units may each have credentials, and so connections, of their own: most of these are needed once.
+# Each unit may have its own credentials, and with them its own connections; most are used only once.
 _MOST_IDLE = 4
 
 

@@ -157,6 +157,7 @@ def input_files(location: Location) -> InputFiles:
     Links in the folder are followed, as in a mounted ConfigMap; each file counts once.
     """
     parent, _, name = location.uri.rpartition("/")
+    # The root of a bucket has nothing above it.
     if not parent.endswith("/"):
         beside = open_store(Location(parent, location.options))
         try:
@@ -265,6 +266,7 @@ def _avro_records(raw: BinaryIO, path: str, fields: Sequence[str]) -> Iterator[d
     except SourceError:
         raise
     except Exception as error:
+        # The library raises errors of every kind for a damaged file.
         raise SourceError(f"{path}: not a whole Avro file ({_first_line(error)})", "write the file again") from error
 
 

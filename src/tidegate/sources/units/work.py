@@ -358,10 +358,11 @@ def _split_query(query: str, dialect: SqlDialect) -> Iterator[tuple[str, bool]]:
 
 
 def _tokens(dialect: SqlDialect) -> str:
+    # In MySQL a backslash escapes in every quoted text.
     escapes = _WITH_BACKSLASH if dialect is SqlDialect.MYSQL else _DOUBLED
     patterns = [r"(?P<variable>\{\{[^{}]*\}\})", _LINE, _BLOCK]
     if dialect is SqlDialect.POSTGRESQL:
-        # Only in E'…' does a backslash escape a quote there.
+        # In PostgreSQL a backslash escapes a quote in E'…' only.
         patterns += [r"\b[eE]" + _WITH_BACKSLASH.format("'"), _DOLLARS]
     if dialect is SqlDialect.MYSQL:
         patterns += ["#[^\n]*"]

@@ -113,6 +113,7 @@ class Overwrite(Plain):
     looks_twice = True
 
     def save(self, rows: DataFrame, target: Target) -> None:
+        # A source that was emptied by mistake must not empty the table, too.
         self.guard.check_whole(rows, target)
         target.save(rows, mode="overwrite")
 

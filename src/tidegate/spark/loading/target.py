@@ -150,6 +150,7 @@ class Keys:
         if len(watermarks) > 1 and self.mode is WatermarkMode.ANY:
             watermarks = [f.greatest(*watermarks)]
         order = [watermark.desc_nulls_last() for watermark in (*watermarks, *map(exact_column, self.tie_break))]
+        # A constant puts all rows of a key first, so that any difference between them is noticed.
         return order or [f.lit(0).asc()]
 
     def key_text(self, found: Sequence[object]) -> str:

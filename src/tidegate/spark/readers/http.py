@@ -90,8 +90,8 @@ class HttpReader(FrameReader):
         from pyspark import StorageLevel
 
         try:
-            # Cut off from its plan, the frame cannot be computed again, which would repeat the requests; on disk, it
-            # may exceed memory.
+            # Cut off from its plan, the frame is never computed a second time, which would repeat its requests; on
+            # disk, it need not fit into memory.
             kept = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
             met = kept.where("error is not null").select("error").head()
         except Exception as error:

@@ -125,6 +125,7 @@ def _exact(text: Column, kind: DataType, name: str) -> Column:
             usual = (f.length(text) == 10) & (f.substring(text, 8, 1) == "-")
             ways = [f.when(usual, parsed), f.when(text.rlike("^[0-9]{4,6}-[0-9]{2}-[0-9]{2}$"), parsed)]
         case TimestampType():
+            # The database writes these in UTC, without an offset.
             ways = [f.concat(text, f.lit("Z")).try_cast(kind)]
         case _:
             ways = [parsed]
@@ -133,4 +134,5 @@ def _exact(text: Column, kind: DataType, name: str) -> Column:
         f.substring(text, 1, 80),
         f.lit(f", which is no {kind.simpleString()}"),
     )
+    # A text that is no such value becomes null by `try_cast`, and must not pass for a null of the database.
     return f.coalesce(*ways, f.when(text.isNotNull(), f.raise_error(told)))

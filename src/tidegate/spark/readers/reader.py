@@ -117,6 +117,7 @@ def call_function(
     from pyspark.sql import DataFrame
 
     function = load_function(read.function, said)
+    # `sys.exit` in such a function ends its source, not the run.
     with name_source_in_errors(failed or said, FUNCTION_REMEDY, mask), contained():
         returned = function(session, request)
     if not isinstance(returned, DataFrame):
@@ -127,6 +128,7 @@ def call_function(
 
 def utc_session(session: SparkSession) -> SparkSession:
     """A session with settings of its own: UTC, and an error for a value that does not fit."""
+    # Without ANSI rules, a cast that overflows gives null or another number.
     return own_session(session, {"spark.sql.ansi.enabled": "true"})
 
 
@@ -162,6 +164,7 @@ def with_instants(frame: DataFrame, timezone: str) -> DataFrame:
 
     local = [field.name for field in frame.schema if isinstance(field.dataType, TimestampNTZType)]
     instants = {
+        # The cast itself goes by the zone of the session, which is UTC here.
         name: f.convert_timezone(f.lit(timezone), f.lit("UTC"), exact_column(name)).cast("timestamp").alias(name)
         for name in local
     }

@@ -71,6 +71,7 @@ class TableReader(FrameReader):
             if self._read.format is TableFormat.DELTA:
                 return self._delta(path)
             self._check_links()
+            # Otherwise Spark takes the columns of one file for those of all.
             reader = self._session.read.option("mergeSchema", "true")
             if self._read.pattern:
                 reader = reader.option("pathGlobFilter", self._read.pattern).option("recursiveFileLookup", "true")
