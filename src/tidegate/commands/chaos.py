@@ -69,6 +69,8 @@ class Chaos:
         self._check_empty()
         limits = self.limits
         parts: tuple[tuple[type[ScratchRound], int, float], ...] = (
+            # Shares of the time: processes and sessions take seconds to start, and must get their turn on a slow
+            # storage, too.
             (Round, limits.failures, 0.6 if limits.kills or limits.spark_kills else 1.0),
             (KillRound, limits.kills, 0.85 if limits.spark_kills else 1.0),
             (SparkRound, limits.spark_kills, 1.0),
@@ -98,8 +100,10 @@ class Chaos:
                     f"the experiment stopped in round {number} of seed {self.seed}: {error}",
                     f"look at the storage; {self.place.uri} keeps what is there",
                 ) from error
+            # An error that no injected failure explains is a finding as well, and the seed repeats it.
             except Exception as error:
                 return self._found(number, [f"unexpected {type(error).__name__}: {error}", f"see {place.uri}"])
+            # Only correct tables: a wrong one is the evidence.
             if not self.keep:
                 self._remove(place)
         if wanted:

@@ -257,6 +257,7 @@ class ReplayChecks:
         source, load = self.bound.source, self.bound.pipeline.sink.load
         if self.allow_overlap or self.elsewhere or load.type is not LoadType.APPEND or self.state is None:
             return
+        # Such a range was compared with the watermark before anything was read.
         if set(self._columns) & set(source.watermark_columns):
             return
         for column in source.watermark_columns:
@@ -421,12 +422,14 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         """The chunks, finished ones included, and what speaks against the replay."""
         self._production = production = self._bound.state_of(self._bound.open(read_only=True))
         record = ReplayRecord(self._bound, self._pipeline, self._config, self._clock)
+        # The bounds decide where chunks end; read as another kind than before, they would not be the recorded chunks.
         if not self._fresh and self._fit(record.recorded_kind()):
             record = ReplayRecord(self._bound, self._pipeline, self._config, self._clock)
         self._record = record
         self._checks = checks = self._checks_at(production)
         predicate = explain(self._bound.source, checks.plan(self._clock()).reads)
         checks.check(self._clock())
+        # Before a person is asked: rows of other sources in the range would be deleted, too.
         checks.check_alone(record.positions)
         resumed, remark = record.resume(production, fresh=self._fresh, again=self._again)
         self._warnings = (*checks.warnings(), *(() if remark is None else (remark,)))
@@ -454,6 +457,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         if checks.needs_source:
             checks.check_source(self._engine.reader(self._bound.source, self._pipeline.schema, self._clock()))
         record.source.clean_work(self._clock())
+        # A replay that was killed between its last chunk and the move of the watermark is finished here.
         record.hand_over()
         self._carry_out(record, in_order=checks.in_order)
         return self._report(planned, record)
@@ -493,6 +497,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         self._waiting.extend(number for number in range(len(record.chunks)) if number not in record.state.finished)
         workers = 1 if in_order else max(1, self._max_workers)
         reading: dict[Future[_ChunkRows], int] = {}
+        # A session must be started by one thread before several use it.
         self._engine.prepare()
         with ThreadPoolExecutor(workers) as pool:
             while True:
@@ -517,6 +522,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
             return
         except TidegateError as error:
             self._outdated[number] += 1
+            # Production overtook the chunk: read it again, but not for ever beside a source that never rests.
             if isinstance(error, _Outdated) and self._outdated[number] < TRIES_AGAINST_OTHERS:
                 self._waiting.appendleft(number)
             else:
@@ -537,6 +543,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         load, column = self._pipeline.sink.load, self._config.chunk_column
         plan = plan_columns(self._names[0], source, load, None, 0, now, chunk=chunk, chunk_column=column)
         bounds = fix_bounds(plan, None, {})
+        # Before the rows are read: what production commits from here on may be newer than they are.
         since = self._since(chunk)
         reader = self._engine.reader(source, self._pipeline.schema, now)
         frame = reader.read(bounds.rows)
@@ -581,6 +588,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         batch, unmoved = gathered.batch, _ProductionPrecondition("/".join(self._names), record, gathered.since)
 
         def change(opened: Position, state: NextState) -> Change:
+            # Early, to spare Spark's statement; the commit checks it again before each attempt.
             unmoved.check()
             frame = self._engine.load(batch, gathered.bounds.window, chunk=True)
             keys = batch.partitioned_by if opened.table_id is None else opened.partition_columns
@@ -602,6 +610,7 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         state = self._bound.state_of(opened) or ColumnState()
         columns = chunk_columns(source, None)
         by_watermark = chunk_columns(source, self._config.chunk_column) == columns
+        # Then production never writes below its watermark again, and the chunk cannot be outdated.
         only_grows = load is LoadType.APPEND and source.look_back.is_off and by_watermark
         passed = (state.values.get(each) for each in columns)
         is_closed = only_grows and all(value is not None and not is_above(chunk.high, value) for value in passed)

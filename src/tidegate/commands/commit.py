@@ -132,6 +132,7 @@ class FileAdopting:
                 if not found.foreign.files or not confirm(found.report):
                     return found.report
                 accepted = _contents(found.report)
+            # A person agreed to these files; between the list and the commit somebody may have written others.
             self._check_agreed(found.report, accepted)
             try:
                 return self._add(opened, columns, found)
@@ -149,6 +150,7 @@ class FileAdopting:
                 "declare schema.fields, or run the pipeline first",
             )
         listed = list(self._files(prefix))
+        # After the listing: what was committed or staged in between is named by now, and not taken for foreign.
         named = {*References(self._store).paths(), *staged_files(self._store)}
         new = [info for info in listed if info.path not in named]
         if len(new) > MAX_FILES:
@@ -165,6 +167,7 @@ class FileAdopting:
     def _files(self, prefix: str) -> Iterator[ObjectInfo]:
         """The Parquet files below ``prefix`` that may be data."""
         for info in self._store.list(prefix, scope=Scope()):
+            # Its files belong to another log, which may remove them at any time.
             if "_delta_log/" in info.path and not info.path.startswith("_delta_log/"):
                 raise TableError(f"{info.path}: another table lies below {prefix!r}", "name a folder without it")
             try:

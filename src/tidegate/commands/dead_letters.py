@@ -34,6 +34,7 @@ from tidegate.tasks.read_task import GroupResult, ReadTask
 from tidegate.tasks.task import Reread, reread
 
 TRIES_AGAINST_OTHERS = 20
+# A retry is one commit: a task must not stop in the middle of a file because a batch is full.
 MANY_FILES = 10**9
 _MIXED = (
     "so a retry would mix old and new content; `tidegate replay` replaces its rows, `tidegate dlq discard` drops the "
@@ -143,6 +144,7 @@ class _LettersWalk:
         if made.change is None:
             return position
         after = self._pass.commit(position, made.change)
+        # A transform may add or drop rows, so that only the commit knows their number.
         rows = made.report.rows and after.rows
         self._report = replace(made.report, rows=rows, position=after.version, table_version=after.table_version)
         return after
@@ -180,6 +182,7 @@ def _plan_retry(
     if not good:
         return _Answer(None, told)
     new = letters_of(whole.results)
+    # Rows and answers go into one commit: a letter is never answered without its row, nor the row written twice.
     answers = write_answers(bound, good, RETRIED, run, fingerprint(columns.fields))
     files = (*lines.files, *(file for result in whole.results for file in result.data_files))
     write: Write = write_files([Written(columns.table, columns.partition_columns, files)])

@@ -45,6 +45,7 @@ def demo(
     """
     project = on_engine(ProjectSpec("demo", ()), engine)
     if project.engine is EngineKind.SPARK and active_session() is None:
+        # Before anything is written, so that a newcomer without Java is not left with half a demo.
         find_java()
     flag = threading.Event()
     with open_engine(project, emit, flag) as opened:
@@ -93,6 +94,7 @@ def write_file(root: Path, moment: datetime, first_id: int, records: int, *, see
         json.dumps(record(first_id + index, moment + index * step, chance), separators=(",", ":")) + "\n"
         for index in range(records)
     )
+    # Under a name that sources ignore, then renamed: a run beside the demo must never see half a file.
     part = path.with_name(f".{path.name}.part")
     with gzip.GzipFile(part, "wb", compresslevel=3, mtime=0) as out:
         out.write("".join(lines).encode())
@@ -186,6 +188,7 @@ class Demo:
 
     def _prepare(self) -> None:
         if self._folder.exists() and any(self._folder.iterdir()):
+            # Without the marker this may be anybody's folder, and the next line removes it.
             if not (self._folder / MARKER).exists():
                 raise TidegateError(f"{self._folder} is not empty and not a demo's folder", "name another folder")
             shutil.rmtree(self._folder)

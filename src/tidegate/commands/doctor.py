@@ -65,6 +65,7 @@ def examine_project(project: ProjectSpec, sources: Sequence[TrackedSource]) -> t
             found += collect_checks(name, partial(local_driver, name, bound.source.read))
         found += _table(bound, project.engine)
         found += _provider(bound)
+    # Drivers and servers quote what they were sent.
     return Mask.around(project).deep(tuple(found))
 
 

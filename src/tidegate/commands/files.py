@@ -109,6 +109,7 @@ class FileLines:
     def _take(self, entry: LedgerEntry, item: Coverage) -> None:
         line = self._begun.pop(item.file, None)
         if line is None or not line.goes_on_from(item):
+            # Not the end yet: lines that have begun still need their older ranges.
             if self._limit and len(self._lines) == self._limit:
                 self.complete = False
                 return
@@ -206,6 +207,7 @@ def newest_position(bound: TrackedSource) -> tuple[Parent | None, tuple[str, ...
     """The position that OPEN finds; if OPEN stops, the newest note that the ledger can be read up to."""
     try:
         return bound.positions.open(read_only=True).parent, ()
+    # The ledger is most wanted when a table cannot be opened.
     except (StateError, TableError) as error:
         return None, (f"{bound.key}: the newest position may be missing, because the table cannot be opened: {error}",)
 
@@ -243,6 +245,7 @@ def export_ledger(config: Config, pipeline: str, source: str | None = None, *, t
     sources = file_sources(config, pipeline, source)
     text = pa.string()
     columns = pa.schema([("pipeline", text), ("source", text), *ledger_blocks.schema()])
+    # A reader must never find half a file under the final name.
     part = to.with_name(f".{to.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as sink:

@@ -138,12 +138,15 @@ def ingest(
         draft = replace(draft, secrets={**draft.secrets, **options.storage_options})
         name = options.name or _name_of(table)
         text = _written(draft, name, table, options, base)
+        # Into the text, so that the saved file runs on the engine that it was tried with.
         text = text if engine is None else f"engine: {engine}\n{text}"
+        # By the loader of files: what is saved has passed every check that a file passes.
         project = on_engine(load(_load(text, draft, base)))
         report = IngestReport(name, draft.found, text, tuple(draft.secrets))
         show(report)
         if not dry_run:
             report = replace(report, run=run(project, emit=emit, stop=stop))
+    # A configuration that failed would be kept as if it were right.
     if save is not None and (report.run is None or report.run.ok):
         save.write_text(text, encoding="utf-8")
         report = replace(report, saved=str(save))
@@ -186,6 +189,7 @@ def draft_pipeline(source: str, table: str, options: IngestOptions, base: Path) 
         if given:
             raise ConfigError((f"{option} is for {where}, but {source} has files; leave it out",))
     for place in (source, table):
+        # Storage options take them; the address itself is written into the YAML and into every state.
         if any(credentials_in_address(place)):
             remedy = "give them as --storage-option NAME=VALUE, or as environment variables"
             raise ConfigError((f"{mask_address(place)}: contains credentials; {remedy}",))
@@ -259,6 +263,7 @@ def _is_array(file: ObjectInfo, store: ObjectStore) -> bool:
         return False
     begin = store.get_range(file.path, 0, min(PEEK, file.size)) if file.size else b""
     if file.path.endswith(".gz"):
+        # Bounded: a small gzip file may hold gigabytes.
         begin = zlib.decompressobj(wbits=31).decompress(begin, PEEK)
     return begin.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
 
@@ -277,6 +282,7 @@ def _draft_database(source: str, options: IngestOptions) -> PipelineDraft:
     kind = DATABASES.get(address.partition("://")[0].lower())
     if kind is None or ";" in source:
         return _database_draft({"type": "jdbc", "url": source}, {}, "a database", options)
+    # Checked with one host alone: PostgreSQL and MySQL allow several, which no parser of addresses does.
     split_address(re.sub(r",[^/?#]*", "", address))
     parts = urlsplit(address)  # with all of its hosts
     found_in = _AddressSecrets(_variable(parts.path.strip("/") or kind))
@@ -321,6 +327,7 @@ def _draft_api(source: str, options: IngestOptions) -> PipelineDraft:
     path = _without_key(parts.path or "/", connection, found_in)
     params = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        # In doubt a variable: a harmless value in the environment costs nothing, a key in a saved file does.
         if not (is_credential(name, value) or may_name_secret(name)):
             params[name] = value
         elif "auth" in connection:
@@ -378,6 +385,7 @@ class _AddressSecrets:
         """The variable for a credential, as a configuration refers to it."""
         first = variable = _variable(self.prefix, name)
         number = 1
+        # Two credentials may want one name, and must not overwrite each other.
         while self.values.setdefault(variable, value) != value:
             number += 1
             variable = f"{first}_{number}"

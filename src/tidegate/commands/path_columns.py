@@ -72,6 +72,7 @@ def _reason(key: str, values: Sequence[str | None], keys: Sequence[str]) -> str:
     """Why the values of ``key`` do not become a column; empty if they do."""
     if not re.fullmatch(r"[A-Za-z_]\w*", key, re.ASCII) or key in MADE_COLUMNS:
         return "the key is not a name for a column"
+    # Delta and Spark do not distinguish them.
     if sum(each.lower() == key.lower() for each in keys) > 1:
         return "two keys differ only in case"
     if None in values:
@@ -85,6 +86,7 @@ def _reason(key: str, values: Sequence[str | None], keys: Sequence[str]) -> str:
 
 def _columns(store: ObjectStore, source: PathSource, files: Sequence[ObjectInfo]) -> frozenset[str]:
     """The columns of some of the files, in lower case; none if they cannot be read, which the run reports."""
+    # Old and new files may have different columns.
     some = {file.path: file for file in (files[0], files[len(files) // 2], files[-1])}
     slices = [FileSlice(file.path, file.size, file.etag) for file in some.values()]
     with suppress(TidegateError):

@@ -48,6 +48,7 @@ def load(config: Config, *, pipeline: str | None = None) -> ProjectSpec:
         project = replace(config, foreign=FOREIGN)
     else:
         project = load_file(config, env=os.environ, pipelines=() if pipeline is None else (pipeline,), foreign=FOREIGN)
+    # From here on, also for errors that nobody catches: the last handler masks what it prints.
     remember(Mask.around(project))
     return project
 
@@ -199,6 +200,7 @@ def open_engine(
         project.spark,
         stop=stop,
         starting=lambda where: emit(SessionStarting("", "", where)),
+        # Asked when the session starts, not before: loading every table first would cost runs that read nothing new.
         delta=lambda: bool(columns) or any_frames(sources()),
         packages=lambda: (*packages_for(columns), *frame_packages(sources())),
         mask=Mask.around(project),

@@ -48,6 +48,7 @@ def reconcile(
         project = on_engine(project, engine, pipeline=pipeline)
     told = without_secrets(emit, project)
     names = {each.name for each in pipelines_of(project, pipeline)}
+    # All of them, whatever was asked for: files of any source of the table look like orphans until they are committed.
     every = sources_of(project, None, emit=told)
     sources = sources_named([each for each in every if each.pipeline.name in names], source)
     files = tuple(filter(is_files, sources))

@@ -91,6 +91,7 @@ def _accept(source: TrackedSource, choices: frozenset[Acceptance]) -> Check:
                 state = tracker.rebuild(source, opened, state)
             else:
                 tracker.check_parts(state)
+        # A commit of its own, so that the next OPEN finds a position after the stop, and need not be told again.
         after = source.record_edit(opened, tracker.encode(state), "recover")
     except TidegateError as error:
         return Check(name, "fail", error.problem, error.remedy)
@@ -148,6 +149,7 @@ class _Unreadable:
         try:
             self._source.tracker.decode(state)
         except StateError:
+            # It is not lost: a newer program reads it, and going back to an older one would read rows again.
             if is_newer(state):
                 raise
             return False
@@ -163,6 +165,7 @@ class _Unreadable:
         commits = list(_since(ladder.rungs, base.version))
         carried = None
         if isinstance(tracker, Recoverable):
+            # Documents of later commits may survive their states: what they covered is not read a second time.
             carried = tracker.carry_forward(self._source, state, [coverage for _, coverage in commits], self._clock())
         added = () if carried is None else tuple(version for version, _ in commits)
         unknown = tuple(range(max((base.version, *added)) + 1, ladder.version + 1))

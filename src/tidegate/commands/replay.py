@@ -224,6 +224,7 @@ def choose(
     not_there = [path for path in sorted(rows) if path not in there and selection.selects(path)]
     behind = scope.unseen
     unseen = tuple(path for path in not_there if is_behind(path, behind))
+    # A link that is not followed, or a broken mount, must not look like files that were deleted.
     missing = tuple(path for path in not_there if not is_behind(path, behind))
     dropped = missing if drop_missing else ()
     _check_number(bound, len(by_state.finished) + len(dropped))
@@ -357,6 +358,7 @@ class FileReplay(Replay[FileSource, ReplayReport]):
     def _task(self, columns: TableColumnsPlan, work: Location) -> ReadTask:
         """The task of a run with another target: whole files, in pieces that can be read back one at a time."""
         task = columns.task(self._bound.pipeline, self._bound.source, None, self._run)
+        # They are read back whole, one after the other, while the commit streams them.
         writer = replace(task.writer, file_size=min(task.writer.file_size, FILE_BYTES))
         return replace(task, table=work, writer=writer, whole_files=True)
 
@@ -387,6 +389,8 @@ class FileReplay(Replay[FileSource, ReplayReport]):
     def _change(self, opened: Position, write: ReplaceRows, results: Sequence[GroupResult]) -> Change:
         """The change on top of ``opened``, with the new letters of the files, and answers to their old ones."""
         choice = self._choice
+        # On top of the current position: a person may have moved the watermark below these files since they were
+        # listed.
         state = self._still_finished(self._bound.state_of(opened), choice)
         paths = {*(file.path for file in choice.files), *choice.dropped}
         before = [letter for letter in select_letters(self._bound, LetterChoice()) if letter.file in paths]
@@ -394,6 +398,7 @@ class FileReplay(Replay[FileSource, ReplayReport]):
         return Change(
             NextState(state, self._bound.embedded(state)),
             write,
+            # An empty coverage for files that are gone, so that the ledger no longer counts their rows.
             coverage=(*coverage_of(results), *(Coverage(path, 0, None, 0, 0, True) for path in choice.dropped)),
             letters=letters,
             debts=letter_debts(letters, self._bound, opened),

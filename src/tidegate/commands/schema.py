@@ -97,6 +97,7 @@ def _update(bound: FileSource, lines: int, confirm: Callable[[SchemaInference], 
     if not report.new and before is not None:
         return report
     check_agreement(found)
+    # Only for its checks: remembered columns that the sink cannot take would fail every later run.
     whole_columns(bound.pipeline, with_rescued(bound.pipeline, found.fields))
     if not confirm(report):
         return report
@@ -114,6 +115,7 @@ def _columns_to_extend(bound: FileSource, memory: InferredSchema) -> Inference |
         return None
     try:
         remembered = memory.read()
+    # This command is what repairs a damaged schema, so it must not stop at one.
     except StateError:
         remembered = None
     if remembered is not None or bound.pipeline.transform is not None:

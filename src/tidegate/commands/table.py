@@ -25,6 +25,7 @@ from tidegate.schema.types import scalar_type, type_name
 from tidegate.specs.project import Evolution
 from tidegate.storage.local import lock_log
 
+# Each try reads and writes the whole table; a table that is committed to all the time has to rest for this.
 TRIES = 20
 
 _FEED = "every row is removed and added again: readers of a change data feed or of a stream over the table see this"
@@ -134,6 +135,7 @@ class _Widening:
                 return snapshot.facts.version
             try:
                 self._rewrite(snapshot, target)
+            # The commit may be durable all the same; the next snapshot shows whether the column has its type.
             except TidegateError as error:
                 problem = error
         raise StorageUnavailable(

@@ -104,6 +104,7 @@ def check_known(bound: UnitBound, looked: UnitLook, units: Collection[str]) -> N
             raise TidegateError(f"{bound.key}: there is no unit {unit!r}", hint or "`tidegate units list` shows all")
 
 
+# Searching for a similar name among a million units would take longer than the command.
 _COMPARED = 10_000
 
 
