@@ -41,6 +41,7 @@ def labelled(event: Event, text: str) -> str:
 def sentence(event: Event) -> str:
     """The event in words; an event without a sentence shows its fields."""
     if isinstance(event, FailureTraced):
+        # A trace may quote a file, and a file may hold escape sequences that rewrite the terminal.
         return "\n  ".join(visible(line) for line in event.trace.expandtabs(4).splitlines())
     words = _reading_words(event) or _work_unit_words(event) or _commit_words(event)
     shown = " ".join(f"{name}={value}" for name, value in facts(event).items())
@@ -218,6 +219,7 @@ class JsonLog(TextLog):
             "source": event.source,
             "fields": facts(event),
         }
+        # A field of another type must not cost the line, and with it the event.
         return json.dumps(line, default=str)
 
 
@@ -240,12 +242,14 @@ def fanout(*consumers: Emit) -> Emit:
             for consumer in tuple(listening):
                 try:
                     consumer(event)
+                # ValueError is what a closed stream raises.
                 except (OSError, ValueError):
                     listening.remove(consumer)
 
     return emit
 
 
+# The table of results names them once more; twice on one screen reads like two failures.
 _TOLD_BY_RESULTS = (CommitFailed, FileRefused, SourceFailed, UnitRejected)
 
 

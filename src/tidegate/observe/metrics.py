@@ -180,6 +180,7 @@ class Metrics:
             self._source(name)
 
     def __call__(self, event: Event) -> None:
+        # Events about a table or the session belong to no source, and a series without labels would stay for ever.
         if not event.source:
             return
         with self._lock:
@@ -218,6 +219,7 @@ class Metrics:
                 series.add("listed_keys_total", name, event.listed_keys)
                 if source.backlog_files == 0 and not source.future_seals:
                     source.level_at = self._clock()
+                # Found again by every plan, as long as it is there.
                 source.future_seals = False
                 source.backlog_files, source.backlog_bytes = event.new_files, event.new_bytes
             case events.FutureSealFound():
@@ -270,6 +272,7 @@ class Metrics:
             case events.DeadLetters():
                 series.add("files_processed_total", (*name, "dead"), event.files)
                 for kind, count in (event.kinds or {"other": event.records}).items():
+                    # Label values are a fixed list: a new one for every odd reason would make series without end.
                     series.add("bad_records_total", (*name, kind if kind in BAD_KINDS else "other"), count)
             case events.CommitContested():
                 series.add("commit_outcomes_total", (*name, "lost"))
@@ -297,6 +300,7 @@ class Metrics:
         if not event.failed:
             self._series.put("source_state_files", name, event.state_files)
             self._series.put("source_empty", name, float(event.empty))
+        # A task that was killed never reports the end of its uploads.
         self._series.put("active_uploads", name, 0)
         self._series.put("active_multipart_parts", name, 0)
 
@@ -304,6 +308,7 @@ class Metrics:
 FUTURE_SEAL = "folders were sealed by a clock that was ahead: their new files are not read"
 
 MISSED_INTERVALS = 3
+# A source polled every second may take minutes for a large file without an event.
 PATIENCE_SECS = 300.0
 
 _BEGUN = (events.WaveStarted, events.ReadFixed, events.Committed, events.SourceFinished, events.CommitterLooked)
@@ -410,6 +415,7 @@ def _note(vital: _LastPass, event: Event) -> None:
             found = [f"{count(files, 'file')} cannot be read"] if files else []
             found += [f"{count(units, 'work unit')} failed"] if units else []
             found += [FUTURE_SEAL] if vital.future_seals else []
+            # SourceFailed comes just before the end of the same pass and must outlast it.
             vital.trouble = vital.error or " and ".join(found)
             vital.error = ""
             vital.ended_at = vital.seen_at

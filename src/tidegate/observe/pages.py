@@ -172,6 +172,7 @@ class RecordedPages:
         """The status of the sources; concurrent callers wait for the same look."""
         with self._lock:
             if self._looked_at is None or self._clock() - self._looked_at >= self._every:
+                # Under the lock: ten scrapers at once must not list every source ten times.
                 self._statuses = self._look()
                 self._looked_at = self._clock()
             return self._statuses
@@ -290,6 +291,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """The work of the thread; cuts off a client that is too slow."""
+        # The socket's own time limit starts over with every byte, so that a slow client could hold a thread for ever.
         ending = threading.Timer(self.patience_secs, _cut_off, [request])
         ending.daemon = True
         ending.start()
@@ -343,6 +345,7 @@ class _Handler(BaseHTTPRequestHandler):
         page = pages.get(self.path.partition("?")[0])
         try:
             answer = text(f"available: {', '.join(pages)}\n", 404) if page is None else page()
+        # Only the type: the text may hold an address with a password, and anybody may read this page.
         except Exception as error:
             answer = text(f"{type(error).__name__}\n", 500)
         with contextlib.suppress(OSError):
@@ -396,6 +399,7 @@ def serving(address: str, pages: Pages) -> Iterator[str]:
     """
     server = _listening(address)
     server.pages = pages
+    # Polls for the end every 0.1 s; the default of half a second would delay the end of every run.
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="metrics", daemon=True)
     thread.start()
     try:

@@ -223,6 +223,7 @@ class PlainProgress(SilentProgress):
         self._clock = clock
         self._bars = ProgressView(clock)
         self._last = clock()
+        # Events come from any thread, and the watching thread writes, too.
         self._writing = threading.RLock()
         self._over = threading.Event()
 

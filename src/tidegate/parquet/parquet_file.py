@@ -43,6 +43,7 @@ def uuid7() -> str:
     """A version 7 UUID: milliseconds, then the microseconds within them, then 62 random bits."""
     nanoseconds = time.time_ns()
     milliseconds, rest = divmod(nanoseconds, 1_000_000)
+    # In the 12 bits that are free: names of one process then sort in the order in which they were made.
     fraction = rest * 4096 // 1_000_000
     value = (milliseconds & (2**48 - 1)) << 80 | 0x7 << 76 | fraction << 64 | 0b10 << 62 | secrets.randbits(62)
     return str(uuid.UUID(int=value))
@@ -423,6 +424,7 @@ class GrowingFile:
             failpoint("sink.upload.before")
             self._output.close()
             failpoint("sink.upload.after")
+        # Also for an interrupt: a multipart upload that nobody ends is charged for ever.
         except BaseException:
             self._output.abort()
             raise

@@ -37,6 +37,7 @@ FILE_NAME_BYTES = 44
 _OTHER_BYTES = 64
 """No value of another type than text has more bytes as a directory."""
 
+# The set of Hive and Spark: a path that is escaped otherwise is another partition to them.
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(32)}
 _DAY = 86_400
 _SORTED_BY_DIGITS = 2**16
@@ -166,6 +167,7 @@ class Partitioning:
             if key.column is None:
                 value = len(_directory_value(values_in_path.get(key.name)).encode())
             elif key.template is None and pa.types.is_string(batch.column(key.column).type):
+                # An escaped character takes three bytes.
                 value = 3 * (pc.max(pc.binary_length(batch.column(key.column))).as_py() or 0)
             else:
                 value = _OTHER_BYTES + 3 * len((key.template or "").encode())

@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+# Delta's own default; readers expect no more.
 INDEXED_COLUMNS = 32
 LONGEST_TEXT = 64
 
@@ -140,6 +141,7 @@ def _bounds(kind: pa.DataType, statistics: list[pq.Statistics]) -> tuple[Any, An
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return low, high
     if pa.types.is_floating(kind):
+        # JSON has no infinity.
         return (low, high) if math.isfinite(low) and math.isfinite(high) else None
     if pa.types.is_decimal(kind) and isinstance(low, Decimal):
         return _Digits(format(low, "f")), _Digits(format(high, "f"))

@@ -224,6 +224,7 @@ class RollingWriter:
         self._store = store
         self._settings = settings
         self._clock = clock
+        # The ticker closes files in its own thread, and a roll may happen inside a write.
         self._lock = threading.RLock()
         self._ticker: Ticker | None = None
         self._failure: Exception | None = None
@@ -303,6 +304,7 @@ class RollingWriter:
                 with suppress(Exception):
                     upload.result()
             for finished in self._rolled:
+                # Files that no commit names are invisible; those that stay are orphans for `reconcile --clean`.
                 with suppress(StorageError):
                     self._store.delete(finished.path)
             self._rolled, self._uploads = [], []
@@ -310,6 +312,7 @@ class RollingWriter:
     def close(self) -> None:
         """Drop what is open, and stop uploading."""
         if self._ticker is not None:
+            # Before the lock: the ticker may be waiting for it, and stop() waits for the ticker.
             self._ticker.stop()
         with self._lock:
             self._abort_open()

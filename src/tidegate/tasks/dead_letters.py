@@ -32,6 +32,7 @@ from tidegate.specs.project import ParquetCodec
 from tidegate.storage.stores import open_store
 
 _SETTINGS = WriterSettings(row_group_size=16 * 1024 * 1024, codec=ParquetCodec.ZSTD)
+# A reason quotes the value, and a value may have megabytes; the letter has the whole line anyway.
 _REASON_LIMIT = 2000
 
 
@@ -91,6 +92,7 @@ class DeadLetterWriter:
 
     def abandon(self) -> None:
         """Drop what was written since the last cut."""
+        # Letters of a file that is given up must not count: it is read again, and its bad lines are found anew.
         self.count, self.kinds = self._cut_at, self._kinds_at_cut.copy()
         if self._writer is not None:
             self._writer.abandon()

@@ -128,6 +128,7 @@ def read_task(
         whole_files=pipeline.error_handling.on_bad_record is OnBadRecord.FAIL_FILE,
         letters=letter_place(pipeline, source, fields, run),
         fail_run=pipeline.error_handling.on_bad_record is OnBadRecord.FAIL_RUN,
+        # Workers may lack the package; the driver then says once why they are slow.
         has_native=find_native() is not None,
         inferred=not schema.fields,
     )
@@ -319,7 +320,9 @@ def list_files(source: PathSource) -> list[FileSlice]:
     check_location(store, source)
     scope = scope_of(source)
     infos = [info for info in list_everything(store, scope) if accepts(source, info.path) is None]
+    # A scan has no state that could find skipped files later.
     refuse_left_out(scope, source.location.uri, "set follow_links: true, or put the files themselves there")
+    # Large ones first, so that no task is left with the largest file at the end.
     infos.sort(key=lambda info: (-info.size, info.path))
     return [FileSlice(info.path, info.size, info.etag) for info in infos]
 

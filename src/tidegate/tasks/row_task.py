@@ -110,6 +110,7 @@ def _fill_column(batch: pa.RecordBatch, file: DataFile, field: pa.Field) -> pa.A
 
 def _parse_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
     """Parse a partition value from Delta's text; a moment is in UTC."""
+    # Delta writes moments without a zone, and means UTC.
     zoned = text is not None and pa.types.is_timestamp(kind) and kind.tz is not None
     return pa.scalar(f"{text}Z" if zoned else text, pa.string()).cast(kind)
 
@@ -191,6 +192,7 @@ def row_task(
     ``table`` has the table's current columns; rows are written with its wider types and must meet its requirements;
     ``SchemaMismatch`` if they do not fit. A work area keeps the columns as they are.
     """
+    # Only the result of the transform has the columns that partition the table.
     by = None if work is not None and pipeline.transform is not None else partition_by(pipeline)
     rows = require_as(simplify_schema(columns), table)
     keys = Partitioning(by, rows)
@@ -265,6 +267,7 @@ class Greatest:
     def include(self, seen: Mapping[str, Value | None]) -> None:
         """Add the values of another task."""
         if self._as_tuple:
+            # A cursor with a null in it is no place in the order.
             complete = [values for values in (self._values, seen) if None not in values.values()]
             self._values = dict(sorted(complete, key=self._place)[-1] if complete else seen)
         else:

@@ -134,6 +134,7 @@ class _Activity:
         self._hear = hear
         self._now = TaskActivity()
         self._reported_at = time.monotonic()
+        # Uploads report from their own threads.
         self._lock = threading.Lock()
 
     def report_uploads(self, files: int, parts: int) -> None:
@@ -199,6 +200,7 @@ class GroupWalk:
         )
 
     def _read_files(self, group: FileGroup) -> tuple[FileOutcome, ...]:
+        # Each costs a round trip: they are fetched ahead while the ones before are decoded.
         self._fetch.expect([file for file in group.slices if _is_small(file)])
         for position, file in enumerate(group.slices):
             if position and (self._is_full(file) or self._is_late()):
@@ -263,6 +265,8 @@ class GroupWalk:
 
     def _should_stop_inside(self, file: FileSlice) -> bool:
         """True if the task should stop inside a file; the time limit counts only in early rounds."""
+        # Later rounds go on past the time limit: each begins by skipping what is committed, which may take longer than
+        # that.
         return self._is_full(file) or (file.rounds < _ROUNDS_OF_EQUAL_SIZE and self._is_late())
 
     def _gather(self, file: FileSlice) -> bool:
@@ -273,6 +277,7 @@ class GroupWalk:
             with contextlib.closing(self._open(file)) as raw:
                 lines = self._lines.blocks(raw, file)
                 text = next(lines, b"")
+                # A small gzip file may hold gigabytes; its size is known only when it is read.
                 if next(lines, None) is not None:
                     return False
         except (SourceError, LineTooLong, ObjectChanged, ObjectMissing) as error:
@@ -315,6 +320,7 @@ class GroupWalk:
                 self._raise_if_fatal(error)
                 self._outcomes[file.slice.path] = self._failure(file.slice, error, 0)
                 refused.add(number)
+        # One write for all of them, the usual case: each would otherwise cost a slice per file.
         if not refused and not self._landing.distinguishes_files:
             others = [(file.slice.path, int(start)) for file, start in zip(files[1:], bounds[1:], strict=False)]
             self._landing.write(decoded.batch, files[0].slice.path, decoded.offsets, 0, others)
@@ -334,6 +340,7 @@ class GroupWalk:
         noun = self._format.noun
         match error:
             case ObjectChanged() | ObjectMissing():
+                # Not refused: nothing is wrong with the file, and a new listing shows what it is now.
                 return Changed(file.path)
             case BadRecord():
                 reason = f"{noun} {error.line}: {error.reason}"
@@ -341,6 +348,7 @@ class GroupWalk:
                 reason = f"a {noun} after {noun} {line} is longer than {LONGEST_LINE // 2**20} MiB"
             case _:
                 reason = str(error).removeprefix(f"{file.path}: ")
+        # A missing permission must not use up the attempts after which a file becomes a dead letter.
         return Refused(file.path, file.size, file.etag, escape_halves(reason), counts=not isinstance(error, _Denied))
 
 
@@ -544,6 +552,7 @@ def reread(task: ReadTask, letters: Iterable[Letter]) -> Reread:
     result = Reread()
     partitioning = Partitioning(task.partition_by, arrow_schema(task.fields))
     format = open_format(task, partitioning)
+    # A letter that is still bad stays open; a second letter about the same line would double it.
     landing = TableWriter(replace(task, letters=None), partitioning, open_store(task.table))
     with contextlib.closing(landing):
         for block in _group_letters(letters):

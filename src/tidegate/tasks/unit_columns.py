@@ -288,6 +288,8 @@ def _infer_from_records(schema: SchemaSpec, samples: Told) -> tuple[Inference | 
         inference = _try_infer(schema, readable.values())
     if inference is None or not inference.problems:
         return inference, refused
+    # As if values could be rescued: what contradicts the majority is then left aside, instead of refusing the whole
+    # wave.
     most = _try_infer(replace(schema, rescued=schema.rescued or "rescued"), readable.values())
     paths = {line.path for line in most.report} if most else set()
     for index, records in readable.items():
@@ -320,6 +322,7 @@ def _infer_from_files(
     often = Counter(samples.values())
     agreeing: list[tuple[bytes, ...]] = []
     problems: dict[tuple[bytes, ...], str] = {}
+    # The most frequent first, so that one odd file cannot exclude all others.
     for contribution, _ in often.most_common():
         try:
             infer_columns(format, schema, [*agreeing, contribution])

@@ -99,6 +99,7 @@ class _SegmentJob:
                 if self.wave.source.time_column is not None:
                     check_time_column(rows.schema, self.wave.source.time_column)
                 self._task(self._columns(rows.schema))
+        # Code of the user's own and drivers raise anything; one work unit must not fail the others.
         except Exception as error:
             return failure_of(error)
         return prepared

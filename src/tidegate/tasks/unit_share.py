@@ -110,6 +110,7 @@ class _ShareQueue:
         if not self._trusts:
             most = min(most, (self._task.failures or 0) - self._streak)
         is_late = self._end is not None and self._clock() >= self._end
+        # At least one, however late: a group that fetched nothing would never make progress.
         if under_way >= most or (is_late and not self._is_first):
             return None
         self._is_first = False
@@ -168,6 +169,7 @@ def fetch_share(
                 turns.note(number, outcome)
                 yield number, outcome
         finally:
+            # A consumer that gives up must not wait for requests that have not been sent.
             pool.shutdown(cancel_futures=True)
 
 
@@ -247,6 +249,7 @@ def write_share(task: WriteTask, fetched: Iterable[tuple[int, Fetched | UnitFail
                 if rows is None:
                     yield from shared.write_without_rows()
             except Exception:
+                # Fetching failed, not writing: that is the task's own error, and no work unit's.
                 if shared.is_waiting:
                     raise
                 yield from shared.outcomes
@@ -390,6 +393,8 @@ class UnitBlock:
         segments = [units[place].segments[file.segment] for place, file in files]
         counts = [file.pages[-1] for _, file in files]
         decoded, unknown = _decode_lines(task, [file for _, file in files])
+        # Rows are given to work units by their number; a blank line or one record over two lines would shift all that
+        # follow.
         if decoded.num_rows != sum(counts):
             raise SourceError("the records cannot be told apart", "each work unit is decoded by itself")
         self._units = np.repeat(np.array([place for place, _ in files], np.int64), counts)
@@ -458,6 +463,7 @@ def write_fetched(
     finally:
         files = [file for unit in fetched.values() if isinstance(unit, Fetched) for file in unit.files]
         for location, path in {(file.location, file.slice.path): None for file in files if file.is_scratch}:
+            # Leftovers go with the work area; the result must not fail over them.
             with suppress(StorageError):
                 open_store(location).delete(path)
 

@@ -240,6 +240,7 @@ def fetch_task(wave: UnitWave, slots: int = 1, in_flight: int = 1) -> FetchTask:
         infers=not wave.pipeline.schema.fields,
         in_flight=max(1, in_flight // slots),
         seconds=wave.seconds,
+        # Tasks do not see each other's failures, so that the allowance is divided among them.
         failures=None if wave.failures is None else max(1, wave.failures // slots),
     )
 
@@ -280,6 +281,7 @@ def write_wave(
     while True:
         done |= write_all(task, left)
         kept = {number: unit for number, unit in left.items() if wave.keeps(done[number])}
+        # A unit that failed may have been the only one with some column, which the table must not get.
         again = task if len(kept) == len(left) else plan(kept)
         if _same_columns(again.columns, task.columns):
             results = tuple(map(done.get, range(len(wave.works))))
