@@ -1,4 +1,4 @@
-"""The promises of metadata providers, kept by every one: files, a bucket, SQLite, PostgreSQL and the Delta log."""
+"""The promises of metadata providers, kept by every one: files, a bucket, SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
+import re
 import socket
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -21,14 +24,16 @@ from support.providers import Settings, opened, text
 from tidegate.errors import (
     AccessDenied,
     ConfigError,
+    EnvironmentProblem,
     StateError,
     StorageError,
     StorageUnavailable,
     TidegateError,
     WatermarkError,
 )
-from tidegate.protocol.providers import BaseMetadataProvider, FileMetadataProvider, WatermarkManager
-from tidegate.protocol.sql_provider import SqlMetadataProvider
+from tidegate.protocol.providers import BaseMetadataProvider, FileMetadataProvider, Saved, WatermarkManager
+from tidegate.protocol.sql_provider import SqliteMetadataProvider
+from tidegate.protocol.sqlalchemy_provider import SqlAlchemyMetadataProvider
 from tidegate.protocol.store import metadata_provider, provider_of
 from tidegate.specs.locations import Location, Secret
 from tidegate.specs.project import ProviderKind, StateSpec
@@ -176,8 +181,46 @@ def database(tmp_path: Path) -> Path:
     return tmp_path / "state.db"
 
 
-def sqlite(path: Path) -> SqlMetadataProvider:
-    return SqlMetadataProvider(Secret(f"sqlite:///{path}"))
+def sqlite(path: Path) -> SqliteMetadataProvider:
+    return SqliteMetadataProvider(str(path), f"sqlite:///{path}")
+
+
+FILE_OF_SQLALCHEMY = """
+CREATE TABLE tidegate_watermarks (
+	dataflow_id VARCHAR(500) NOT NULL, number BIGINT NOT NULL, watermark TEXT NOT NULL, previous TEXT, job_id TEXT,
+	dataflow_run_id TEXT, updated_at DATETIME NOT NULL, PRIMARY KEY (dataflow_id)
+);
+CREATE TABLE tidegate_watermark_history (
+	dataflow_id VARCHAR(500) NOT NULL, number BIGINT NOT NULL, watermark TEXT NOT NULL, previous TEXT, job_id TEXT,
+	dataflow_run_id TEXT, updated_at DATETIME NOT NULL, PRIMARY KEY (dataflow_id, number)
+);
+INSERT INTO tidegate_watermarks VALUES ('p/s', 1, '{"id": 1}', NULL, 'j', 'r', '2026-04-03 09:15:00.000007');
+INSERT INTO tidegate_watermark_history SELECT * FROM tidegate_watermarks;
+"""
+
+
+def test_a_file_of_sqlalchemy_is_read_and_continued_and_sqlalchemy_reads_ours(database: Path) -> None:
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.executescript(FILE_OF_SQLALCHEMY)
+    ours, theirs = sqlite(database), SqlAlchemyMetadataProvider(Secret(f"sqlite:///{database}"))
+    assert ours.last("p/s") == Saved("""{"id": 1}""", None, "j", "r", datetime(2026, 4, 3, 9, 15, 0, 7, UTC), 1)
+    save(ours, 2)
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        ((when,),) = connection.execute("SELECT updated_at FROM tidegate_watermarks")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}", when)
+    assert theirs.history("p/s") == ours.history("p/s")
+    assert [saved.number for saved in ours.history("p/s")] == [1, 2]
+
+
+def test_a_file_has_the_columns_that_sqlalchemy_gives_it(tmp_path: Path) -> None:
+    def columns(path: Path) -> list[tuple[object, ...]]:
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            query = "SELECT m.name, c.* FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table'"
+            return sorted(connection.execute(query).fetchall())
+
+    save(sqlite(tmp_path / "ours.db"), 1)
+    save(SqlAlchemyMetadataProvider(Secret(f"sqlite:///{tmp_path / 'theirs.db'}")), 1)
+    assert columns(tmp_path / "ours.db") == columns(tmp_path / "theirs.db")
 
 
 @pytest.mark.parametrize("content", [b"not a database at all, but long enough to be read as one" * 100])
@@ -228,14 +271,14 @@ def test_a_row_or_a_table_that_somebody_changed_is_an_error(database: Path, chan
 
 
 def test_tables_that_another_process_makes_meanwhile_are_no_trouble(database: Path) -> None:
-    class Overtaken(SqlMetadataProvider):
+    class Overtaken(SqliteMetadataProvider):
         """Looks for its tables just after another process made them."""
 
         def _has_tables(self) -> bool:
             save(sqlite(database), 1)
             return super()._has_tables()
 
-    assert Overtaken(Secret(f"sqlite:///{database}")).get_watermark("p/s") == text(1)
+    assert Overtaken(str(database), "").get_watermark("p/s") == text(1)
 
 
 @pytest.fixture
@@ -247,7 +290,7 @@ def closed_port() -> Iterator[int]:
 
 
 def test_a_database_out_of_reach_is_an_error_that_may_pass(closed_port: int) -> None:
-    provider = SqlMetadataProvider(Secret(f"postgresql://somebody:canary@127.0.0.1:{closed_port}/state"))
+    provider = SqlAlchemyMetadataProvider(Secret(f"postgresql://somebody:canary@127.0.0.1:{closed_port}/state"))
     with raises(StorageUnavailable, f"127.0.0.1:{closed_port}") as caught:
         provider.get_watermark("p/s")
     assert caught.value.retryable
@@ -260,7 +303,7 @@ def test_a_wrong_password_is_an_error_that_does_not_show_it(postgres: Server, pa
     from urllib.parse import quote
 
     url = postgres.url(password=quote(password, safe=""))
-    provider = SqlMetadataProvider(Secret(url))
+    provider = SqlAlchemyMetadataProvider(Secret(url))
     with pytest.raises(AccessDenied) as caught:
         provider.get_watermark("p/s")
     shown = f"{caught.value} {caught.value!r} {provider.uri} {pickle.loads(pickle.dumps(caught.value))}"
@@ -272,10 +315,10 @@ def test_a_wrong_password_is_an_error_that_does_not_show_it(postgres: Server, pa
 
 def test_a_user_who_may_not_read_or_write_is_told_so(postgres: Server) -> None:
     database = postgres.new_database()
-    save(SqlMetadataProvider(Secret(postgres.url(database))), 1)
+    save(SqlAlchemyMetadataProvider(Secret(postgres.url(database))), 1)
     with postgres.connect(database) as connection:
         connection.execute(f"CREATE ROLE {database} LOGIN PASSWORD '{PASSWORD}'".encode())
-    guest = SqlMetadataProvider(Secret(postgres.url(database).replace("//tidegate:", f"//{database}:")))
+    guest = SqlAlchemyMetadataProvider(Secret(postgres.url(database).replace("//tidegate:", f"//{database}:")))
     with raises(AccessDenied, "permission denied for table tidegate_watermarks"):
         guest.get_watermark("p/s")
     with postgres.connect(database) as connection:
@@ -287,7 +330,7 @@ def test_a_user_who_may_not_read_or_write_is_told_so(postgres: Server) -> None:
 
 def test_a_database_that_is_not_there_is_an_error(postgres: Server) -> None:
     with raises(TidegateError, 'database "nowhere" does not exist') as caught:
-        SqlMetadataProvider(Secret(postgres.url("nowhere"))).get_watermark("p/s")
+        SqlAlchemyMetadataProvider(Secret(postgres.url("nowhere"))).get_watermark("p/s")
     assert PASSWORD not in str(caught.value)
 
 
@@ -307,7 +350,7 @@ def test_texts_that_are_no_watermarks_are_an_error(files: BaseMetadataProvider, 
 )
 def test_an_address_that_is_none_is_refused_without_showing_it(url: str) -> None:
     with raises(ConfigError, "state.url") as caught:
-        SqlMetadataProvider(Secret(url))
+        SqlAlchemyMetadataProvider(Secret(url))
     assert "canary" not in str(caught.value)
 
 
@@ -319,12 +362,21 @@ def test_an_address_that_is_none_is_refused_without_showing_it(url: str) -> None
         ("memory://example/state", FileMetadataProvider),
         ("s3://bucket/state", FileMetadataProvider),
         ("s3a://bucket/state", FileMetadataProvider),
-        ("sqlite:///state.db", SqlMetadataProvider),
-        ("postgresql://somebody@db/state", SqlMetadataProvider),
+        ("sqlite:///state.db", SqliteMetadataProvider),
+        ("postgresql://somebody@db/state", SqlAlchemyMetadataProvider),
     ],
 )
 def test_an_address_tells_the_kind_of_provider(url: str, kind: type[BaseMetadataProvider]) -> None:
     assert isinstance(metadata_provider(url, {"AWS_REGION": "x"} if url.startswith("s3") else None), kind)
+
+
+def test_postgresql_without_sqlalchemy_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delitem(sys.modules, "tidegate.protocol.sqlalchemy_provider")
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    with pytest.raises(EnvironmentProblem) as caught:
+        metadata_provider("postgresql://somebody:canary@db/state")
+    assert "pip install 'tidegate[sql]'" in caught.value.remedy
+    assert metadata_provider(f"sqlite:///{tmp_path / 'state.db'}").get_watermark("p/s") is None
 
 
 def test_a_provider_without_an_address_is_refused() -> None:

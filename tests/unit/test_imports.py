@@ -42,7 +42,7 @@ ONLY_IN = {
     "deltalake": {"protocol"},
     "click": {"cli"},
     "prometheus_client": {"observe/pages.py"},
-    "sqlalchemy": {"protocol/sql_provider.py"},
+    "sqlalchemy": {"protocol/sqlalchemy_provider.py"},
     "httpx2": {"sources"},
     "psycopg": {"sources/databases.py"},
     "adbc_driver_manager": {"sources/adbc.py"},

@@ -36,6 +36,7 @@ from tidegate.protocol.providers import (
     make_provider,
 )
 from tidegate.protocol.recovery import Ladder, Usable, climb, open_rebuilt
+from tidegate.protocol.sql_provider import SqliteMetadataProvider, sqlite_path
 from tidegate.protocol.table import DeltaTablePort, Snapshot, arrow_schema
 from tidegate.specs.locations import Location, Options, Secret
 from tidegate.specs.project import ProviderKind, StateSpec
@@ -190,7 +191,7 @@ def manager_of(spec: StateSpec) -> WatermarkManager | None:
 
 
 def metadata_provider(url: str, options: Mapping[str, str] | None = None) -> BaseMetadataProvider:
-    """The provider at an address: a database for SQLAlchemy, anything else is a folder or a bucket.
+    """The provider at an address: a database, anything else is a folder or a bucket.
 
     ``options`` are the storage options of a bucket. Sends nothing yet.
     """
@@ -208,16 +209,19 @@ def _address(spec: StateSpec) -> Secret:
 
 
 def _sql(url: Secret) -> BaseMetadataProvider:
+    if path := sqlite_path(url.value):
+        return SqliteMetadataProvider(path, url.value)
     try:
-        from tidegate.protocol.sql_provider import SqlMetadataProvider
+        from tidegate.protocol.sqlalchemy_provider import SqlAlchemyMetadataProvider
     except ModuleNotFoundError as error:
         # A broken installation of something else must not be reported as a missing SQLAlchemy.
         if error.name is None or not error.name.startswith("sqlalchemy"):
             raise
         raise EnvironmentProblem(
-            "the state provider 'sql' needs SQLAlchemy, which is not installed", "pip install 'SQLAlchemy>=2.1'"
+            "a state provider in another database than SQLite needs SQLAlchemy, which is not installed",
+            "pip install 'tidegate[sql]'",
         ) from None
-    return SqlMetadataProvider(url)
+    return SqlAlchemyMetadataProvider(url)
 
 
 COPY_KIND = "provider"
