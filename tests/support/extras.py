@@ -10,6 +10,7 @@ EXTRAS = {
     "iceberg": "import pyiceberg.table",
     "java": "import jdk",
     "mysql": "import pymysql",
+    "sql": "import psycopg, sqlalchemy; import tidegate.protocol.sqlalchemy_provider",
     "postgres": "import psycopg",
 }
 """What each extra gives."""
