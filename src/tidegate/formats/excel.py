@@ -64,7 +64,7 @@ MOST_KEPT = 1_000_000
 """The most whole numbers of 16 digits or more and errors, which are kept beside what the library reads."""
 
 UNSUSPICIOUS, MOST_PACKED = 64 * 1024**2, 200
-"""A part that unpacks to more bytes than the first number may not unpack to more than so many times its size."""
+"""A part that unpacks to more than ``UNSUSPICIOUS`` bytes may be at most ``MOST_PACKED`` times its packed size."""
 
 _CHUNK = 1024 * 1024
 _WORKBOOK, _RELATIONS, _TEXTS = "xl/workbook.xml", "xl/_rels/workbook.xml.rels", "xl/sharedStrings.xml"
@@ -214,7 +214,7 @@ def excel_library() -> Any:
 
 
 def _damage_error(error: BaseException, path: str) -> BaseException:
-    """Build the error for a damaged workbook, from any error or panic (no ``Exception``) of the library."""
+    """Turn an error or a panic of the library, which is no ``Exception``, into that of a damaged workbook."""
     # None of these says that the file is damaged.
     if isinstance(error, MemoryError | KeyboardInterrupt | SystemExit | GeneratorExit):
         return error

@@ -1,7 +1,7 @@
 """Samples of a source's files, to infer its columns.
 
 An unreadable file contributes nothing; the read itself refuses it later. Only if no file can be read do the reasons
-become the error. So it is with a file whose columns contradict those of most files.
+become the error. The same holds for a file whose columns contradict those of most files.
 """
 
 from __future__ import annotations

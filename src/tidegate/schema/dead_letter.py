@@ -174,6 +174,6 @@ def letter_ids(pipeline: str, source: str, run: str, file: str, lines: Iterable[
 
 
 def fingerprint(fields: Iterable[FieldSpec]) -> str:
-    """Tells schemas apart: a letter that was refused by another one may be good by now."""
+    """Identify a schema: a letter that another schema refused may be good by now."""
     told = json.dumps([field_to_json(field) for field in fields], sort_keys=True)
     return hashlib.sha256(told.encode()).hexdigest()[:16]

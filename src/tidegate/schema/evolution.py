@@ -107,7 +107,7 @@ def write_schema(
 ) -> pa.Schema:
     """What tasks write for ``declared``: its columns in its order, narrower types widened to the table's.
 
-    Raises :class:`SchemaMismatch` where the two do not fit, before anything is written; it says ``made_by``.
+    Raises :class:`SchemaMismatch` where the two do not fit, before anything is written; the message names ``made_by``.
     Partition columns are not part of it: they are not in the files.
     """
     kept = pa.schema([simplify_field(field) for field in declared if field.name not in partition_columns])

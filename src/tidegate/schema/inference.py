@@ -41,10 +41,10 @@ MOST_KEYS = 1000
 """An object with more different keys is data, not a struct: it is kept as ``json``."""
 
 MANY = 100
-"""From so many values of one kind on a type is called sure."""
+"""A type is called certain once this many values of one kind were seen."""
 
 SHOWN = 10
-"""So many columns are named in one line."""
+"""The most columns that one line names."""
 
 NUMBERS = frozenset({"integer", "long integer", "large integer", "number", "inexact number"})
 """The kinds of numbers, by what can hold them: see :func:`number_kind`."""
@@ -343,7 +343,7 @@ _REMEDIES = {"not UTF-8": "send or write it as UTF-8", "NaN": _NULL, "Infinity":
 
 
 def why_unreadable(lines: Iterable[bytes]) -> str:
-    """What is wrong with the first line that is no JSON, and what helps; empty where there is none.
+    """Say what is wrong with the first line that is not JSON, and what helps; empty if every line is.
 
     >>> why_unreadable([b'{"a": NaN}'])
     '; the first: NaN is not JSON, write null for a missing number'
@@ -372,7 +372,7 @@ def draft_of(fields: Sequence[FieldSpec]) -> str:
 
 
 def check_agreement(found: Inference) -> Inference:
-    """The same, unless something was in the way: then :class:`SourceError` with all of it."""
+    """Return ``found`` if nothing was in the way; raise :class:`SourceError` with every problem otherwise."""
     if found.problems:
         raise SourceError(
             "no columns can be inferred from the sampled records: " + "; ".join(found.problems),

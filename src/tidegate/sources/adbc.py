@@ -285,7 +285,7 @@ _TIME = re.compile(r"(\S+) ([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,6}))?")
 # Python's own context would round to 28 digits.
 _WIDE = Context(prec=60)
 _CYCLE, _CYCLE_DAYS = 400, 146_097
-"""The calendar repeats: so many years have so many days."""
+"""The calendar repeats after so many years, or days."""
 
 
 def _decimal(text: str, kind: pa.DataType) -> Decimal | None:

@@ -144,10 +144,10 @@ Block = Sequence[Sequence[Any]]
 
 BLOCK_BYTES = 16 * 1024 * 1024
 _FIRST_ROWS = 16
-"""PostgreSQL is asked for so many rows first, and then for more, as long as their size allows it."""
+"""The rows of the first block from PostgreSQL; later blocks grow as long as their size in bytes allows."""
 
 _STRIDE = 13
-"""One of so many rows is measured: to measure every row takes a quarter of the time of the read."""
+"""One row in so many is measured: measuring all of them takes a quarter of the time of the read."""
 
 
 def _size(values: Iterable[Any]) -> int:

@@ -55,7 +55,7 @@ _FOLDERS = (
 def java_version(home: Path) -> int | None:
     """The major version of the Java in ``home``; None if there is none that starts.
 
-    Most have it in a file beside it; only without one, Java is started to tell.
+    Most installations record it in a file; Java is started only where there is none.
     """
     program = home / "bin" / "java"
     with contextlib.suppress(OSError):
@@ -174,7 +174,7 @@ def fetched_jars(coordinate: str = DELTA) -> tuple[Path, ...]:
 
 
 def resolve_jars(coordinate: str = DELTA) -> tuple[Path, ...]:
-    """The jars of ``coordinate``, resolved through Maven Central the first time; a jar file is itself.
+    """The jars of ``coordinate``, resolved through Maven Central the first time; a jar file stands for itself.
 
     ``EnvironmentProblem`` if they cannot be fetched, or are not the pinned ones.
     """

@@ -64,7 +64,7 @@ _owner = os.getpid()
 
 
 def claim() -> Path:
-    """The folder of this process, removed when the process ends; also removes those of dead processes."""
+    """The folder of this process, which is removed at exit; sweeps those of dead processes first."""
     global _owner
     # A forked child inherits this table but not the folder, which its parent still uses.
     if _held and os.getpid() == _owner:
@@ -149,7 +149,7 @@ class _WhileStopping(logging.Filter):
 
 
 def silence_py4j() -> None:
-    """Stop Py4J's logging: the process ends, and Java will not answer any more."""
+    """Stop Py4J's logging: the process is ending, and Java no longer answers."""
     ended = threading.Event()
     ended.set()
     for name in _LOGGERS:
@@ -158,7 +158,7 @@ def silence_py4j() -> None:
 
 @contextlib.contextmanager
 def py4j_is_silent(stop: threading.Event) -> Iterator[None]:
-    """While inside, Py4J logs nothing once ``stop`` is set; everybody else does."""
+    """While inside, Py4J logs nothing once ``stop`` is set; others log as before."""
     found = _WhileStopping(stop)
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     for logger in loggers:
@@ -265,7 +265,7 @@ def _all_options(chosen: Mapping[str, str]) -> str:
 
 
 def _jars(wanted: str) -> tuple[str, ...]:
-    """The files of a Maven coordinate; a file is itself."""
+    """The files of a Maven coordinate; a file stands for itself."""
     return (wanted,) if wanted.endswith(".jar") else tuple(str(jar) for jar in resolve_jars(wanted))
 
 
@@ -454,7 +454,7 @@ def _stderr_to(log: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _pythons(workers: str) -> Iterator[None]:
-    """A context started inside has workers on that Python: PySpark reads the environment then, and only then.
+    """Start contexts inside with that Python for their workers: PySpark reads the environment only at that moment.
 
     Later sessions of this process find the environment as the user made it.
     """
@@ -511,7 +511,7 @@ def own_session(session: SparkSession, more: Mapping[str, str] | None = None) ->
 
 
 def put(session: SparkSession, settings: Mapping[str, str]) -> None:
-    """Set these; ``RowsRefused`` if Spark would read something else than written."""
+    """Apply these settings; ``RowsRefused`` if Spark would change a value by substituting variables."""
     for name, value in settings.items():
         if VARIABLE in value:
             raise RowsRefused(

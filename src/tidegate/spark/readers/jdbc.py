@@ -169,9 +169,9 @@ def database_refusal(error: Exception, mask: Mask) -> Refusal:
 
 EXACT_UP_TO, ALL_EXACT_UP_TO = 1_000_000, 200_000
 SAMPLED_ROWS = 100_000
-"""Above the first number of rows, a sample of so many decides where to divide: PostgreSQL takes random pages.
+"""Above ``EXACT_UP_TO`` rows, a sample of ``SAMPLED_ROWS`` decides where to divide: PostgreSQL takes random pages.
 
-The second holds without a lower bound: an increment of few rows has an index to find them, a sample reads all pages.
+``ALL_EXACT_UP_TO`` is for reads without a lower bound: few new rows are found by an index, a sample reads all pages.
 """
 
 
