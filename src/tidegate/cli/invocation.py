@@ -119,6 +119,7 @@ class Invocation:
         """
         from tidegate.observe.logs import DeferredErrors, ErrorsOnce, JsonLog, TerminalLog, TextLog, fanout
 
+        # Who chooses a level keeps the log, and needs the times.
         as_text = TerminalLog if self.log_level is None and is_terminal(sys.stderr) else TextLog
         log = JsonLog if self.log_format == "json" else as_text
         with _own_stderr() as stream, self._progress(stream) as view:
@@ -156,6 +157,7 @@ class Invocation:
             from tidegate.cli.terminal import console_for
 
             return BarProgress(console_for(stream, colour=self.uses_colour()))
+        # The log has the same milestones at these levels.
         in_the_log = self.log_level in ("debug", "info")
         return SilentProgress(stream) if in_the_log else PlainProgress(stream)
 
@@ -191,6 +193,7 @@ class Confirmation:
     declined: bool = False
 
     def __post_init__(self) -> None:
+        # Before any work: a script must not find out after an hour that nobody can be asked.
         if not (self.dry_run or self.yes or self.invocation.can_ask()):
             raise click.UsageError("not a terminal, so this cannot ask; pass --yes, or --dry-run to only look")
 
@@ -253,6 +256,7 @@ def print_yaml(text: str) -> None:
     sys.stdout.flush()
 
 
+# EX_SOFTWARE of sysexits.h; the smaller codes have meanings of their own.
 UNEXPECTED = 70
 
 

@@ -68,10 +68,13 @@ class Program(Group):
         arguments = list(sys.argv[1:] if args is None else args)
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
+                # A path that the terminal's encoding lacks must not end a command while it reports.
                 stream.reconfigure(errors="backslashreplace")
+        # click would print errors itself, past the mask, and choose its own exit codes.
         extra["standalone_mode"] = False
         extra.setdefault("obj", Invocation())
         invocation: Invocation = extra["obj"]
+        # Before click parses: wrong arguments are to be reported in JSON, too.
         invocation.as_json = "--json" in arguments
         # Everything that a command shows, and every error, goes through the mask of what it has learnt by then.
         with remembering():

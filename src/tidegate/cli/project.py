@@ -201,6 +201,7 @@ def show_config(invocation: Invocation, config: Path) -> None:
 
     text = canonical(tidegate.load(config))
     if invocation.as_json:
+        # Made without secrets; masking ordinary words would make a file that cannot be loaded again.
         return print_json(yaml.safe_load(text), known_mask().of_keys())
     return print_yaml(text)
 
@@ -252,6 +253,7 @@ def import_properties(invocation: Invocation, file: Path, out: Path | None, stri
 def _write(out: Path, text: str) -> None:
     """Write a new file; refuse an existing one."""
     try:
+        # "x" also refuses a file that somebody creates at this very moment.
         with out.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:

@@ -93,6 +93,7 @@ def dlq() -> None:
 @with_json
 def list_letters(invocation: Invocation, /, limit: int, **given: Any) -> int:
     """List open dead letters, oldest first."""
+    # One more than is shown, to know whether there are more.
     letters = tidegate.list_letters(limit=limit + 1, **given)
     return invocation.give(OpenLetters(letters, limit))
 

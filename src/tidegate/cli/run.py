@@ -107,6 +107,7 @@ def commit(
     if adopt is not None:
         if once or continuous:
             raise click.UsageError("--adopt works by itself: give it without --once and --continuous")
+        # The whole table as a prefix would take whatever lies there, uncommitted files of runs included.
         if not {"", ".", ".."}.isdisjoint(adopt.strip("/").split("/")):
             raise click.UsageError(f"--adopt {adopt!r}: give a folder below the table, such as imported/2026")
         question = "Add these files to the table?"

@@ -37,6 +37,7 @@ def console_for(stream: TextIO, *, colour: bool, wide: bool = False) -> Console:
     return Console(
         file=stream,
         highlight=False,
+        # A path such as data[1]/x would be taken for a style.
         markup=False,
         color_system="auto" if colour else None,
         width=UNBOUNDED if wide else None,
@@ -169,6 +170,7 @@ def shorten_middle(text: str, width: int) -> str:
     """
     if cell_len(text) <= width:
         return text
+    # Paths and messages differ at their ends.
     tail = (width - 1) * 3 // 5
     return f"{set_cell_size(text, width - 1 - tail).rstrip()}…{_last_cells(text, tail)}"
 

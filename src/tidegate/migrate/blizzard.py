@@ -107,6 +107,7 @@ def read_older(data: Mapping[str, Any], bases: Sequence[str], found: str = "the 
     ``StateError`` for a path of another place or a newer form, ``Damaged`` for anything else it cannot decode.
     """
     paths = paths_in(data)
+    # A checkpoint of another place would pass over everything here that sorts below its watermark.
     foreign = next((path for path in paths if not is_about(path, bases)), None)
     if foreign is not None:
         raise StateError(
@@ -208,6 +209,7 @@ def _is_above(state: PathState, path: str) -> bool:
 def _sized(progress: FileProgress, file: SourceFile | None) -> FileProgress:
     if isinstance(progress, Finished) or file is None:
         return progress
+    # Without a size, the next plan could not tell whether the file was changed since.
     return replace(progress, size=file.size, etag=file.etag)
 
 
@@ -303,6 +305,7 @@ def old_commits(store: ObjectStore) -> Iterator[OldCommit]:
             if _is_old(app_id):
                 seen.add(app_id)
                 yield OldCommit(app_id, number, store.head(entry_path(number)).modified)
+    # Transactions outlive the log entries that brought them, in the checkpoint.
     _, files = newest_checkpoint(store)
     older = [
         OldCommit(str(txn["appId"]), -1, _moment(txn.get("lastUpdated")))
@@ -335,6 +338,7 @@ def _moment(milliseconds: object) -> datetime | None:
 def decode_transaction(commit: OldCommit) -> Mapping[str, Any]:
     """The checkpoint in a transaction id; ``Damaged`` if it cannot be read."""
     where = f"the transaction id {commit.app_id[:40]!r}… (table version {commit.table_version})"
+    # Written with either alphabet, and with or without padding.
     text = commit.app_id.removeprefix(WRITER).replace("-", "+").replace("_", "/")
     try:
         content = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
@@ -371,6 +375,7 @@ def _pending(store: ObjectStore, committed: frozenset[str]) -> Iterator[str]:
         try:
             meta = load_json(store.get(item.path))
             filename = str(meta["filename"])
+        # A meta that cannot be read may stand for a file that waits: it counts as pending.
         except (ObjectMissing, ValueError, KeyError, TypeError):
             filename = ""
         if filename not in committed:
@@ -416,6 +421,7 @@ class _Adopting:
         snapshot = self._snapshot()
         known = contents(self._store, snapshot)
         before = activity(self._store, self._key, known.named)
+        # After the first look at its activity: what moves from here on shows in the second look.
         older = self._older()
         listed = self._everything()
         now = self._clock()
@@ -557,6 +563,7 @@ class _Adopting:
         )
 
     def _everything(self) -> tuple[SourceFile, ...]:
+        # The old program had no such filter: what it read outside of it has to count as read.
         whole = replace(self._bound.source, partition_filter=None)
         return discover(self._bound.tracker.store, whole, PathState(), self._clock()).files
 
@@ -604,6 +611,7 @@ class _Adopting:
 
     def _write(self, state: PathState, before: Activity, known: Contents) -> Adoption:
         opened = self._bound.positions.open([Accept.FOREIGN])
+        # The listing may have taken minutes; a commit of the old program in between would be counted by nobody.
         again = activity(self._store, self._key, known.named).moved_since(before)
         if again or not opened.first_run:
             moved = "; ".join(again) or f"position {opened.version} was written"
@@ -650,6 +658,7 @@ def _bases(uri: str) -> tuple[str, ...]:
     plain = uri.rstrip("/")
     if plain.startswith("file://"):
         return plain, plain.removeprefix("file://")
+    # Hadoop's spelling of the same bucket.
     return (plain, f"s3a://{plain.removeprefix('s3://')}") if plain.startswith("s3://") else (plain,)
 
 

@@ -22,6 +22,7 @@ _SHARED_METRICS = (
     "multipart_uploads_total",
     "source_state_files",
 )
+# Keys that people bring along: refusing them would only make them delete lines that mean nothing here.
 FOREIGN = Foreign(
     keys={
         "global.connection_pooling": "Tidegate always pools connections",

@@ -20,6 +20,7 @@ _ESCAPED = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.)|$)", re.DOTALL)
 _NAME = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _ENCRYPTED = re.compile(r"\s*ENC\(.*\)\s*", re.DOTALL)
+# References may refer to each other in a circle.
 _DEPTH = 5
 
 
@@ -47,6 +48,7 @@ def properties(text: str) -> Iterator[Property]:
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines without comments and blanks, joined where a backslash continues them."""
     begun: tuple[int, str] | None = None
+    # Not splitlines(), which also ends lines at characters that Java takes as part of a value.
     for number, line in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         content = line.lstrip(" \t\f")
         if begun is None and (not content or content[0] in "#!"):
@@ -113,6 +115,7 @@ class Given:
 
         def put(found: re.Match[str]) -> str:
             other = self.properties.get(found[1].strip())
+            # A secret that is referred to must not be copied into the YAML in this way, either.
             if other is not None and depth and not is_secret(other.name, other.value):
                 self.used[other.name] = None
                 return self.as_text(other.value, depth - 1)
@@ -132,6 +135,8 @@ class Given:
             found = load_json(text)
         except ValueError:
             try:
+                # The original's parser is lenient (single quotes, bare keys), and YAML reads what it does; all values
+                # stay text.
                 found = yaml.load(text, Loader=yaml.BaseLoader)
             except yaml.YAMLError:
                 found = None

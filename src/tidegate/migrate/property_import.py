@@ -79,10 +79,12 @@ def _import(found: tuple[Property, ...], origin: str, secrets: Collection[str]) 
     data = project_of(given)
     if given.refusals:
         raise ConfigError(tuple(given.refusals))
+    # A key may hide inside a query or a path, where no name gives it away.
     data = _without_keys(given, data, [each for each in secrets if looks_random(each)])
     made = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=110)
     left, not_needed = given.rest()
     notes = sorted({*given.notes, *left}, key=lambda each: (each.line, each.name, each.reason))
+    # Loaded with sample values, so that a person learns here what the first run would say.
     notes += _problems(made, given)
     lost = {each.name for each in notes}
     return PropertiesImport(
@@ -121,6 +123,7 @@ def import_file(path: Path) -> PropertiesImport:
         ) from None
     try:
         text = data.decode("utf-8-sig")
+    # Java reads properties files as Latin-1, and older jobs were written so.
     except UnicodeDecodeError:
         text = data.decode("latin-1")
     return import_text(text, str(path))
@@ -213,6 +216,7 @@ def _source(given: Given) -> tuple[dict[str, Any], dict[str, Any]]:
     followed = bool(times or inputs) or made.get("type") == "download"
     work = settings(given)
     if times:
+        # Written down, since the default here is UTC and days would begin at another hour.
         work.setdefault("timezone", ORIGINAL_TIMEZONE)
     _not_found(given, work, asks=server.get("type") == "http" and followed)
     made |= work if followed else {}

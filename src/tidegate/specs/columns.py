@@ -421,6 +421,7 @@ class ColumnSource:
     ] = None
     look_back: LookBack = field(default_factory=LookBack)
     safety_lag: Annotated[timedelta | None, Key("Leaves rows younger than this to a later run, such as PT5M.")] = None
+    # A day ahead is a time zone or a slow clock; more is an error in the data, such as 9999-12-31.
     future_tolerance: Annotated[
         timedelta | None,
         Key("Rows further in the future than this wait until their time has come; none: no row waits."),
@@ -451,6 +452,7 @@ class ColumnSource:
         """What the source is, without anything secret: for identities and messages."""
         match self.read:
             case JdbcRead(url=url, table=table):
+                # Not the query itself: people correct queries, and the source stays the same one.
                 return f"{identity_of(url)}#{table or 'query'}"
             case TableRead(location=location):
                 return location.uri
@@ -486,6 +488,7 @@ class ColumnSource:
 
 def _without_user(url: str) -> str:
     """An address without a user and a password before its host."""
+    # The address is part of the recorded identity: a password in it would be in every state and log entry.
     return re.sub(r"//[^/@]*@", "//", url)
 
 

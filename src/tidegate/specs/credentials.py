@@ -29,6 +29,7 @@ SHORTEST = 6
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRET_WORDS = frozenset({"password", "passwd", "pwd", "passcode", "secret", "token", "apikey", "bearer", "cookie"})
 _SECRET_WORDS |= {"credential", "credentials", "signature", "sig", "sas", "jwt", "authorization"}
+# Only at the end of a name: PASS_RATE and PIN_CODE_LENGTH hold nothing secret.
 _SECRET_AT_END = frozenset({"pass", "pw", "pin", "otp", "pat"})
 _AMBIGUOUS_WORDS = frozenset({"key", "auth", "code", "session", "sid"})
 """Words for credentials and for ordinary things: ``key=AIzaSy…`` and ``key=country``."""
@@ -47,6 +48,7 @@ _PLAIN_TEXT = (
 _PLAIN_WORDS = _PLACE_WORDS | frozenset(_PLAIN_TEXT.split())
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _SEGMENTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+# From 32 digits on, as keys have them; shorter ones are hashes in names of builds and buckets.
 _HEX = re.compile(r"(?=.*[0-9])(?=.*[a-f])[0-9a-f]{32,}", re.IGNORECASE)
 _ISSUED = re.compile(
     r"(?:gh[oprsu]_|github_pat_|glpat-|xox[abprs]-|sk_live_|rk_live_|sk-|AIza|SG\.|ya29\.)[\w.-]{8,}"
@@ -72,6 +74,7 @@ def looks_random(value: str) -> bool:
     >>> looks_random("AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY"), looks_random("company-lake-7d9f8b6c5d")
     (True, False)
     """
+    # A path may hold words that look like anything, and masking it would hide where something is.
     if re.search(r"[\s/]", value):
         return False
     if _ISSUED.fullmatch(value):
@@ -166,6 +169,7 @@ PLAIN_HEADERS = frozenset({"accept", "accept-encoding", "accept-language", "cont
 _PLAIN_PARAMETERS = frozenset({"grpc_max_message_size", "session_id", "use_ssl", "user_agent", "user_id"})
 """What a Spark Connect address says openly."""
 
+# Every repetition is bounded: text from a server must not make the search quadratic.
 _ASSIGNED = re.compile(r"(?i)(?:passw\w{0,40}|pass|pwd|secret\w{0,40}|token|sig|key)\s{0,20}=\s{0,20}([^&;\s]+)")
 
 
@@ -206,6 +210,7 @@ def texts_in(value: object) -> Iterator[str]:
             yield from (text for each in value.values() for text in texts_in(each))
         case list() | tuple():
             yield from (text for each in value for text in texts_in(each))
+        # "True" as a secret would mask half of every message.
         case int() | float() if not isinstance(value, bool):
             yield str(value)
         case _:
@@ -268,6 +273,7 @@ def _handed(value: object, name: str = "") -> Iterator[str]:
                 yield from _handed(each, f"{name}_{key}" if looks_secret(name) else str(key))
         case list() | tuple():
             yield from (text for each in value for text in _handed(each, name))
+        # A retry count of 3 would otherwise be masked in every text with a 3 in it.
         case int() | float() if not looks_secret(name) and len(str(value)) < SHORTEST:
             return
         case _:

@@ -99,6 +99,7 @@ def split_address(address: str, name: str = "the address") -> SplitResult:
     """
     try:
         parts = urlsplit(address)
+        # Reading the port is what checks it.
         _ = parts.port
     except ValueError:
         scheme, found, _ = address.partition("://")
@@ -116,6 +117,7 @@ PORTS = {"http": 80, "https": 443}
 
 _ADDRESS = re.compile(r"(https?)://([^/?#]*)", re.IGNORECASE)
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
+# Addresses at which clouds hand out credentials to whatever runs inside them: a redirect there would fetch them.
 _METADATA = frozenset(
     map(
         ipaddress.ip_address,
@@ -125,6 +127,7 @@ _METADATA = frozenset(
 _METADATA_NAMES = frozenset({"metadata", "metadata.google.internal", "metadata.azure.internal", "instance-data"})
 _OWN_NAMES = frozenset({"localhost", "localhost.localdomain", "localhost6", "ip6-localhost", "ip6-loopback"})
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+# IPv6 has several ways to carry an IPv4 address, and each would lead past a check of the number alone.
 _OLD_COMPATIBLE = ipaddress.ip_network("::/96")
 _THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
 
@@ -183,6 +186,7 @@ def origin_of(url: str) -> Origin:
     if found is None or not found[2]:
         raise NotOrigin("it is not the address of an HTTP server")
     scheme, authority = found[1].lower(), found[2]
+    # Programs disagree about which part is the host, as in https://api.example@evil.example.
     if "@" in authority:
         raise NotOrigin("it contains a user or a password")
     host, port = _divided(authority)
@@ -193,6 +197,7 @@ def refusal(home: Origin, target: Origin, allowed: Collection[Origin]) -> tuple[
     """Why a link from ``home`` to ``target`` is not followed, and the remedy; None if it is followed."""
     if target == home:
         return None
+    # A server in the same place may link to its neighbours, as in tests and inside a cluster.
     if target.reach is not Reach.ANYONE and target.reach is not home.reach:
         return f"{target} is {target.reach}", "check the server; Tidegate never follows such an address"
     if home.scheme == "https" and target.scheme == "http":
@@ -228,6 +233,7 @@ def _host(text: str) -> str:
         try:
             return str(ipaddress.IPv4Address(name))
         except ValueError:
+            # Resolvers read 0177.0.0.1 as octal, others as decimal: what cannot be read one way only is refused.
             raise NotOrigin("its host is a number in an unusual form") from None
     return name
 
@@ -281,6 +287,7 @@ _USERS = _USER_NAMES | {"pwd", "pass", "pw", "logdata", "passcode"}
 _KEY_FILES = frozenset({"sslkey"})
 _NAMES = ("databasename", "database", "initialcatalog", "dbname", "db")
 _OF_FILES = frozenset({"sqlite", "duckdb", "derby", "h2", "hsqldb", "ucanaccess"})
+# Encoded more often than that, no driver would understand it either.
 _UNFOLDED = 3
 
 
@@ -336,6 +343,7 @@ def identity_of(url: str) -> str:
     kind = _JDBC.match(url)
     name = f"jdbc:{kind[1].lower()}" if kind else "jdbc"
     text = re.split(r"[?;]", url, maxsplit=1)[0]
+    # A digest of a short password can be guessed, so an address with one gets none.
     digest = "" if holds_credentials(url) else hashlib.sha256(text.encode()).hexdigest()[:16]
     return f"{name}:~{digest}"
 

@@ -81,6 +81,7 @@ _CUTS = 10
 _LONGEST_CUT = 2_000
 """How many characters before such a place are looked at."""
 
+# One encoding inside another is what servers do; a third level multiplies the readings by eight.
 _DEPTH = 2
 _WIDEST = 20
 """Characters that one of a secret takes in a text, written in any usual way."""
@@ -141,6 +142,7 @@ class Mask:
             return text
         if len(text) <= 2 * KEPT:
             return self._masked(text, self._spans(text, cut=cut))
+        # Past the cut, since a secret may begin before it and end behind it.
         looked_at = KEPT + _WIDEST * max(map(len, self.secrets))
         head, tail = text[:looked_at], text[-looked_at:]
         begun = [(start, min(end, KEPT)) for start, end in self._spans(head, cut=False) if start < KEPT]
@@ -155,6 +157,7 @@ class Mask:
         known = self._clean.get(text)
         if known is None:
             known = not any(pattern.search(text) for pattern in self._quick)
+            # Bounded, since a server chooses the texts.
             if len(self._clean) < _REMEMBERED:
                 self._clean[text] = known
         return known
@@ -259,6 +262,7 @@ class Mask:
         fresh = error if facts == given else _remade(error, facts)
         if masked:
             fresh.__notes__ = masked
+        # Python prints the context of an error, too, and that one is not masked.
         fresh.__cause__, fresh.__suppress_context__ = cause, True
         return fresh.with_traceback(error.__traceback__)
 
@@ -320,6 +324,7 @@ class Mask:
                     place, end = _whole(view.text, place - before, end)
                 yield view.span(max(0, place), end)
         lowered = view.text.lower() if self._hexes else ""
+        # Some letters become two when lowered, and every place after them would be wrong.
         if len(lowered) == len(view.text):
             for pattern in self._hexes:
                 for place in _places(lowered, pattern):
@@ -360,6 +365,7 @@ def _facts(error: BaseException) -> tuple[Any, ...]:
 def _safe_repr(error: BaseException) -> str:
     try:
         return repr(error)
+    # Code of the user's own may raise anything here, even SystemExit, while we only want to look.
     except BaseException:
         return ""
 
@@ -541,6 +547,7 @@ def _misread(secret: str) -> Iterator[str]:
 
 def _base64(content: bytes) -> Iterator[tuple[str, int]]:
     """The part of a secret in base64 that does not depend on its neighbours, for each offset it can begin at."""
+    # Base64 packs three bytes into four letters: a secret looks different at each of the three offsets.
     for shift in range(3):
         text = base64.b64encode(b"\0" * shift + content).decode()
         core = text[(0, 2, 3)[shift] : 8 * (shift + len(content)) // 6]
