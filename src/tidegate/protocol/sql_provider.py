@@ -78,6 +78,7 @@ class DatabaseMetadataProvider(NumberedMetadataProvider):
         return tuple(self._rows(HISTORY, dataflow_id))
 
     def save(self, dataflow_id: str, saved: Saved) -> None:
+        # Only a first save can meet a database without them; later ones need no right to create tables.
         if saved.number == 1:
             self._make_tables()
         values = saved.facts(check_id(dataflow_id))
@@ -207,6 +208,7 @@ class SqliteMetadataProvider(DatabaseMetadataProvider):
 
     def _create(self) -> None:
         with self._connection() as connection:
+            # Python's driver begins no transaction before DDL, so that another process could see one table of the two.
             connection.execute("BEGIN IMMEDIATE")
             for statement in _CREATE:
                 connection.execute(statement)

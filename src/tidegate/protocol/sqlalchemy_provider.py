@@ -98,6 +98,7 @@ class SqlAlchemyMetadataProvider(DatabaseMetadataProvider):
                 yield connection
         except SQLAlchemyError as error:
             cause = getattr(error, "orig", None)
+            # Raised without the cause: a driver's text may show the password.
             raise StatementFailed(
                 self._without_password(str(cause or error)).strip(),
                 getattr(cause, "sqlstate", None),
