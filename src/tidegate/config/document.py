@@ -30,10 +30,12 @@ Absolute = Callable[[str], str]
 
 MAX_DEPTH = 40
 MAX_NODES = 100_000
+# PyYAML may be built without libyaml.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULLS = ("", "~", "null", "Null", "NULL")
 _STANDARD_TAG = "tag:yaml.org,2002:"
 _TAGS = frozenset(_STANDARD_TAG + name for name in ("str", "int", "float", "bool", "null", "map", "seq"))
+# The last group finds names with dots, the variables of properties files, to say what is written instead.
 _FORM = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|(\$\{)(?:([a-z]+(?:\.[a-z]+)+)\})?")
 OF_PROPERTIES = {
     "job.dir": "paths are relative to the file; write the path of the table",

@@ -60,6 +60,7 @@ def cells(value: object) -> tuple[str, ...]:
 def character(value: object) -> str:
     """One ASCII character; ``tab`` is the word for a tab."""
     found = str(value) if isinstance(value, Scalar) else ""
+    # '\t' in single quotes or without any is two characters in YAML.
     found = "\t" if found == "tab" else found
     if len(found) != 1 or not (found == "\t" or " " <= found <= "~"):
         raise refusal("is not one character", "allowed: one ASCII character, or tab")

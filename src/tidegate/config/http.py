@@ -28,6 +28,7 @@ def http_url(value: object) -> str:
     where = text(value).strip()
     if not re.match(r"https?://[^/?#\s]+", where):
         raise refusal("is not an HTTP address", "write it like https://api.example.org/v1")
+    # Addresses are shown in reports and errors.
     if "@" in where.split("/")[2]:
         raise refusal("contains credentials", "put them into auth")
     if "?" in where or "#" in where:
@@ -86,6 +87,7 @@ def params(value: object) -> dict[str, str]:
     """Parameters of a request; secrets belong in ``auth`` instead, further ones into environment variables."""
     found = names_to_texts(value)
     for name, below in value.items() if isinstance(value, Block) else ():
+        # A variable keeps the secret out of the file, which is all that matters here.
         if looks_secret(name) and not (isinstance(below, Scalar) and below.variables):
             remedy = "put it into the connection's auth: {type: api_key, place: params, …}, or into a variable"
             raise refusal(f"contains {name!r}", remedy)
@@ -129,6 +131,7 @@ def _json(node: Node) -> object:
 def _plain(word: str) -> object:
     if word.lower() in _WORDS:
         return _WORDS[word.lower()]
+    # No leading zeros: "007" is an identifier. Eighteen digits fit into 64 bits.
     if re.fullmatch(r"[+-]?(?:0|[1-9][0-9]{0,17})", word, re.ASCII):
         return int(word)
     if re.fullmatch(r"[+-]?[0-9]{1,17}\.[0-9]{1,17}", word, re.ASCII):

@@ -174,6 +174,7 @@ def _read_json(root: Block, where: Loc, source: Block, path: tuple[str, ...]) ->
     except (ValueError, RecursionError) as exc:
         at = f" at character {exc.pos + 1}" if isinstance(exc, json.JSONDecodeError) else ""
         yield problem(root, (*where, *path), f"is not JSON{at}; write JSON text, or the same as YAML")
+        # Marked, so that nothing else is said about a value that nobody could read.
         holder[last] = Scalar(written, written.raw, written.line, broken=True)
         return
     holder[last] = _tree(found, written)

@@ -20,6 +20,7 @@ from tidegate.specs.project import Format, PathSource, PipelineSpec
 from tidegate.specs.units import UnitSource
 from tidegate.storage.stores import comparable_uri, path_inside
 
+# Names that a table's data files may have: a filter that takes one of them would read the table's own files.
 _DATA_FILES = ("0.parquet", "key=1/0.parquet")
 _LOGGED = ("delta", "iceberg")
 
@@ -66,6 +67,7 @@ class _Neighbours:
 
     def of(self, place: str) -> Iterator[_Table]:
         """Those, in the order in which they were given."""
+        # "0" is the character after "/": everything between the two lies below the place.
         below = self._places[bisect_left(self._places, f"{place}/") : bisect_left(self._places, f"{place}0")]
         above = (place[:end] for end, sign in enumerate(place) if sign == "/")
         found = (number for each in {place, *above, *below} for number in self._numbers.get(each, ()))
@@ -236,6 +238,7 @@ def _writer_problems(sources: Mapping[tuple[str, str], Spot], absolute: Absolute
     mirrors: dict[str, tuple[str, str]] = {}
     read: dict[tuple[str, str], tuple[str, str]] = {}
     for writer, source in sources.items():
+        # a_b/c and a/b_c have the same checkpoint file.
         twin = mirrors.setdefault("_".join(writer), writer)
         if twin != writer:
             text = f"{'/'.join(writer)} and {'/'.join(twin)} write one table and would share the checkpoint file "

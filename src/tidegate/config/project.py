@@ -165,6 +165,7 @@ class ProjectModel(Model):
 
     def project(self, origin: str, absolute: Absolute, notices: tuple[str, ...]) -> ProjectSpec:
         """The specs of the whole file."""
+        # Sinks come first: sources have to know all tables of the file, to keep out of them.
         alone = Context({}, {}, absolute, TablePlaces(()))
         sinks, tables = {}, []
         for name, pipeline in self["pipelines"].items():

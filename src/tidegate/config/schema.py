@@ -15,6 +15,7 @@ from tidegate.specs.project import FieldSpec, SchemaSpec
 _NEEDS = {"struct": ("fields",), "list": ("items",), "map": ("keys", "values")}
 _CHILDREN = ("fields", "items", "keys", "values")
 _FALSE = ("false", "no", "off")
+# Words of other type systems, for the hint alone: a type has one name here.
 _FOREIGN_TYPES = {
     "utf8": "string",
     "text": "string",
@@ -143,6 +144,7 @@ def _fields(root: Block, at: Loc, found: Items, *, nested: bool = False) -> Iter
 
 
 def _name_problems(name: str, seen: dict[str, str], *, nested: bool) -> Iterator[str]:
+    # Delta does not allow columns that differ by case alone.
     twin = seen.get(name.lower())
     seen[name.lower()] = name
     if twin is not None:

@@ -56,6 +56,7 @@ def to_yaml(value: Any) -> Any:
         case Location():
             return mask(value.uri)
         case Options():
+            # Any option of a storage may hold a key, whatever its name.
             return dict.fromkeys(value, MASK)
         case timedelta():
             return duration(value)

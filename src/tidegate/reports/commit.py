@@ -104,6 +104,7 @@ class CommitReport(Report):
     def code(self, *, stopped: bool = False) -> int:
         """Return the code that all errors share, else 1; 130 if it was stopped before everything was committed."""
         codes = {committed.exit_code for committed in self.tables if committed.exit_code}
+        # A rejected unit is no error of its table, but a script must not take it for a success.
         codes |= {1 for committed in self.tables if committed.rejected}
         return combine_codes(codes, ok=self.ok and not stopped, stopped=stopped)
 

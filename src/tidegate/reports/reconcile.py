@@ -142,6 +142,7 @@ class ReconcileReport(Report):
     def code(self, *, stopped: bool = False) -> int:
         """Return the code that all findings share, else 1; 130 if the comparison was stopped."""
         compared: tuple[SourceComparison | TableComparison, ...] = (*self.sources, *self.tables)
+        # Waiting and unfinished files are for the next run, and no reason to wake anybody.
         codes = {result.exit_code or 1 for result in compared if result.needs_someone}
         return combine_codes(codes, ok=self.ok, stopped=stopped)
 

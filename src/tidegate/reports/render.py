@@ -73,6 +73,7 @@ def _html(page: Page) -> Iterator[str]:
     for block in page:
         match block:
             case Heading():
+                # File names and errors come from outside: unescaped, they could run scripts in a notebook.
                 yield f"<h3>{escape(block.text)}</h3>"
             case Facts():
                 yield "<dl>"

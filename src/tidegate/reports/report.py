@@ -17,6 +17,7 @@ from tidegate.reports.page import Block, Gap, Page, Style, facts, line, sections
 from tidegate.reports.render import STYLESHEET, to_html
 from tidegate.specs.masking import known_mask
 
+# What shells report for a program that SIGINT ended.
 INTERRUPTED = 130
 
 
@@ -148,6 +149,8 @@ def combine_codes(codes: Iterable[int], *, ok: bool, stopped: bool) -> int:
     distinct = set(codes)
     if ok:
         return 0
+    # An error says more than the signal that came after it.
     if stopped and not distinct:
         return INTERRUPTED
+    # Several kinds of failure have no code in common that a script could act on.
     return distinct.pop() if len(distinct) == 1 else 1

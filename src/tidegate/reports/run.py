@@ -90,6 +90,7 @@ class RunReport(Report):
     def code(self, *, stopped: bool = False) -> int:
         """Return the code that all failed sources share, else 1; 130 if the run was stopped before it was done."""
         codes = {source.exit_code or 1 for source in self.sources if source.error}
+        # Files and work units that failed are no error of the source, but the run did not read everything either.
         codes |= {1 for source in self.sources if source.failed or source.failed_units}
         return combine_codes(codes, ok=self.ok, stopped=stopped)
 
@@ -191,6 +192,7 @@ def _troubles(source: SourceReport, view: View) -> Iterator[Line]:
 
 def _errors(report: RunReport) -> Iterator[Line]:
     """Yield the errors, each once with all sources that it stopped."""
+    # A storage that is down stops every source with the same words; once is enough.
     errors: dict[str, list[str]] = {}
     for source in report.sources:
         if source.error:

@@ -137,6 +137,7 @@ def shown_state(recorded: str, empty: bool) -> str:
     >>> shown_state("Idle", empty=True), shown_state("Initial", empty=True)
     ('Empty', 'Initial')
     """
+    # An empty location may be a wrong path or a missing mount, which "Idle" would hide.
     return "Empty" if empty and recorded in ("Active", "Idle") else recorded
 
 

@@ -49,6 +49,7 @@ def short(number: int) -> str:
 
 
 def _scaled(amount: float, unit: str) -> str:
+    # 9.95 and not 10: 9.96 would be shown as 10.0.
     return f"{amount:.1f} {unit}" if amount < 9.95 else f"{amount:,.0f} {unit}"
 
 
@@ -90,6 +91,7 @@ def broken(line: str, width: int) -> str:
     'warning: 3 files\n  arrived late'
     """
     indent = " " * (len(line) - len(line.lstrip()) + 2)
+    # Paths and addresses stay whole, so that they can be copied.
     lines = textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return "\n".join(lines)
 
@@ -100,11 +102,13 @@ def visible(text: str) -> str:
     >>> visible("a\x1b[31m\nb")
     'a\\x1b[31m\\x0ab'
     """
+    # Nearly every text is, and only the others need the look at every character.
     if text.isprintable():
         return text
     return "".join(_escaped(char) if unicodedata.category(char) in _UNSAFE else char for char in text)
 
 
+# Format characters too: one that reverses the reading direction makes a name look like another.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
