@@ -299,6 +299,7 @@ def _is_open_quote(exc: yaml.YAMLError) -> bool:
 
 def _line_of_error(exc: yaml.YAMLError) -> int:
     marks = [getattr(exc, "problem_mark", None), getattr(exc, "context_mark", None)]
+    # For an open quote the parser's own mark is the end of the file; the context is where it opens.
     mark = next(filter(None, reversed(marks) if _is_open_quote(exc) else marks), None)
     return mark.line + 1 if mark is not None else 1
 
@@ -308,6 +309,7 @@ def _wording(exc: yaml.YAMLError) -> str:
     if _is_open_quote(exc):
         return "the quote that opens in this line is never closed; close it"
     words = getattr(exc, "problem", None) or getattr(exc, "reason", None) or "unreadable"
+    # The parser quotes what it could not read, such as the name of an anchor, and that may be a secret.
     return re.sub(r"(['\"])(?!<)[^'\"\s]{2,}\1", "…", str(words))
 
 

@@ -150,6 +150,7 @@ def _overlap(reading: _Reading, table: _Table, *, own: bool) -> str:
             return ""
         text = f"{table.title} lies in it ({holds}), so its files would be read as source files"
         return f"{text}; move one of them, or exclude {holds!r}"
+    # Read by its log, a table shows only committed rows: one pipeline may read what another writes.
     if within == "" and reading.by_log and (not own or "secondary_input" in reading.loc):
         return ""
     if own and table.title.startswith("the table"):
@@ -160,6 +161,7 @@ def _overlap(reading: _Reading, table: _Table, *, own: bool) -> str:
 def _is_taken(reading: _Reading, path: str) -> bool:
     try:
         return any(reading.takes(f"{path}/{name}") for name in _DATA_FILES)
+    # A pattern that cannot be compiled is reported as a problem of its own key.
     except (ValueError, re.error):
         return False
 

@@ -458,6 +458,7 @@ def _ranges(plan: UnitSourcePlan) -> Table:
 
 def _fits(plan: UnitSourcePlan, width: int) -> bool:
     names = [unit_name(unit) for unit in plan.units[: UNITS_BESIDE + 1]]
+    # 30 for the columns in front; a grid whose lines break cannot be read.
     return len(names) <= UNITS_BESIDE and 30 + sum(len(name) + 2 for name in names) <= width
 
 

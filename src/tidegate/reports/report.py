@@ -35,6 +35,7 @@ class View:
 
 def to_json(value: object) -> Any:
     """Turn a value into JSON types: dataclasses by field name, times as ISO 8601 in UTC, enums by value."""
+    # First: what has a documented form of its own may be a dataclass too.
     own = getattr(value, "to_json", None)
     if callable(own):
         return own()

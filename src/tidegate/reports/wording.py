@@ -18,6 +18,7 @@ def size(count: float) -> str:
         return f"{count:.0f} B"
     for unit in _UNITS[:-1]:
         count /= 1024
+        # Four digits never show: 1,000 KiB and more is 1.0 MiB.
         if count < 999.5:
             return _scaled(count, unit)
     return _scaled(count / 1024, _UNITS[-1])
@@ -42,6 +43,7 @@ def short(number: int) -> str:
     """
     amount, unit = float(number), ""
     for unit in ("", "K", "M", "G"):
+        # 999.96 would be shown as 1000.0.
         if amount < 999.95 or unit == "G":
             break
         amount /= 1000
