@@ -128,8 +128,8 @@ def test_the_function_of_the_page_about_python_sources_is_one() -> None:
 
 
 def test_every_page_with_python_is_run_here() -> None:
-    shown = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if blocks(str(page.relative_to(DOCS)))}
-    assert shown == {
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if page.parent.name != "decisions"}
+    assert {page for page in pages if blocks(page)} == {
         "concepts/transforms.md",
         "guides/state-providers.md",
         "quickstart.md",

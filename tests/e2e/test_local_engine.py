@@ -219,7 +219,7 @@ def test_a_table_that_only_spark_writes_is_refused_before_its_source_is_read(mac
     write_deltalake(table, pa.table({"id": pa.array([0], pa.int64())}))
     DeltaTable(str(table)).alter.add_constraint({"positive": "id >= 0"})
     told = machine.tidegate("run", "p.yml", "--engine", "local", code=3)
-    assert "only Spark writes" in told
+    assert "only Spark can write this table" in told
     assert "not_there" not in told
 
 

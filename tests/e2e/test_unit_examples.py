@@ -53,7 +53,7 @@ def test_responses_are_read_for_the_surveys_that_another_pipeline_found(
         example.example.add_late("garden", day("2020-02-19"))
         assert planned(example, "responses", "2020-02-22").job_cutoff == "2020-02-18T00:00:00Z"
         assert ranges(example, "responses", "2020-02-22") == ["garden+kitchen 02-18 02-22 new"]
-        assert example.last_lines("plan api.yml -p responses --at 2020-02-22") in GUIDE
+        assert example.said("plan api.yml -p responses --at 2020-02-22") in GUIDE
         example.ran("responses", "2020-02-22")
         days = ("2020-02-18 2020-02-19", "2020-02-19 2020-02-22")
         assert example.asked() == [f"{survey} {each}" for survey in ("garden", "kitchen") for each in days]
@@ -75,7 +75,7 @@ def test_of_a_server_that_keeps_seven_files_each_is_read_once(tmp_path: Path, mo
             names = example.example.files()
             example.save("listing", [{"name": name} for name in names])
             if number == 16:
-                assert example.last_lines("plan daily_files.yml -p visits --at 2026-01-16T07:30") in GUIDE
+                assert example.said("plan daily_files.yml -p visits --at 2026-01-16T07:30") in GUIDE
             report = example.ran("visits", f"{today}T07:30:00")
             new = names if number == 15 else names[-1:]
             assert example.asked() == new
@@ -118,7 +118,7 @@ def test_rows_that_come_up_to_three_days_late_are_read(
         database.execute("update sales set amount = 0 where sold_at = '2026-01-13 12:00Z' and region = 'south'")
         database.execute("delete from sales where sold_at = '2026-01-14 12:00Z' and region = 'south'")
         assert ranges(example, "sales", "2026-01-16") == ["north+south 01-12 01-16 new"]
-        assert example.last_lines("plan warehouse.yml --at 2026-01-16") in GUIDE
+        assert example.said("plan warehouse.yml --at 2026-01-16") in GUIDE
         example.ran("sales", "2026-01-16")
         days = ("2026-01-12 2026-01-13", "2026-01-13 2026-01-16")
         assert lane.asked == [f"{unit} {each}" for unit in ("north", "south") for each in days]
@@ -127,7 +127,7 @@ def test_rows_that_come_up_to_three_days_late_are_read(
         south = "select count(*), sum(amount) from t where _tidegate_unit = 'south'"
         assert example.rows("sales", south) == [(14, Decimal("9.90") * 12 + 3)]
         lane.asked.clear()
-        assert example.last_lines("plan warehouse.yml --at 2026-02-02") in GUIDE
+        assert example.said("plan warehouse.yml --at 2026-02-02") in GUIDE
         example.ran("sales", "2026-02-02")
         north = sorted(each for each in lane.asked if each.startswith("north"))
         days = ("2026-01-13 2026-01-29", "2026-01-29 2026-02-01", "2026-02-01 2026-02-02")
@@ -145,7 +145,7 @@ def test_a_month_that_failed_is_read_as_soon_as_the_server_answers(
             ("kitchen", "2026-03-01", 1),
         ]
         assert "500" in first.failed_units[0].reason
-        assert example.last_lines("plan failed_month.yml --at 2026-06-11") in GUIDE
+        assert example.said("plan failed_month.yml --at 2026-06-11") in GUIDE
         assert states(example, "responses", "2026-06-10") == {"garden": "failed", "kitchen": "failed"}
         example.asked()
 
