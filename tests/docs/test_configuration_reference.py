@@ -14,12 +14,11 @@ from tidegate.config import load
 from tidegate.config.keys import KeyPath, every_key
 from tidegate.config.models import Choice, Model
 from tidegate.config.normal_form import ALIASES
-from tidegate.config.sink import METADATA_COLUMNS
 from tidegate.config.values import duration, lateness_text
 from tidegate.config.work_units import MS_KEYS
 from tidegate.errors import ConfigError
 from tidegate.migrate.foreign import FOREIGN
-from tidegate.schema.names import CONTAINERS, SCALARS
+from tidegate.schema.names import CONTAINERS, MADE_COLUMNS, SCALARS
 from tidegate.specs.project import Lateness
 from tidegate.specs.units import PartialPartition
 
@@ -116,7 +115,7 @@ def test_refused_and_ignored_keys_are_named() -> None:
 
 
 def test_every_type_and_metadata_column_is_named() -> None:
-    for name in (*SCALARS, *CONTAINERS, "decimal(p,s)", *METADATA_COLUMNS):
+    for name in (*SCALARS, *CONTAINERS, "decimal(p,s)", *MADE_COLUMNS):
         assert f"`{name}`" in TEXT
 
 

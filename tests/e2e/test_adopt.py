@@ -395,11 +395,11 @@ class TestWhileItStillMoves:
         noted(lake, FORMS["a string"])
         store, key = open_store(lake.table), SourceKey("events", "default")
         before = blizzard.activity(store, key, frozenset())
-        assert blizzard.activity(store, key, frozenset()).moved_since(before) == ()
+        assert blizzard.activity(store, key, frozenset()).describe_changes_since(before) == ()
         noted(lake, FORMS["per partition"])
         committed(lake)
         noted(lake, {"filename": "x.parquet"}, "_staging/pending/x.meta.json")
-        moved = blizzard.activity(store, key, frozenset()).moved_since(before)
+        moved = blizzard.activity(store, key, frozenset()).describe_changes_since(before)
         assert moved == (
             "its checkpoint file was written again",
             "penguin-events… committed table version 1",

@@ -30,7 +30,7 @@ from tidegate.reports.page import UNBOUNDED, Block
 from tidegate.reports.render import plain
 from tidegate.reports.report import INTERRUPTED, Report, View
 from tidegate.reports.wording import broken, count, visible
-from tidegate.specs.masking import Mask, known_mask
+from tidegate.specs.masking import Mask, recall_mask
 from tidegate.specs.project import EngineKind
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Invocation:
 
     def show(self, describe: Callable[[View], Iterable[Block]]) -> None:
         """Print a page on standard output: drawn on a terminal, as aligned lines elsewhere."""
-        page = known_mask().deep(tuple(describe(View(self.verbose, self.width(), self.config))))
+        page = recall_mask().deep(tuple(describe(View(self.verbose, self.width(), self.config))))
         with self._view.aside() if self._view else nullcontext():
             if is_terminal(sys.stdout):
                 from tidegate.cli.terminal import console_for, draw
@@ -236,14 +236,14 @@ def is_terminal(stream: TextIO) -> bool:
 
 def print_json(value: Mapping[str, Any], mask: Mask | None = None) -> None:
     """One JSON object on standard output, without secrets: those of ``mask``, else all that are known."""
-    shown = (known_mask() if mask is None else mask).deep(value)
+    shown = (recall_mask() if mask is None else mask).deep(value)
     sys.stdout.write(json.dumps(shown, indent=2, default=str) + "\n")
     sys.stdout.flush()
 
 
 def print_text(text: str, *, to_stderr: bool = False) -> None:
     """A text line by line without secrets: remarks beside a result."""
-    mask = known_mask()
+    mask = recall_mask()
     stream = sys.stderr if to_stderr else sys.stdout
     stream.writelines(f"{mask(line)}\n" for line in text.splitlines())
     stream.flush()
@@ -251,7 +251,7 @@ def print_text(text: str, *, to_stderr: bool = False) -> None:
 
 def print_yaml(text: str) -> None:
     """YAML to be loaded again. It was made without secrets, so only generated keys are looked for: words stay."""
-    mask = known_mask().of_keys()
+    mask = recall_mask().of_keys()
     sys.stdout.writelines(f"{mask(line)}\n" for line in text.splitlines())
     sys.stdout.flush()
 
@@ -315,7 +315,7 @@ def _way_to_use(error: click.UsageError) -> str:
 
 def report(error: BaseException, invocation: Invocation) -> int:
     """Print an error without secrets, and return the exit code."""
-    mask = known_mask()
+    mask = recall_mask()
     problem = mask.deep(understand(error))
     if invocation.debug and not isinstance(error, click.ClickException):
         import traceback

@@ -16,7 +16,7 @@ from tidegate.reports.page import facts
 from tidegate.schema.literals import describe_reader
 from tidegate.signals import noticing_interrupts
 from tidegate.specs.credentials import credentials_in_address, is_credential
-from tidegate.specs.masking import Mask, remember, remembering
+from tidegate.specs.masking import Mask, remember, remember_masks
 
 MODULES = {
     "setup": "machine",
@@ -77,7 +77,7 @@ class Program(Group):
         # Before click parses: wrong arguments are to be reported in JSON, too.
         invocation.as_json = "--json" in arguments
         # Everything that a command shows, and every error, goes through the mask of what it has learnt by then.
-        with remembering():
+        with remember_masks():
             remember(Mask.of(*_credentials(arguments)))
             try:
                 code = super().main(arguments, *rest, **extra)

@@ -25,7 +25,7 @@ from tidegate.cli.invocation import (
 from tidegate.errors import ConfigError
 from tidegate.migrate.foreign import FOREIGN
 from tidegate.reports.project import DemoStep, ProjectCheck
-from tidegate.specs.masking import known_mask
+from tidegate.specs.masking import recall_mask
 from tidegate.specs.project import Format
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def show_config(invocation: Invocation, config: Path) -> None:
     text = canonical(tidegate.load(config))
     if invocation.as_json:
         # Made without secrets; masking ordinary words would make a file that cannot be loaded again.
-        return print_json(yaml.safe_load(text), known_mask().of_keys())
+        return print_json(yaml.safe_load(text), recall_mask().of_keys())
     return print_yaml(text)
 
 
@@ -241,7 +241,7 @@ def import_properties(invocation: Invocation, file: Path, out: Path | None, stri
     if out is not None:
         _write(out, report.yaml)
     if invocation.as_json:
-        print_json(report.to_json(), known_mask().of_keys())
+        print_json(report.to_json(), recall_mask().of_keys())
     else:
         if out is None:
             print_yaml(report.yaml)

@@ -20,7 +20,7 @@ from tidegate.config.keys import describe_unknown, editor_schema
 from tidegate.config.models import BlockReader
 from tidegate.config.normal_form import normal_form, set_types
 from tidegate.config.project import ProjectModel, project_problems, take_notes
-from tidegate.config.secrets import declared_secrets, interpolated, with_variables
+from tidegate.config.secrets import find_interpolated, find_secrets, with_variables
 from tidegate.config.work_units import MS_KEYS
 from tidegate.errors import ConfigError
 from tidegate.specs.foreign import Foreign
@@ -102,7 +102,7 @@ def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str],
     if written is None:
         raise _error(origin, problems)
     # Before anything is said about the file, and whether it loads or not.
-    mask = Mask.around(*interpolated(written)) | Mask.of(*declared_secrets(written))
+    mask = Mask.around(*find_interpolated(written)) | Mask.of(*find_secrets(written))
     remember(mask)
     root, more = normal_form(written, stem, MS_KEYS)
     kinds = list(set_types(root))
@@ -116,7 +116,7 @@ def _load(text: str, origin: str, stem: str, base: Path, env: Mapping[str, str],
         raise mask.error(_error(origin, problems))
     assert isinstance(model, ProjectModel)
     project = model.project(origin, resolve, tuple(notes.notices))
-    return replace(project, interpolated=tuple(interpolated(root)), foreign=foreign)
+    return replace(project, interpolated=tuple(find_interpolated(root)), foreign=foreign)
 
 
 def _error(origin: str, problems: list[Problem]) -> ConfigError:

@@ -14,7 +14,7 @@ from tidegate.config import values as v
 from tidegate.config.document import Absolute, Block, Loc, Notes, Problem, Scalar, Spot, find, problem
 from tidegate.config.models import Context, Field, Model, Parts, dump, fields, keys_of, kinds_of, make, part
 from tidegate.config.normal_form import TABLES
-from tidegate.config.values import LIST, check, duration, refusal, text, texts
+from tidegate.config.values import LIST, check, duration, refusal, text, texts, word_of
 from tidegate.core.columns.look_back import look_back_of
 from tidegate.specs.columns import ColumnSource, FunctionRead, JdbcRead, LookBack, Read, TableRead, WatermarkParams
 from tidegate.specs.keys import Key
@@ -38,7 +38,7 @@ TIMES = ("timestamp", "date")
 @check(show=duration, of=timedelta)
 def lag(value: object) -> timedelta | None:
     """An ISO 8601 duration of days, hours, minutes and seconds; ``none``."""
-    word = value.strip() if isinstance(value, Scalar) else ""
+    word = word_of(value)
     if word.lower() == "none":
         return None
     match = _TIME.fullmatch(word)
@@ -52,10 +52,7 @@ def lag(value: object) -> timedelta | None:
 @check()
 def operator(value: object) -> str:
     """``>``, ``>=``, or a function that returns one of them."""
-    word = value.strip() if isinstance(value, Scalar) else ""
-    if ":" in word:
-        return v.function(value)
-    return v.choose(value, ">", ">=")
+    return v.function(value) if ":" in word_of(value) else v.choose(value, ">", ">=")
 
 
 class BackwardModel(Model):
@@ -257,12 +254,14 @@ def backward(source: Spot) -> Backward:
     """The look-back of the source, directly or in its ``configure``; otherwise the connection's."""
     own = _backward_places(source, source.below("configure"))
     if own:
-        return Backward(_above_zero(source.root, own), own[next(iter(own))])
-    connection = Spot(source.root, (), source.root).below(
-        "connections", str(source.text("connection") or ""), "configure"
-    )
-    above = _backward_places(connection)
-    return Backward(_above_zero(source.root, above), (*source.loc, "connection") if above else source.loc)
+        return Backward(_keep_positive(source.root, own), own[next(iter(own))])
+    above = _backward_places(connection_of(source).below("configure"))
+    return Backward(_keep_positive(source.root, above), (*source.loc, "connection") if above else source.loc)
+
+
+def connection_of(source: Spot) -> Spot:
+    """The connection that the source names; an empty block if there is none."""
+    return source.top.below("connections", str(source.text("connection") or ""))
 
 
 def _backward_places(*blocks: Spot) -> dict[str, Loc]:
@@ -275,7 +274,7 @@ def _backward_places(*blocks: Spot) -> dict[str, Loc]:
     return {key: place for key, place in found.items() if isinstance(find(blocks[0].root, place), Scalar)}
 
 
-def _above_zero(root: Block, given: Mapping[str, Loc]) -> tuple[str, ...]:
+def _keep_positive(root: Block, given: Mapping[str, Loc]) -> tuple[str, ...]:
     return tuple(key for key, place in given.items() if str(find(root, place)).strip("0._ "))
 
 
@@ -370,11 +369,7 @@ class JdbcSourceModel(ColumnSourceModel, JdbcReadModel):
 def with_path(url: str, form: str, absolute: Absolute) -> str:
     """``url`` with its relative file path made absolute; ``form`` matches the text before the path, then the path."""
     found = re.fullmatch(form, url)
-    return found[1] + _path(found[2], absolute) if found else url
-
-
-def _path(written: str, absolute: Absolute) -> str:
-    return unquote(absolute(written).removeprefix("file://"))
+    return found[1] + unquote(absolute(found[2]).removeprefix("file://")) if found else url
 
 
 def table_or_query_problems(source: Spot) -> Iterator[Problem]:
@@ -386,8 +381,7 @@ def table_or_query_problems(source: Spot) -> Iterator[Problem]:
 
 def reader_problems(source: Spot) -> Iterator[Problem]:
     """``reader: adbc`` for another database than PostgreSQL."""
-    connection = Spot(source.root, (), source.root).below("connections", str(source.text("connection") or ""))
-    url = connection.text("url")
+    url = connection_of(source).text("url")
     if source.text("reader") == "adbc" and url is not None and not url.startswith("jdbc:postgresql:"):
         text = f"adbc reads PostgreSQL only, and the connection {str(source.text('connection'))!r} is another database"
         yield source.problem(f"{text}; set reader: jdbc", "reader")

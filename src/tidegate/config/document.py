@@ -45,7 +45,7 @@ OF_PROPERTIES = {
 }
 """Variables of properties files, and what is written instead."""
 _SECRET_BLOCKS = ("storage_options", "auth", "headers", "properties", "options", "config")
-_YES = ("true", "yes", "on")
+FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 class Scalar(str):
@@ -191,17 +191,15 @@ def quote(root: Block, loc: Loc) -> str:
     """The value at ``loc`` as the file has it, quoted; empty for secrets and for what is not a scalar."""
     node = find(root, loc)
     # The address of a state provider may hold a password in a form that no rule of ours finds.
-    if not isinstance(node, Scalar) or any(_hidden(part) for part in loc) or tuple(loc) == ("state", "url"):
+    if not isinstance(node, Scalar) or tuple(loc) == ("state", "url"):
+        return ""
+    if any(isinstance(part, str) and (part in _SECRET_BLOCKS or looks_secret(part)) for part in loc):
         return ""
     if loc[-1] in ("url", "token_url"):
         text = public_address(node.raw) if node.raw.lstrip().startswith("jdbc:") else mask_address(node.raw)
     else:
         text = mask(node.raw)
     return repr(text if len(text) <= 60 else text[:57] + "…")
-
-
-def _hidden(part: str | int) -> bool:
-    return isinstance(part, str) and (part in _SECRET_BLOCKS or looks_secret(part))
 
 
 def words(node: Node) -> list[Scalar]:
@@ -216,6 +214,11 @@ class Spot:
     root: Block
     loc: tuple[str | int, ...]
     block: Block
+
+    @property
+    def top(self) -> Spot:
+        """The whole file."""
+        return Spot(self.root, (), self.root)
 
     def below(self, *path: str) -> Spot:
         """The block at ``path``, an empty one where there is none."""
@@ -250,7 +253,7 @@ class Spot:
 
     def is_on(self, key: str) -> bool:
         """Whether a flag is set."""
-        return str(self.text(key) or "").strip().lower() in _YES
+        return FLAGS.get(str(self.text(key) or "").strip().lower(), False)
 
     def problem(self, text: str, *path: str | int) -> Problem:
         """A problem with this block, or with the value at ``path`` below it."""
@@ -270,18 +273,14 @@ def parse(text: str, env: Mapping[str, str]) -> tuple[Block | None, list[Problem
         root = builder.document(text)
     except yaml.YAMLError as exc:
         line = _line_of_error(exc)
-        return None, [
-            *builder.problems,
-            Problem(line, "", f"not valid YAML: {_wording(exc)}{_hint(text, line)}"),
-        ]
+        wrong = Problem(line, "", f"not valid YAML: {_describe_error(exc)}{_hint(text, line)}")
     except _Unusable as exc:
-        return None, [*builder.problems, Problem(exc.line, "", exc.text)]
-    if isinstance(root, Block):
-        return root, builder.problems
-    return None, [
-        *builder.problems,
-        Problem(1, "", "a configuration must be a mapping; begin it with 'pipelines:'"),
-    ]
+        wrong = Problem(exc.line, "", exc.text)
+    else:
+        if isinstance(root, Block):
+            return root, builder.problems
+        wrong = Problem(1, "", "a configuration must be a mapping; begin it with 'pipelines:'")
+    return None, [*builder.problems, wrong]
 
 
 class _Unusable(Exception):
@@ -304,7 +303,7 @@ def _line_of_error(exc: yaml.YAMLError) -> int:
     return mark.line + 1 if mark is not None else 1
 
 
-def _wording(exc: yaml.YAMLError) -> str:
+def _describe_error(exc: yaml.YAMLError) -> str:
     """The parser's message without its quotes from the file."""
     if _is_open_quote(exc):
         return "the quote that opens in this line is never closed; close it"
@@ -393,7 +392,7 @@ class _Builder:
         if not _encodable(value):
             wrong.append("the variable's value is not valid UTF-8; set it to text")
         line = _line(event)
-        self.problems += [Problem(line, _joined(self.path), text) for text in wrong]
+        self.problems += [Problem(line, _join_path(self.path), text) for text in wrong]
         used = variables_in(event.value, self.env)
         return Scalar(value, event.value, line, broken=bool(wrong), quoted=bool(event.style), variables=used)
 
@@ -415,7 +414,7 @@ class _Builder:
             self.path.append(key)
             if key in block:
                 twice = f"given twice, first in line {block.lines[key]}; remove one"
-                self.problems.append(Problem(at, _joined(self.path), twice))
+                self.problems.append(Problem(at, _join_path(self.path), twice))
             node = self._node(next(events), events)
             if key == "<<" and not event.style:
                 merged.append(node)
@@ -448,7 +447,7 @@ def _line(event: ev.Event) -> int:
     return event.start_mark.line + 1 if event.start_mark is not None else 1
 
 
-def _joined(path: list[str]) -> str:
+def _join_path(path: list[str]) -> str:
     text = ""
     for part in path:
         text += part if not text or part.startswith("[") else f".{part}"

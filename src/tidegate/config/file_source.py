@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
-from tidegate.config.document import Items, Notes, Problem, Scalar, Spot
+from tidegate.config.document import FLAGS, Items, Notes, Problem, Scalar, Spot
 from tidegate.config.models import Context, Model, Parts, dump, fields, make, part
-from tidegate.config.values import LIST, check, duration, glob, refusal, text, texts
+from tidegate.config.values import LIST, check, duration, glob, refusal, text, texts, word_of
 from tidegate.specs.columns import CsvOptions
 from tidegate.specs.keys import Key
 from tidegate.specs.locations import Location
@@ -83,7 +83,7 @@ def globs(value: object) -> tuple[str, ...]:
 @check({"type": ["string", "integer"]}, of=Lateness)
 def lateness(value: object) -> Lateness:
     """``none``, a number of periods, or an ISO 8601 duration of days and hours."""
-    word = value.strip() if isinstance(value, Scalar) else ""
+    word = word_of(value)
     if word.lower() == "none":
         return Lateness(never=True)
     periods = _PERIODS.fullmatch(word)
@@ -100,7 +100,7 @@ def lateness(value: object) -> Lateness:
 @check(show=duration)
 def every(value: object) -> timedelta | None:
     """``none``, or an ISO 8601 duration of days and hours."""
-    word = value.strip() if isinstance(value, Scalar) else ""
+    word = word_of(value)
     if word.lower() != "none" and not _DURATION.fullmatch(word):
         raise refusal("is not a duration", "allowed: 'P1D', 'PT6H', 'P1DT12H', 'none'")
     return lateness(value).fixed
@@ -180,7 +180,7 @@ def format_problems(source: Spot) -> Iterator[Problem]:
     if kind != "csv":
         yield source.problem(f"the format of this source is {kind}; set format: csv, or remove it", "csv")
     csv = source.below("csv")
-    if csv.words("columns") and (csv.text("header") or "true").lower() in ("true", "yes", "on"):
+    if csv.words("columns") and FLAGS.get((csv.text("header") or "true").lower()):
         text = "the header of each file names its columns; set header: false, or remove it"
         yield csv.problem(text, "columns")
     marks = {key: str(mark) for key in ("delimiter", "quote", "escape") if (mark := csv.text(key)) is not None}

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Annotated, Any, ClassVar, Literal
 
-from tidegate.config.column_source import ColumnSourceModel, LookBackModel, WatermarkParamModel
+from tidegate.config.column_source import ColumnSourceModel, LookBackModel, WatermarkParamModel, connection_of
 from tidegate.config.document import Block, Items, Node, Problem, Scalar, Spot, mask, nearest, sentence
 from tidegate.config.models import Context, Model, Parts, dump, fields, keys_of, kinds_of, make, part
-from tidegate.config.values import LIST, OBJECT, check, names_to_texts, refusal, text, texts
+from tidegate.config.values import LIST, OBJECT, VARIABLE, check, names_to_texts, refusal, text, texts
 from tidegate.specs.columns import HttpAuth, HttpRead, Pagination, PaginationKind, WatermarkParams
 from tidegate.specs.keys import Key
 from tidegate.specs.locations import NotOrigin, Options, looks_secret, origin_of
@@ -18,7 +18,6 @@ from tidegate.specs.locations import refusal as origin_refusal
 from tidegate.specs.masking import MASK
 
 _PATH = re.compile(r"[^.\s]+(?:\.[^.\s]+)*")
-_VARIABLES = re.compile(r"\{\{\s*(.*?)\s*\}\}")
 _WORDS = {"true": True, "false": False}
 
 
@@ -121,14 +120,14 @@ def _json(node: Node) -> object:
         case Items():
             return [_json(below) for below in node]
         case Scalar() if not node.quoted:
-            return _plain(str(node))
+            return _parse_plain(str(node))
         case Scalar():
             return str(node)
         case None:
             return None
 
 
-def _plain(word: str) -> object:
+def _parse_plain(word: str) -> object:
     if word.lower() in _WORDS:
         return _WORDS[word.lower()]
     # No leading zeros: "007" is an identifier. Eighteen digits fit into 64 bits.
@@ -298,8 +297,7 @@ def connection_problems(connection: Spot) -> Iterator[Problem]:
 
 def key_in_path(source: Spot) -> str | None:
     """The name that stands for the API key in the path of a source; None where it goes elsewhere."""
-    above = Spot(source.root, ("connections",), source.root.block("connections"))
-    auth = above.below(str(source.text("connection") or "")).below("auth")
+    auth = connection_of(source).below("auth")
     if auth.text("type") != "api_key" or auth.text("place") != "path":
         return None
     return str(auth.text("name") or "X-API-Key")
@@ -308,14 +306,14 @@ def key_in_path(source: Spot) -> str | None:
 def key_problems(source: Spot) -> Iterator[Problem]:
     """An API key that goes into the path, and a path that has no place for it."""
     name = key_in_path(source)
-    if name is not None and name not in _VARIABLES.findall(str(source.text("path") or "")):
+    if name is not None and name not in VARIABLE.findall(str(source.text("path") or "")):
         yield source.problem(f"lacks {{{{{name}}}}}, where the connection's API key goes (place: path)", "path")
 
 
 def path_problems(source: Spot) -> Iterator[Problem]:
     """Variables in the path of a column source: only the API key has one."""
     yield from key_problems(source)
-    for name in _VARIABLES.findall(str(source.text("path") or "")):
+    for name in VARIABLE.findall(str(source.text("path") or "")):
         if name != key_in_path(source):
             auth = f"{{type: api_key, place: path, name: {name}, token: …}}"
             yield source.problem(
@@ -380,7 +378,7 @@ def _bound_problems(source: Spot, *, posts: bool) -> Iterator[Problem]:
         yield place(key).problem(text, key)
 
 
-def declared_problems(source: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:
+def watermark_column_problems(source: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:
     """Watermark columns of an API source that the schema does not declare."""
     for word in source.words("watermark_columns"):
         if declared and word not in declared:

@@ -41,10 +41,10 @@ class KeyPath:
 @cache
 def every_key() -> tuple[KeyPath, ...]:
     """Every key of the configuration, block by block; keys shared by several kinds of sources appear once."""
-    return tuple({key.path: key for key in _below(ProjectModel, "")}.values())
+    return tuple({key.path: key for key in _walk_keys(ProjectModel, "")}.values())
 
 
-def _below(model: type[Model], block: str) -> Iterator[KeyPath]:
+def _walk_keys(model: type[Model], block: str) -> Iterator[KeyPath]:
     """The keys of ``model``; ``block`` is its path without the step that tells kinds apart."""
     keys = [KeyPath(block + _step_of(model, name), field) for name, field in fields(model).items()]
     yield from keys
@@ -52,7 +52,7 @@ def _below(model: type[Model], block: str) -> Iterator[KeyPath]:
         for inner in key.field.models:
             if not issubclass(model, ElementModel):
                 is_list = isinstance(key.field.shape, Blocks) and key.field.shape.holder == "list"
-                yield from _below(inner, key.path + ("[]" if is_list else ""))
+                yield from _walk_keys(inner, key.path + ("[]" if is_list else ""))
 
 
 def _step_of(model: type[Model], name: str) -> str:
@@ -153,7 +153,7 @@ def _collect(model: type[Model], found: dict[str, Schema]) -> None:
 def _property(field: Field) -> Schema:
     """The schema of a key, which may hold a variable, and nothing if it has a default."""
     kinds = _kinds(field)
-    if not any(_takes_any_text(kind) for kind in kinds):
+    if not any(_accepts_any_text(kind) for kind in kinds):
         kinds.append(_VARIABLE)
     if not field.is_required:
         kinds.append(_NULL)
@@ -192,7 +192,7 @@ def _reference(block: type) -> Schema:
     return {"$ref": f"#/$defs/{block.__name__}"}
 
 
-def _takes_any_text(kind: Schema) -> bool:
+def _accepts_any_text(kind: Schema) -> bool:
     """Whether ``${VAR}`` is already allowed: in free text, lists of text, and blocks."""
     if "$ref" in kind:
         return bool(kind["$ref"].endswith("Model"))
@@ -200,21 +200,17 @@ def _takes_any_text(kind: Schema) -> bool:
 
 
 def _add_alias(blocks: dict[str, Schema], alias: Alias) -> None:
-    for holder in _HOLDERS[_kind_of_alias(alias.old)]:
-        _add_alias_to(blocks[holder], blocks, alias)
-
-
-def _add_alias_to(block: Schema, blocks: dict[str, Schema], alias: Alias) -> None:
     old = alias.old.rpartition(".")[2]
+    new = "sources" if old == "source" else alias.new.rpartition(".")[2]
     about = {
         "description": f"For {alias.new.replace('*', '<source>')}: {alias.why}.",
         "deprecated": old != "source",
     }
-    block["properties"][old] = {**_target(blocks, alias.new), **about}
-    new = "sources" if old == "source" else alias.new.rpartition(".")[2]
-    if new in block.get("required", ()):
-        block["required"].remove(new)
-        block.setdefault("allOf", []).append({"anyOf": [{"required": [new]}, {"required": [old]}]})
+    for block in (blocks[holder] for holder in _HOLDERS[_kind_of_alias(alias.old)]):
+        block["properties"][old] = {**_target(blocks, alias.new), **about}
+        if new in block.get("required", ()):
+            block["required"].remove(new)
+            block.setdefault("allOf", []).append({"anyOf": [{"required": [new]}, {"required": [old]}]})
 
 
 def _add_ms_keys(block: Schema, blocks: dict[str, Schema]) -> None:

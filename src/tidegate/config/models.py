@@ -32,7 +32,7 @@ from tidegate.config.document import (
     quote,
     sentence,
 )
-from tidegate.config.values import KINDS, RefusedValue, ValueKind, to_yaml
+from tidegate.config.values import KINDS, RefusedValue, ValueKind, to_yaml, word_of
 from tidegate.specs.keys import Checked, Key, Range
 from tidegate.specs.locations import Location
 from tidegate.specs.project import SinkSpec
@@ -140,7 +140,9 @@ class Field:
         if self.default is not MISSING or self.factory is not None:
             return False
         blocks = self.shape
-        return not isinstance(blocks, Blocks) or bool(blocks.holder) or any(map(_needs_keys, blocks.models))
+        if not isinstance(blocks, Blocks) or blocks.holder:
+            return True
+        return any(field.is_required for model in blocks.models for field in fields(model).values())
 
     def make_default(self) -> Any:
         """The value if the file does not give the key."""
@@ -208,10 +210,6 @@ _FIELDS: dict[type[Model], dict[str, Field]] = {}
 _KEYS: dict[type[Any], dict[str, Field]] = {}
 
 
-def _needs_keys(model: type[Model]) -> bool:
-    return any(field.is_required for field in fields(model).values())
-
-
 def defaults(model: type[Model]) -> Model:
     """A block that gives no key."""
     return model({name: field.make_default() for name, field in fields(model).items()})
@@ -228,11 +226,11 @@ def fields(model: type[Model]) -> dict[str, Field]:
     if model not in _FIELDS:
         # Keys of a base stand first; a key that is declared again keeps its place.
         bases = (base for base in reversed(model.__mro__) if issubclass(base, Model))
-        _FIELDS[model] = {name: field for base in bases for name, field in _declared_by(base).items()}
+        _FIELDS[model] = {name: field for base in bases for name, field in _read_declared(base).items()}
     return _FIELDS[model]
 
 
-def _declared_by(model: type[Model]) -> dict[str, Field]:
+def _read_declared(model: type[Model]) -> dict[str, Field]:
     """The keys that a model itself declares, in order."""
     own = {}
     hints = get_type_hints(model, include_extras=True)
@@ -269,18 +267,13 @@ def _select(found: dict[str, Field], slices: Iterable[str]) -> dict[str, Field]:
 def keys_of(spec: type[Any]) -> dict[str, Field]:
     """The keys whose values are attributes of ``spec``, by the names they have in a file."""
     if spec not in _KEYS:
-        _KEYS[spec] = _read_keys(spec)
+        hints = get_type_hints(spec, include_extras=True)
+        found = _KEYS[spec] = {}
+        for each in attributes_of(spec):
+            if (key := _key_in(hints[each.name])) is not None:
+                field = _field(each.name, key, hints[each.name], each.default, each.default_factory)
+                found[field.name] = replace(field, owner=spec)
     return _KEYS[spec]
-
-
-def _read_keys(spec: type[Any]) -> dict[str, Field]:
-    hints = get_type_hints(spec, include_extras=True)
-    found = {}
-    for each in attributes_of(spec):
-        if (key := _key_in(hints[each.name])) is not None:
-            field = _field(each.name, key, hints[each.name], each.default, each.default_factory)
-            found[field.name] = replace(field, owner=spec)
-    return found
 
 
 def _key_in(annotation: Any) -> Key | None:
@@ -362,7 +355,7 @@ class BlockReader:
         """The block at ``loc``; of use only if there was no problem."""
         known = fields(model)
         if not isinstance(node, Block):
-            hint = "; write a space after the colon of its first line" if LACKS_SPACE.match(_word(node)) else ""
+            hint = "; write a space after the colon of its first line" if LACKS_SPACE.match(word_of(node)) else ""
             self._add(loc, f"must be a mapping{hint}")
             return model({})
         for name in node:
@@ -390,7 +383,7 @@ class BlockReader:
             case Value():
                 return self._single(kind, node, loc)
             case Choice():
-                word = _word(node)
+                word = word_of(node)
                 if word not in kind.values:
                     text = f"{self._quote(loc)} is not one of {', '.join(kind.values)}"
                     self._add(loc, sentence(text, nearest(word, kind.values)))
@@ -398,7 +391,7 @@ class BlockReader:
             case Blocks(holder="list"):
                 return self._list(kind, node, loc)
             case Blocks(holder="mapping"):
-                return self._mapping(kind, node, loc)
+                return self._blocks_by_name(kind, node, loc)
             case Blocks():
                 return self._block(kind, node, loc)
 
@@ -420,7 +413,7 @@ class BlockReader:
             return ()
         return tuple(self._block(kind, item, (*loc, at)) for at, item in enumerate(node))
 
-    def _mapping(self, kind: Blocks, node: Node, loc: tuple[str | int, ...]) -> dict[str, Model]:
+    def _blocks_by_name(self, kind: Blocks, node: Node, loc: tuple[str | int, ...]) -> dict[str, Model]:
         if not isinstance(node, Block):
             self._add(loc, "must be a mapping of names to settings")
             return {}
@@ -447,10 +440,6 @@ class BlockReader:
 
     def _quote(self, loc: Loc) -> str:
         return quote(self._root, loc) or "the value"
-
-
-def _word(node: Node) -> str:
-    return node.strip() if isinstance(node, Scalar) else ""
 
 
 def make(spec: type[Made], given: Mapping[str, Any], context: Context, **others: Any) -> Made:

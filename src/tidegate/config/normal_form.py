@@ -10,7 +10,20 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tidegate.config.document import Block, Items, Loc, Node, Problem, Scalar, find, nearest, path_of, problem, sentence
+from tidegate.config.document import (
+    FLAGS,
+    Block,
+    Items,
+    Loc,
+    Node,
+    Problem,
+    Scalar,
+    find,
+    nearest,
+    path_of,
+    problem,
+    sentence,
+)
 from tidegate.core.json_shape import load_json
 from tidegate.specs.columns import TableFormat
 
@@ -237,14 +250,10 @@ def unit_mark(source: Block) -> str | None:
 
 def kinds_of_watermark(source: Block) -> list[str]:
     """The keys that choose a kind of watermark; a source may have one."""
-    given = [key for key in ("use_watermark", "watermark_columns") if _is_given(source, key)]
+    values = {key: source.get(key) for key in ("use_watermark", "watermark_columns")}
+    given = [key for key, value in values.items() if value is not None and FLAGS.get(str(value).lower()) is not False]
     mark = unit_mark(source)
     return [*given, mark] if mark else given
-
-
-def _is_given(source: Block, key: str) -> bool:
-    value = source.get(key)
-    return value is not None and not (isinstance(value, Scalar) and value.lower() in ("false", "no", "off"))
 
 
 def set_types(root: Block) -> Iterator[tuple[tuple[str, ...], Problem]]:
@@ -254,32 +263,28 @@ def set_types(root: Block) -> Iterator[tuple[tuple[str, ...], Problem]]:
     """
     known = dict(root.blocks("connections"))
     for name, connection in known.items():
-        yield from _connection_problems(root, ("connections", name), connection)
+        kind = connection.text("type")
+        is_broken = kind is None and isinstance(connection.get("type"), Scalar)
+        if kind not in CONNECTED and not is_broken:
+            given = f"{kind.raw!r} is not one of" if kind is not None else "is missing; allowed:"
+            hint = nearest(kind, CONNECTED) if kind is not None else ""
+            text = sentence(f"{given} {', '.join(CONNECTED)}", hint)
+            yield ("connections", name), problem(root, ("connections", name, "type"), text)
     for name, pipeline in root.blocks("pipelines"):
         for source, block in pipeline.blocks("sources"):
             where = ("pipelines", name, "sources", source)
-            text = _set_type(block, known)
-            if text is not None:
-                key, wrong = text
+            if (refused := _set_type(block, known)) is not None:
+                key, wrong = refused
                 yield where, problem(root, (*where, key), wrong)
-
-
-def _connection_problems(root: Block, where: Loc, connection: Block) -> Iterator[tuple[tuple[str, ...], Problem]]:
-    kind = connection.text("type")
-    if kind is None and isinstance(connection.get("type"), Scalar):
-        return
-    if kind not in CONNECTED:
-        at = tuple(str(part) for part in where)
-        given = f"{kind.raw!r} is not one of" if kind is not None else "is missing; allowed:"
-        hint = nearest(str(kind), CONNECTED) if kind is not None else ""
-        yield at, problem(root, (*where, "type"), sentence(f"{given} {', '.join(CONNECTED)}", hint))
 
 
 def _set_type(source: Block, connections: dict[str, Block]) -> tuple[str, str] | None:
     """Sets the type of ``source``; otherwise returns the problem and its key."""
     kind, connection = source.text("type"), source.text("connection")
     if kind is not None and kind not in TYPES:
-        return "type", _unknown_type(str(kind), kind.raw)
+        if kind in ("avro", "ndjson"):
+            return "type", f"{kind.raw!r} is a file format; set type: files and format: {kind}"
+        return "type", sentence(f"{kind.raw!r} is not one of {', '.join(TYPES)}", nearest(kind, TYPES))
     if connection is None:
         return _not_of_units(source)
     if connection not in connections:
@@ -309,9 +314,3 @@ def _not_of_units(source: Block) -> tuple[str, str] | None:
         "give a 'connection', or set type: download or python"
     )
     return mark, text
-
-
-def _unknown_type(kind: str, raw: str) -> str:
-    if kind in ("avro", "ndjson"):
-        return f"{raw!r} is a file format; set type: files and format: {kind}"
-    return sentence(f"{raw!r} is not one of {', '.join(TYPES)}", nearest(kind, TYPES))

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from tidegate.config.document import Absolute, Loc, Problem, Scalar, Spot, problem
 from tidegate.config.normal_form import DOWNLOAD, is_file_source, is_unit_source, tag_of_source
 from tidegate.config.sink import partition_keys
-from tidegate.config.units import VARIABLE, inputs
+from tidegate.config.units import inputs
+from tidegate.config.values import VARIABLE
 from tidegate.config.work_units import same_unit_column_problems
 from tidegate.core.files.discovery import SUFFIXES, accepts
 from tidegate.specs.columns import WHOLE
@@ -204,18 +205,11 @@ def _references(
 def in_order(pipelines: tuple[PipelineSpec, ...]) -> tuple[PipelineSpec, ...]:
     """The pipelines, each after those whose tables it reads as secondary inputs."""
     by_name = {pipeline.name: pipeline for pipeline in pipelines}
-    return tuple(by_name[name] for name in ordered(tuple(by_name), _needs(pipelines)))
-
-
-def _needs(pipelines: tuple[PipelineSpec, ...]) -> dict[str, list[str]]:
-    read = {
-        pipeline.name: {each.location.uri for source in pipeline.of(UnitSource) for each in source.inputs}
-        for pipeline in pipelines
-    }
-    return {
-        name: [other.name for other in pipelines if other.name != name and other.sink.table.uri in uris]
-        for name, uris in read.items()
-    }
+    needs = {}
+    for name, pipeline in by_name.items():
+        read = {each.location.uri for source in pipeline.of(UnitSource) for each in source.inputs}
+        needs[name] = [other for other, each in by_name.items() if other != name and each.sink.table.uri in read]
+    return tuple(by_name[name] for name in sort_by_needs(tuple(by_name), needs))
 
 
 def table_problems(top: Spot, absolute: Absolute) -> Iterator[Problem]:
@@ -230,7 +224,7 @@ def table_problems(top: Spot, absolute: Absolute) -> Iterator[Problem]:
             (name, source): spot for name, pipeline in pipelines.items() for source, spot in pipeline.each("sources")
         }
         yield from _writer_problems(sources, absolute)
-        yield from _nested_problems(sources, absolute)
+        yield from _nesting_problems(sources, absolute)
         yield from _overwrite_problems(pipelines, sources)
         yield from _agreement_problems(pipelines)
         yield from same_unit_column_problems(pipelines)
@@ -257,7 +251,7 @@ def _writer_problems(sources: Mapping[tuple[str, str], Spot], absolute: Absolute
             yield source.problem(f"{text}; remove one", "source_uri")
 
 
-def _nested_problems(sources: Mapping[tuple[str, str], Spot], absolute: Absolute) -> Iterator[Problem]:
+def _nesting_problems(sources: Mapping[tuple[str, str], Spot], absolute: Absolute) -> Iterator[Problem]:
     """File sources of one table that lie inside each other, so that both take the same files."""
     names = [f"{folder}0{each}" for suffixes in SUFFIXES.values() for each in suffixes for folder in ("", "key=1/")]
     files = [
@@ -307,10 +301,10 @@ def _table_settings(sink: Spot) -> tuple[dict[str, str], tuple[str, ...]]:
     return properties, partition_keys(str(template) if isinstance(template, Scalar) else "")
 
 
-def ordered(names: Sequence[str], needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+def sort_by_needs(names: Sequence[str], needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:
     """``names`` in topological order, otherwise in their given order; a cycle is broken where it closes.
 
-    >>> ordered(["answers", "surveys", "other"], {"answers": ["surveys"]})
+    >>> sort_by_needs(["answers", "surveys", "other"], {"answers": ["surveys"]})
     ('surveys', 'answers', 'other')
     """
     done: dict[str, None] = {}

@@ -17,18 +17,18 @@ from tidegate.config.column_source import (
     rows_problems,
     table_or_query_problems,
 )
-from tidegate.config.document import Absolute, Loc, Problem, Spot
+from tidegate.config.document import FLAGS, Absolute, Loc, Problem, Spot
 from tidegate.config.file_source import SourceModel, format_problems
 from tidegate.config.http import (
     HttpConnectionModel,
     HttpSourceModel,
-    declared_problems,
     path_problems,
     request_problems,
+    watermark_column_problems,
 )
 from tidegate.config.models import Context, Model, NamedBlocks, OfKind, Parts, dump, make, model_for, part
 from tidegate.config.normal_form import DOWNLOAD, is_column_source, is_file_source, tag_of_source
-from tidegate.config.schema import declared_types, schema_problems
+from tidegate.config.schema import column_types, schema_problems
 from tidegate.config.sink import (
     SinkModel,
     load_problems,
@@ -134,11 +134,11 @@ def name_connections(pipeline: PipelineSpec) -> PipelineSpec:
 def pipeline_problems(pipeline: Spot, absolute: Absolute, covers: Callable[[Loc], bool]) -> Iterator[Problem]:
     """Problems between keys of one pipeline; ``covers`` tells which places already have a problem."""
     sink = pipeline.below("sink")
-    declared = declared_types(pipeline) if pipeline.below("schema").get("fields") else None
+    declared = column_types(pipeline) if pipeline.below("schema").get("fields") else None
     yield from schema_problems(pipeline.below("schema"))
     yield from partition_problems(sink, declared)
     yield from _key_problems(pipeline, declared or {})
-    yield from _made_column_problems(pipeline, declared or {})
+    yield from _metadata_column_problems(pipeline, declared or {})
     yield from property_problems(sink)
     yield from _transform_problems(pipeline)
     letters, table = pipeline.below("error_handling").text("dlq_path"), sink.text("table_uri")
@@ -164,12 +164,12 @@ def _key_problems(pipeline: Spot, declared: Mapping[str, str]) -> Iterator[Probl
         yield by.problem(text, "prefix_template")
 
 
-def _made_column_problems(pipeline: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:
+def _metadata_column_problems(pipeline: Spot, declared: Mapping[str, str]) -> Iterator[Problem]:
     """Metadata columns that are partition columns too; a rescued column that exists already."""
     sink = pipeline.below("sink")
     keys = {name.lower() for name in partition_keys(sink.below("partition_by").text("prefix_template") or "")}
     rescued = str(pipeline.below("schema").text("rescued") or "").lower()
-    rescued = RESCUED if rescued in ("true", "yes", "on") else rescued
+    rescued = RESCUED if FLAGS.get(rescued) else rescued
     if rescued and rescued in {*keys, *(name.lower() for name in declared)}:
         text = f"{rescued!r} is also a declared or partition column; give it another name"
         yield pipeline.problem(text, "schema", "rescued")
@@ -183,10 +183,9 @@ def _made_column_problems(pipeline: Spot, declared: Mapping[str, str]) -> Iterat
 
 
 def _transform_problems(pipeline: Spot) -> Iterator[Problem]:
-    sql, python = (pipeline.below("transform").text(key) for key in ("sql", "python"))
-    if sql is not None and python is not None:
-        yield pipeline.problem("given together with 'sql'; remove one of the two", "transform", "python")
-    if (sql or python) and pipeline.text("delivery") == "staged":
+    transform = pipeline.below("transform")
+    yield from transform.both("python", "sql")
+    if (transform.text("sql") or transform.text("python")) and pipeline.text("delivery") == "staged":
         text = "staged does not work with a transform, because Spark then commits; set delivery: direct"
         yield pipeline.problem(text, "delivery")
 
@@ -204,7 +203,7 @@ def _row_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Probl
     if files:
         other = next(iter(followed))
         yield files[0].problem(f"is a file source, and {other!r} is not; give each kind a pipeline of its own")
-    declared = declared_types(pipeline)
+    declared = column_types(pipeline)
     for source in followed.values():
         yield from column_source_problems(source, declared)
         if source.text("type") == "jdbc":
@@ -213,6 +212,6 @@ def _row_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[Probl
         if source.text("type") == "http":
             yield from path_problems(source)
             yield from request_problems(source)
-            yield from declared_problems(source, declared)
+            yield from watermark_column_problems(source, declared)
     yield from rows_problems(pipeline)
     yield from load_problems(pipeline, followed)

@@ -35,7 +35,7 @@ from tidegate.config.normal_form import (
 )
 from tidegate.config.overlaps import in_order, order_problems, overlap_problems, table_problems
 from tidegate.config.pipeline import PipelineModel, name_connections, pipeline_problems, show_connections
-from tidegate.config.secrets import note_short_secrets, recorded_problems
+from tidegate.config.secrets import note_short_secrets, secret_problems
 from tidegate.config.sink import STRATEGY_KEYS
 from tidegate.config.values import check, refusal, text
 from tidegate.config.work_units import unit_notices
@@ -70,7 +70,7 @@ def remote(value: object) -> str:
 
 
 @check()
-def listening(value: object) -> str:
+def listen_address(value: object) -> str:
     """``host:port``."""
     where = text(value)
     host, _, port = where.rpartition(":")
@@ -101,19 +101,17 @@ class SparkModel(Model):
     def show(cls, spec: SparkSpec) -> dict[str, Any]:
         """Where tasks run; settings and addresses without secrets."""
         remote = Mask.around(SparkSpec(remote=spec.remote))(mask(spec.remote)) if spec.remote is not None else None
-        return dump(cls, spec, given={"remote": remote, "config": _settings(spec.config)})
-
-
-def _settings(config: Mapping[str, str]) -> dict[str, str]:
-    """Spark settings; one whose name or value looks like a secret is masked whole."""
-    return {name: MASK if looks_secret(name) or looks_secret(value) else mask(value) for name, value in config.items()}
+        config = {
+            name: MASK if looks_secret(name) or looks_secret(value) else mask(value)
+            for name, value in spec.config.items()
+        }
+        return dump(cls, spec, given={"remote": remote, "config": config})
 
 
 @check({"anyOf": [{"enum": [*ProviderKind]}, {"pattern": ":", "type": "string"}]})
 def provider(value: object) -> ProviderKind | str:
     """A provider of ours by its name, or one of the user's own as ``module:Class``."""
-    word = text(value).strip()
-    if ":" in word:
+    if ":" in text(value):
         return v.function(value)
     return ProviderKind(v.choose(value, *(each.value for each in ProviderKind)))
 
@@ -206,16 +204,14 @@ def project_problems(root: Block, absolute: Absolute, covers: Callable[[Loc], bo
     for _, connection in top.each("connections"):
         if tag_of_connection(connection.block) == "http":
             yield from connection_problems(connection)
-    yield from recorded_problems(root)
+    yield from secret_problems(root)
     yield from _state_problems(top.below("state"))
     for _, pipeline in top.each("pipelines"):
         yield from pipeline_problems(pipeline, absolute, covers)
     yield from overlap_problems(top, absolute)
     yield from order_problems(top, absolute)
     yield from table_problems(top, absolute)
-    spark = top.below("spark")
-    if spark.text("master") is not None and spark.text("remote") is not None:
-        yield spark.problem("given together with 'master'; remove one of the two", "remote")
+    yield from top.below("spark").both("remote", "master")
 
 
 def _state_problems(state: Spot) -> Iterator[Problem]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar
 
-from tidegate.config.document import Block, Items, Loc, Node, Problem, Scalar, Spot, find, nearest, problem
+from tidegate.config.document import FLAGS, Block, Items, Loc, Node, Problem, Scalar, Spot, find, nearest, problem
 from tidegate.config.models import Context, Model, Parts, Shorthand, dump, fields, make, part
-from tidegate.config.values import FLAGS, check, refusal, text
+from tidegate.config.values import check, refusal, text
 from tidegate.schema.names import CONTAINERS, MOST_LEVELS, RESCUED, SCALARS, decimal_of, name_problem
 from tidegate.specs.keys import Key
 from tidegate.specs.project import FieldSpec, SchemaSpec
 
 _NEEDS = {"struct": ("fields",), "list": ("items",), "map": ("keys", "values")}
 _CHILDREN = ("fields", "items", "keys", "values")
-_FALSE = ("false", "no", "off")
 # Words of other type systems, for the hint alone: a type has one name here.
 _FOREIGN_TYPES = {
     "utf8": "string",
@@ -52,7 +51,7 @@ def type_name(value: object) -> str:
 
 
 @check({"type": ["string", "boolean"]})
-def rescued(value: object) -> str | None:
+def rescue_column(value: object) -> str | None:
     """The name of the rescued column: ``true`` means ``_rescued``, ``false`` none."""
     word = text(value).strip()
     found = FLAGS.get(word.lower())
@@ -112,7 +111,7 @@ class SchemaModel(Model):
         return dump(cls, spec, [key for key in fields(cls) if key != "fields" or spec.fields])
 
 
-def declared_types(pipeline: Spot) -> dict[str, str]:
+def column_types(pipeline: Spot) -> dict[str, str]:
     """Type by name of the declared columns; nothing where they are inferred."""
     found = pipeline.below("schema").get("fields")
     blocks = [item for item in found if isinstance(item, Block)] if isinstance(found, Items) else []
@@ -123,9 +122,10 @@ def schema_problems(schema: Spot) -> Iterator[Problem]:
     """Problems of one schema block: each name once, containers with what they contain."""
     infer, found = schema.text("infer"), schema.get("fields")
     declared = isinstance(found, Items) and bool(found)
-    if infer is not None and infer.lower() not in _FALSE and declared:
+    is_off = infer is not None and FLAGS.get(infer.lower()) is False
+    if infer is not None and not is_off and declared:
         yield schema.problem("given together with 'fields'; remove one of the two", "infer")
-    if infer is not None and infer.lower() in _FALSE and not declared:
+    if is_off and not declared:
         yield schema.problem("false, and no 'fields' are given; declare fields, or set infer: true", "infer")
     if isinstance(found, Items):
         yield from _fields(schema.root, (*schema.loc, "fields"), found)

@@ -50,20 +50,20 @@ _RECORDED_NAMES = (
 _NOT_RECORDED = (*SECRET_BLOCKS, "params", "config", "state")
 
 
-def interpolated(node: Node, place: tuple[str | int, ...] = ()) -> Iterator[Interpolated]:
+def find_interpolated(node: Node, place: tuple[str | int, ...] = ()) -> Iterator[Interpolated]:
     """Every value below ``node`` that has variables in it."""
     match node:
         case Scalar() if node.variables:
             yield Interpolated(place, node.raw, str(node), node.variables)
         case Block():
             for key, below in node.items():
-                yield from interpolated(below, (*place, key))
+                yield from find_interpolated(below, (*place, key))
         case Items():
             for at, below in enumerate(node):
-                yield from interpolated(below, (*place, at))
+                yield from find_interpolated(below, (*place, at))
 
 
-def declared_secrets(node: Node, holder: str = "") -> Iterator[str]:
+def find_secrets(node: Node, holder: str = "") -> Iterator[str]:
     """The texts below ``node`` in places made for credentials, and the credentials inside addresses.
 
     Works on any tree, also on one that no model accepts, so that nothing said about it shows a secret.
@@ -78,17 +78,17 @@ def declared_secrets(node: Node, holder: str = "") -> Iterator[str]:
                 if below is None and looks_secret(key.partition(":")[0]):
                     yield key.partition(":")[2]  # `token:abc`, where a space is missing
                 is_made_for_one = holder or looks_secret(key) or key in _FREE_FORM
-                yield from declared_secrets(
+                yield from find_secrets(
                     below, f"{holder}_{key}" if looks_secret(holder) else key if is_made_for_one else ""
                 )
         case Items():
             for below in node:
-                yield from declared_secrets(below, holder)
+                yield from find_secrets(below, holder)
 
 
-def recorded_problems(root: Block) -> Iterator[Problem]:
+def secret_problems(root: Block) -> Iterator[Problem]:
     """Secrets in places whose values are recorded with the position of a source, or are paths."""
-    for each in interpolated(root):
+    for each in find_interpolated(root):
         key = next((part for part in reversed(each.place) if isinstance(part, str)), "")
         if key not in (*_RECORDED, *_RECORDED_NAMES) or any(part in _NOT_RECORDED for part in _keys(each.place)):
             continue
@@ -184,12 +184,10 @@ def note_short_secrets(holder: Spot, notes: Notes) -> None:
     for key, value in holder.block.items():
         if isinstance(value, Block) and key in SECRET_BLOCKS:
             note_short_secrets(holder.below(key), notes)
-        elif isinstance(value, Scalar) and looks_secret(str(key)) and _is_short(value):
+        elif not isinstance(value, Scalar) or value.broken or value == MASK or not looks_secret(key):
+            continue
+        elif 0 < len(value) < SHORTEST:
             notes.notices.append(
                 f"{holder.path(key)} has fewer than {SHORTEST} characters, so Tidegate cannot tell it "
                 "from ordinary words in what servers say, and it may show; use a longer secret"
             )
-
-
-def _is_short(secret: Scalar) -> bool:
-    return not secret.broken and secret != MASK and 0 < len(secret) < SHORTEST

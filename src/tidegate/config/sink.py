@@ -9,7 +9,7 @@ from tidegate.config.column_source import backward
 from tidegate.config.document import Problem, Scalar, Spot, nearest, problem, sentence
 from tidegate.config.file_source import directive_problem, fields_of, shape_problem
 from tidegate.config.models import Context, Model, Parts, dump, fields, kinds_of, make, part
-from tidegate.config.schema import declared_types
+from tidegate.config.schema import column_types
 from tidegate.config.values import check, refusal, text, texts
 from tidegate.schema.names import MADE_COLUMNS
 from tidegate.specs.columns import MERGES, ColumnSource, Load, LoadType
@@ -21,7 +21,6 @@ from tidegate.specs.units import UnitSource
 _OF_WINDOWS = ("max_delete_fraction", "allow_empty_window")
 """Guards of a replaced window; a replay of an overwrite replaces the whole table."""
 
-METADATA_COLUMNS = MADE_COLUMNS
 VERSION_COLUMNS = ("__valid_from", "__valid_to", "__is_current")
 
 
@@ -31,17 +30,17 @@ def directories(value: object) -> str:
     return text(value).strip("/")
 
 
-@check({"items": {"enum": list(METADATA_COLUMNS)}, "type": "array"})
+@check({"items": {"enum": list(MADE_COLUMNS)}, "type": "array"})
 def metadata_columns(value: object) -> tuple[str, ...]:
     """Names of metadata columns, each once."""
     found = texts(value)
     for name in found:
-        if name not in METADATA_COLUMNS:
+        if name not in MADE_COLUMNS:
             raise refusal(
-                f"contains an unknown column; allowed: {', '.join(METADATA_COLUMNS)}",
-                nearest(name, METADATA_COLUMNS),
+                f"contains an unknown column; allowed: {', '.join(MADE_COLUMNS)}",
+                nearest(name, MADE_COLUMNS),
             )
-    return tuple(name for name in METADATA_COLUMNS if name in found)
+    return tuple(name for name in MADE_COLUMNS if name in found)
 
 
 class LoadModel(Model):
@@ -139,7 +138,7 @@ def _version_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterator[P
     if not pipeline.below("sink").has("scd2_effective_column") and not followed:
         text = "is missing; without watermark_columns nothing else says when a version began"
         yield pipeline.problem(text, "sink", "scd2_effective_column")
-    for column in declared_types(pipeline):
+    for column in column_types(pipeline):
         if column.lower() in VERSION_COLUMNS:
             yield pipeline.problem(f"{column!r} is a column that scd2 adds; use another name", "schema", "fields")
 
@@ -156,7 +155,7 @@ def _load_column_problems(pipeline: Spot, sources: Mapping[str, Spot]) -> Iterat
             yield sink.problem(sentence(f"{column!r} is not a watermark column", allowed), "window_columns", column)
         elif not transformed:
             yield sink.problem("columns keep their names without a transform; remove it", "window_columns", column)
-    declared = {name.lower(): name for name in declared_types(pipeline)}
+    declared = {name.lower(): name for name in column_types(pipeline)}
     for key in () if transformed or not declared else ("merge_keys", "tie_break", "deduplicate", "scd2_attributes"):
         for word in sink.words(key):
             if word.lower() not in declared:

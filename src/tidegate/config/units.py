@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from tidegate.config.document import Block, Items, Node, Problem, Scalar, Spot, find, nearest, problem, sentence, words
+from tidegate.config.column_source import connection_of
+from tidegate.config.document import Block, Items, Node, Problem, Scalar, Spot, nearest, problem, sentence, words
 from tidegate.config.http import key_in_path, key_problems
 from tidegate.config.models import Context, Model, Parts, Shorthand, dump, fields, make, part
-from tidegate.config.values import RefusedValue, check, choose, flag, number, options, refusal, text
+from tidegate.config.values import VARIABLE, RefusedValue, check, choose, flag, number, options, refusal, text, word_of
 from tidegate.core.calendar import zone_named
 from tidegate.core.units.time_range import parse_bound, parse_span
 from tidegate.errors import WatermarkError
@@ -38,7 +39,6 @@ from tidegate.specs.units import (
     filter_expression,
 )
 
-VARIABLE = re.compile(r"\{\{\s*(.*?)\s*\}\}")
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
 _TEMPLATES = ("path", "params", "headers", "body", "query", "source_uri")
 AUTHENTICATION = "authentication"
@@ -162,7 +162,7 @@ def is_clear(source: Spot) -> bool:
     return all(kind in ("datetime", "unit") for kind in kinds) and all(named)
 
 
-def _listed(source: Spot, key: str) -> list[Spot]:
+def _blocks_in(source: Spot, key: str) -> list[Spot]:
     found = source.get(key)
     blocks = enumerate(found) if isinstance(found, Items) else ()
     return [Spot(source.root, (*source.loc, key, at), each) for at, each in blocks if isinstance(each, Block)]
@@ -170,12 +170,12 @@ def _listed(source: Spot, key: str) -> list[Spot]:
 
 def watermarks(source: Spot, kind: str) -> list[Spot]:
     """The watermarks of one type."""
-    return [each for each in _listed(source, "watermark") if each.text("type") == kind]
+    return [each for each in _blocks_in(source, "watermark") if each.text("type") == kind]
 
 
 def inputs(source: Spot) -> list[Spot]:
     """The secondary inputs."""
-    return _listed(source, "secondary_input")
+    return _blocks_in(source, "secondary_input")
 
 
 def unit_inputs(source: Spot) -> list[Spot]:
@@ -287,8 +287,8 @@ def variable_problems(source: Spot) -> Iterator[Problem]:
     known = (*unit_variables(source), *secret_variables(source), *range_params(source))
     in_path = key_in_path(source)
     yield from key_problems(source)
-    above = ("connections", str(source.text("connection") or ""), "headers")
-    for use in (*uses(source), *uses_below(above, find(source.root, above))):
+    connection = connection_of(source)
+    for use in (*uses(source), *uses_below((*connection.loc, "headers"), connection.get("headers"))):
         if use.broken:
             yield problem(source.root, use.loc, "has braces without a name; write {{name}}")
             continue
@@ -299,7 +299,7 @@ def variable_problems(source: Spot) -> Iterator[Problem]:
                 yield problem(source.root, use.loc, text)
 
 
-def unused_units(source: Spot, used: Collection[str]) -> Iterator[str]:
+def notice_unused_units(source: Spot, used: Collection[str]) -> Iterator[str]:
     """Notices about requests that ignore the unit, so that every unit reads the same."""
     names = unit_variables(source)
     lists = [each.words("units") for each in watermarks(source, "unit")]
@@ -325,7 +325,7 @@ def _sends_params(source: Spot) -> bool:
     return source.has("connection") and source.text("type") != "jdbc"
 
 
-def unused_params(source: Spot, used: Collection[str]) -> Iterator[str]:
+def notice_unused_params(source: Spot, used: Collection[str]) -> Iterator[str]:
     """Notices about bounds of the range that no request uses."""
     for name in () if _sends_params(source) else range_params(source):
         if name not in used:
@@ -441,7 +441,7 @@ def _sub_range(part: object) -> SubRange:
 @check({"anyOf": [{"type": "boolean"}, {"const": "all"}]}, show=_PARTIAL.__getitem__)
 def partial(value: object) -> PartialPartition:
     """Whether the last partition is read before it is full: ``true``, ``false`` or ``all``."""
-    if isinstance(value, Scalar) and value.strip() == "all":
+    if word_of(value) == "all":
         return PartialPartition.ALWAYS
     try:
         return PartialPartition.MULTI_DAY if flag(value) else PartialPartition.NEVER

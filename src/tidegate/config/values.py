@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
 
-from tidegate.config.document import Items, Scalar, mask, nearest, sentence
+from tidegate.config.document import FLAGS, Items, Scalar, mask, nearest, sentence
 from tidegate.core.files.paths import compile_glob
 from tidegate.specs.columns import ParamFormat
 from tidegate.specs.locations import Location, Options, Secret
@@ -24,8 +24,8 @@ from tidegate.specs.masking import MASK
 from tidegate.specs.project import Lateness
 from tidegate.specs.units import Span
 
+VARIABLE = re.compile(r"\{\{\s*(.*?)\s*\}\}")
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
-FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _SCHEMES = ("file", "s3", "s3a", "s3n", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "memory")
 # Up to here readers of JSON keep every whole number exact, and the schema is for them.
 _LARGEST = 2**53
@@ -44,6 +44,11 @@ class RefusedValue(ValueError):
 def refusal(*parts: str) -> RefusedValue:
     """The error of a check: what the value is or must be; what is allowed; did you mean."""
     return RefusedValue(sentence(*parts))
+
+
+def word_of(value: object) -> str:
+    """The text of a scalar without blanks around it; empty for anything else."""
+    return value.strip() if isinstance(value, Scalar) else ""
 
 
 def to_yaml(value: Any) -> Any:
@@ -160,9 +165,9 @@ def texts(value: object) -> tuple[str, ...]:
 
 
 @check({"type": "integer"}, of=int)
-def whole(value: object) -> int:
+def integer(value: object) -> int:
     """A whole number; its range belongs to the key."""
-    digits = value.strip().replace("_", "") if isinstance(value, Scalar) else ""
+    digits = word_of(value).replace("_", "")
     if not re.fullmatch(r"[+-]?[0-9]+", digits):
         raise refusal("is not a whole number")
     # The length first: Python refuses to convert texts of more than 4,300 digits.
@@ -174,7 +179,7 @@ def whole(value: object) -> int:
 @check({"type": "boolean"}, of=bool)
 def flag(value: object) -> bool:
     """True or false, in the words of YAML."""
-    found = FLAGS.get(value.strip().lower()) if isinstance(value, Scalar) else None
+    found = FLAGS.get(word_of(value).lower())
     if found is None:
         raise refusal("is not a yes or no", "allowed: true, false")
     return found
@@ -183,7 +188,7 @@ def flag(value: object) -> bool:
 @check({"minimum": 0, "type": "number"})
 def number(value: object) -> int | Decimal:
     """A number from 0 on, exactly as it is written."""
-    words = value.strip() if isinstance(value, Scalar) else ""
+    words = word_of(value)
     if not re.fullmatch(r"[0-9]{1,30}(?:\.[0-9]{1,18})?", words, re.ASCII):
         raise refusal("is not a number of 0 or more")
     return Decimal(words) if "." in words else int(words)
@@ -213,7 +218,7 @@ def zone(value: object) -> str:
 @check({"minimum": 0, "maximum": 1, "type": "number"})
 def fraction(value: object) -> float:
     """A share from 0 to 1."""
-    words = value.strip() if isinstance(value, Scalar) else ""
+    words = word_of(value)
     if not re.fullmatch(r"0|1|[01]?\.[0-9]{1,12}", words) or not 0 <= float(words) <= 1:
         raise refusal("is not a share", "allowed: a number from 0 to 1, such as 0.01")
     return float(words)
@@ -221,7 +226,7 @@ def fraction(value: object) -> float:
 
 def choose(value: object, *allowed: str) -> str:
     """One of ``allowed``."""
-    word = str(value).strip() if isinstance(value, Scalar) else ""
+    word = word_of(value)
     if word not in allowed:
         raise refusal(f"is not one of {', '.join(allowed)}", nearest(word, allowed))
     return word
@@ -288,7 +293,7 @@ def glob(value: object) -> str:
 @check()
 def query(value: object) -> str:
     """A SQL query, over as many lines as it takes."""
-    found = str(value).strip() if isinstance(value, Scalar) else ""
+    found = word_of(value)
     if not re.match(r"(?:--[^\n]*\n\s*)*\(*\s*(?:select|with|from|values)\b", found, re.IGNORECASE):
         raise refusal("is not a query", "write select … from source")
     return found

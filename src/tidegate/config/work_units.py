@@ -14,10 +14,9 @@ from tidegate.config.document import Absolute, Problem, Scalar, Spot, nearest, s
 from tidegate.config.http import HttpRequestModel, RequestModel, request_problems, show_request
 from tidegate.config.models import Context, Model, Parts, dump, make, old_names, part
 from tidegate.config.normal_form import is_unit_source
-from tidegate.config.schema import declared_types
+from tidegate.config.schema import column_types
 from tidegate.config.sink import STRATEGY_KEYS, key_problems
 from tidegate.config.units import (
-    VARIABLE,
     Param,
     ParamModel,
     WatermarkModel,
@@ -26,17 +25,17 @@ from tidegate.config.units import (
     is_clear,
     is_fixed_end,
     is_period,
+    notice_unused_params,
+    notice_unused_units,
     param_problems,
     unit_variables,
-    unused_params,
-    unused_units,
     uses_range,
     variable_problems,
     variables_used,
     watermark_problems,
     watermarks,
 )
-from tidegate.config.values import address, check, refusal, text
+from tidegate.config.values import VARIABLE, address, check, refusal, text
 from tidegate.schema.names import name_problem
 from tidegate.specs.columns import FunctionRead, HttpRead, JdbcRead, LoadType
 from tidegate.specs.keys import Checked, CountOrNone, Key, Name
@@ -162,7 +161,7 @@ class UnitSourceModel(Model):
             return Replace(self["replace"] or Replace.UNIT)
         return Replace.TIME_COLUMN if self["time_column"] is not None else Replace.SEGMENTS
 
-    def fixed_params(self) -> dict[str, str]:
+    def literal_params(self) -> dict[str, str]:
         """The parameters that are texts."""
         return {name: param["value"] for name, param in self["params"].items() if param["value"] is not None}
 
@@ -214,7 +213,7 @@ class UnitHttpModel(UnitSourceModel, HttpRequestModel):
     path: PathTemplate = None
 
     def read(self, context: Context) -> HttpRead:
-        return self.request(context, path=self["path"] or "", params=self.fixed_params())
+        return self.request(context, path=self["path"] or "", params=self.literal_params())
 
     @classmethod
     def show_read(cls, read: HttpRead) -> dict[str, Any]:
@@ -262,7 +261,7 @@ class DownloadModel(UnitSourceModel, RequestModel):
     def read(self, context: Context) -> FileRead:
         timezone = self["timezone"] if self["format"] is FileFormat.EXCEL else "UTC"
         if self["connection"] is not None:
-            server = self.request(context, path=self["path"] or "", params=self.fixed_params())
+            server = self.request(context, path=self["path"] or "", params=self.literal_params())
             others: dict[str, Any] = {"location": None, "http": server, "follow_links": False}
         else:
             uri = _absolute_template(self["source_uri"] or "", context.absolute)
@@ -393,12 +392,9 @@ def _kind_problems(source: Spot) -> Iterator[Problem]:
         yield source.problem("works only with workbooks; set format: excel, or remove it", "sheet")
     connected, placed = source.has("connection"), source.has("source_uri")
     if connected == placed:
-        text = (
-            "given together with 'connection'; remove one of the two"
-            if placed
-            else "is missing; give it, or 'connection'"
-        )
-        yield source.problem(text, "source_uri")
+        yield from source.both("source_uri", "connection")
+        if not placed:
+            yield source.problem("is missing; give it, or 'connection'", "source_uri")
         return
     if connected and not source.has("path"):
         yield source.problem("is missing; the server of the connection has more than one file", "path")
@@ -419,7 +415,7 @@ def _column_problems(source: Spot, pipeline: Spot) -> Iterator[Problem]:
     if merges and source.has("replace"):
         text = "has no effect with load_type merge_upsert, which replaces rows with equal merge_keys; remove it"
         yield source.problem(text, "replace")
-    declared = declared_types(pipeline)
+    declared = column_types(pipeline)
     column = source.text("time_column")
     if column is not None and declared and column not in declared:
         text = sentence(f"{column.raw!r} is not a declared column", nearest(column, declared))
@@ -427,10 +423,10 @@ def _column_problems(source: Spot, pipeline: Spot) -> Iterator[Problem]:
     elif column is not None and declared and declared[column] not in TIMES:
         text = f"{column.raw!r} is of type {declared[column]}; allowed: a timestamp or date column"
         yield source.problem(text, "time_column")
-    yield from _made_column_problems(source, declared, merges=merges)
+    yield from _unit_column_problems(source, declared, merges=merges)
 
 
-def _made_column_problems(source: Spot, declared: Mapping[str, str], *, merges: bool) -> Iterator[Problem]:
+def _unit_column_problems(source: Spot, declared: Mapping[str, str], *, merges: bool) -> Iterator[Problem]:
     """Unit and segment columns whose names are taken."""
     made = {key: str(source.text(key) or name) for key, name in _MADE.items()}
     if made["unit_column"].lower() == made["segment_column"].lower():
@@ -485,7 +481,7 @@ def unit_notices(source: Spot) -> Iterator[str]:
     for key in _OF_TIME if not followed else ():
         if source.has(key):
             yield f"{source.path(key)} has no effect without a datetime watermark"
-    sink = Spot(source.root, (), source.root).below("pipelines", str(source.loc[1]), "sink")
+    sink = source.top.below("pipelines", str(source.loc[1]), "sink")
     if sink.text("load_type") == "merge_upsert" and not source.has("time_column") and not sink.words("tie_break"):
         yield (
             f"{source.path()}: of rows with equal merge_keys the last one read wins, even if it is "
@@ -499,13 +495,13 @@ def unit_notices(source: Spot) -> Iterator[str]:
     if source.text("type") == "python":
         return
     used = variables_used(source)
-    yield from unused_units(source, used)
+    yield from notice_unused_units(source, used)
     if followed:
-        yield from unused_params(source, used)
-        yield from _whole_read_notices(source, merges=sink.text("load_type") == "merge_upsert")
+        yield from notice_unused_params(source, used)
+        yield from _notice_repeated_reads(source, merges=sink.text("load_type") == "merge_upsert")
 
 
-def _whole_read_notices(source: Spot, *, merges: bool) -> Iterator[str]:
+def _notice_repeated_reads(source: Spot, *, merges: bool) -> Iterator[str]:
     """Notices about requests without the time, where that is no mistake for sure."""
     if uses_range(source) or source.has("time_column") or source.text("replace") in ("unit", "none"):
         return

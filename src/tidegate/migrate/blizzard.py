@@ -52,7 +52,7 @@ class Damaged(StateError):
     """A checkpoint of the old program cannot be read."""
 
 
-def _damaged(found: str, problem: object) -> Damaged:
+def _damage_error(found: str, problem: object) -> Damaged:
     return Damaged(
         f"{found} is not a readable checkpoint ({problem})",
         "let the old program write it once more, or put it back from a backup; it is not taken for a fresh start",
@@ -120,7 +120,7 @@ def read_older(data: Mapping[str, Any], bases: Sequence[str], found: str = "the 
     except StateError as error:
         if is_newer(data):
             raise
-        raise _damaged(found, error.problem) from error
+        raise _damage_error(found, error.problem) from error
 
 
 def _form(data: Mapping[str, Any]) -> str:
@@ -148,7 +148,9 @@ def carry_over(older: PathState, listed: Sequence[SourceFile], *, read_skipped: 
     state = replace(state, partition_watermarks={**state.partition_watermarks, **_last_names(left_out)})
     in_progress = [path for path, _ in state.unfinished()]
     return AdoptedState(
-        replace(state, files={path: _sized(each, at_source.get(path)) for path, each in state.files.items()}),
+        replace(
+            state, files={path: _with_current_size(each, at_source.get(path)) for path, each in state.files.items()}
+        ),
         left_out,
         tuple(path for path in in_progress if not _is_above(state, path)),
         tuple(path for path in in_progress if path not in at_source),
@@ -206,7 +208,7 @@ def _is_above(state: PathState, path: str) -> bool:
     return name > state.partition_watermarks.get(partition, "")
 
 
-def _sized(progress: FileProgress, file: SourceFile | None) -> FileProgress:
+def _with_current_size(progress: FileProgress, file: SourceFile | None) -> FileProgress:
     if isinstance(progress, Finished) or file is None:
         return progress
     # Without a size, the next plan could not tell whether the file was changed since.
@@ -248,13 +250,13 @@ class Activity:
     commit: OldCommit | None
     pending: tuple[str, ...]
 
-    def moved_since(self, before: Activity) -> tuple[str, ...]:
+    def describe_changes_since(self, before: Activity) -> tuple[str, ...]:
         """What changed, in words."""
         moved = []
         if self.checkpoint != before.checkpoint:
             moved.append("its checkpoint file was written again")
         if self.commit != before.commit:
-            moved.append("it committed to the table" if self.commit is None else _committed(self.commit))
+            moved.append("it committed to the table" if self.commit is None else _describe_commit(self.commit))
         if self.pending != before.pending:
             moved.append(f"{PENDING} changed")
         return tuple(moved)
@@ -265,12 +267,12 @@ class Activity:
         if self.checkpoint is not None:
             moments.append(("its checkpoint file was written", self.checkpoint.modified))
         if self.commit is not None:
-            moments.append((_committed(self.commit), self.commit.written))
+            moments.append((_describe_commit(self.commit), self.commit.written))
         ages = ((what, (now - moment).total_seconds()) for what, moment in moments if moment is not None)
         return tuple(f"{what} {max(0, age):.0f} s ago" for what, age in ages if seconds and age < seconds)
 
 
-def _committed(commit: OldCommit) -> str:
+def _describe_commit(commit: OldCommit) -> str:
     where = f"table version {commit.table_version}" if commit.table_version >= 0 else "the table"
     return f"{commit.app_id[:20]}… committed {where}"
 
@@ -286,7 +288,7 @@ def checkpoint_file(store: ObjectStore, key: SourceKey) -> Trace | None:
         content, info = store.get(path), store.head(path)
     except ObjectMissing:
         return None
-    data = _mapping(content, f"{store.location.uri}/{path}")
+    data = _load_mapping(content, f"{store.location.uri}/{path}")
     return None if isinstance(data.get("tidegate"), dict) else Trace(path, info.modified, data)
 
 
@@ -343,17 +345,17 @@ def decode_transaction(commit: OldCommit) -> Mapping[str, Any]:
     try:
         content = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise _damaged(where, error) from error
-    return _mapping(content, where)
+        raise _damage_error(where, error) from error
+    return _load_mapping(content, where)
 
 
-def _mapping(content: bytes, where: str) -> Mapping[str, Any]:
+def _load_mapping(content: bytes, where: str) -> Mapping[str, Any]:
     try:
         data = load_json(content)
     except ValueError as error:
-        raise _damaged(where, error) from error
+        raise _damage_error(where, error) from error
     if not isinstance(data, dict):
-        raise _damaged(where, "not a JSON object")
+        raise _damage_error(where, "not a JSON object")
     return data
 
 
@@ -364,10 +366,10 @@ def activity(store: ObjectStore, key: SourceKey, committed: frozenset[str]) -> A
         checkpoint = None if is_second_mirror(store, info.path) else info
     except ObjectMissing:
         checkpoint = None
-    return Activity(checkpoint, next(old_commits(store), None), tuple(_pending(store, committed)))
+    return Activity(checkpoint, next(old_commits(store), None), tuple(_find_pending(store, committed)))
 
 
-def _pending(store: ObjectStore, committed: frozenset[str]) -> Iterator[str]:
+def _find_pending(store: ObjectStore, committed: frozenset[str]) -> Iterator[str]:
     """The metas of staged files that no commit names."""
     for item in store.list(PENDING):
         if not item.path.endswith(".meta.json"):
@@ -423,7 +425,7 @@ class _Adopting:
         before = activity(self._store, self._key, known.named)
         # After the first look at its activity: what moves from here on shows in the second look.
         older = self._older()
-        listed = self._everything()
+        listed = self._list_all()
         now = self._clock()
         result = carry_over(older.state, listed, read_skipped=self._options.read_skipped)
         state = replace(result.state, last_update_ts=result.state.last_update_ts or int(now.timestamp()))
@@ -469,7 +471,7 @@ class _Adopting:
         if self._options.fresh:
             return self._fresh(trace)
         if trace is None:
-            raise self._nothing()
+            raise self._no_trace_error()
         older = read_older(trace.data, bases)
         remarks = (*remarks, *(self._fall_back(each, trace) for each in damaged))
         self.report = replace(self.report, trace=trace.found, form=older.form, written=trace.written, findings=remarks)
@@ -551,7 +553,7 @@ class _Adopting:
         text = f"{file.found} ends at {theirs}, the log at {ours}; the log is taken: its rows were committed with it"
         return trace, (Check("two traces", "warn", text),)
 
-    def _nothing(self) -> StateError:
+    def _no_trace_error(self) -> StateError:
         others = [*other_checkpoint_files(self._store, self._key), *_describe(old_commits(self._store))]
         if not others:
             return StateError(f"{self._key}: there is no trace of Blizzard in {self.report.table_uri}", "just run it")
@@ -562,7 +564,7 @@ class _Adopting:
             "this source, start it at the beginning with `--fresh`",
         )
 
-    def _everything(self) -> tuple[SourceFile, ...]:
+    def _list_all(self) -> tuple[SourceFile, ...]:
         # The old program had no such filter: what it read outside of it has to count as read.
         whole = replace(self._bound.source, partition_filter=None)
         return discover(self._bound.tracker.store, whole, PathState(), self._clock()).files
@@ -584,16 +586,16 @@ class _Adopting:
         if older.state.sealed_below and not self._options.fresh:
             below = f"everything in partitions below {older.state.sealed_below!r} counts as read"
             yield Check("earlier partitions", "ok", f"{below}: the old form had one watermark for all")
-        yield from _finding("left out", result.left_out, _LEFT_OUT, "`--read-skipped` reads them")
-        yield from _finding("in progress below the watermark", result.resumed, _RESUMED)
-        yield from _finding("in a gap", result.gaps, _IN_A_GAP)
-        yield from _finding("in progress and gone", result.gone, "in progress and not at the source any more")
+        yield from _warn_about("left out", result.left_out, _LEFT_OUT, "`--read-skipped` reads them")
+        yield from _warn_about("in progress below the watermark", result.resumed, _RESUMED)
+        yield from _warn_about("in a gap", result.gaps, _IN_A_GAP)
+        yield from _warn_about("in progress and gone", result.gone, "in progress and not at the source any more")
         sized = tuple(path for path, _ in result.state.unfinished() if path not in result.gone)
         if sized:
             text = "read in part; size and etag are those of now, as the old program noted none"
             yield Check("in progress", "ok", f"{count(len(sized), 'file')} {text}: {_examples(sized)}")
-        yield from _finding("added twice", known.twice, "added to the table again while visible")
-        yield from _finding("in no commit", unreferenced(self._store, known), _IN_NO_COMMIT)
+        yield from _warn_about("added twice", known.twice, "added to the table again while visible")
+        yield from _warn_about("in no commit", unreferenced(self._store, known), _IN_NO_COMMIT)
 
     def _check_quiet(self, seen: Activity, now: datetime) -> None:
         if seen.pending:
@@ -612,7 +614,7 @@ class _Adopting:
     def _write(self, state: PathState, before: Activity, known: Contents) -> Adoption:
         opened = self._bound.positions.open([Accept.FOREIGN])
         # The listing may have taken minutes; a commit of the old program in between would be counted by nobody.
-        again = activity(self._store, self._key, known.named).moved_since(before)
+        again = activity(self._store, self._key, known.named).describe_changes_since(before)
         if again or not opened.first_run:
             moved = "; ".join(again) or f"position {opened.version} was written"
             raise StateError(
@@ -621,9 +623,9 @@ class _Adopting:
         data = encode_paths(state)
         after = self._bound.record_edit(opened, data, "adopt")
         self.report = replace(self.report, adopted=True, version=after.version, table_version=after.table_version)
-        return replace(self.report, findings=(*self.report.findings, *self._moved_after(before, known)))
+        return replace(self.report, findings=(*self.report.findings, *self._check_moved_after(before, known)))
 
-    def _moved_after(self, before: Activity, known: Contents) -> Iterator[Check]:
+    def _check_moved_after(self, before: Activity, known: Contents) -> Iterator[Check]:
         """What changed since ``before``, without the checkpoint file if our own mirror is written there."""
         try:
             after = activity(self._store, self._key, known.named)
@@ -632,7 +634,7 @@ class _Adopting:
             return
         if self._bound.source.mirror_legacy:
             after = replace(after, checkpoint=before.checkpoint)
-        for text in after.moved_since(before):
+        for text in after.describe_changes_since(before):
             yield Check("moved afterwards", "warn", f"{text}: stop it, its rows may be doubled")
 
 
@@ -662,7 +664,7 @@ def _bases(uri: str) -> tuple[str, ...]:
     return (plain, f"s3a://{plain.removeprefix('s3://')}") if plain.startswith("s3://") else (plain,)
 
 
-def _finding(name: str, paths: Sequence[str], text: str, remedy: str = "") -> Iterator[Check]:
+def _warn_about(name: str, paths: Sequence[str], text: str, remedy: str = "") -> Iterator[Check]:
     if paths:
         yield Check(name, "warn", f"{count(len(paths), 'file')} {text}: {_examples(paths)}", remedy)
 

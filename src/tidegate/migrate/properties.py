@@ -42,7 +42,7 @@ def properties(text: str) -> Iterator[Property]:
     for line, written in _logical_lines(text):
         found = _NAME.fullmatch(written)
         assert found is not None
-        yield Property(line, _plain(found[1]), _plain(found[2]).strip())
+        yield Property(line, _unescape(found[1]), _unescape(found[2]).strip())
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -68,7 +68,7 @@ def _goes_on(line: str) -> bool:
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
-def _plain(text: str) -> str:
+def _unescape(text: str) -> str:
     def letter(found: re.Match[str]) -> str:
         code, escaped = found.groups()
         return chr(int(code, 16)) if code else _ESCAPES.get(escaped or "", escaped or "")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_plus
 
-from tidegate.config.units import VARIABLE
+from tidegate.config.values import VARIABLE
 from tidegate.config.work_units import MS_KEYS
 from tidegate.core.json_shape import load_json
 from tidegate.core.units.time_range import parse_bound
@@ -104,10 +104,10 @@ def csv(given: Given) -> dict[str, Any]:
     """``source.csv``. Jobs default to no header and a backslash before quotes."""
     found = given.data("ms.csv", dict)
     found |= {word: text for name, word in _CSV.items() if (text := given.text(name)) is not None}
-    header = _whole(found.get("columnHeaderIndex"), -1)
+    header = _parse_int(found.get("columnHeaderIndex"), -1)
     if (given.text("ms.csv.column.header") or "").lower() == "true":
         header = max(header, 0)
-    skipped = _whole(found.get("linesToSkip"), header + 1)
+    skipped = _parse_int(found.get("linesToSkip"), header + 1)
     if header >= 0 and skipped != header + 1:
         given.leave("ms.csv", "lines between the header and the data cannot be skipped; remove them from the files")
     for word in _WITHOUT_EQUAL:
@@ -126,7 +126,7 @@ def csv(given: Given) -> dict[str, Any]:
 _DEFAULTS = {"delimiter": ",", "quote": '"', "escape": None, "header": True, "skip_rows": 0}
 
 
-def _whole(written: object, otherwise: int) -> int:
+def _parse_int(written: object, otherwise: int) -> int:
     text = str(written)
     return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else otherwise
 
@@ -354,7 +354,7 @@ def request(given: Given, address: Address, known: dict[str, Parameter], server:
         *((each.name, f"{{{{{each.name}}}}}") for each in sent if method == "GET" or each.kind in PAGES),
     ]
     made: dict[str, Any] = {"path": fill_in(address.path, known) or "/", "method": method if method != "GET" else None}
-    body = {each.name: _sent(each) for each in sent if method == "POST" and each.kind not in PAGES}
+    body = {each.name: _body_value(each) for each in sent if method == "POST" and each.kind not in PAGES}
     params = _params(given, pairs, known, server)
     for name in list(names_in([made["path"], headers, body, *params.values()])):
         if name in known and known[name].bound is not None:
@@ -369,7 +369,7 @@ def request(given: Given, address: Address, known: dict[str, Parameter], server:
     return {key: value for key, value in made.items() if value not in (None, {}, [], "")}
 
 
-def _sent(parameter: Parameter) -> Any:
+def _body_value(parameter: Parameter) -> Any:
     """The value of a parameter in a body."""
     if parameter.unit is not None:
         return f"{{{{{parameter.unit}}}}}"

@@ -29,7 +29,7 @@ from tidegate.errors import CommitLost, EnvironmentProblem, ObjectExists, Object
 from tidegate.protocol.documents import SCHEMA_VERSION, check_schema_version
 from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
-from tidegate.specs.user_code import load_function, name_of, named_errors
+from tidegate.specs.user_code import load_function, name_errors, name_of
 from tidegate.storage.stores import open_store
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ class CustomMetadataProvider(BaseMetadataProvider):
         self.name = name_of(type(provider))
         self._provider = provider
         self._mask = mask or Mask()
-        with named_errors(f"state.provider {self.name}", "correct that class", EnvironmentProblem, self._mask):
+        with name_errors(f"state.provider {self.name}", "correct that class", EnvironmentProblem, self._mask):
             missing = [each for each in METHODS if not callable(getattr(provider, each, None))]
         if missing:
             raise EnvironmentProblem(
@@ -365,7 +365,7 @@ class CustomMetadataProvider(BaseMetadataProvider):
             f"correct {method} of that class, or the system behind it; committed rows stay, and a later run makes the "
             "copy"
         )
-        with named_errors(said, remedy, StateError, self._mask):
+        with name_errors(said, remedy, StateError, self._mask):
             yield
 
 
@@ -377,7 +377,7 @@ def make_provider(name: str, arguments: Mapping[str, str]) -> CustomMetadataProv
         raise EnvironmentProblem(f"{said} is not a class", "name a class with get_watermark and update_watermark")
     given = ", ".join(sorted(arguments)) or "none"
     mask = Mask.of(*arguments.values())
-    with named_errors(
+    with name_errors(
         f"{said}({given})", "correct state.options, or the constructor of that class", EnvironmentProblem, mask
     ):
         return CustomMetadataProvider(made(**arguments), mask)

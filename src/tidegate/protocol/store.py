@@ -40,7 +40,7 @@ from tidegate.protocol.sql_provider import SqliteMetadataProvider, sqlite_path
 from tidegate.protocol.table import DeltaTablePort, Snapshot, arrow_schema
 from tidegate.specs.locations import Location, Options, Secret
 from tidegate.specs.project import ProviderKind, StateSpec
-from tidegate.specs.user_code import name_of, named_errors
+from tidegate.specs.user_code import name_errors, name_of
 from tidegate.storage.options import ALIASES, SCHEMES, absolute_uri
 
 if TYPE_CHECKING:
@@ -404,7 +404,7 @@ class _SavedCopy:
     def _named(self, method: str) -> Any:
         said = f"{name_of(type(self._watermarks))}: {method}({self._dataflow_id!r})"
         remedy = f"correct {method} of that class; committed rows stay, and a later run makes the copy"
-        return named_errors(said, remedy, StateError)
+        return name_errors(said, remedy, StateError)
 
 
 def check_copy(

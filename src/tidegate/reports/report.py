@@ -15,7 +15,7 @@ from typing import Any
 
 from tidegate.reports.page import Block, Gap, Page, Style, facts, line, sections
 from tidegate.reports.render import STYLESHEET, to_html
-from tidegate.specs.masking import known_mask
+from tidegate.specs.masking import recall_mask
 
 # What shells report for a program that SIGINT ended.
 INTERRUPTED = 130
@@ -95,7 +95,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """Notebooks show this; like everything else that is shown, without known secrets."""
-        return f"<style>{STYLESHEET}</style>\n{to_html(known_mask().deep(self.page()))}"
+        return f"<style>{STYLESHEET}</style>\n{to_html(recall_mask().deep(self.page()))}"
 
 
 class ChangeReport(Report):

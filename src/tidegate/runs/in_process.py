@@ -60,7 +60,7 @@ from tidegate.specs.locations import Location
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import FieldSpec, SchemaSpec
 from tidegate.specs.units import UnitSource
-from tidegate.specs.user_code import load_function, named_errors, show
+from tidegate.specs.user_code import load_function, name_errors, show
 from tidegate.storage.port import Scope
 from tidegate.storage.stores import open_store
 from tidegate.tasks.read_task import (
@@ -423,7 +423,7 @@ def _called(source: ColumnSource, function: FunctionRead, request: object, mask:
     said = f"{source.name}: function {function.function}"
     call = load_function(function.function, said)
     remedy = "correct the function, or set engine: spark"
-    with named_errors(f"{said} without a Spark session", remedy, SourceError, mask):
+    with name_errors(f"{said} without a Spark session", remedy, SourceError, mask):
         returned: Any = call(None, request)
         # By its shape: importing pandas only to ask would slow down every function that has nothing to do with it.
         if hasattr(returned, "to_dict") and hasattr(returned, "columns"):

@@ -38,7 +38,7 @@ from tidegate.spark.session import COLUMNAR_INPUT, VARIABLE, own_session, put, q
 from tidegate.spark.tasks import machine_problem, run_tasks, slot_frame, slot_numbers, task_failure, telling_line
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import ParquetCodec, TransformSpec
-from tidegate.specs.user_code import contained, load_function, show
+from tidegate.specs.user_code import contain_errors, load_function, show
 from tidegate.storage.stores import open_store
 from tidegate.tasks.row_task import RowsWritten, RowTask, WorkRows, join_results, write_batches
 
@@ -251,7 +251,7 @@ def apply_transform(read: DataFrame, transform: TransformSpec, pipeline: str, ma
     try:
         if transform.python is not None:
             function = load_function(transform.python, f"{pipeline}: transform.python {transform.python}")
-            with contained():
+            with contain_errors():
                 result = function(read)
         else:
             read.createOrReplaceTempView(VIEW)

@@ -249,11 +249,11 @@ def _of_field(holder: object, name: str) -> Iterator[str]:
     match name, value:
         case "headers", Mapping():
             sent = {key: text for key, text in value.items() if str(key).lower() not in PLAIN_HEADERS}
-            yield from _handed(sent)
+            yield from _in_arguments(sent)
         case "options" | "properties", Options() if name == "properties" or hasattr(holder, "function"):
-            yield from _handed(value)
+            yield from _in_arguments(value)
         case "arguments", Options():
-            yield from _handed(value)
+            yield from _in_arguments(value)
         case "remote", str():
             yield from _of_remote(value)
         case "url", Secret():
@@ -265,14 +265,14 @@ def _of_field(holder: object, name: str) -> Iterator[str]:
             yield from secrets_in(value)
 
 
-def _handed(value: object, name: str = "") -> Iterator[str]:
+def _in_arguments(value: object, name: str = "") -> Iterator[str]:
     """Texts of the value at any depth, without ordinary words and short numbers under ordinary names."""
     match value:
         case Mapping():
             for key, each in value.items():
-                yield from _handed(each, f"{name}_{key}" if looks_secret(name) else str(key))
+                yield from _in_arguments(each, f"{name}_{key}" if looks_secret(name) else str(key))
         case list() | tuple():
-            yield from (text for each in value for text in _handed(each, name))
+            yield from (text for each in value for text in _in_arguments(each, name))
         # A retry count of 3 would otherwise be masked in every text with a 3 in it.
         case int() | float() if not looks_secret(name) and len(str(value)) < SHORTEST:
             return

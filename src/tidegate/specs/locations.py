@@ -167,7 +167,7 @@ class Origin:
     @property
     def reach(self) -> Reach:
         """What it can lead to."""
-        number = _number(self.host)
+        number = _parse_ip(self.host)
         if number is not None:
             return _reach(number)
         if self.host in _OWN_NAMES or self.host.endswith(".localhost"):
@@ -189,7 +189,7 @@ def origin_of(url: str) -> Origin:
     # Programs disagree about which part is the host, as in https://api.example@evil.example.
     if "@" in authority:
         raise NotOrigin("it contains a user or a password")
-    host, port = _divided(authority)
+    host, port = _split_authority(authority)
     return Origin(scheme, _host(host), PORTS[scheme] if port is None else port)
 
 
@@ -207,7 +207,7 @@ def refusal(home: Origin, target: Origin, allowed: Collection[Origin]) -> tuple[
     return None
 
 
-def _divided(authority: str) -> tuple[str, int | None]:
+def _split_authority(authority: str) -> tuple[str, int | None]:
     found = re.fullmatch(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]*))?", authority)
     if found is None:
         raise NotOrigin("its host cannot be read")
@@ -243,7 +243,7 @@ def _is_numeric(name: str) -> bool:
     return re.fullmatch(r"[0-9]+|0x[0-9a-f]*", name.rpartition(".")[2]) is not None
 
 
-def _number(host: str) -> IpAddress | None:
+def _parse_ip(host: str) -> IpAddress | None:
     try:
         return ipaddress.ip_address(host)
     except ValueError:
@@ -251,7 +251,7 @@ def _number(host: str) -> IpAddress | None:
 
 
 def _reach(number: IpAddress) -> Reach:
-    inner = _inside(number)
+    inner = _extract_ipv4(number)
     if inner is not None:
         return _reach(inner)
     if number in _METADATA:
@@ -263,7 +263,7 @@ def _reach(number: IpAddress) -> Reach:
     return Reach.NOBODY if number.is_multicast or number.is_reserved else Reach.ANYONE
 
 
-def _inside(number: IpAddress) -> ipaddress.IPv4Address | None:
+def _extract_ipv4(number: IpAddress) -> ipaddress.IPv4Address | None:
     """The IPv4 address that an IPv6 address carries."""
     if isinstance(number, ipaddress.IPv4Address) or number.is_loopback or number.is_unspecified:
         return None
@@ -328,7 +328,7 @@ def jdbc_address_of(url: str) -> JdbcAddress | None:
     database = _database(path)
     if hosts is None or database is None:
         return None
-    return JdbcAddress(subprotocol, hosts, database or _named(rest))
+    return JdbcAddress(subprotocol, hosts, database or _find_database(rest))
 
 
 def identity_of(url: str) -> str:
@@ -356,7 +356,7 @@ def hosts_of(url: str) -> str:
 
 def holds_credentials(url: str) -> bool:
     """Whether an address holds a user or a password anywhere, even if it cannot be parsed."""
-    return any(_holds(each) for each in _unfolded(url))
+    return any(_holds(each) for each in _unfold(url))
 
 
 def jdbc_credentials(url: str) -> Iterator[str]:
@@ -409,7 +409,7 @@ def _is_credential(parameter: str) -> bool:
     return looks_secret(name) or name in _USERS or (name.endswith("key") and name not in _KEY_FILES)
 
 
-def _unfolded(url: str) -> Iterator[str]:
+def _unfold(url: str) -> Iterator[str]:
     """The address, then with its percent-encoding undone, repeatedly."""
     for _ in range(_UNFOLDED):
         yield url
@@ -452,11 +452,11 @@ def _database(path: str) -> str | None:
     if "=" in path and "=" not in first and _DATABASE.fullmatch(first):
         return first.strip("/")
     if "=" in path:
-        return _named(path) or ""
+        return _find_database(path) or ""
     return path.strip("/") if _DATABASE.fullmatch(path) else None
 
 
-def _named(text: str) -> str | None:
+def _find_database(text: str) -> str | None:
     """The database among parameters."""
     pairs = dict(_pairs(text))
     name = next((pairs[each] for each in _NAMES if pairs.get(each)), None)

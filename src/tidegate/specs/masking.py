@@ -141,14 +141,14 @@ class Mask:
         if not self.secrets or not text or text in self.names or (not cut and self._is_clean(text)):
             return text
         if len(text) <= 2 * KEPT:
-            return self._masked(text, self._spans(text, cut=cut))
+            return self._cut_out(text, self._spans(text, cut=cut))
         # Past the cut, since a secret may begin before it and end behind it.
         looked_at = KEPT + _WIDEST * max(map(len, self.secrets))
         head, tail = text[:looked_at], text[-looked_at:]
         begun = [(start, min(end, KEPT)) for start, end in self._spans(head, cut=False) if start < KEPT]
         left = len(tail) - KEPT
         ended = [(max(start, left) - left, end - left) for start, end in self._spans(tail, cut=cut) if end > left]
-        return self._masked(head[:KEPT], begun) + LEFT_OUT + self._masked(tail[left:], ended)
+        return self._cut_out(head[:KEPT], begun) + LEFT_OUT + self._cut_out(tail[left:], ended)
 
     def _is_clean(self, text: str) -> bool:
         """A quick look at short texts without escapes, such as cells of tables: most hold no secret."""
@@ -177,7 +177,7 @@ class Mask:
 
     def _spans(self, text: str, *, cut: bool) -> list[Span]:
         """Where the secrets are."""
-        spans = [span for view in _views(text) for span in self._found(view)]
+        spans = [span for view in _views(text) for span in self._find(view)]
         spans += self._at_end(text) if cut or text.rstrip("'\" )").endswith(_CUT) else []
         cuts = [found.start() for found in _CUT_INSIDE.finditer(text)]
         looked_at = cuts if len(cuts) <= 2 * _CUTS else cuts[:_CUTS] + cuts[-_CUTS:]
@@ -188,7 +188,7 @@ class Mask:
         first = max(0, cut - min(_LONGEST_CUT, _WIDEST * max(map(len, self.secrets))))
         return ((start + first, end + first) for start, end in self._at_end(text[first:cut]))
 
-    def _masked(self, text: str, spans: Iterable[Span]) -> str:
+    def _cut_out(self, text: str, spans: Iterable[Span]) -> str:
         masked = _without(text, spans)
         for pattern in self._short:
             masked = pattern.sub(lambda found: f"{found[1]}{MASK}", masked)
@@ -259,7 +259,7 @@ class Mask:
         masked = self._deep(notes)
         if facts == given and cause is error.__cause__ and masked == notes:
             return error
-        fresh = error if facts == given else _remade(error, facts)
+        fresh = error if facts == given else _remake(error, facts)
         if masked:
             fresh.__notes__ = masked
         # Python prints the context of an error, too, and that one is not masked.
@@ -280,7 +280,7 @@ class Mask:
         for secret in sorted(self.secrets, key=len, reverse=True):
             if self._is_found_anywhere(secret):
                 found |= dict.fromkeys((text, 0) for text in _misread(secret))
-                found |= dict.fromkeys(each for content in _encoded(secret) for each in _base64(content))
+                found |= dict.fromkeys(each for content in _encode(secret) for each in _base64(content))
         return tuple(found)
 
     @cached_property
@@ -291,7 +291,7 @@ class Mask:
     @cached_property
     def _hexes(self) -> tuple[str, ...]:
         long = filter(self._is_found_anywhere, self.secrets)
-        return tuple(content.hex() for secret in long for content in _encoded(secret))
+        return tuple(content.hex() for secret in long for content in _encode(secret))
 
     @cached_property
     def _short(self) -> tuple[re.Pattern[str], ...]:
@@ -316,12 +316,12 @@ class Mask:
         """Whether a secret is also a word that everybody may see: a name, a part of one, or everybody's password."""
         return secret.lower() in GUESSABLE or any(secret in name for name in self.names)
 
-    def _found(self, view: _View) -> Iterator[Span]:
+    def _find(self, view: _View) -> Iterator[Span]:
         for pattern, before in self._patterns:
             for place in _places(view.text, pattern):
                 end = place + len(pattern)
                 if pattern not in self._texts:
-                    place, end = _whole(view.text, place - before, end)
+                    place, end = _extend_base64(view.text, place - before, end)
                 yield view.span(max(0, place), end)
         lowered = view.text.lower() if self._hexes else ""
         # Some letters become two when lowered, and every place after them would be wrong.
@@ -345,7 +345,7 @@ class Mask:
         return spans
 
 
-def _remade(error: BaseException, facts: tuple[Any, ...]) -> BaseException:
+def _remake(error: BaseException, facts: tuple[Any, ...]) -> BaseException:
     """An error of the same class with other facts; a plain one if its class wants others than it keeps."""
     try:
         return type(error)(*facts)
@@ -391,7 +391,7 @@ _KNOWN: ContextVar[_Remembered | None] = ContextVar("known secrets", default=Non
 
 
 @contextmanager
-def remembering() -> Iterator[Callable[[], Mask]]:
+def remember_masks() -> Iterator[Callable[[], Mask]]:
     """While inside, masks given to :func:`remember` are kept; yields a function that joins them into one.
 
     The command line shows everything through it, unexpected errors included.
@@ -405,14 +405,14 @@ def remembering() -> Iterator[Callable[[], Mask]]:
 
 
 def remember(mask: Mask) -> None:
-    """Keep a mask for the caller that is :func:`remembering`, if there is one."""
+    """Keep a mask for the caller that is inside :func:`remember_masks`, if there is one."""
     known = _KNOWN.get()
     if known is not None:
         known.add(mask)
 
 
-def known_mask() -> Mask:
-    """The mask of all that was remembered so far; one without secrets where nobody is :func:`remembering`."""
+def recall_mask() -> Mask:
+    """The mask of all that was remembered so far; one without secrets where nobody is inside :func:`remember_masks`."""
     known = _KNOWN.get()
     return known() if known is not None else Mask()
 
@@ -450,7 +450,7 @@ class _View:
         return _View("".join(letters), tuple(pieces))
 
 
-def _percent(run: str) -> Iterator[tuple[str, int]]:
+def _read_percent(run: str) -> Iterator[tuple[str, int]]:
     text = bytes.fromhex(run.replace("%", "")).decode("utf-8", "surrogateescape")
     return ((letter, 3 * len(letter.encode("utf-8", "surrogateescape"))) for letter in text)
 
@@ -459,7 +459,7 @@ def _plus(run: str) -> list[tuple[str, int]]:
     return [(" ", 1)]
 
 
-def _escaped(run: str) -> list[tuple[str, int]]:
+def _read_escape(run: str) -> list[tuple[str, int]]:
     if run[1] == "u" and len(run) == 12:
         return [(json.loads(f'"{run}"'), 12)]
     if run[1] in "uUx" and len(run) > 2:
@@ -468,7 +468,7 @@ def _escaped(run: str) -> list[tuple[str, int]]:
     return [(_LETTERS.get(run[1], run[1]), 2)]
 
 
-def _bytes(run: str) -> Iterator[tuple[str, int]]:
+def _read_bytes(run: str) -> Iterator[tuple[str, int]]:
     """Escaped bytes, in hex or octal, as UTF-8; each is written in four characters. Others stand for themselves."""
     content = bytes(int(each[1:], 16) if each[0] == "x" else int(each, 8) for each in run.split("\\")[1:])
     for letter in content.decode("utf-8", "surrogateescape"):
@@ -478,7 +478,7 @@ def _bytes(run: str) -> Iterator[tuple[str, int]]:
         )
 
 
-def _entity(run: str) -> list[tuple[str, int]]:
+def _read_entity(run: str) -> list[tuple[str, int]]:
     text = html.unescape(run)
     return [(text, len(run))] if len(text) == 1 else [(letter, 1) for letter in run]
 
@@ -487,7 +487,7 @@ def _doubled(run: str) -> list[tuple[str, int]]:
     return [(run[0], 2)]
 
 
-def _separated(run: str) -> Iterator[tuple[str, int]]:
+def _read_separated_hex(run: str) -> Iterator[tuple[str, int]]:
     """Bytes in hex with a sign between them; each sign belongs to the digit before it."""
     return (
         (letter, 1 + (place % 3 == 1 and place + 1 < len(run))) for place, letter in enumerate(run) if place % 3 < 2
@@ -499,13 +499,13 @@ def _nothing(run: str) -> list[tuple[str, int]]:
 
 
 _READINGS: tuple[tuple[re.Pattern[str], Callable[[str], Iterable[tuple[str, int]]]], ...] = (
-    (_PERCENT, _percent),
+    (_PERCENT, _read_percent),
     (_PLUS, _plus),
-    (_ESCAPE, _escaped),
-    (_BYTES, _bytes),
-    (_ENTITY, _entity),
+    (_ESCAPE, _read_escape),
+    (_BYTES, _read_bytes),
+    (_ENTITY, _read_entity),
     (_DOUBLED, _doubled),
-    (_SEPARATED, _separated),
+    (_SEPARATED, _read_separated_hex),
     (_WRAPPED, _nothing),
 )
 
@@ -528,7 +528,7 @@ def _views(text: str) -> Iterator[_View]:
         level = further
 
 
-def _encoded(secret: str) -> Iterator[bytes]:
+def _encode(secret: str) -> Iterator[bytes]:
     """A secret as bytes: in UTF-8 and, where it has letters beyond ASCII and that can hold them, in Latin-1."""
     yield secret.encode("utf-8", "surrogatepass")
     with suppress(UnicodeEncodeError):
@@ -540,7 +540,7 @@ def _misread(secret: str) -> Iterator[str]:
     """A secret, and its bytes decoded wrongly: UTF-8 as Latin-1, or the reverse."""
     yield secret
     if not secret.isascii():
-        utf, *latin = _encoded(secret)
+        utf, *latin = _encode(secret)
         yield utf.decode("latin-1")
         yield from (each.decode("utf-8", "surrogateescape") for each in latin)
 
@@ -556,7 +556,7 @@ def _base64(content: bytes) -> Iterator[tuple[str, int]]:
             yield core.translate(_URL_SAFE), int(shift > 0)
 
 
-def _whole(text: str, start: int, end: int) -> Span:
+def _extend_base64(text: str, start: int, end: int) -> Span:
     """A match in base64 with the letter at its end that holds bits of it, and what fills the end."""
     if end < len(text) and text[end] in _BASE64:
         end += 1

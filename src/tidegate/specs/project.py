@@ -264,7 +264,7 @@ class SchemaSpec:
     ] = Numbers.STRICT
     rescued: Annotated[
         str | None,
-        Checked("rescued"),
+        Checked("rescue_column"),
         Key("The text column for fields and values that fit no other column, as JSON: a name, or true for _rescued."),
     ] = None
 
@@ -534,7 +534,7 @@ class MetricsSpec:
     """Prometheus metrics."""
 
     enabled: Annotated[bool, Key("Serve metrics.")] = False
-    address: Annotated[str, Checked("listening"), Key("The address to listen on, host:port.")] = "127.0.0.1:9090"
+    address: Annotated[str, Checked("listen_address"), Key("The address to listen on, host:port.")] = "127.0.0.1:9090"
     legacy_names: Annotated[bool, Key("Also exports metrics under the names of another system.")] = False
 
 

@@ -25,7 +25,7 @@ class CodeFailed(Exception):
 
 
 @contextmanager
-def contained() -> Iterator[None]:
+def contain_errors() -> Iterator[None]:
     """Whatever user code inside raises is an ``Exception`` with a text; only a real signal interrupts."""
     try:
         yield
@@ -57,7 +57,7 @@ def describe(error: BaseException) -> str:
 def show(value: object, mask: Mask) -> str:
     """The beginning of what a result of user code prints as, masked; its class if it does not print."""
     try:
-        with contained():
+        with contain_errors():
             return shorten(mask(repr(value)), 80)
     except Exception:
         return f"a {type(value).__name__}"
@@ -77,7 +77,7 @@ def load_function(name: str, said: str) -> Callable[..., Any]:
     """The function or class ``module:name``; ``said`` names it in errors."""
     module, _, function = name.partition(":")
     try:
-        with contained():
+        with contain_errors():
             found = getattr(importlib.import_module(module), function)
             is_callable = callable(found)
     except (ImportError, AttributeError) as error:
@@ -99,7 +99,7 @@ def call(code: str | Callable[..., Any], key: str, remedy: str, *given: object, 
     """Call the user's function that a source has under ``key``; errors name both."""
     name = code if isinstance(code, str) else name_of(code)
     function = load_function(code, f"{key} {name}") if isinstance(code, str) else code
-    with named_errors(f"{key} {name}", remedy, SourceError):
+    with name_errors(f"{key} {name}", remedy, SourceError):
         return function(*given, **named)
 
 
@@ -114,11 +114,11 @@ def name_of(code: object) -> str:
 
 
 @contextmanager
-def named_errors(said: str, remedy: str, kind: type[TidegateError], mask: Mask | None = None) -> Iterator[None]:
+def name_errors(said: str, remedy: str, kind: type[TidegateError], mask: Mask | None = None) -> Iterator[None]:
     """What the code inside raises, as an error of ``kind`` that begins with ``said``; errors of ours stay."""
     hide = mask or Mask()
     try:
-        with contained():
+        with contain_errors():
             yield
     except TidegateError as error:
         masked = hide.error(error)

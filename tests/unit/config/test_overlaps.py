@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from support.errors import check_names
 from tidegate.config import load
-from tidegate.config.overlaps import cycle, ordered
+from tidegate.config.overlaps import cycle, sort_by_needs
 from tidegate.errors import ConfigError
 from tidegate.runs.bind import bind
 from tidegate.specs.locations import Location
@@ -254,12 +254,12 @@ NEEDS = st.dictionaries(st.sampled_from(NAMES), st.sets(st.sampled_from(NAMES), 
     ],
 )
 def test_the_order(needs: dict[str, str], expected: str) -> None:
-    assert "".join(ordered(NAMES, needs)) == expected
+    assert "".join(sort_by_needs(NAMES, needs)) == expected
 
 
 @given(NEEDS)
 def test_each_comes_after_what_it_needs_unless_they_wait_for_each_other(needs: dict[str, set[str]]) -> None:
-    found = ordered(NAMES, needs)
+    found = sort_by_needs(NAMES, needs)
     assert sorted(found) == sorted(NAMES)
     circle = cycle(NAMES, needs)
     if circle:

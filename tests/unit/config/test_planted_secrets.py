@@ -14,7 +14,7 @@ from support.config_corpus import read
 from tidegate.config import load, show
 from tidegate.config.keys import every_key
 from tidegate.errors import ConfigError
-from tidegate.specs.masking import Mask, remembering
+from tidegate.specs.masking import Mask, remember_masks
 from tidegate.specs.project import ProjectSpec
 from tidegate.specs.units import UnitSource
 
@@ -109,7 +109,7 @@ def recorded(project: ProjectSpec) -> Iterator[str]:
 
 def said_of(text: str, folder: Path) -> tuple[str, ProjectSpec | None]:
     """All that is said of a file, and what a server that repeats the secret gets to say through the mask."""
-    with remembering() as known:
+    with remember_masks() as known:
         try:
             project = load(text, env=ENV, base=folder)
         except ConfigError as error:

@@ -11,7 +11,7 @@ from tidegate.reports.page import Cell, Column, Facts, Gap, Heading, Line, Page,
 from tidegate.reports.render import plain, to_html
 from tidegate.reports.report import ChangeReport, Report, Sections, View, to_json
 from tidegate.reports.status import COLUMNS
-from tidegate.specs.masking import Mask, remember, remembering
+from tidegate.specs.masking import Mask, remember, remember_masks
 from unit.cli import standin
 
 HOSTILE = """<script>alert("x")</script>'&amp;" onload='y' \x1b[31m\x00"""
@@ -133,7 +133,7 @@ def test_a_part_of_a_report_shows_its_fields() -> None:
 
 
 def test_a_notebook_shows_no_secret() -> None:
-    with remembering():
+    with remember_masks():
         remember(Mask.of("s3cr3t-of-the-lake"))
         report = Sections("checks", (), "the key is s3cr3t-of-the-lake")
         assert "s3cr3t" not in report._repr_html_()

@@ -15,7 +15,7 @@ import pytest
 from tidegate.errors import ConfigError, SourceError
 from tidegate.specs.columns import ColumnSource, FunctionRead, HttpAuth, HttpRead, JdbcRead
 from tidegate.specs.locations import Location, Options, Secret
-from tidegate.specs.masking import KEPT, LEFT_OUT, MASK, SHORTEST, Mask, remember, remembering, shorten
+from tidegate.specs.masking import KEPT, LEFT_OUT, MASK, SHORTEST, Mask, remember, remember_masks, shorten
 from tidegate.specs.project import StateSpec
 
 SECRET = 'c4nary/top "s\u20accret" +1\'x\\&<y'
@@ -242,11 +242,11 @@ def test_a_mask_takes_no_secret_elsewhere() -> None:
 
 
 def test_a_mask_is_remembered_only_inside() -> None:
-    with remembering() as known:
+    with remember_masks() as known:
         remember(Mask.of("canary"))
         assert known()("canary") == MASK
     remember(Mask.of("hunter2"))
-    with remembering() as known:
+    with remember_masks() as known:
         assert known()("canary hunter2") == "canary hunter2"
 
 

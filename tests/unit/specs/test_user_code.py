@@ -12,7 +12,7 @@ from tidegate.cli.invocation import understand
 from tidegate.errors import CommitLost, SourceError, StateError, TidegateError, chain, nearest_own, safe_text
 from tidegate.signals import is_interrupted, noticing_interrupts, signals_go_to
 from tidegate.specs.masking import Mask
-from tidegate.specs.user_code import CodeFailed, call, contained, named_errors, show
+from tidegate.specs.user_code import CodeFailed, call, contain_errors, name_errors, show
 
 
 class _Shy(Exception):
@@ -67,7 +67,7 @@ def test_what_ends_a_process_is_an_error_of_the_code(error: BaseException) -> No
     with (
         signals_go_to(lambda: None, (signal.SIGTERM,)),
         pytest.raises(StateError) as caught,
-        named_errors("provider p", "correct it", StateError),
+        name_errors("provider p", "correct it", StateError),
     ):
         raise error
     assert type(error).__name__ in caught.value.problem
@@ -76,7 +76,7 @@ def test_what_ends_a_process_is_an_error_of_the_code(error: BaseException) -> No
 
 
 def test_an_error_of_a_class_derived_from_ours_is_the_nearest_of_ours() -> None:
-    with pytest.raises(CommitLost) as caught, contained():
+    with pytest.raises(CommitLost) as caught, contain_errors():
         raise _Lost("orders", version=7)
     assert type(caught.value) is CommitLost
     assert caught.value.problem == "orders is at 7"
@@ -102,11 +102,11 @@ def test_a_result_that_cannot_be_printed_is_shown_by_its_class() -> None:
 def test_only_a_signal_that_a_handler_saw_interrupts() -> None:
     with signals_go_to(lambda: None, (signal.SIGUSR1,)):
         assert not is_interrupted()
-        with pytest.raises(CodeFailed), contained():
+        with pytest.raises(CodeFailed), contain_errors():
             raise KeyboardInterrupt
         signal.raise_signal(signal.SIGUSR1)
         assert is_interrupted()
-        with pytest.raises(KeyboardInterrupt), contained():
+        with pytest.raises(KeyboardInterrupt), contain_errors():
             raise KeyboardInterrupt
     with signals_go_to(lambda: None, (signal.SIGUSR1,)):
         assert not is_interrupted()
@@ -118,7 +118,7 @@ def test_ctrl_c_is_noticed_by_commands() -> None:
     try:
         with noticing_interrupts():
             assert not is_interrupted()
-            with pytest.raises(KeyboardInterrupt), contained():
+            with pytest.raises(KeyboardInterrupt), contain_errors():
                 signal.raise_signal(signal.SIGINT)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:

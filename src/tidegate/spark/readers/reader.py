@@ -22,7 +22,7 @@ from tidegate.spark.tasks import machine_problem, telling_line
 from tidegate.specs.columns import ColumnSource, FunctionRead
 from tidegate.specs.masking import Mask
 from tidegate.specs.project import SchemaSpec
-from tidegate.specs.user_code import contained, load_function, show
+from tidegate.specs.user_code import contain_errors, load_function, show
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,7 +118,7 @@ def call_function(
 
     function = load_function(read.function, said)
     # `sys.exit` in such a function ends its source, not the run.
-    with name_source_in_errors(failed or said, FUNCTION_REMEDY, mask), contained():
+    with name_source_in_errors(failed or said, FUNCTION_REMEDY, mask), contain_errors():
         returned = function(session, request)
     if not isinstance(returned, DataFrame):
         asked = f" for {request.unit!r}" if isinstance(request, UnitRequest) else ""
