@@ -84,7 +84,6 @@ class AdoptedState:
 
 
 def paths_in(data: Mapping[str, Any]) -> list[str]:
-    """All paths in an older checkpoint."""
     watermark, kept = data.get("watermark"), data.get("source_state")
     value = watermark.get("value") if isinstance(watermark, Mapping) else watermark
     last, files = (kept.get("last_committed_file"), kept.get("files")) if isinstance(kept, Mapping) else (None, None)
@@ -195,7 +194,6 @@ def _gaps(state: PathState, listed: Sequence[SourceFile]) -> tuple[str, ...]:
 
 
 def _last_names(paths: Sequence[str]) -> dict[str, str]:
-    """The greatest name of each partition."""
     last: dict[str, str] = {}
     for partition, name in map(split, paths):
         last[partition] = max(name, last.get(partition, name))
@@ -203,7 +201,6 @@ def _last_names(paths: Sequence[str]) -> dict[str, str]:
 
 
 def _is_above(state: PathState, path: str) -> bool:
-    """Whether a file lies above the watermark of its partition."""
     partition, name = split(path)
     return name > state.partition_watermarks.get(partition, "")
 
@@ -319,7 +316,6 @@ def old_commits(store: ObjectStore) -> Iterator[OldCommit]:
 
 
 def _is_old(app_id: str) -> bool:
-    """Whether a transaction belongs to the old program."""
     return app_id.startswith(BLIZZARD.app_ids)
 
 
@@ -433,7 +429,7 @@ class _Adopting:
         self.report = replace(
             self.report,
             findings=(*self.report.findings, *self._findings(result, older, known)),
-            next_files=self._next_files(state, now),
+            next_files=plan_files(self._bound, state, 0, now).files,
         )
         self._check_quiet(before, now)
         if self._options.dry_run:
@@ -579,9 +575,6 @@ class _Adopting:
             last_committed_file=state.last_committed_file,
         )
 
-    def _next_files(self, state: PathState, now: datetime) -> int:
-        return plan_files(self._bound, state, 0, now).files
-
     def _findings(self, result: AdoptedState, older: OlderState, known: Contents) -> Iterator[Check]:
         if older.state.sealed_below and not self._options.fresh:
             below = f"everything in partitions below {older.state.sealed_below!r} counts as read"
@@ -620,8 +613,7 @@ class _Adopting:
             raise StateError(
                 f"{self._key}: something moved while adopting: {moved}", "stop the old program; adopt again"
             )
-        data = encode_paths(state)
-        after = self._bound.record_edit(opened, data, "adopt")
+        after = self._bound.record_edit(opened, encode_paths(state), "adopt")
         self.report = replace(self.report, adopted=True, version=after.version, table_version=after.table_version)
         return replace(self.report, findings=(*self.report.findings, *self._check_moved_after(before, known)))
 

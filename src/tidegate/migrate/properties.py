@@ -54,18 +54,14 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         if begun is None and (not content or content[0] in "#!"):
             continue
         first, before = begun or (number, "")
-        if _goes_on(content):
+        # An odd number: the last backslash is not escaped itself, so the line goes on.
+        if (len(content) - len(content.rstrip("\\"))) % 2:
             begun = (first, before + content[:-1])
         else:
             begun = None
             yield first, before + content
     if begun is not None:
         yield begun
-
-
-def _goes_on(line: str) -> bool:
-    """Whether the line ends with an unescaped backslash."""
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def _unescape(text: str) -> str:

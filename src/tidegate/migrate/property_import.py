@@ -93,7 +93,7 @@ def _import(found: tuple[Property, ...], origin: str, secrets: Collection[str]) 
         carried=tuple(name for name in given.properties if name in given.used and name not in lost),
         left=tuple(notes),
         not_needed=tuple(sorted(not_needed, key=lambda each: each.line)),
-        variables=tuple(sorted(_used_variables(given, made))),
+        variables=tuple(sorted(name for name in given.samples if f"${{{name}}}" in made)),
         reads_the_same=not any(each.changes_what_is_read for each in notes),
     )
 
@@ -129,11 +129,6 @@ def import_file(path: Path) -> PropertiesImport:
     return import_text(text, str(path))
 
 
-def _used_variables(given: Given, made: str) -> dict[str, Any]:
-    """The environment variables that the configuration uses."""
-    return {name: sample for name, sample in given.samples.items() if f"${{{name}}}" in made}
-
-
 def _problems(made: str, given: Given) -> list[PropertyNote]:
     """Problems that keep the configuration from loading, for a person to correct."""
     try:
@@ -167,7 +162,6 @@ def _refuse_other_jobs(given: Given) -> None:
 
 
 def _class(given: Given, name: str) -> str:
-    """A class name without its package."""
     return (given.text(name) or "").rpartition(".")[2]
 
 
@@ -338,13 +332,9 @@ def _jdbc_url(given: Given) -> str:
     """The address without credentials; a variable if it does not name the database."""
     raw = given.text("ms.source.uri") or ""
     plain = re.sub(r"(?<=//)[^/@]*@", "", raw)
-    secret = [
-        part
-        for part in re.split(r"[?&;]", plain)[1:]
-        if is_secret(part.partition("=")[0], "") or "user" in part.lower()
-    ]
-    for part in secret:
-        plain = plain.replace(part, "")
+    for part in re.split(r"[?&;]", plain)[1:]:
+        if is_secret(part.partition("=")[0], "") or "user" in part.lower():
+            plain = plain.replace(part, "")
     plain = re.sub(r"[?&;]+$", "", re.sub(r"([?&;])[&;]+", r"\1", plain))
     if plain != raw:
         given.leave("ms.source.uri", "credentials are left out; put them into user and password")

@@ -370,7 +370,6 @@ def request(given: Given, address: Address, known: dict[str, Parameter], server:
 
 
 def _body_value(parameter: Parameter) -> Any:
-    """The value of a parameter in a body."""
     if parameter.unit is not None:
         return f"{{{{{parameter.unit}}}}}"
     return f"{{{{{parameter.name}}}}}" if parameter.bound is not None else parameter.value
@@ -380,7 +379,14 @@ def _headers(given: Given, server: dict[str, Any], known: dict[str, Parameter]) 
     """Headers of the source; secret ones become environment variables of the connection."""
     found = {str(name): str(value) for name, value in given.data("ms.http.request.headers", dict).items()}
     given.leave_form(found.get("Content-Type", ""))
-    secret = [name for name, value in found.items() if _is_secret_header(name, value) and "{{" not in value]
+    # Any header may hold a secret except the usual ones, and plain words such as ``X-Tenant: acme``.
+    secret = [
+        name
+        for name, value in found.items()
+        if name.lower() not in PLAIN_HEADERS
+        and "{{" not in value
+        and (is_secret(name, value) or not is_plain_setting(name, value))
+    ]
     for name in secret:
         server.setdefault("headers", {})[name] = given.secret(name)
     headers = {name: fill_in(value, known) for name, value in found.items() if name not in secret}
@@ -390,11 +396,6 @@ def _headers(given: Given, server: dict[str, Any], known: dict[str, Parameter]) 
         word = {"bearer": "Bearer ", "oauth": "OAuth ", "basic": "Basic "}.get(method, "")
         headers[str(token.get("header", "Authorization"))] = word + str(token["token"])
     return headers
-
-
-def _is_secret_header(name: str, value: str) -> bool:
-    """Whether a header may hold a secret: any but the usual ones, and plain words such as ``X-Tenant: acme``."""
-    return name.lower() not in PLAIN_HEADERS and (is_secret(name, value) or not is_plain_setting(name, value))
 
 
 def _params(given: Given, pairs: Pairs, known: dict[str, Parameter], server: dict[str, Any]) -> dict[str, Any]:

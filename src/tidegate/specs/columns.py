@@ -457,7 +457,8 @@ class ColumnSource:
             case TableRead(location=location):
                 return location.uri
             case HttpRead(url=url, path=path):
-                return f"{_without_user(url.split('?')[0])}{path}"
+                # Recorded with every state and log entry, so a password before the host must not be in it.
+                return f"{re.sub(r'//[^/@]*@', '//', url.split('?')[0])}{path}"
             case FunctionRead(function=function):
                 return f"python:{function}"
 
@@ -484,12 +485,6 @@ class ColumnSource:
                 return {"hosts": hosts} if (hosts := hosts_of(url)) else {}
             case _:
                 return {}
-
-
-def _without_user(url: str) -> str:
-    """An address without a user and a password before its host."""
-    # The address is part of the recorded identity: a password in it would be in every state and log entry.
-    return re.sub(r"//[^/@]*@", "//", url)
 
 
 WHOLE = ("overwrite", "full_load")

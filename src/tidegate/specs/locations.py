@@ -14,6 +14,7 @@ import hashlib
 import ipaddress
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated
@@ -167,9 +168,8 @@ class Origin:
     @property
     def reach(self) -> Reach:
         """What it can lead to."""
-        number = _parse_ip(self.host)
-        if number is not None:
-            return _reach(number)
+        with suppress(ValueError):
+            return _reach(ipaddress.ip_address(self.host))
         if self.host in _OWN_NAMES or self.host.endswith(".localhost"):
             return Reach.OWN
         return Reach.METADATA if self.host in _METADATA_NAMES else Reach.ANYONE
@@ -229,25 +229,14 @@ def _host(text: str) -> str:
         raise NotOrigin("its host cannot be read") from None
     if not _NAME.fullmatch(name):
         raise NotOrigin("its host cannot be read")
-    if _is_numeric(name):
+    # What a resolver may take for a number: 2130706433, 0x7f.1, 0177.0.0.1.
+    if re.fullmatch(r"[0-9]+|0x[0-9a-f]*", name.rpartition(".")[2]):
         try:
             return str(ipaddress.IPv4Address(name))
         except ValueError:
             # Resolvers read 0177.0.0.1 as octal, others as decimal: what cannot be read one way only is refused.
             raise NotOrigin("its host is a number in an unusual form") from None
     return name
-
-
-def _is_numeric(name: str) -> bool:
-    """Whether a resolver may take a name for a number: ``2130706433``, ``0x7f.1``, ``0177.0.0.1``."""
-    return re.fullmatch(r"[0-9]+|0x[0-9a-f]*", name.rpartition(".")[2]) is not None
-
-
-def _parse_ip(host: str) -> IpAddress | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
 
 
 def _reach(number: IpAddress) -> Reach:
@@ -428,17 +417,13 @@ def _hosts(authority: str) -> tuple[str, ...] | None:
     for each in re.split(r",(?![^(]*\))", authority):
         text = each.strip()
         if text.startswith(("(", "address=(")):
-            text = _of_pairs(dict(_pairs(text)))
+            pairs = dict(_pairs(text))
+            text = pairs.get("host", "") + (f":{pairs['port']}" if pairs.get("port") else "")
         plain = _PLAIN_HOST.fullmatch(text)
         if plain is None:
             return None
         found.append(plain[1] + (f":{plain[2]}" if plain[2] else ""))
     return tuple(found)
-
-
-def _of_pairs(pairs: dict[str, str]) -> str:
-    port = pairs.get("port", "")
-    return pairs.get("host", "") + (f":{port}" if port else "")
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:

@@ -181,12 +181,12 @@ class Mask:
         spans += self._at_end(text) if cut or text.rstrip("'\" )").endswith(_CUT) else []
         cuts = [found.start() for found in _CUT_INSIDE.finditer(text)]
         looked_at = cuts if len(cuts) <= 2 * _CUTS else cuts[:_CUTS] + cuts[-_CUTS:]
-        return spans + [span for each in looked_at for span in self._before(text, each)]
-
-    def _before(self, text: str, cut: int) -> Iterator[Span]:
-        """The beginning of a secret that was cut off in the middle of the text."""
-        first = max(0, cut - min(_LONGEST_CUT, _WIDEST * max(map(len, self.secrets))))
-        return ((start + first, end + first) for start, end in self._at_end(text[first:cut]))
+        widest = min(_LONGEST_CUT, _WIDEST * max(map(len, self.secrets)))
+        for place in looked_at:
+            # Only the end of what precedes the cut can be the beginning of a secret.
+            first = max(0, place - widest)
+            spans += ((start + first, end + first) for start, end in self._at_end(text[first:place]))
+        return spans
 
     def _cut_out(self, text: str, spans: Iterable[Span]) -> str:
         masked = _without(text, spans)
@@ -238,7 +238,7 @@ class Mask:
                 return value
 
     def _key(self, name: Any) -> Any:
-        """A key of a mapping; those of reports are words of ours, and a password may be one."""
+        # Keys of reports are our own words, and a password may be one of them.
         return name if isinstance(name, str) and re.fullmatch(r"[a-z_]+", name) else self._deep(name)
 
     def _copy(self, value: Any) -> Any:
@@ -455,10 +455,6 @@ def _read_percent(run: str) -> Iterator[tuple[str, int]]:
     return ((letter, 3 * len(letter.encode("utf-8", "surrogateescape"))) for letter in text)
 
 
-def _plus(run: str) -> list[tuple[str, int]]:
-    return [(" ", 1)]
-
-
 def _read_escape(run: str) -> list[tuple[str, int]]:
     if run[1] == "u" and len(run) == 12:
         return [(json.loads(f'"{run}"'), 12)]
@@ -483,10 +479,6 @@ def _read_entity(run: str) -> list[tuple[str, int]]:
     return [(text, len(run))] if len(text) == 1 else [(letter, 1) for letter in run]
 
 
-def _doubled(run: str) -> list[tuple[str, int]]:
-    return [(run[0], 2)]
-
-
 def _read_separated_hex(run: str) -> Iterator[tuple[str, int]]:
     """Bytes in hex with a sign between them; each sign belongs to the digit before it."""
     return (
@@ -494,19 +486,15 @@ def _read_separated_hex(run: str) -> Iterator[tuple[str, int]]:
     )
 
 
-def _nothing(run: str) -> list[tuple[str, int]]:
-    return []
-
-
 _READINGS: tuple[tuple[re.Pattern[str], Callable[[str], Iterable[tuple[str, int]]]], ...] = (
     (_PERCENT, _read_percent),
-    (_PLUS, _plus),
+    (_PLUS, lambda run: [(" ", 1)]),
     (_ESCAPE, _read_escape),
     (_BYTES, _read_bytes),
     (_ENTITY, _read_entity),
-    (_DOUBLED, _doubled),
+    (_DOUBLED, lambda run: [(run[0], 2)]),
     (_SEPARATED, _read_separated_hex),
-    (_WRAPPED, _nothing),
+    (_WRAPPED, lambda run: []),
 )
 
 

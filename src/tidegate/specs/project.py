@@ -624,7 +624,8 @@ class ProjectSpec:
         names = [self.origin]
         for pipeline in self.pipelines:
             names += pipeline.shown_names()
-            names += (name for each in pipeline.sources for name in _names_asked(each))
+            reads = (each.read for each in pipeline.sources)
+            names += (name for read in reads for key in ("user", "table") if (name := getattr(read, key, None)))
         held = (value for each in self.interpolated for _, value in each.credentials)
         secrets = [each for each in held if not is_plain_setting("", each)]
         yield from (name for name in names if not looks_random(name) and not any(each in name for each in secrets))
@@ -641,11 +642,6 @@ class ProjectSpec:
     def jitter_of(self, interval_secs: float) -> float:
         """The most random seconds that are added to an interval."""
         return min(30.0, interval_secs / 10) if self.poll_jitter_secs is None else float(self.poll_jitter_secs)
-
-
-def _names_asked(source: SourceSpec) -> Iterator[str]:
-    """What a database is asked for, and by whom."""
-    yield from (name for key in ("user", "table") if (name := getattr(source.read, key, None)))
 
 
 ALLOWED_PROPERTIES = frozenset(
