@@ -1,4 +1,4 @@
-"""Connections to HTTP APIs, and lists of records in their answers as sources."""
+"""Connections to HTTP APIs, and lists of records in their responses as sources."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def http_path(value: object) -> str:
 
 @check()
 def place(value: object) -> str:
-    """A path inside an answer: names joined by dots."""
+    """A path inside a response: names joined by dots."""
     found = text(value).strip()
     if not _PATH.fullmatch(found):
         raise refusal("is not a path of names", "write it like data, or paging.next")
@@ -77,7 +77,7 @@ def place(value: object) -> str:
 
 @check(LIST)
 def places(value: object) -> tuple[str, ...]:
-    """Paths inside an answer; a single one counts as a list of one."""
+    """Paths inside a response; a single one counts as a list of one."""
     return tuple(dict.fromkeys(map(place, value if isinstance(value, Items) else (value,))))
 
 

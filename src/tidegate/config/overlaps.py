@@ -126,7 +126,7 @@ def _readings(pipeline: Spot, absolute: Absolute) -> Iterator[_Reading]:
 
 
 def _download(loc: Loc, uri: str, absolute: Absolute) -> _Reading:
-    """A template: the part before its first sign, and below it what fits when anything stands for a variable."""
+    """Read a template as its fixed folder, and below it what matches with any text for a variable."""
     plain = VARIABLE.sub("*", uri)
     fixed = re.split(r"[*?]", plain)[0].rpartition("/")[0] or "."
     pattern = plain[len(fixed) + 1 :] if fixed != "." else plain

@@ -344,7 +344,7 @@ def _reads_whole(source: Spot, pipeline: Spot) -> bool:
 def _comes_once(source: Spot) -> bool:
     """Whether a unit is meant to be read a single time: it then abstains, or the range never moves on.
 
-    A run that would read it again all the same stops, so this needs no answer beforehand.
+    A run that would read it again all the same stops, so nothing has to be decided beforehand.
     """
     stays = is_period(source, "abstinent_period") or all(map(is_fixed_end, watermarks(source, "datetime")))
     return stays and not is_period(source, "grace_period")

@@ -55,7 +55,7 @@ class Damaged(StateError):
 def _damage_error(found: str, problem: object) -> Damaged:
     return Damaged(
         f"{found} is not a readable checkpoint ({problem})",
-        "let the old program write it once more, or put it back from a backup; it is not taken for a fresh start",
+        "let the old program write it again, or restore it from a backup; Tidegate does not treat it as a fresh start",
     )
 
 
@@ -552,7 +552,9 @@ class _Adopting:
     def _no_trace_error(self) -> StateError:
         others = [*other_checkpoint_files(self._store, self._key), *_describe(old_commits(self._store))]
         if not others:
-            return StateError(f"{self._key}: there is no trace of Blizzard in {self.report.table_uri}", "just run it")
+            return StateError(
+                f"{self._key}: there is no trace of Blizzard in {self.report.table_uri}", "run it without adopting"
+            )
         return StateError(
             f"{self._key}: nothing of this source is in {self.report.table_uri}: no {_checkpoint_of(self._key)}, and "
             f"what there is belongs to others or does not say what was read: {_examples(others)}",

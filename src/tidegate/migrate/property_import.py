@@ -244,7 +244,7 @@ def _files(given: Given, address: Address, known: dict[str, Parameter]) -> tuple
         asked = request(given, address, known, server)
         for key, name in (("records", "ms.data.field"), ("pagination", "ms.pagination")):
             if asked.pop(key, None):
-                given.leave(name, "concerns records of answers; this source reads files")
+                given.leave(name, "concerns records in responses; this source reads files")
         asked.pop("response_types", None)
         return {"type": "download", **asked, **form}, server
     path = fill_in(address.path, known).lstrip("/")
@@ -379,8 +379,8 @@ def _load(given: Given, source: dict[str, Any]) -> dict[str, Any]:
 def _replace_rows(source: dict[str, Any], *, snapshot: bool) -> None:
     """Which rows a work unit replaces, where the rule is not the default.
 
-    Without the time in its requests, each read gets the same rows once more: those of the unit before it give way. Cut
-    into time partitions it gets them once for each, as the job did.
+    Without the time in its requests, each read returns the same rows again, so they replace the unit's earlier rows.
+    Cut into time partitions, it returns them once for each partition, as the job did.
     """
     by_time = any(isinstance(each, dict) and "watermark" in each for each in source.get("params", {}).values())
     is_cut = source.get("work_unit", {}).get("partition", "none") != "none"

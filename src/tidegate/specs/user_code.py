@@ -64,7 +64,7 @@ def show(value: object, mask: Mask) -> str:
 
 
 def _is_printable(error: BaseException) -> bool:
-    """Whether all that reports and logs ask of an exception, and of those behind it, has an answer."""
+    """Whether everything that reports and logs read of an exception and its causes can be read without raising."""
     try:
         for each in chain(error):
             "".join((str(each), repr(each), repr(each.args), *getattr(each, "__notes__", ())))
