@@ -106,7 +106,7 @@ class DataFlow:
     ) -> None:
         self._loaded: ProjectSpec = load(config, pipeline=pipeline)
         self.pipeline: PipelineSpec = pipelines_of(self._loaded, pipeline)[0]
-        self.source: ColumnSource = _named(self.pipeline, source)
+        self.source: ColumnSource = _find_source(self.pipeline, source)
         self.watermark_window: Window | None = None
         self._watermarks = watermarks
 
@@ -208,7 +208,7 @@ def run_replay(
     )
 
 
-def _named(pipeline: PipelineSpec, source: str | None) -> ColumnSource:
+def _find_source(pipeline: PipelineSpec, source: str | None) -> ColumnSource:
     found = [each for each in pipeline.of(ColumnSource) if source in (None, each.name)]
     if len(found) == 1:
         return found[0]

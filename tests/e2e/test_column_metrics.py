@@ -9,7 +9,7 @@ from pathlib import Path
 from support.column_lake import ColumnLake
 from support.metrics import fetch, free_address
 from tidegate import status
-from tidegate.observe.pages import watched
+from tidegate.observe.pages import serve_metrics
 
 
 def shown(address: str) -> dict[str, float]:
@@ -28,7 +28,7 @@ def test_rows_commits_and_rows_left_out_are_counted(tmp_path: Path) -> None:
     address = free_address()
     lake = ColumnLake(tmp_path, settings={"metrics": {"enabled": True, "address": address}})
     lake.arrive({"id": 1}, {"id": 2}, {"id": None})
-    with watched(lake.project, lake.project.pipelines, lake.seen.append) as emit:
+    with serve_metrics(lake.project, lake.project.pipelines, lake.seen.append) as emit:
         assert fetch(address, "/ready")[0] == 503
         lake.run(emit)
         lake.arrive({"id": 3})
@@ -48,7 +48,7 @@ def test_a_source_that_fails_is_not_healthy(tmp_path: Path) -> None:
     lake = ColumnLake(tmp_path, settings={"metrics": {"enabled": True, "address": address}})
     lake.source_settings = {"null_watermark": "error"}
     lake.arrive({"id": None})
-    with watched(lake.project, lake.project.pipelines, lake.seen.append) as emit:
+    with serve_metrics(lake.project, lake.project.pipelines, lake.seen.append) as emit:
         lake.run(emit)
         code, _, body = fetch(address, "/health")
         assert (code, "null in every watermark column" in json.loads(body)["sources"][0]["reason"]) == (503, True)

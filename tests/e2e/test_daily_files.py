@@ -16,7 +16,7 @@ from tidegate.commands.doctor import examine_project
 from tidegate.commands.project import sources_of
 from tidegate.commands.units import reset_units
 from tidegate.protocol.delta import query
-from tidegate.reports.render import plain
+from tidegate.reports.render import to_lines
 from tidegate.reports.report import View
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.specs.locations import Location
@@ -146,7 +146,7 @@ def test_replace_none_goes_on_where_an_earlier_version_stopped(
         (("f15.csv", "f16.csv"), "2020-01-16", "2020-01-17", False)
     ]
     assert found.position == 2
-    assert any(line.endswith("kept") for line in plain(found.page(View(config="t.yml"))))
+    assert any(line.endswith("kept") for line in to_lines(found.page(View(config="t.yml"))))
     assert server.run("17", replace="none").ok
     assert server.rows() == {"f15.csv": 6, "f16.csv": 4}
 
@@ -163,7 +163,7 @@ def test_plan_says_which_rule_holds(server: FileServer, keys: dict[str, Any], ru
     server.add("f15.csv")
     found = server.planned("15", **keys)
     assert (found.to_json()["replace"], found.to_json()["requests_by_time"]) == (rule, False)
-    assert any(words in line for line in plain(found.page(View(config="t.yml"))))
+    assert any(words in line for line in to_lines(found.page(View(config="t.yml"))))
 
 
 MONTHLY = {

@@ -25,7 +25,7 @@ from tidegate.errors import EnvironmentProblem
 from tidegate.migrate.foreign import FOREIGN
 from tidegate.observe.events import CommitterLooked, Event, SourceFinished
 from tidegate.observe.metrics import METRICS, PREFIX
-from tidegate.observe.pages import serving, watched
+from tidegate.observe.pages import serve_metrics, serve_pages
 from tidegate.runs.in_process import InProcessEngine
 from tidegate.runs.loop import Loop
 
@@ -61,7 +61,7 @@ def watching(lake: Lake, **settings: Any) -> Iterator[Watched]:
     address = free_address()
     lake.settings = {"metrics": {"enabled": True, "address": address, **settings}}
     found = Watched(lake, address)
-    with watched(lake.project, lake.project.pipelines, lake.seen.append) as found.emit:
+    with serve_metrics(lake.project, lake.project.pipelines, lake.seen.append) as found.emit:
         yield found
 
 
@@ -205,13 +205,13 @@ def test_a_continuous_run_serves_until_it_is_stopped(tmp_path: Path) -> None:
     report = tidegate.run(lake.config, mode="continuous", emit=ask, stop=stop)
     assert report.ok
     assert answers == [200, 200, 503]
-    with serving(address, {}):
+    with serve_pages(address, {}):
         pass
 
 
 def test_a_taken_address_stops_a_run_before_it_begins(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
-    with serving("127.0.0.1:0", {}) as address:
+    with serve_pages("127.0.0.1:0", {}) as address:
         lake.settings = {"metrics": {"enabled": True, "address": address}}
         with raises(EnvironmentProblem, "Address already in use", "metrics.address"):
             tidegate.run(lake.config, mode="continuous", emit=lake.seen.append)

@@ -14,7 +14,7 @@ from support.errors import raises
 from support.lake import Lake
 from tidegate import ConfigError
 from tidegate.commands.files import FilesQuery
-from tidegate.reports.render import plain
+from tidegate.reports.render import to_lines
 from tidegate.reports.report import View
 from tidegate.runs.file_edit import DeadLetterSelection
 
@@ -81,7 +81,7 @@ def test_patterns_mean_the_same_for_letters_and_for_files(pattern: str, fits: bo
     letter = Letter("id", "record", "p", "s", None, "run", file=path)  # type: ignore[arg-type]
     assert [
         DeadLetterSelection(file=pattern).takes(letter),
-        FilesQuery(pattern).takes(path),
+        FilesQuery(pattern).matches(path),
         Selection(pattern).selects(path),
     ] == [fits] * 3
 
@@ -90,7 +90,7 @@ def test_fields_that_no_column_takes_are_in_the_report(lake: Lake) -> None:
     lake.arrive(f"{DAY}/2.ndjson", more=1, other="x")
     report = lake.run()
     assert report.sources[0].to_json()["unknown_fields"] == {"more": 10, "other": 10}
-    assert "2 fields without a column, e.g. more, other" in "\n".join(plain(report.page()))
+    assert "2 fields without a column, e.g. more, other" in "\n".join(to_lines(report.page()))
 
 
 def test_times_of_letters_are_in_utc_with_a_z(lake: Lake) -> None:
@@ -98,4 +98,4 @@ def test_times_of_letters_are_in_utc_with_a_z(lake: Lake) -> None:
     report = lake.run()
     (letter,) = tidegate.list_letters(lake.config, "events")
     assert str(json.loads(json.dumps(letter.to_json()))["at"]).endswith("Z")
-    assert "tidegate dlq list here.yml -p events" in "\n".join(plain(report.page(View(config="here.yml"))))
+    assert "tidegate dlq list here.yml -p events" in "\n".join(to_lines(report.page(View(config="here.yml"))))

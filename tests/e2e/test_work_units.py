@@ -17,7 +17,7 @@ from tidegate import ConfigError, plan, run, status, widen_table
 from tidegate.commands.run import run_on
 from tidegate.core.units.state import UnitState
 from tidegate.observe import events
-from tidegate.reports.render import plain
+from tidegate.reports.render import to_lines
 from tidegate.reports.report import View
 from tidegate.runs.bind import bind
 from tidegate.runs.loop import Loop
@@ -249,5 +249,5 @@ def test_a_plan_names_the_units_that_failed(lake: SurveyLake) -> None:
     lake.arrive("b", "01-06")
     lake.broken = {"b@2020-01-01"}
     lake.run("02-21")
-    lines = list(plain(plan(lake.config, now=day("02-22"))[0].page(View(config="t.yml"))))
+    lines = list(to_lines(plan(lake.config, now=day("02-22"))[0].page(View(config="t.yml"))))
     assert "  failed before: b (tidegate units list t.yml -p responses --failed)" in lines

@@ -15,7 +15,7 @@ from support.s3_lake import S3Lake
 from tidegate import ProjectSpec, RunReport, load
 from tidegate.observe.events import Emit, Event, UploadsChanged
 from tidegate.observe.metrics import METRICS, PREFIX
-from tidegate.observe.pages import serving, watched
+from tidegate.observe.pages import serve_metrics, serve_pages
 from tidegate.specs.project import FieldSpec, MetricsSpec
 
 MOST = 2
@@ -35,7 +35,7 @@ def assert_uploads_show_while_they_last(
     project, address = _with_page(lake)
     shown, at_once = [], 0
 
-    with watched(project, project.pipelines, lake.seen.append) as emit:
+    with serve_metrics(project, project.pipelines, lake.seen.append) as emit:
 
         def tell(event: Event) -> None:
             nonlocal at_once
@@ -70,7 +70,7 @@ def assert_parts_show_while_they_last(
     project, address = _with_page(lake, {"name": "text", "type": "string"})
     shown = []
 
-    with watched(project, project.pipelines, lake.seen.append) as emit:
+    with serve_metrics(project, project.pipelines, lake.seen.append) as emit:
 
         def tell(event: Event) -> None:
             emit(event)
@@ -92,7 +92,7 @@ def assert_parts_show_while_they_last(
 
 def _with_page(lake: S3Lake, *fields: dict[str, str]) -> tuple[ProjectSpec, str]:
     """The project with a metrics page at a free address, and that address."""
-    with serving("127.0.0.1:0", {}) as address:
+    with serve_pages("127.0.0.1:0", {}) as address:
         pass
     project = load(lake.config)
     if fields:

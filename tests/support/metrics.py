@@ -5,7 +5,7 @@ from __future__ import annotations
 import urllib.error
 import urllib.request
 
-from tidegate.observe.pages import serving
+from tidegate.observe.pages import serve_pages
 
 NAME = ("events", "asia")
 
@@ -22,7 +22,7 @@ class Clock:
 
 def free_address() -> str:
     """An address at which nobody listens."""
-    with serving("127.0.0.1:0", {}) as address:
+    with serve_pages("127.0.0.1:0", {}) as address:
         return address
 
 

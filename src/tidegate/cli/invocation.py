@@ -27,7 +27,7 @@ import click
 import tidegate
 from tidegate.errors import ConfigError, TidegateError, safe_text
 from tidegate.reports.page import UNBOUNDED, Block
-from tidegate.reports.render import plain
+from tidegate.reports.render import to_lines
 from tidegate.reports.report import INTERRUPTED, Report, View
 from tidegate.reports.wording import broken, count, visible
 from tidegate.specs.masking import Mask, recall_mask
@@ -99,7 +99,7 @@ class Invocation:
 
                 draw(page, console_for(sys.stdout, colour=self.uses_colour(), wide=self.wide))
             else:
-                sys.stdout.writelines(f"{line}\n" for line in plain(page))
+                sys.stdout.writelines(f"{line}\n" for line in to_lines(page))
             sys.stdout.flush()
 
     def width(self) -> int:
@@ -122,7 +122,7 @@ class Invocation:
         # Who chooses a level keeps the log, and needs the times.
         as_text = TerminalLog if self.log_level is None and is_terminal(sys.stderr) else TextLog
         log = JsonLog if self.log_format == "json" else as_text
-        with _own_stderr() as stream, self._progress(stream) as view:
+        with _duplicate_stderr() as stream, self._progress(stream) as view:
             self._view = view
             lines: Emit = log(view.write, self.effective_level(), traces=self.debug)
             held = DeferredErrors if self._sees_both() else ErrorsOnce
@@ -143,7 +143,7 @@ class Invocation:
         from tidegate.observe.logs import Level
 
         if self.log_level is not None:
-            return Level.named(self.log_level)
+            return Level.parse(self.log_level)
         if self.quiet:
             return Level.ERROR
         return Level.INFO if self.log_format == "json" else Level.WARNING
@@ -163,7 +163,7 @@ class Invocation:
 
 
 @contextmanager
-def _own_stderr() -> Iterator[TextIO]:
+def _duplicate_stderr() -> Iterator[TextIO]:
     """Standard error with its own descriptor: while Spark starts, the usual one leads into Spark's log."""
     try:
         number = os.dup(sys.stderr.fileno())

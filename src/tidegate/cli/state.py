@@ -210,7 +210,7 @@ def show_unit(invocation: Invocation, /, name: str, **given: Any) -> int:
 def retry_units(invocation: Invocation, /, **given: Any) -> int:
     """Forget that units failed or were retired.
 
-    The next run tries them again without waiting. Commits the new state. No row changes.
+    The next run retries them without waiting. Commits the new state. No row changes.
     """
     return _change_units(invocation, tidegate.retry_units, "Try them again?", "--failed", **given)
 

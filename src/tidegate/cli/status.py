@@ -53,11 +53,11 @@ def serve(invocation: Invocation, config: Path, pipeline: str | None, address: s
     their own.
     """
 
-    def started(where: str) -> None:
+    def announce(where: str) -> None:
         if not invocation.quiet:
             print_text(f"serving http://{where}/metrics, /health and /ready", to_stderr=True)
 
-    tidegate.serve(config, pipeline, address=address, every=every, started=started, stop=threading.Event())
+    tidegate.serve(config, pipeline, address=address, every=every, started=announce, stop=threading.Event())
 
 
 @click.command(

@@ -172,11 +172,7 @@ def shorten_middle(text: str, width: int) -> str:
         return text
     # Paths and messages differ at their ends.
     tail = (width - 1) * 3 // 5
-    return f"{set_cell_size(text, width - 1 - tail).rstrip()}…{_last_cells(text, tail)}"
-
-
-def _last_cells(text: str, width: int) -> str:
-    return set_cell_size(text[::-1], width)[::-1].lstrip()
+    return f"{set_cell_size(text, width - 1 - tail).rstrip()}…{set_cell_size(text[::-1], tail)[::-1].lstrip()}"
 
 
 def _line(line: Line) -> RenderableType:

@@ -42,7 +42,9 @@ def chaos(
     """
     bound = Location(absolute_uri(uri, Path.cwd()), Options(options or {}))
     limits = ChaosLimits(failures, kills, spark_kills, minutes)
-    return Chaos(bound, limits, any_seed() if seed is None else seed, keep, show).play()
+    return Chaos(
+        bound, limits, random.SystemRandom().randrange(1_000_000_000) if seed is None else seed, keep, show
+    ).play()
 
 
 _COUNTS = (
@@ -80,21 +82,21 @@ class Chaos:
     def _rounds(self, kind: type[ScratchRound], wanted: int, until: float) -> bool:
         """Play rounds until ``wanted`` is done or the time is up; False after a finding."""
 
-        def done() -> int:
+        def count_done() -> int:
             return int(getattr(self._tally, kind.counter))
 
         def over() -> bool:
             tally = self._tally
-            self.show(ChaosProgress(kind.title, done(), wanted, tally.commits, tally.rows, self._seconds))
+            self.show(ChaosProgress(kind.title, count_done(), wanted, tally.commits, tally.rows, self._seconds))
             return self._seconds >= self.limits.minutes * 60 * until
 
-        while done() < wanted and not over():
+        while count_done() < wanted and not over():
             number = self._tally.rounds + 1
             place = Location(f"{self.place.uri}/round-{number:04d}", self.place.options)
             try:
-                kind(place, f"{self.seed}-{number}", self._tally).play(min(kind.most, wanted - done()), over)
+                kind(place, f"{self.seed}-{number}", self._tally).play(min(kind.most, wanted - count_done()), over)
             except NotExactlyOnce as error:
-                return self._found(number, error.problems)
+                return self._record_problems(number, error.problems)
             except (StorageError, OSError) as error:
                 raise StorageUnavailable(
                     f"the experiment stopped in round {number} of seed {self.seed}: {error}",
@@ -102,7 +104,9 @@ class Chaos:
                 ) from error
             # An error that no injected failure explains is a finding as well, and the seed repeats it.
             except Exception as error:
-                return self._found(number, [f"unexpected {type(error).__name__}: {error}", f"see {place.uri}"])
+                return self._record_problems(
+                    number, [f"unexpected {type(error).__name__}: {error}", f"see {place.uri}"]
+                )
             # Only correct tables: a wrong one is the evidence.
             if not self.keep:
                 self._remove(place)
@@ -110,7 +114,7 @@ class Chaos:
             over()
         return True
 
-    def _found(self, number: int, problems: list[str]) -> bool:
+    def _record_problems(self, number: int, problems: list[str]) -> bool:
         self._tally.problems += [f"round {number} of seed {self.seed}: {line}" for line in problems]
         return False
 
@@ -157,8 +161,3 @@ class Chaos:
             problems=tuple(tally.problems),
             seconds=self._seconds,
         )
-
-
-def any_seed() -> int:
-    """A random seed."""
-    return random.SystemRandom().randrange(1_000_000_000)

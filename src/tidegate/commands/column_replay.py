@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from datetime import time as clock_time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tidegate.commands.project import Config, agree, load, on_engine, open_engine, source_of, without_secrets
 from tidegate.commands.replay import Replay
@@ -65,9 +64,6 @@ from tidegate.specs.project import EngineKind, PipelineSpec
 from tidegate.storage.options import absolute_uri
 from tidegate.tasks.row_task import Batch, RowsWritten, row_task
 
-if TYPE_CHECKING:
-    pass
-
 
 def replay_range(
     config: Config,
@@ -109,7 +105,7 @@ def replay_range(
     asked = ReplayConfig(bounds[0], bounds[1], chunk, save_watermark, chunk_column)
     own = bound.pipeline.sink.table
     table = own if into is None else replace(own, uri=absolute_uri(into, Path.cwd()))
-    written = replace(bound.pipeline, sink=replace(bound.pipeline.sink, table=table))
+    written = _into(bound.pipeline, table)
     told = without_secrets(emit, project)
     with open_engine(project, told, flag, columns=(written,)) as opened, stops_on_signals(flag):
         replay = ColumnReplay(
@@ -617,14 +613,13 @@ class ColumnReplay(Replay[ColumnBound, ColumnReplayReport]):
         return None if is_closed else opened.version
 
     def _report(self, about: ColumnReplayReport, record: ReplayRecord) -> ColumnReplayReport:
-        chunks = tuple(self._chunk_report(record, number) for number in range(len(record.chunks)))
+        finished = record.state.finished
+        chunks = tuple(
+            self._fates.get(number) or _describe(chunk, "skipped" if number in finished else "planned")
+            for number, chunk in enumerate(record.chunks)
+        )
         ok = all(each.fate in ("done", "skipped") for each in chunks)
         return replace(about, chunks=chunks, saved=record.saved, ok=ok)
-
-    def _chunk_report(self, record: ReplayRecord, number: int) -> ChunkReport:
-        if number in self._fates:
-            return self._fates[number]
-        return _describe(record.chunks[number], "skipped" if number in record.state.finished else "planned")
 
 
 def _describe(chunk: Chunk, fate: Fate, rows: int = 0, error: str | None = None) -> ChunkReport:

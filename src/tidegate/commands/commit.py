@@ -13,7 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from tidegate.commands.project import Config, Mode, agree, bound_files, listening, load, pipelines_of, without_secrets
+from tidegate.commands.project import (
+    Config,
+    Mode,
+    agree,
+    bound_files,
+    load,
+    open_emitter,
+    pipelines_of,
+    without_secrets,
+)
 from tidegate.errors import CommitLost, ConfigError, ObjectChanged, StateError, TableError, TidegateError
 from tidegate.observe import events
 from tidegate.observe.events import Emit, ignore
@@ -66,12 +75,12 @@ def commit(
     """
     flag = stop or threading.Event()
     project = load(config)
-    chosen = _staged_pipelines(project, pipeline)
+    chosen = _select_staged(project, pipeline)
 
     def interval(of: PipelineSpec) -> float:
         return poll_interval(project, of.sink.table.uri)
 
-    with stops_on_signals(flag), listening(project, chosen, mode, emit, interval) as told:
+    with stops_on_signals(flag), open_emitter(project, chosen, mode, emit, interval) as told:
         committing = Committing(project, told, flag)
         return committing.once(chosen) if mode == "once" else committing.continuously(chosen)
 
@@ -87,14 +96,14 @@ def adopt_files(
     """Add the Parquet files below ``prefix`` that the table's log does not name, if ``confirm`` agrees to the list."""
     project = load(config)
     told = without_secrets(emit, project)
-    tables = {each.sink.table.uri for each in _staged_pipelines(project, pipeline)}
+    tables = {each.sink.table.uri for each in _select_staged(project, pipeline)}
     if len(tables) > 1:
         raise ConfigError((f"{project.origin}: it has {len(tables)} tables; name a pipeline of the one you mean",))
     sources = tuple(each for each in bound_files(project, None, told) if each.table_uri in tables)
     return FileAdopting(sources, told).run(prefix, confirm)
 
 
-def _staged_pipelines(project: ProjectSpec, pipeline: str | None) -> tuple[PipelineSpec, ...]:
+def _select_staged(project: ProjectSpec, pipeline: str | None) -> tuple[PipelineSpec, ...]:
     """The pipelines whose tables can have staged files; runs over other sources commit themselves."""
     chosen = pipelines_of(project, pipeline)
     tables = {each.sink.table.uri for each in project.pipelines if each.of(PathSource)}
@@ -320,7 +329,6 @@ class Committing:
             staged = pipeline.sink.table.uri == uri and pipeline.delivery is Delivery.STAGED
             if not staged or pipeline.sink.maintenance == Maintenance() or self.stop.is_set():
                 continue
-
             maintain_after(pipeline, pipeline.sources[0].name, position - commits, position, self.emit)
 
     def _report(self, uris: Sequence[str], started: float) -> CommitReport:

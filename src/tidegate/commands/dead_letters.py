@@ -33,7 +33,6 @@ from tidegate.schema.dead_letter import DISCARDED, FILE, RECORD, RETRIED, Letter
 from tidegate.tasks.read_task import GroupResult, ReadTask
 from tidegate.tasks.task import Reread, reread
 
-TRIES_AGAINST_OTHERS = 20
 # A retry is one commit: a task must not stop in the middle of a file because a batch is full.
 MANY_FILES = 10**9
 _MIXED = (

@@ -45,7 +45,8 @@ def doctor(config: Config | None = None, *, engine: str | None = None) -> tuple[
 
 
 def _machine(engine: EngineKind) -> Iterator[Check]:
-    yield from (_python(), _packages(), _json_reader())
+    yield Check("python", "ok", f"{platform.python_version()} at {sys.executable}")
+    yield from (_packages(), _json_reader())
     if engine is EngineKind.SPARK:
         yield Check("engine", "ok", "spark: for everything")
         yield from (_java(), _jars())
@@ -67,10 +68,6 @@ def examine_project(project: ProjectSpec, sources: Sequence[TrackedSource]) -> t
         found += _provider(bound)
     # Drivers and servers quote what they were sent.
     return Mask.around(project).deep(tuple(found))
-
-
-def _python() -> Check:
-    return Check("python", "ok", f"{platform.python_version()} at {sys.executable}")
 
 
 def _packages() -> Check:

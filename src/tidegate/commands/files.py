@@ -61,7 +61,7 @@ class FilesQuery:
     since: datetime | None = None
     position: int | None = None
 
-    def takes(self, file: str) -> bool:
+    def matches(self, file: str) -> bool:
         """Whether the path fits; a pattern without ``/`` matches the file name alone."""
         return self.match is None or matches_path(self.match, file)
 
@@ -78,10 +78,6 @@ class _IngestedRange:
     etag: str | None
     given_up: bool
     ranges: list[FileRange] = field(default_factory=list)
-
-    def goes_on_from(self, item: Coverage) -> bool:
-        """Whether an older range of the file ends where this line begins."""
-        return self.ranges[-1].start == item.end
 
 
 class FileLines:
@@ -102,13 +98,13 @@ class FileLines:
     def add(self, entry: LedgerEntry) -> bool:
         """Add the ranges of the next older position; True if nothing older matters."""
         for item in reversed(entry.coverage):
-            if self._wanted.takes(item.file):
+            if self._wanted.matches(item.file):
                 self._take(entry, item)
         return not self.complete and not self._begun
 
     def _take(self, entry: LedgerEntry, item: Coverage) -> None:
         line = self._begun.pop(item.file, None)
-        if line is None or not line.goes_on_from(item):
+        if line is None or line.ranges[-1].start != item.end:
             # Not the end yet: lines that have begun still need their older ranges.
             if self._limit and len(self._lines) == self._limit:
                 self.complete = False

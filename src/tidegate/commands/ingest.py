@@ -137,7 +137,7 @@ def ingest(
         draft = draft_pipeline(source, table, options, base)
         draft = replace(draft, secrets={**draft.secrets, **options.storage_options})
         name = options.name or _name_of(table)
-        text = _written(draft, name, table, options, base)
+        text = _render_yaml(draft, name, table, options, base)
         # Into the text, so that the saved file runs on the engine that it was tried with.
         text = text if engine is None else f"engine: {engine}\n{text}"
         # By the loader of files: what is saved has passed every check that a file passes.
@@ -181,7 +181,7 @@ def draft_pipeline(source: str, table: str, options: IngestOptions, base: Path) 
     if scheme == "jdbc" or scheme in DATABASES:
         return _draft_database(source, options)
     if scheme in ("http", "https"):
-        return _surveyed(_draft_api(source, options), table, options)
+        return _survey_draft(_draft_api(source, options), table, options)
     for given, option, where in (
         (options.table, "--table", "a database"),
         (options.records, "--records", "an API"),
@@ -206,7 +206,7 @@ def _draft_place(source: str, table: str, options: IngestOptions, base: Path) ->
     kind = options.format if options.format in TABLE_FORMATS else _table_format(store)
     if kind is not None and options.format in (None, kind):
         found = ("source", f"a {kind.capitalize()} table at {source}")
-        return PipelineDraft({"type": kind, **written, **_followed(options)}, (found, *_words(options)))
+        return PipelineDraft({"type": kind, **written, **_render_watermark(options)}, (found, *_words(options)))
     own = path_inside(comparable_uri(uri), comparable_uri(absolute_uri(table, Path.cwd())))
     files = [each for each in sample_files(store) if not (own and each.path.startswith(f"{own}/"))]
     format, told = _format_of(files, store, options.format, source)
@@ -214,7 +214,7 @@ def _draft_place(source: str, table: str, options: IngestOptions, base: Path) ->
         if format not in SCANS:
             raise ConfigError((f"{format} files have no watermark columns; leave out --watermark and --merge-key",))
         lines = {"lines": False} if format is Format.JSON else {}
-        read = {"type": SCANS[format], **written, **lines, **_followed(options)}
+        read = {"type": SCANS[format], **written, **lines, **_render_watermark(options)}
         return PipelineDraft(read, (("source", f"files at {source}"), ("format", told), *_words(options)))
     read_from = PathSource("files", Location(uri, Options(options.storage_options)), format=format)
     table_at = Location(absolute_uri(table, Path.cwd()), Options(options.storage_options))
@@ -304,7 +304,7 @@ def _draft_database(source: str, options: IngestOptions) -> PipelineDraft:
 def _database_draft(
     connection: Mapping[str, Any], secrets: Mapping[str, str], where: str, options: IngestOptions
 ) -> PipelineDraft:
-    read = {"connection": "database", "table": options.table, **_followed(options)}
+    read = {"connection": "database", "table": options.table, **_render_watermark(options)}
     found = (("source", f"{options.table} in {where}"), *_words(options))
     return PipelineDraft(read, found, connection, secrets=secrets)
 
@@ -342,7 +342,7 @@ def _draft_api(source: str, options: IngestOptions) -> PipelineDraft:
     return PipelineDraft(read, found, connection, secrets=secrets)
 
 
-def _surveyed(draft: PipelineDraft, table: str, options: IngestOptions) -> PipelineDraft:
+def _survey_draft(draft: PipelineDraft, table: str, options: IngestOptions) -> PipelineDraft:
     """The draft of an API with what a look at the API shows: its records, its pages, and what it filters by.
 
     A table that was ingested before goes on as it was: another column, or none, would double or drop its rows.
@@ -351,14 +351,14 @@ def _surveyed(draft: PipelineDraft, table: str, options: IngestOptions) -> Pipel
     before = _columns_before(table, options)
     if before and not options.watermark:
         options = replace(options, watermark=before)
-    (pipeline,) = _load(_written(draft, "survey", "table", IngestOptions(), base), draft, base).pipelines
+    (pipeline,) = _load(_render_yaml(draft, "survey", "table", IngestOptions(), base), draft, base).pipelines
     read = pipeline.sources[0].read
     assert isinstance(read, HttpRead)
     seen = survey_api(read, options.records, options.watermark if before != () or options.watermark else None)
     followed = replace(options, watermark=seen.watermark)
     params = {name: value for name, value in draft.source.get("params", {}).items() if name not in seen.unsent}
     source = {name: value for name, value in draft.source.items() if name != "params"}
-    source |= {**({"params": params} if params else {}), **_followed(followed), **seen.keys}
+    source |= {**({"params": params} if params else {}), **_render_watermark(followed), **seen.keys}
     return replace(draft, source=source, found=(*draft.found, *seen.facts, *_words(followed)))
 
 
@@ -410,7 +410,7 @@ def _without_key(path: str, connection: dict[str, Any], secrets: _AddressSecrets
     return "/".join(steps)
 
 
-def _followed(options: IngestOptions) -> dict[str, Any]:
+def _render_watermark(options: IngestOptions) -> dict[str, Any]:
     return {"watermark_columns": list(options.watermark)} if options.watermark else {}
 
 
@@ -441,7 +441,7 @@ def _words(options: IngestOptions) -> Iterable[tuple[str, str]]:
             yield "loads", "each run replaces the table (overwrite)"
 
 
-def _written(draft: PipelineDraft, name: str, table: str, options: IngestOptions, base: Path) -> str:
+def _render_yaml(draft: PipelineDraft, name: str, table: str, options: IngestOptions, base: Path) -> str:
     """The YAML of a draft."""
     sink: dict[str, Any] = {"table_uri": _as_seen_from(table, base), **options.of(table)}
     options = replace(options, watermark=tuple(draft.source.get("watermark_columns", ())))

@@ -73,7 +73,7 @@ pipelines:
     source:
       connection: api
       path: /orders
-      records: data                                   # where the answer has its list; leave it out if it is the list
+      records: data                                   # where the response has its list; omit it if it is the list
       pagination: {type: page, param: page, size_param: limit, size: 100}
       watermark_columns: [updated_at]                 # the greatest value that was read is remembered,
       watermark_param_mapping: {updated_at: since}    # and sent as this parameter

@@ -63,7 +63,9 @@ def path_columns(
     kept = tuple(key for key in keys if not reasons[key])
     existing = _partition_columns(table)
     if existing is not None and existing != kept:
-        reasons |= {key: _elsewhere(existing) for key in kept if key not in existing}
+        how = f"partitioned by {', '.join(existing)}" if existing else "not partitioned"
+        reason = f"the table exists and is {how}; a new table keeps them"
+        reasons |= dict.fromkeys((key for key in kept if key not in existing), reason)
         kept = existing if existing and set(existing) <= set(keys) else ()
     return PathColumns(kept, tuple((key, reasons[key]) for key in keys if key not in kept))
 
@@ -100,8 +102,3 @@ def _partition_columns(table: Location) -> tuple[str, ...] | None:
         snapshot = pin_table(table)
         return None if snapshot is None else snapshot.facts.partition_columns
     return None
-
-
-def _elsewhere(existing: Sequence[str]) -> str:
-    how = f"partitioned by {', '.join(existing)}" if existing else "not partitioned"
-    return f"the table exists and is {how}; a new table keeps them"

@@ -78,7 +78,7 @@ def without_secrets(emit: Emit, project: ProjectSpec) -> Emit:
 
 
 @contextlib.contextmanager
-def listening(
+def open_emitter(
     project: ProjectSpec,
     pipelines: Sequence[PipelineSpec],
     mode: Mode,
@@ -89,9 +89,9 @@ def listening(
     if mode == "once":
         yield without_secrets(emit, project)
         return
-    from tidegate.observe.pages import watched
+    from tidegate.observe.pages import serve_metrics
 
-    with watched(project, pipelines, emit, interval) as told:
+    with serve_metrics(project, pipelines, emit, interval) as told:
         yield without_secrets(told, project)
 
 

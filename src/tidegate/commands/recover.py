@@ -195,7 +195,10 @@ class _Unreadable:
 
     def _findings(self, error: TidegateError, ladder: Ladder, rebuilt: _Rebuilt | None) -> tuple[Check, ...]:
         head = Check(self._name, "fail", error.problem, self._way_on(ladder, rebuilt))
-        rungs = tuple(_rung_check(self._name, rung) for rung in ladder.rungs)
+        rungs = tuple(
+            Check(f"{self._name} position {rung.version}", "ok" if rung.usable else "fail", rung.found)
+            for rung in ladder.rungs
+        )
         shown = Check(f"{self._name} mirror", "ok" if ladder.mirror else "warn", ladder.mirror_found)
         doubles = () if rebuilt is None else self._could_double(rebuilt)
         return (head, *rungs, shown, *doubles)
@@ -243,11 +246,6 @@ def _since(rungs: Sequence[Rung], version: int) -> Iterator[tuple[int, tuple[Cov
     while (rung := following.get(version)) is not None and rung.coverage is not None:
         version = rung.version
         yield version, rung.coverage
-
-
-def _rung_check(name: str, rung: Rung) -> Check:
-    """Whether the source can continue from one position of the ladder."""
-    return Check(f"{name} position {rung.version}", "ok" if rung.usable else "fail", rung.found)
 
 
 def _positions(versions: tuple[int, ...]) -> str:

@@ -6,7 +6,16 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from tidegate.commands.project import Config, Mode, bound_files, listening, load, on_engine, open_engine, pipelines_of
+from tidegate.commands.project import (
+    Config,
+    Mode,
+    bound_files,
+    load,
+    on_engine,
+    open_emitter,
+    open_engine,
+    pipelines_of,
+)
 from tidegate.errors import ConfigError
 from tidegate.observe.events import Emit, Notice, ignore
 from tidegate.protocol.position import utc_now
@@ -42,7 +51,7 @@ def run(
     chosen = pipelines_of(project, pipeline)
     columns = [each for each in chosen if any(source.read is not None for source in each.sources)]
     with (
-        listening(project, chosen, mode, emit) as told,
+        open_emitter(project, chosen, mode, emit) as told,
         open_engine(project, told, flag, lambda: bound_files(project, pipeline), columns) as opened,
     ):
         return run_on(project, pipeline, mode, told, flag, opened, accept_new_partitions=accept_new_partitions, now=now)

@@ -39,7 +39,7 @@ def search_secrets(config: Config) -> tuple[Check, ...]:
     be told from other text and are not searched for; the first check counts them.
     """
     project = load(config)
-    mask = _searched(project)
+    mask = _select_secrets(project)
     left = len(Mask.around(project).secrets) - len(mask.secrets)
     skipped = f"; {count(left, 'value')} too short or ordinary to be told from other text" if left else ""
     checks = [Check("secrets", "ok", f"{count(len(mask.secrets), 'form')} of secrets searched for{skipped}")]
@@ -52,12 +52,12 @@ def search_secrets(config: Config) -> tuple[Check, ...]:
     if project.state.provider is ProviderKind.FILE and project.state.url is not None:
         copies = Location(project.state.url.value, project.state.options)
         checks.append(_check("copies of the state", copies, mask, ("",)))
-    checks.append(_beside(project, mask))
-    checks.append(_logs(mask))
+    checks.append(_check_yaml_files(project, mask))
+    checks.append(_check_logs(mask))
     return Mask.around(project).deep(tuple(checks))
 
 
-def _searched(project: ProjectSpec) -> Mask:
+def _select_secrets(project: ProjectSpec) -> Mask:
     """The secrets that can be told from other text."""
     known = Mask.around(project)
     # A password such as "test" is in every log; finding it everywhere says nothing.
@@ -81,14 +81,14 @@ def _check(name: str, location: Location, mask: Mask, folders: tuple[str, ...]) 
         for folder in folders if store.exists() else ():
             for each in store.list(folder):
                 looked += 1
-                if mask.finds(each.path) or mask.finds(_text(store.get(each.path))):
+                if mask.finds(each.path) or mask.finds(_read_text(store.get(each.path))):
                     found.append(each.path)
     except TidegateError as error:
         return Check(name, "fail", error.problem, error.remedy)
-    return _verdict(name, looked, found, location.uri)
+    return _report_findings(name, looked, found, location.uri)
 
 
-def _verdict(name: str, looked: int, found: list[str], where: str) -> Check:
+def _report_findings(name: str, looked: int, found: list[str], where: str) -> Check:
     if not found:
         return Check(name, "ok", f"no secret in {count(looked, 'file')} below {where}")
     listed = ", ".join(found[:20]) + (f" and {len(found) - 20:,} more" if len(found) > 20 else "")
@@ -97,22 +97,22 @@ def _verdict(name: str, looked: int, found: list[str], where: str) -> Check:
     )
 
 
-def _beside(project: ProjectSpec, mask: Mask) -> Check:
+def _check_yaml_files(project: ProjectSpec, mask: Mask) -> Check:
     """The YAML files in the folder of the configuration, itself included."""
     folder = Path(project.origin).absolute().parent
     files = sorted(path for path in folder.glob("*") if path.suffix in (".yml", ".yaml") and path.is_file())
-    found = [path.name for path in files if mask.finds(_text(path.read_bytes()))]
-    return _verdict("configurations", len(files), found, str(folder))
+    found = [path.name for path in files if mask.finds(_read_text(path.read_bytes()))]
+    return _report_findings("configurations", len(files), found, str(folder))
 
 
-def _logs(mask: Mask) -> Check:
+def _check_logs(mask: Mask) -> Check:
     """What is kept of Spark's logs."""
     files = sorted(cache_folder().glob("*.log"))
-    found = [path.name for path in files if mask.finds(_text(path.read_bytes()))]
-    return _verdict("kept logs", len(files), found, str(cache_folder()))
+    found = [path.name for path in files if mask.finds(_read_text(path.read_bytes()))]
+    return _report_findings("kept logs", len(files), found, str(cache_folder()))
 
 
-def _text(content: bytes) -> str:
+def _read_text(content: bytes) -> str:
     """A file as text; that of Parquet is its values, which are compressed in the file."""
     if content[:4] != b"PAR1":
         return content.decode("utf-8", "replace")

@@ -140,7 +140,7 @@ class _Widening:
                 problem = error
         raise StorageUnavailable(
             f"table {self._uri} could not be rewritten in {TRIES} attempts (last problem: {problem})",
-            "nothing was changed: stop other writers, and try again",
+            "nothing was changed: stop other writers and retry",
         ) from problem
 
     def _rewrite(self, snapshot: Snapshot, target: pa.Schema) -> None:

@@ -17,7 +17,6 @@ from tidegate.core.units.planner import failure_start
 from tidegate.core.units.state import Failure, UnitEntry, UnitState, clip, high_of
 from tidegate.core.units.time_range import cut
 from tidegate.errors import TidegateError
-from tidegate.protocol.position import Position
 from tidegate.reports.units import UnitLine, UnitList, UnitsMove, UnitView, WorkUnitLine
 from tidegate.reports.wording import count
 from tidegate.runs.tracker import UnitBound
@@ -97,7 +96,8 @@ def _is_wanted(line: UnitLine, wanted: UnitsQuery) -> bool:
 
 def check_known(bound: UnitBound, looked: UnitLook, units: Collection[str]) -> None:
     """Raise for a unit name that neither the plan nor the state has."""
-    known = {*looked.plan.units, *(looked.state.entries if looked.state else ()), *retired_of(looked.state)}
+    state = looked.state or UnitState()
+    known = {*looked.plan.units, *state.entries, *state.retired}
     for unit in units:
         if unit not in known:
             hint = nearest(unit, list(known)) if len(known) < _COMPARED else ""
@@ -106,11 +106,6 @@ def check_known(bound: UnitBound, looked: UnitLook, units: Collection[str]) -> N
 
 # Searching for a similar name among a million units would take longer than the command.
 _COMPARED = 10_000
-
-
-def retired_of(state: UnitState | None) -> Collection[str]:
-    """The units that the server does not know."""
-    return () if state is None else state.retired
 
 
 def _lines(plan: UnitPlan, state: UnitState, one: TimePartition | None) -> Iterator[UnitLine]:
@@ -232,15 +227,6 @@ class Chosen:
     units: frozenset[str] | None = None
     partition: TimePartition | None = None
 
-    def has(self, unit: str) -> bool:
-        """Whether ``unit`` is selected."""
-        return self.units is None or unit in self.units
-
-    def has_failure(self, key: tuple[str, int]) -> bool:
-        """Whether a failure belongs to a selected work unit."""
-        one = self.partition
-        return self.has(key[0]) and (one is None or key[1] == failure_start(one.start, one.nominal_end))
-
 
 def retry_units(
     config: Config,
@@ -256,16 +242,21 @@ def retry_units(
     Without ``names``, of all units. The ordinary protocol commits the position; no row changes. ``CommitLost`` if
     another run came first.
     """
-    bound = source_named(unit_sources(config, pipeline, source), source).for_edit()
-    opened, before = _open(bound)
-    chosen = _choose(bound, before, names, partition)
-    if chosen.partition is None:
-        after = before.forget_failures(chosen.units)
-    else:
-        after = replace(
-            before, failures={key: each for key, each in before.failures.items() if not chosen.has_failure(key)}
-        )
-    return _move(bound, opened, before, after, chosen, "units retry", confirm)
+
+    def forget(state: UnitState, chosen: Chosen) -> UnitState:
+        units, one = chosen.units, chosen.partition
+        if one is None:
+            return state.forget_failures(units)
+        start = failure_start(one.start, one.nominal_end)
+        kept = {
+            key: failure
+            for key, failure in state.failures.items()
+            if key[1] != start or (units is not None and key[0] not in units)
+        }
+        return replace(state, failures=kept)
+
+    bound = source_named(unit_sources(config, pipeline, source), source)
+    return _edit(bound.for_edit(), "units retry", names, partition, forget, confirm)
 
 
 def reset_units(
@@ -281,22 +272,14 @@ def reset_units(
 
     Their rows stay until then; the next run replaces them. See :func:`retry_units`.
     """
-    bound = source_named(unit_sources(config, pipeline, source), source).for_edit()
-    opened, before = _open(bound)
-    chosen = _choose(bound, before, names, partition)
-    one = chosen.partition
-    low, high = (None, None) if one is None else (one.start, one.nominal_end)
-    return _move(bound, opened, before, before.without_units(chosen.units, low, high), chosen, "units reset", confirm)
 
+    def forget(state: UnitState, chosen: Chosen) -> UnitState:
+        one = chosen.partition
+        low, high = (None, None) if one is None else (one.start, one.nominal_end)
+        return state.without_units(chosen.units, low, high)
 
-def _open(bound: UnitBound) -> tuple[Position, UnitState]:
-    opened = bound.positions.open()
-    state = bound.state_of(opened)
-    if opened.table_version < 0 or state is None:
-        raise TidegateError(
-            f"{bound.key}: nothing was read yet, so there is nothing to change", "run the pipeline first"
-        )
-    return opened, state
+    bound = source_named(unit_sources(config, pipeline, source), source)
+    return _edit(bound.for_edit(), "units reset", names, partition, forget, confirm)
 
 
 def _choose(bound: UnitBound, state: UnitState, units: Collection[str], partition: str | None) -> Chosen:
@@ -313,15 +296,22 @@ def _choose(bound: UnitBound, state: UnitState, units: Collection[str], partitio
     return Chosen(frozenset(units) if units else None, one)
 
 
-def _move(
+def _edit(
     bound: UnitBound,
-    opened: Position,
-    before: UnitState,
-    after: UnitState,
-    chosen: Chosen,
     action: str,
+    names: Collection[str],
+    partition: str | None,
+    forget: Callable[[UnitState, Chosen], UnitState],
     confirm: Confirm,
 ) -> UnitsMove:
+    opened = bound.positions.open()
+    before = bound.state_of(opened)
+    if opened.table_version < 0 or before is None:
+        raise TidegateError(
+            f"{bound.key}: nothing was read yet, so there is nothing to change", "run the pipeline first"
+        )
+    chosen = _choose(bound, before, names, partition)
+    after = forget(before, chosen)
     failures = before.failures.keys() - after.failures.keys()
     retired = before.retired.keys() - after.retired.keys()
     read = {unit: entry for unit, entry in before.entries.items() if entry != after.entries[unit]}
@@ -363,7 +353,7 @@ def _remarks(
         if kept:
             yield f"{count(kept, 'unit')} stay retired; `tidegate units retry` brings them back"
     else:
-        yield "the next run tries them again; rows that were read stay"
+        yield "the next run retries them; rows that were read stay"
 
 
 def _what_happens_to_rows(replaced: Replace) -> str:

@@ -197,7 +197,7 @@ class TableCared(Event, name="table_cared"):
 
 
 class TableCareFailed(Event, name="table_care_failed", level="warning"):
-    """Table maintenance failed; rows and positions are unchanged, and it is tried again later."""
+    """Table maintenance failed; rows and positions are unchanged, and it is retried later."""
 
     operation: str
     error: str

@@ -33,7 +33,7 @@ def subject(event: Event) -> str:
     return "/".join(filter(None, (event.pipeline, event.source)))
 
 
-def labelled(event: Event, text: str) -> str:
+def label_event(event: Event, text: str) -> str:
     """A text about an event, after its subject if it has one."""
     return f"{about}: {text}" if (about := subject(event)) else text
 
@@ -70,7 +70,7 @@ def _reading_words(event: Event) -> str:
             verb = "planned" if isinstance(event, events.PlanMade) else "reading"
             return f"{verb} {count(event.files, 'file')} ({size(event.bytes)}) in {count(event.units, 'unit')}"
         case events.FileRefused():
-            then = "it will be tried again" if event.will_retry else "it goes to the dead letters"
+            then = "it will be retried" if event.will_retry else "it goes to the dead letters"
             return f"cannot read {event.path}: {event.reason} ({count(event.attempts, 'attempt')}; {then})"
         case events.ReadFixed():
             return f"reading {event.asked} ({event.load_type})"
@@ -81,8 +81,9 @@ def _reading_words(event: Event) -> str:
             came = f"failed: {event.error}" if event.error else f"{count(event.rows, 'row')} committed"
             return f"chunk from {event.low} to {event.high}: {came} ({event.done:,} of {event.chunks:,})"
         case events.AnotherRun():
-            then = "it is left to it this time" if event.decision == "skip" else "waiting until that one is done"
-            return f"another run of this source is at work since {event.since}: {then} (on_conflict: {event.decision})"
+            then = "leaving it to that run" if event.decision == "skip" else "waiting for it to finish"
+            since = f"another run of this source has been active since {event.since}"
+            return f"{since}: {then} (on_conflict: {event.decision})"
         case events.UnitRejected():
             return f"rejected {event.path}: {event.reason}"
         case events.FileChanged():
@@ -150,7 +151,7 @@ def _commit_words(event: Event) -> str:
         case events.TableCared():
             return f"{event.operation}: {count(event.files, 'file')} ({size(event.bytes)}) in {duration(event.seconds)}"
         case events.TableCareFailed():
-            return f"{event.operation} failed, tried again later: {event.error}"
+            return f"{event.operation} failed and will be retried later: {event.error}"
         case events.Notice():
             return event.text
         case events.SourceFinished():
@@ -174,7 +175,7 @@ class Level(IntEnum):
     ERROR = 40
 
     @classmethod
-    def named(cls, name: str) -> Level:
+    def parse(cls, name: str) -> Level:
         """The level with that name, in any case; ``KeyError`` if there is none."""
         return cls[name.strip().upper()]
 
@@ -190,12 +191,12 @@ class TextLog:
     """Whether to write the origin of errors at every level."""
 
     def __call__(self, event: Event) -> None:
-        if Level.named(event.level) >= self.level or (self.traces and isinstance(event, FailureTraced)):
+        if Level.parse(event.level) >= self.level or (self.traces and isinstance(event, FailureTraced)):
             self.write(self.line(event, self.now().astimezone(UTC)) + "\n")
 
     def line(self, event: Event, moment: datetime) -> str:
         """One event as text."""
-        return f"{moment:%Y-%m-%d %H:%M:%SZ} {event.level:<7} {labelled(event, sentence(event))}"
+        return f"{moment:%Y-%m-%d %H:%M:%SZ} {event.level:<7} {label_event(event, sentence(event))}"
 
 
 class TerminalLog(TextLog):
@@ -203,7 +204,7 @@ class TerminalLog(TextLog):
 
     def line(self, event: Event, moment: datetime) -> str:
         """One event as text, without its time."""
-        return f"{event.level}: {labelled(event, sentence(event))}"
+        return f"{event.level}: {label_event(event, sentence(event))}"
 
 
 class JsonLog(TextLog):

@@ -1,8 +1,8 @@
 """The pages served over HTTP: metrics, health and readiness, of this process or of pipelines that run elsewhere.
 
-The server is a small one in a thread: a page is a function that returns an answer, and only the path is read. It keeps
+The server is a small one in a thread: a page is a function that returns a response, and only the path is read. It keeps
 a bounded number of connections, each for a bounded time: many silent or slow clients cost a few threads and do not keep
-others from an answer.
+others from a response.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ class _Given(Collector):
         yield from self._exported
 
 
-def exposition(families: Iterable[Family], second_names: Mapping[str, str]) -> Answer:
+def exposition(families: Iterable[Family], second_names: Mapping[str, str]) -> PageResponse:
     """The page ``/metrics``; metrics that have one also under their second name."""
     exported: list[Exported] = []
     for family in families:
         if not family.values and not family.durations:
             continue
-        exported.append(_exported(PREFIX + family.metric.name, family))
+        exported.append(_export(PREFIX + family.metric.name, family))
         if family.metric.name in second_names:
-            exported.append(_exported(second_names[family.metric.name], family))
+            exported.append(_export(second_names[family.metric.name], family))
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Given(exported))
-    return Answer(200, CONTENT_TYPE_LATEST, generate_latest(registry))
+    return PageResponse(200, CONTENT_TYPE_LATEST, generate_latest(registry))
 
 
-def _exported(name: str, family: Family) -> Exported:
+def _export(name: str, family: Family) -> Exported:
     metric = family.metric
     if metric.kind == "histogram":
         histogram = HistogramMetricFamily(name, metric.help, labels=metric.labels)
@@ -92,7 +92,7 @@ def _buckets(durations: Durations) -> list[tuple[str, float]]:
 
 
 @contextlib.contextmanager
-def watched(
+def serve_metrics(
     project: ProjectSpec,
     pipelines: Sequence[PipelineSpec],
     emit: Emit,
@@ -117,27 +117,27 @@ def watched(
     pages: Pages = {
         "/metrics": lambda: metrics_page(metrics.families(), health.sources(), project.second_names),
         "/health": lambda: health_page(health.sources()),
-        "/ready": lambda: text("ready\n") if health.ready else text("nothing is read yet\n", 503),
+        "/ready": lambda: respond("ready\n") if health.ready else respond("nothing is read yet\n", 503),
     }
-    with serving(project.metrics.address, pages):
+    with serve_pages(project.metrics.address, pages):
         yield fanout(emit, metrics, health)
 
 
 def metrics_page(
     families: Sequence[Family], sources: Sequence[SourceHealth], second_names: Mapping[str, str]
-) -> Answer:
+) -> PageResponse:
     """``/metrics``."""
     healthy: dict[Labels, float] = {(each.pipeline, each.source): float(each.healthy) for each in sources}
     known = [replace(each, values=healthy) if each.metric.name == "source_healthy" else each for each in families]
     return exposition(known, second_names)
 
 
-def health_page(sources: Sequence[SourceHealth]) -> Answer:
+def health_page(sources: Sequence[SourceHealth]) -> PageResponse:
     """``/health``: 200 if every source is healthy, else 503, with the reasons."""
     healthy = all(each.healthy for each in sources)
     content = {"healthy": healthy, "sources": [each.to_json() for each in sources]}
     body = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    return Answer(200 if healthy else 503, "application/json", body.encode())
+    return PageResponse(200 if healthy else 503, "application/json", body.encode())
 
 
 Look = Callable[[], tuple[SourceStatus, ...]]
@@ -223,21 +223,21 @@ def serve_status(look: Look, address: str, every: float, second_names: Mapping[s
     """Serve the results of ``look`` while inside; yields the address."""
     seen = RecordedPages(look, every)
 
-    def ready() -> Answer:
+    def ready() -> PageResponse:
         seen.statuses()
-        return text("ready\n")
+        return respond("ready\n")
 
     pages: Pages = {
         "/metrics": lambda: metrics_page(seen.families(), seen.sources(), second_names),
         "/health": lambda: health_page(seen.sources()),
         "/ready": ready,
     }
-    with serving(address, pages) as where:
+    with serve_pages(address, pages) as where:
         yield where
 
 
 PATIENCE_SECS = 10.0
-"""The longest time for a request and its answer."""
+"""The longest time for a request and its response."""
 
 MOST_CONNECTIONS = 32
 """Connections at once; a further one closes the connection that has waited longest for its request."""
@@ -246,7 +246,7 @@ _MOST_HEADER_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PageResponse:
     """The response of a page."""
 
     status: int
@@ -254,12 +254,12 @@ class Answer:
     body: bytes
 
 
-Pages = Mapping[str, Callable[[], Answer]]
+Pages = Mapping[str, Callable[[], PageResponse]]
 
 
-def text(body: str, status: int = 200) -> Answer:
+def respond(body: str, status: int = 200) -> PageResponse:
     """Plain text."""
-    return Answer(status, "text/plain; charset=utf-8", body.encode())
+    return PageResponse(status, "text/plain; charset=utf-8", body.encode())
 
 
 class _Server(socketserver.ThreadingTCPServer):
@@ -276,7 +276,7 @@ class _Server(socketserver.ThreadingTCPServer):
         super().__init__(*given)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread, as soon as one is free."""
+        """Respond in a thread, as soon as one is free."""
         taken = self._slots.acquire(blocking=False)
         while not taken:
             self._close_oldest()
@@ -286,7 +286,7 @@ class _Server(socketserver.ThreadingTCPServer):
         try:
             super().process_request(request, client_address)
         except BaseException:  # no thread could be started
-            self._ended(request)
+            self._release(request)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -299,9 +299,9 @@ class _Server(socketserver.ThreadingTCPServer):
             super().process_request_thread(request, client_address)
         finally:
             ending.cancel()
-            self._ended(request)
+            self._release(request)
 
-    def is_asked(self, request: Any) -> None:
+    def mark_complete(self, request: Any) -> None:
         """Mark the request as complete: it is answered, whoever else waits."""
         with self._lock:
             self._waiting.pop(id(request), None)
@@ -316,7 +316,7 @@ class _Server(socketserver.ThreadingTCPServer):
         if request is not None:
             _cut_off(request)
 
-    def _ended(self, request: Any) -> None:
+    def _release(self, request: Any) -> None:
         with self._lock:
             self._waiting.pop(id(request), None)
         self._slots.release()
@@ -340,21 +340,21 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, with_body: bool) -> None:
         assert isinstance(self.server, _Server)
-        self.server.is_asked(self.request)
+        self.server.mark_complete(self.request)
         pages = self.server.pages
         page = pages.get(self.path.partition("?")[0])
         try:
-            answer = text(f"available: {', '.join(pages)}\n", 404) if page is None else page()
+            response = respond(f"available: {', '.join(pages)}\n", 404) if page is None else page()
         # Only the type: the text may hold an address with a password, and anybody may read this page.
         except Exception as error:
-            answer = text(f"{type(error).__name__}\n", 500)
+            response = respond(f"{type(error).__name__}\n", 500)
         with contextlib.suppress(OSError):
-            self.send_response(answer.status)
-            self.send_header("Content-Type", answer.content_type)
-            self.send_header("Content-Length", str(len(answer.body)))
+            self.send_response(response.status)
+            self.send_header("Content-Type", response.content_type)
+            self.send_header("Content-Length", str(len(response.body)))
             self.end_headers()
             if with_body:
-                self.wfile.write(answer.body)
+                self.wfile.write(response.body)
 
     def parse_request(self) -> bool:
         """Read the headers, if their size is reasonable."""
@@ -392,12 +392,12 @@ class _Counted:
 
 
 @contextlib.contextmanager
-def serving(address: str, pages: Pages) -> Iterator[str]:
+def serve_pages(address: str, pages: Pages) -> Iterator[str]:
     """Serve ``pages`` at ``host:port`` while inside; yields the address, with the chosen port for 0.
 
     ``EnvironmentProblem`` if the address cannot be used.
     """
-    server = _listening(address)
+    server = _listen(address)
     server.pages = pages
     # Polls for the end every 0.1 s; the default of half a second would delay the end of every run.
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="metrics", daemon=True)
@@ -410,7 +410,7 @@ def serving(address: str, pages: Pages) -> Iterator[str]:
         thread.join()
 
 
-def _listening(address: str) -> _Server:
+def _listen(address: str) -> _Server:
     host, _, port = address.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
 

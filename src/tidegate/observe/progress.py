@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Self
 
 from tidegate.observe import events
 from tidegate.observe.events import Event
-from tidegate.observe.logs import labelled, sentence, subject
+from tidegate.observe.logs import label_event, sentence, subject
 from tidegate.reports.wording import broken, count, duration, short, size, size_of
 
 if TYPE_CHECKING:
@@ -231,9 +231,9 @@ class PlainProgress(SilentProgress):
         with self._writing:
             self._bars.count(event)
             if isinstance(event, events.ColumnsInferred):
-                self.write(_inferred(event))
+                self.write(_summarize_columns(event))
             elif isinstance(event, _MILESTONES):
-                self._tell(labelled(event, sentence(event)))
+                self._tell(label_event(event, sentence(event)))
             else:
                 self.look()
 
@@ -313,12 +313,12 @@ class SourceBar:
         if self.tally.finished:
             return numbers if self.tally.planned_files else self.tally.stage
         if not self.tally.planned_files:
-            left = self.left()
+            left = self.estimate_left()
             since = self.entered if self.reads is None else self.reads
             return f"{self.tally.stage}, {left or _seconds(self.clock() - since)}"
-        return f"{numbers}, {self.left() or _seconds(self.clock() - self.began)}"
+        return f"{numbers}, {self.estimate_left() or _seconds(self.clock() - self.began)}"
 
-    def left(self) -> str:
+    def estimate_left(self) -> str:
         """The remaining time at the current pace; empty if unknown."""
         done, whole = self.tally.bytes_so_far, self.tally.planned_bytes
         spent = 0.0 if self.reads is None else self.clock() - self.reads
@@ -327,9 +327,9 @@ class SourceBar:
         return f"{duration(max(1.0, round(spent * (whole - done) / done)))} left".replace(".0 s", " s")
 
 
-def _inferred(event: events.ColumnsInferred) -> str:
+def _summarize_columns(event: events.ColumnsInferred) -> str:
     """One line; ``tidegate schema show`` has the columns."""
-    return labelled(event, f"{event.text.partition(': ')[0]} (`tidegate schema show` lists them)") + "\n"
+    return label_event(event, f"{event.text.partition(': ')[0]} (`tidegate schema show` lists them)") + "\n"
 
 
 def _seconds(spent: float) -> str:
@@ -387,7 +387,7 @@ class BarProgress(SilentProgress):
     def __call__(self, event: Event) -> None:
         self._bars.count(event)
         if isinstance(event, events.ColumnsInferred):
-            self.write(_inferred(event))
+            self.write(_summarize_columns(event))
 
     def write(self, text: str) -> object:
         """Print a line above the bars, wrapped between words."""

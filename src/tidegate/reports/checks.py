@@ -127,7 +127,7 @@ class Adoption(Report):
             yield from after_gap(StateTable("partition", "finished up to", newest_first, "partition").blocks())
             read = {path: f"{count(records, 'record')} read" for path, records in self.in_progress.items()}
             yield from after_gap(StateTable("file", "in progress", read, "file").blocks())
-        yield from after_gap(map(_finding, self.findings))
+        yield from after_gap(map(_describe_finding, self.findings))
         yield Gap()
         if self.error:
             yield line(self.error, Style.BAD, "not taken over")
@@ -154,7 +154,7 @@ class Adoptions(Report):
         yield from sections(adoption.describe(view) for adoption in self.adoptions)
 
 
-def _finding(check: Check) -> Line:
+def _describe_finding(check: Check) -> Line:
     remedy = f"; {check.remedy}" if check.remedy else ""
     style = Style.NORMAL if check.verdict == "ok" else _STYLES[check.verdict]
     return line(f"{check.detail}{remedy}", style, check.name)

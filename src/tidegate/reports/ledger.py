@@ -110,7 +110,7 @@ class FilesReport(Report):
             ">rows": lambda file: file.rows,
             ">bad": lambda file: failures_cell(file.bad),
         }
-        yield from self._below(table(columns, self.files))
+        yield from self._append_totals(table(columns, self.files))
 
     def describe_ranges(self, view: View) -> Iterator[Block]:
         """Yield one row for each range that was committed separately, and the totals."""
@@ -125,9 +125,9 @@ class FilesReport(Report):
             ">bad": lambda row: failures_cell(row[1].bad),
         }
         rows = ((file, part) for file in self.files for part in reversed(file.ranges))
-        yield from self._below(table(columns, rows))
+        yield from self._append_totals(table(columns, rows))
 
-    def _below(self, files: Table) -> Iterator[Block]:
+    def _append_totals(self, files: Table) -> Iterator[Block]:
         if files.rows:
             yield files
             yield Gap()

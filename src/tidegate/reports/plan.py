@@ -130,7 +130,7 @@ class SourcePlan(PlanReport):
             yield table(SKIPPED, plan.skipped)
         if plan.left_out is not None:
             yield Gap()
-            yield _left_out(plan.left_out)
+            yield _tabulate_left_out(plan.left_out)
         findings = (*plan.findings, *_findings(plan), *plan.notes, *self.notes)
         warnings = (line(text, Style.WARN, "note") for text in findings)
         yield from after_gap((*warnings, *(line(text, Style.DIM, "remark") for text in plan.remarks)))
@@ -283,7 +283,7 @@ class UnitSourcePlan(PlanReport):
                 yield line(
                     f"{count(divided, 'work unit')} in two segments, split where the next read begins", Style.DIM
                 )
-        if failed := _failed_units(self):
+        if failed := _list_failed_units(self):
             hint = f"tidegate units list {view.config} -p {self.pipeline} --failed"
             yield Gap()
             yield line(f"{names(failed, FAILED_SHOWN)} ({hint})", Style.BAD, "failed before")
@@ -349,7 +349,7 @@ SKIPPED: Columns[Skipped] = {
 }
 
 
-def _left_out(left_out: LeftOut) -> Table:
+def _tabulate_left_out(left_out: LeftOut) -> Table:
     """What a first run leaves out, by folder."""
     rows = left_out.by_folder[:PARTITIONS_SHOWN]
     left = count(left_out.folders - len(rows), "more folder")
@@ -392,7 +392,7 @@ def _bound(values: Mapping[str, str | None], name: str) -> Cell:
 # Work units
 
 
-def _failed_units(plan: UnitSourcePlan) -> list[str]:
+def _list_failed_units(plan: UnitSourcePlan) -> list[str]:
     """The units whose last try failed, also those that wait."""
     runs = (run.units for run in plan.runs if run.failures)
     waiting = (skipped.units for skipped in plan.skipped if skipped.why == "waiting")

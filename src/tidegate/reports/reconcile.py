@@ -162,14 +162,14 @@ class ReconcileReport(Report):
         yield facts(("result", result if self.ok else Cell(f"something needs attention; {took}", Style.BAD)))
 
 
-def _compared(
+def _count_compared(
     make: Callable[[SourceComparison], int], style: Style = Style.NORMAL
 ) -> Callable[[SourceComparison], Cell | None]:
     """Format a number of files; a dash for none, or if the source was not compared."""
     return lambda source: None if source.error or not source.compared else cell(make(source) or None, style)
 
 
-def _listed_files(source: SourceComparison) -> object:
+def _count_listed(source: SourceComparison) -> object:
     if source.error:
         return Cell("failed", Style.BAD)
     return source.listed.count if source.compared else "not compared"
@@ -177,14 +177,14 @@ def _listed_files(source: SourceComparison) -> object:
 
 SOURCES: Columns[SourceComparison] = {
     "~source": name_cell,
-    ">listed": _listed_files,
+    ">listed": _count_listed,
     ">ingested": lambda source: None if source.error or not source.compared else source.ingested,
-    ">late": _compared(lambda source: source.late.count, Style.BAD),
-    ">changed": _compared(lambda source: source.changed.count, Style.BAD),
-    ">waiting": _compared(lambda source: source.waiting.count),
-    "?>unfinished": _compared(lambda source: source.unfinished.count, Style.WARN),
-    "?>given up": _compared(lambda source: source.given_up.count + source.repaired.count, Style.WARN),
-    "?>gone": _compared(lambda source: source.gone.count),
+    ">late": _count_compared(lambda source: source.late.count, Style.BAD),
+    ">changed": _count_compared(lambda source: source.changed.count, Style.BAD),
+    ">waiting": _count_compared(lambda source: source.waiting.count),
+    "?>unfinished": _count_compared(lambda source: source.unfinished.count, Style.WARN),
+    "?>given up": _count_compared(lambda source: source.given_up.count + source.repaired.count, Style.WARN),
+    "?>gone": _count_compared(lambda source: source.gone.count),
 }
 """The first table of ``tidegate reconcile``."""
 
@@ -216,14 +216,14 @@ def _source_details(source: SourceComparison) -> Iterator[Block]:
         read = f"{count(source.ingested_files, 'late file')} read, {count(source.ingested_rows, 'row')}"
         yield Gap()
         yield line(f"{name}: {read} in {count(source.commits, 'commit')}", Style.GOOD)
-    yield from _named(f"{name}: late, not read by any run", source.late, "read them with --ingest")
+    yield from _list_names(f"{name}: late, not read by any run", source.late, "read them with --ingest")
     remedy = "the table has their old rows; replay the files, or leave them"
-    yield from _named(f"{name}: changed after they were read", source.changed, remedy)
+    yield from _list_names(f"{name}: changed after they were read", source.changed, remedy)
     remedy = (
         "`tidegate dlq retry` reads them as they are now; where a part is in the table, `tidegate replay` replaces it"
     )
-    yield from _named(f"{name}: changed after they were given up", source.repaired, remedy)
-    yield from _named(f"{name}: the ledger does not say whether they were read", source.unexplained)
+    yield from _list_names(f"{name}: changed after they were given up", source.repaired, remedy)
+    yield from _list_names(f"{name}: the ledger does not say whether they were read", source.unexplained)
     yield from after_gap(_source_lines(source, name))
 
 
@@ -237,7 +237,7 @@ def _source_lines(source: SourceComparison, name: str) -> Iterator[Line]:
         yield line(f"{name}: {source.error}", Style.BAD, "error")
 
 
-def _named(title: str, files: FoundFiles, remedy: str = "") -> Iterator[Block]:
+def _list_names(title: str, files: FoundFiles, remedy: str = "") -> Iterator[Block]:
     if files.count:
         yield from _examples(title, files, map(line, files.names[:SHOWN]), remedy)
 
@@ -256,10 +256,10 @@ def _examples(
 
 
 def _table_details(compared: TableComparison, now: datetime) -> Iterator[Block]:
-    yield from _listed(
+    yield from _list_data_files(
         f"{compared.table_uri}: orphans, in no commit", compared.orphans, now, "remove them with --clean"
     )
-    yield from _listed(f"{compared.table_uri}: removed", compared.removed, now)
+    yield from _list_data_files(f"{compared.table_uri}: removed", compared.removed, now)
     lines = [line(note, label="note") for note in compared.notes]
     if compared.fenced:
         lines.append(line(f"fenced by an empty commit: {', '.join(compared.fenced)}", label="note"))
@@ -268,7 +268,7 @@ def _table_details(compared: TableComparison, now: datetime) -> Iterator[Block]:
     yield from after_gap(lines)
 
 
-def _listed(title: str, files: FoundDataFiles, now: datetime, remedy: str = "") -> Iterator[Block]:
+def _list_data_files(title: str, files: FoundDataFiles, now: datetime, remedy: str = "") -> Iterator[Block]:
     if files.count:
         columns: Columns[FoundDataFile] = {
             "~file": lambda file: file.path,

@@ -6,7 +6,7 @@ Every text is escaped. :data:`STYLESHEET` gives the classes colours that are rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
 from typing import assert_never
 
@@ -26,7 +26,7 @@ STYLESHEET = """
 """.strip()
 
 
-def plain(page: Page) -> Iterator[str]:
+def to_lines(page: Page) -> Iterator[str]:
     """Yield the page as aligned lines, not wrapped."""
     for block in page:
         match block:
@@ -36,7 +36,7 @@ def plain(page: Page) -> Iterator[str]:
                 width = max((len(label) for label, _ in block.pairs), default=0)
                 yield from (f"  {label:<{width}}  {value.text}".rstrip() for label, value in block.pairs)
             case Table():
-                yield from _plain_table(block)
+                yield from _table_lines(block)
             case Line():
                 label = f"{block.label}: " if block.label else ""
                 yield f"  {label}{block.text.text}"
@@ -46,22 +46,16 @@ def plain(page: Page) -> Iterator[str]:
                 assert_never(block)
 
 
-def _plain_table(table: Table) -> Iterator[str]:
+def _table_lines(table: Table) -> Iterator[str]:
     texts = [[entry.text for entry in row] for row in table.rows]
     titles = [column.title for column in table.columns]
     widths = [max(len(row[index]) for row in [titles, *texts]) for index in range(len(titles))]
     for row in [titles, *texts]:
-        yield "  " + _aligned(row, widths, table.columns)
+        cells = zip(row, widths, table.columns, strict=True)
+        pieces = (text.rjust(width) if column.right else text.ljust(width) for text, width, column in cells)
+        yield "  " + "  ".join(pieces).rstrip()
     if table.footnote:
         yield f"  {table.footnote}"
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int], columns: Sequence[Column]) -> str:
-    pieces = (
-        text.rjust(width) if column.right else text.ljust(width)
-        for text, width, column in zip(row, widths, columns, strict=True)
-    )
-    return "  ".join(pieces).rstrip()
 
 
 def to_html(page: Page) -> str:
@@ -78,13 +72,13 @@ def _html(page: Page) -> Iterator[str]:
             case Facts():
                 yield "<dl>"
                 for label, fact in block.pairs:
-                    yield f"<dt>{escape(label)}</dt><dd{_classes(fact)}>{_text(fact)}</dd>"
+                    yield f"<dt>{escape(label)}</dt><dd{_classes(fact)}>{escape(fact.text)}</dd>"
                 yield "</dl>"
             case Table():
                 yield from _html_table(block)
             case Line():
                 label = f'<span class="label">{escape(block.label)}:</span> ' if block.label else ""
-                yield f"<p{_classes(block.text)}>{label}{_text(block.text)}</p>"
+                yield f"<p{_classes(block.text)}>{label}{escape(block.text.text)}</p>"
             case Gap():
                 pass  # the elements have margins of their own
             case _:
@@ -97,8 +91,11 @@ def _html_table(table: Table) -> Iterator[str]:
     yield f"<thead><tr>{titles}</tr></thead>"
     yield "<tbody>"
     for row in table.rows:
-        cells = zip(row, table.columns, strict=True)
-        yield "<tr>" + "".join(f"<td{_classes(cell, column)}>{_text(cell)}</td>" for cell, column in cells) + "</tr>"
+        cells = (
+            f"<td{_classes(cell, column)}>{escape(cell.text)}</td>"
+            for cell, column in zip(row, table.columns, strict=True)
+        )
+        yield f"<tr>{''.join(cells)}</tr>"
     yield "</tbody>"
     yield "</table>"
     if table.footnote:
@@ -109,7 +106,3 @@ def _classes(cell: Cell | None, column: Column | None = None) -> str:
     style = "" if cell is None or cell.style is Style.NORMAL else str(cell.style)
     names = " ".join(filter(None, (style, "right" if column and column.right else "")))
     return f' class="{names}"' if names else ""
-
-
-def _text(cell: Cell) -> str:
-    return escape(cell.text)

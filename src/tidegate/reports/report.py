@@ -115,9 +115,9 @@ class ChangeReport(Report):
         if self.applied:
             yield from self.describe_change()
         else:
-            yield line(self.unchanged(), Style.DIM)
+            yield line(self.explain_unchanged(), Style.DIM)
 
-    def unchanged(self) -> str:
+    def explain_unchanged(self) -> str:
         """Return what to say if nothing was done."""
         return "nothing was changed"
 

@@ -27,7 +27,7 @@ from tidegate.reports.page import (
     table,
 )
 from tidegate.reports.report import Report, View, combine_codes
-from tidegate.reports.status import FailedFile, FailedUnit, failed_lines, name_cell, state_cell
+from tidegate.reports.status import FailedFile, FailedUnit, describe_failed_files, name_cell, state_cell
 from tidegate.reports.wording import count, duration, size
 
 FIELDS_SHOWN = 5
@@ -169,8 +169,8 @@ COLUMNS: Columns[SourceReport] = {
 
 def _troubles(source: SourceReport, view: View) -> Iterator[Line]:
     name = source_name(source)
-    yield from failed_lines(name, source.failed)
-    yield from _failed_units(source, view.config)
+    yield from describe_failed_files(name, source.failed)
+    yield from _describe_failed_units(source, view.config)
     if source.bad_records or source.dead_files:
         letters = [(source.bad_records, "bad record"), (source.dead_files, "file")]
         what = " and ".join(count(number, word) for number, word in letters if number)
@@ -201,7 +201,7 @@ def _errors(report: RunReport) -> Iterator[Line]:
         yield line(f"{names(stopped, SOURCES_SHOWN)}: {error}", Style.BAD, "error")
 
 
-def _failed_units(source: SourceReport, config: str) -> Iterator[Line]:
+def _describe_failed_units(source: SourceReport, config: str) -> Iterator[Line]:
     for failed in source.failed_units[:UNITS_SHOWN]:
         unit = f"{failed.unit} from {failed.start}" if failed.unit else f"from {failed.start}"
         tries = f" ({failed.failures:,} times in a row)" if failed.failures > 1 else ""

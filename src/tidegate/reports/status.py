@@ -161,7 +161,7 @@ class Statuses(Report):
             name = source_name(status)
             yield Gap()
             yield facts(*_details(status, view))
-            yield from failed_lines(name, status.failed)
+            yield from describe_failed_files(name, status.failed)
             yield from (line(f"{name}: {note}", label="note") for note in status.notes)
             if status.error:
                 yield line(f"{name}: {status.error}", Style.BAD, "error")
@@ -182,7 +182,7 @@ def failures_cell(failures: int) -> Cell:
     return cell(failures, Style.BAD if failures else Style.DIM)
 
 
-def failed_lines(name: str, failed: Sequence[FailedFile]) -> Iterator[Line]:
+def describe_failed_files(name: str, failed: Sequence[FailedFile]) -> Iterator[Line]:
     """Yield one line per failed file, for the first few."""
     for file in failed[:FAILED_SHOWN]:
         yield line(f"{name}: {file.path}: {file.reason} ({count(file.attempts, 'attempt')})", Style.BAD, "failed")

@@ -77,7 +77,7 @@ class SchemaInference(ChangeReport):
         if self.new:
             yield line(f"not in the remembered schema: {', '.join(self.new)}", Style.WARN, "note")
 
-    def unchanged(self) -> str:
+    def explain_unchanged(self) -> str:
         """Return whether there was anything to add."""
         return "nothing was changed" if self.new else "no new field"
 
@@ -192,7 +192,7 @@ class TableRewrite(ChangeReport):
         yield from _changes(self.changes)
         yield from notes(self.notes)
 
-    def unchanged(self) -> str:
+    def explain_unchanged(self) -> str:
         """Return the version that stays."""
         return f"nothing was changed; table version {self.table_version}"
 

@@ -82,7 +82,9 @@ class UnitList(Report):
                 ">open": lambda unit: unit.open,
                 ">failed": lambda unit: failures_cell(unit.failed),
                 "?read up to": lambda unit: unit.read_up_to and local_time(unit.read_up_to, self.zone),
-                "=reason, or next try": lambda unit: unit.reason or _next_try(unit, self.zone),
+                "=reason, or next try": lambda unit: (
+                    unit.reason or (unit.next_eligible and f"from {local_time(unit.next_eligible, self.zone)} on")
+                ),
             }
             left = self.total - len(self.units)
             footnote = f"… and {count(left, 'more unit')}; --limit 0 shows all" if left else ""
@@ -199,10 +201,6 @@ class UnitsMove(MoveReport):
 
 def _state(state: str) -> Cell:
     return Cell(state, _STATES.get(state, Style.DIM))
-
-
-def _next_try(unit: UnitLine, zone: str) -> str:
-    return f"from {local_time(unit.next_eligible, zone)} on" if unit.next_eligible else ""
 
 
 def _unit_facts(view: UnitView) -> Iterator[Fact]:

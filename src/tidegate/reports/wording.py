@@ -20,8 +20,8 @@ def size(count: float) -> str:
         count /= 1024
         # Four digits never show: 1,000 KiB and more is 1.0 MiB.
         if count < 999.5:
-            return _scaled(count, unit)
-    return _scaled(count / 1024, _UNITS[-1])
+            return _scale(count, unit)
+    return _scale(count / 1024, _UNITS[-1])
 
 
 def size_of(part: float, whole: float) -> str:
@@ -50,7 +50,7 @@ def short(number: int) -> str:
     return f"{amount:.1f}{unit}" if unit else str(number)
 
 
-def _scaled(amount: float, unit: str) -> str:
+def _scale(amount: float, unit: str) -> str:
     # 9.95 and not 10: 9.96 would be shown as 10.0.
     return f"{amount:.1f} {unit}" if amount < 9.95 else f"{amount:,.0f} {unit}"
 
@@ -107,13 +107,13 @@ def visible(text: str) -> str:
     # Nearly every text is, and only the others need the look at every character.
     if text.isprintable():
         return text
-    return "".join(_escaped(char) if unicodedata.category(char) in _UNSAFE else char for char in text)
+    return "".join(_escape(char) if unicodedata.category(char) in _UNSAFE else char for char in text)
 
 
 # Format characters too: one that reverses the reading direction makes a name look like another.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
-def _escaped(char: str) -> str:
+def _escape(char: str) -> str:
     code = ord(char)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -41,7 +41,7 @@ from tidegate.reports.reconcile import (
     SourceComparison,
     TableComparison,
 )
-from tidegate.reports.render import plain
+from tidegate.reports.render import to_lines
 from tidegate.reports.replay import ChunkReport, ColumnReplayReport, LettersReport, ReplayReport
 from tidegate.reports.run import IngestReport, RunReport, SourceReport
 from tidegate.reports.status import FailedFile, SourceStatus
@@ -633,4 +633,4 @@ def document(result: Result) -> dict[str, Any]:
 
 def text(page: Page) -> str:
     """A page as plain text."""
-    return "\n".join(plain(page))
+    return "\n".join(to_lines(page))

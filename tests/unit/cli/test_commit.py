@@ -11,7 +11,7 @@ from click.testing import Result
 from tidegate.observe.events import UnitRejected
 from tidegate.observe.logs import sentence
 from tidegate.reports.commit import CommitReport, TableCommit
-from tidegate.reports.render import plain
+from tidegate.reports.render import to_lines
 from unit.cli import standin
 from unit.cli.standin import StandIn, invoke
 
@@ -76,7 +76,7 @@ def test_a_commit_that_was_cut_short_ends_with_130() -> None:
 
 
 def test_a_prefix_without_files_to_adopt_is_told_in_one_line() -> None:
-    (told,) = plain(replace(standin.FILE_ADOPTION, files=()).page())
+    (told,) = to_lines(replace(standin.FILE_ADOPTION, files=()).page())
     assert (
         told.strip()
         == "nothing to add: no new Parquet file below 'imported' of file:///lake/events; 3 files there in its log"

@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.reports.page import Table
 from tidegate.reports.project import DemoStep
-from tidegate.reports.render import plain
+from tidegate.reports.render import to_lines
 from unit.cli.standin import StandIn, document, invoke
 
 
@@ -45,6 +45,6 @@ def test_the_report_is_json_when_asked() -> None:
 def test_a_demo_step_puts_numbers_to_the_right() -> None:
     step = DemoStep("Look", "two\nlines", "tidegate x", ("event", "rows"), (("click", "1,200"), ("view", "-3.5")))
     page = step.page()
-    assert [line for line in plain(page) if line][:4] == ["Look", "  two", "  lines", "  $ tidegate x"]
+    assert [line for line in to_lines(page) if line][:4] == ["Look", "  two", "  lines", "  $ tidegate x"]
     (table,) = (block for block in page if isinstance(block, Table))
     assert [column.right for column in table.columns] == [False, True]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.reports.render import plain
+from tidegate.reports.render import to_lines
 from tidegate.schema.dead_letter import Letters
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke, text
@@ -74,7 +74,7 @@ def test_a_list_that_was_cut_says_so() -> None:
 
 def test_a_letter_of_two_lines_is_shown_on_two_lines() -> None:
     letter = replace(standin.LETTERS[0], text="id,price\n2,abc")
-    assert [line.strip() for line in plain(letter.page())][-2:] == ["id,price", "2,abc"]
+    assert [line.strip() for line in to_lines(letter.page())][-2:] == ["id,price", "2,abc"]
 
 
 def test_dlq_retry_can_only_look_and_takes_yes() -> None:

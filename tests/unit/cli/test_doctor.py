@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidegate.reports.checks import Check, Checks
-from tidegate.reports.render import plain
+from tidegate.reports.render import to_lines
 from unit.cli import standin
 from unit.cli.standin import StandIn, document, invoke, text
 
@@ -51,7 +51,7 @@ def test_checks_are_json_when_asked() -> None:
 )
 def test_doctor_sums_up(verdicts: tuple[str, ...], summary: str) -> None:
     checks = tuple(Check(f"c{number}", verdict, "d") for number, verdict in enumerate(verdicts))  # type: ignore[arg-type]
-    assert list(plain(Checks(checks).page()))[-1].strip() == summary
+    assert list(to_lines(Checks(checks).page()))[-1].strip() == summary
 
 
 def test_doctor_tells_remedies_only_for_what_is_not_well() -> None:

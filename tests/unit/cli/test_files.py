@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tidegate.reports.ledger import FilesReport, FileTotals
-from tidegate.reports.render import plain
+from tidegate.reports.render import to_lines
 from unit.cli import standin
 from unit.cli.standin import StandIn, invoke
 
@@ -102,7 +102,7 @@ def test_each_range_is_shown_when_asked_newest_first() -> None:
 
 
 def test_an_empty_ledger_is_no_empty_table() -> None:
-    assert list(plain(FilesReport((), FileTotals(), complete=True).page())) == ["  no files"]
+    assert list(to_lines(FilesReport((), FileTotals(), complete=True).page())) == ["  no files"]
 
 
 def test_files_are_json_when_asked() -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tidegate.cli.terminal import console_for, draw
 from tidegate.reports.page import Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, cell, tabulate
-from tidegate.reports.render import plain
+from tidegate.reports.render import to_lines
 
 PAGE: Page = (
     Heading("Title"),
@@ -33,7 +33,7 @@ def drawn(page: Page, width: int = 80) -> str:
 
 
 def test_plain_lines_are_aligned_and_have_no_trailing_blanks() -> None:
-    assert list(plain(PAGE)) == [
+    assert list(to_lines(PAGE)) == [
         "Title",
         "  a       1",
         "  longer  2",
@@ -47,7 +47,7 @@ def test_plain_lines_are_aligned_and_have_no_trailing_blanks() -> None:
 
 
 def test_the_terminal_shows_the_same_words_in_the_same_order() -> None:
-    assert drawn(PAGE).split() == " ".join(plain(PAGE)).split()
+    assert drawn(PAGE).split() == " ".join(to_lines(PAGE)).split()
 
 
 def test_a_long_value_is_folded_to_the_width_of_the_terminal_and_nothing_is_lost() -> None:
@@ -75,7 +75,7 @@ def test_a_narrow_terminal_leaves_out_spare_columns_and_says_which() -> None:
     assert "action" not in narrow.splitlines()[0]
     assert " ".join(narrow.split()).endswith("older ones omitted; no room for: action (--wide shows all)")
     assert "position, action (--wide" in " ".join(drawn(page, 40).split())
-    assert "action" in next(plain(page))
+    assert "action" in next(to_lines(page))
 
 
 OMITTED = ["older", "ones", "omitted"]
@@ -118,7 +118,7 @@ def test_wide_shows_everything_whatever_the_terminal_is() -> None:
     page = (tabulate(("~file", "?action"), [(PATH.format(1), "run")]), Line(Cell("a b " * 40)))
     stream = io.StringIO()
     draw(page, console_for(stream, colour=False, wide=True))
-    assert [line.rstrip() for line in stream.getvalue().splitlines()] == list(map(str.rstrip, plain(page)))
+    assert [line.rstrip() for line in stream.getvalue().splitlines()] == list(map(str.rstrip, to_lines(page)))
     assert max(map(len, stream.getvalue().splitlines())) < 200
 
 
@@ -136,7 +136,7 @@ def test_a_missing_value_is_a_dash_and_zero_is_not() -> None:
 def test_escape_sequences_and_markup_in_names_have_no_effect() -> None:
     page = (Heading("[bold]h\x1b[0m"), Line(Cell("[red]a\x1b[2J")), Facts((("k", Cell("[/]")),)))
     expected = ["[bold]h\\x1b[0m", "  [red]a\\x1b[2J", "  k  [/]"]
-    assert list(plain(page)) == expected
+    assert list(to_lines(page)) == expected
     assert [line.rstrip() for line in drawn(page).splitlines()] == expected
 
 

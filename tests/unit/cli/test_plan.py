@@ -14,7 +14,7 @@ from tidegate.core.files.discovery import Reason, Skipped
 from tidegate.core.files.plan import FileGroup, FileSlice, Plan
 from tidegate.core.files.state import PathState
 from tidegate.reports.plan import PARTITIONS_SHOWN, SourcePlan
-from tidegate.reports.render import plain
+from tidegate.reports.render import to_lines
 from tidegate.reports.report import View
 from unit.cli.standin import StandIn, document, invoke
 
@@ -64,7 +64,7 @@ def a_plan(*slices: FileSlice, skipped: tuple[Skipped, ...] = ()) -> Plan:
 
 def shown(plan: Plan, *, verbose: bool = False) -> list[str]:
     source = SourcePlan("events", "asia", plan, "file:///lake/events", notes=("a note",))
-    return list(plain(source.page(View(verbose=verbose))))
+    return list(to_lines(source.page(View(verbose=verbose))))
 
 
 def a_slice(path: str, size: int = 1024, **more: int) -> FileSlice:

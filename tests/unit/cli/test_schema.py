@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.reports.render import plain
+from tidegate.reports.render import to_lines
 from tidegate.reports.table import SchemaDiff
 from unit.cli.standin import StandIn, document, invoke
 
@@ -59,7 +59,7 @@ def test_what_came_of_it_is_told() -> None:
 
 def test_where_columns_cannot_be_compared_nothing_is_called_equal() -> None:
     diff = SchemaDiff("events", "file:///lake/events", "merge", (), ok=True, notes=("only a run knows",))
-    shown = [line.strip() for line in plain(diff.page())]
+    shown = [line.strip() for line in to_lines(diff.page())]
     assert "note: only a run knows" in shown
     assert shown[-1] == "nothing to compare"
-    assert list(plain(replace(diff, notes=()).page()))[-1].strip() == "nothing differs"
+    assert list(to_lines(replace(diff, notes=()).page()))[-1].strip() == "nothing differs"

@@ -107,7 +107,7 @@ def test_a_command_hands_its_emitter_only_to_the_mask_or_to_another_command() ->
         taken = {
             id(value)
             for call in calls
-            if isinstance(call.func, ast.Name) and call.func.id in {"without_secrets", "listening", *commands}
+            if isinstance(call.func, ast.Name) and call.func.id in {"without_secrets", "open_emitter", *commands}
             for value in (*call.args, *(each.value for each in call.keywords))
         }
         used = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "emit"]

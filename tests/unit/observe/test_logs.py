@@ -70,7 +70,7 @@ def test_every_event_makes_one_text_line_and_one_json_line(kind: type[Event]) ->
 
 @for_all(every_event(), lambda kind: kind.__name__)
 def test_every_level_of_an_event_is_a_level_of_the_log(kind: type[Event]) -> None:
-    assert Level.named(kind.level).name.lower() == kind.level
+    assert Level.parse(kind.level).name.lower() == kind.level
 
 
 def test_names_of_events_are_unique() -> None:

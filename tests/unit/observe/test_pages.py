@@ -13,7 +13,7 @@ from support.errors import raises
 from support.metrics import Clock, fetch
 from tidegate.errors import ConfigError, EnvironmentProblem
 from tidegate.observe import pages
-from tidegate.observe.pages import MOST_CONNECTIONS, Answer, RecordedPages, serve_status, serving, text
+from tidegate.observe.pages import MOST_CONNECTIONS, PageResponse, RecordedPages, respond, serve_pages, serve_status
 from tidegate.reports.status import FailedFile, SourceStatus, WorkProgress
 
 STATUS = SourceStatus(
@@ -88,15 +88,15 @@ def test_failed_work_units_are_counted_and_make_a_source_unwell() -> None:
     assert (health.healthy, health.reason) == (False, "2 work units failed")
 
 
-def broken() -> Answer:
+def broken() -> PageResponse:
     raise RuntimeError("password=hunter2")
 
 
-PAGES = {"/a": lambda: text("yes\n"), "/b": lambda: text("no\n", 503), "/broken": broken}
+PAGES = {"/a": lambda: respond("yes\n"), "/b": lambda: respond("no\n", 503), "/broken": broken}
 
 
 def test_a_page_is_served_with_its_status_and_type() -> None:
-    with serving("127.0.0.1:0", PAGES) as address:
+    with serve_pages("127.0.0.1:0", PAGES) as address:
         assert fetch(address, "/a") == (200, "text/plain; charset=utf-8", b"yes\n")
         assert fetch(address, "/a?x=1")[0] == 200
         assert fetch(address, "/b")[0] == 503
@@ -104,39 +104,42 @@ def test_a_page_is_served_with_its_status_and_type() -> None:
 
 
 def test_an_unknown_page_says_what_there_is() -> None:
-    with serving("127.0.0.1:0", PAGES) as address:
+    with serve_pages("127.0.0.1:0", PAGES) as address:
         assert fetch(address, "/nothing") == (404, "text/plain; charset=utf-8", b"available: /a, /b, /broken\n")
 
 
 def test_a_page_that_fails_tells_the_kind_of_error_only() -> None:
-    with serving("127.0.0.1:0", PAGES) as address:
+    with serve_pages("127.0.0.1:0", PAGES) as address:
         assert fetch(address, "/broken") == (500, "text/plain; charset=utf-8", b"RuntimeError\n")
 
 
 def test_the_port_is_free_again_afterwards() -> None:
-    with serving("127.0.0.1:0", PAGES) as address:
+    with serve_pages("127.0.0.1:0", PAGES) as address:
         pass
-    with serving(address, PAGES) as again:
+    with serve_pages(address, PAGES) as again:
         assert again == address
 
 
 def test_a_port_that_is_taken_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with raises(EnvironmentProblem, address, "Address already in use", "metrics.address"), serving(address, PAGES):
+        with (
+            raises(EnvironmentProblem, address, "Address already in use", "metrics.address"),
+            serve_pages(address, PAGES),
+        ):
             pass
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:many", "127.0.0.1:70000"])
 def test_an_address_that_is_none_is_told(address: str) -> None:
-    with raises(ConfigError, f"{address!r}", "host:port"), serving(address, PAGES):
+    with raises(ConfigError, f"{address!r}", "host:port"), serve_pages(address, PAGES):
         pass
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /a HTTP/1.1\r\nHost: x\r\n", b"GE"], ids=["nothing", "headers", "a bit"])
 def test_clients_that_say_nothing_keep_no_other_from_an_answer(said: bytes) -> None:
     before = threading.active_count()
-    with serving("127.0.0.1:0", PAGES) as address, contextlib.ExitStack() as opened:
+    with serve_pages("127.0.0.1:0", PAGES) as address, contextlib.ExitStack() as opened:
         host, _, port = address.partition(":")
         for _ in range(4 * MOST_CONNECTIONS):
             idle = opened.enter_context(socket.create_connection((host, int(port)), timeout=10))
@@ -148,7 +151,7 @@ def test_clients_that_say_nothing_keep_no_other_from_an_answer(said: bytes) -> N
 
 def test_a_client_that_is_too_slow_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages._Server, "patience_secs", 0.2)
-    with serving("127.0.0.1:0", PAGES) as address:
+    with serve_pages("127.0.0.1:0", PAGES) as address:
         host, _, port = address.partition(":")
         with socket.create_connection((host, int(port)), timeout=10) as slow:
             received = b"?"
@@ -163,7 +166,7 @@ def test_a_client_that_is_too_slow_is_cut_off(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_headers_without_end_are_refused() -> None:
-    with serving("127.0.0.1:0", PAGES) as address:
+    with serve_pages("127.0.0.1:0", PAGES) as address:
         host, _, port = address.partition(":")
         with socket.create_connection((host, int(port)), timeout=10) as client:
             with contextlib.suppress(OSError):

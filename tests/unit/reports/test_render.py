@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from tidegate.reports.page import Cell, Column, Facts, Gap, Heading, Line, Page, Style, Table, facts, names, table
-from tidegate.reports.render import plain, to_html
+from tidegate.reports.render import to_html, to_lines
 from tidegate.reports.report import ChangeReport, Report, Sections, View, to_json
 from tidegate.reports.status import COLUMNS
 from tidegate.specs.masking import Mask, remember, remember_masks
@@ -93,7 +93,7 @@ def test_hostile_text_is_text_wherever_it_stands() -> None:
 
 
 def test_html_shows_the_same_words_in_the_same_order_as_plain_lines() -> None:
-    assert " ".join(Reading(to_html(PAGE)).texts).split() == " ".join(plain(PAGE)).split()
+    assert " ".join(Reading(to_html(PAGE)).texts).split() == " ".join(to_lines(PAGE)).split()
 
 
 REPORTS = {name: value for name, value in standin.RESULTS.items() if isinstance(value, Report)}
@@ -108,7 +108,7 @@ REPORTS |= {
 def test_a_report_has_json_and_a_page_and_html(name: str) -> None:
     report = REPORTS[name]
     assert json.loads(json.dumps(report.to_json())) == report.to_json()
-    words = " ".join(plain(report.page())).split()
+    words = " ".join(to_lines(report.page())).split()
     assert words
     assert " ".join(Reading(report._repr_html_()).texts).split() == words
 
@@ -125,7 +125,7 @@ def test_a_change_shows_its_consequences_and_then_its_outcome(report: ChangeRepo
 
 
 def test_a_part_of_a_report_shows_its_fields() -> None:
-    assert [line.split() for line in plain(standin.FAILED.page())] == [
+    assert [line.split() for line in to_lines(standin.FAILED.page())] == [
         ["path", standin.FAILED.path],
         ["reason", "line", "3:", "not", "JSON"],
         ["attempts", "2"],
@@ -150,7 +150,7 @@ def test_several_reports_of_one_kind_are_sections_under_their_key() -> None:
     assert list(several.to_json()) == ["checks"]
     assert Gap() in several.page()
     assert Gap() not in Sections("checks", standin.CHECKS, apart=False).page()
-    assert list(plain(Sections("checks", (), "none").page())) == ["  none"]
+    assert list(to_lines(Sections("checks", (), "none").page())) == ["  none"]
 
 
 def test_names_beyond_the_limit_are_counted() -> None:
